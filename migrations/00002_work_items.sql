@@ -1,0 +1,176 @@
+-- The queue. One row of work_items is the message, the lock, the status and the
+-- history's head; a transition is one UPDATE of it.
+
+-- +goose Up
+
+-- Size bands spread work by bytes. An item's band is set from its size when it
+-- is created; a pool names the bands that it takes.
+CREATE TABLE size_bands (
+	band     smallint PRIMARY KEY,
+	min_size bigint   NOT NULL UNIQUE CHECK (min_size >= 0)
+);
+INSERT INTO size_bands VALUES (0, 0), (1, 64 << 20), (2, 1 << 30), (3, 64::bigint << 30);
+
+-- What each stage is called, in which order, and how it is treated. Changes
+-- hold from the next claim on.
+CREATE TABLE stage_settings (
+	action        text     NOT NULL,
+	stage         text     NOT NULL,
+	ordinal       smallint NOT NULL, -- place in the life of the item
+	topic         text     NOT NULL, -- the NSQ topic that the mirror publishes to
+	paused        boolean  NOT NULL DEFAULT false,
+	max_attempts  integer  NOT NULL DEFAULT 3 CHECK (max_attempts >= 1),
+	backoff_first interval NOT NULL DEFAULT '1 second' CHECK (backoff_first > '0'),
+	backoff_most  interval NOT NULL DEFAULT '10 minutes',
+	cap           integer  CHECK (cap >= 1), -- how many may run at once in all processes; NULL: any number
+	PRIMARY KEY (action, stage),
+	CHECK (backoff_most >= backoff_first)
+);
+INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap) VALUES
+	('Ingest', 'Receive',               1, 'ingest01_prefetch',              3, NULL),
+	('Ingest', 'Validate',              2, 'ingest02_bag_validation',        3, NULL),
+	('Ingest', 'Reingest Check',        3, 'ingest03_reingest_check',        3, NULL),
+	('Ingest', 'Copy To Staging',       4, 'ingest04_staging',               3, NULL),
+	('Ingest', 'Format Identification', 5, 'ingest05_format_identification', 3, NULL),
+	('Ingest', 'Store',                 6, 'ingest06_storage',               3, NULL),
+	('Ingest', 'Storage Validation',    7, 'ingest07_storage_validation',    3, NULL),
+	('Ingest', 'Record',                8, 'ingest08_record',                5, 2),
+	('Ingest', 'Cleanup',               9, 'ingest09_cleanup',               3, NULL),
+	('Delete',          'Requested',    1, 'delete_item',                    3, NULL),
+	('Restore File',    'Requested',    1, 'restore_file',                   3, NULL),
+	('Restore Object',  'Requested',    1, 'restore_object',                 3, NULL),
+	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL);
+
+CREATE TABLE work_items (
+	-- What the queue moves: fixed width, together.
+	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	claim_token            bigint      NOT NULL DEFAULT 0, -- grows with every transition; a write names the one it holds
+	run_at                 timestamptz NOT NULL DEFAULT now(), -- not before this; 'infinity' while waits_for is set
+	lease_expires_at       timestamptz,
+	stage_started_at       timestamptz,
+	size                   bigint      NOT NULL CHECK (size >= 0), -- bytes of the tar, object or file
+	waits_for              bigint      REFERENCES work_items, -- another item of the same object that must end first
+	attempt                integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0), -- claims of this stage that count
+	pid                    integer,
+	size_band              smallint    NOT NULL DEFAULT 0,
+	priority               smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN -100 AND 100), -- lower goes first
+	retry                  boolean     NOT NULL DEFAULT true,  -- false: no worker takes it before a person requeues it
+	needs_admin_review     boolean     NOT NULL DEFAULT false,
+	stage                  text        NOT NULL,
+	status                 text        NOT NULL DEFAULT 'Pending'
+		CHECK (status IN ('Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended')),
+	node                   text,
+	worker                 text, -- one process start: two starts never share it
+	-- What the item is about.
+	institution_id         bigint      NOT NULL REFERENCES institutions,
+	action                 text        NOT NULL
+		CHECK (action IN ('Ingest', 'Delete', 'Restore File', 'Restore Object', 'Glacier Restore')),
+	name                   text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 1000), -- key in the receiving bucket
+	bucket                 text        NOT NULL CHECK (octet_length(bucket) BETWEEN 1 AND 1000),
+	etag                   text        NOT NULL CHECK (octet_length(etag) BETWEEN 1 AND 128),
+	bag_date               timestamptz NOT NULL, -- when the tar was uploaded
+	object_identifier      text        NOT NULL,
+	intellectual_object_id bigint      REFERENCES intellectual_objects,
+	generic_file_id        bigint      REFERENCES generic_files,
+	"user"                 text        NOT NULL DEFAULT 'system@aptrust.org' CHECK ("user" LIKE '_%@_%'),
+	inst_approver          text,
+	aptrust_approver       text,
+	note                   text        NOT NULL DEFAULT '',
+	outcome                text        NOT NULL DEFAULT '',
+	error_code             text        NOT NULL DEFAULT '', -- of what ended or delayed it last
+	date_processed         timestamptz NOT NULL DEFAULT now(), -- when the work was requested
+	queued_at              timestamptz,
+	created_at             timestamptz NOT NULL DEFAULT now(),
+	updated_at             timestamptz NOT NULL DEFAULT now(),
+
+	CHECK (stage IN ('Available in S3', 'Cleanup', 'Copy To Staging', 'Format Identification', 'Fetch', 'Package', 'Receive',
+		'Record', 'Reingest Check', 'Requested', 'Resolve', 'Restoring', 'Storage Validation', 'Store', 'Unpack', 'Validate')),
+	CONSTRAINT stage_fits_action CHECK (
+		(action = 'Ingest') = (stage IN ('Receive', 'Validate', 'Reingest Check', 'Copy To Staging', 'Format Identification',
+			'Store', 'Storage Validation', 'Record', 'Cleanup'))),
+	CONSTRAINT success_is_at_the_end CHECK (status <> 'Success' OR stage IN ('Cleanup', 'Resolve')),
+	CONSTRAINT retry_is_live CHECK (retry = (status IN ('Pending', 'Started'))),
+	CONSTRAINT started_is_leased CHECK (
+		CASE WHEN status = 'Started'
+		     THEN lease_expires_at IS NOT NULL AND node IS NOT NULL AND pid IS NOT NULL AND worker IS NOT NULL AND attempt >= 1
+		     ELSE lease_expires_at IS NULL AND node IS NULL AND pid IS NULL AND worker IS NULL END),
+	CONSTRAINT waiting_is_pending CHECK (waits_for IS NULL OR (status = 'Pending' AND run_at = 'infinity')),
+	CONSTRAINT waits_for_another CHECK (waits_for <> id)
+) WITH (
+	fillfactor = 60, -- room for the next version of the row on its own page
+	autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+	autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 50000
+);
+
+-- What the claim walks, exactly in its order.
+CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, run_at, id) WHERE status = 'Pending' AND retry;
+-- What the reaper and the caps walk.
+CREATE INDEX work_items_lease ON work_items (lease_expires_at) WHERE status = 'Started';
+-- Two live ingests of the same upload cannot be.
+CREATE UNIQUE INDEX work_items_live_ingest ON work_items (institution_id, name, etag) WHERE action = 'Ingest' AND retry;
+-- Live items of one object, which go one after the other.
+CREATE INDEX work_items_object ON work_items (object_identifier) WHERE retry;
+CREATE INDEX work_items_waiting ON work_items (waits_for) WHERE waits_for IS NOT NULL;
+-- Look-ups by people and by the bucket reader; only rows that have ended, which hops leave alone.
+CREATE INDEX work_items_ended_bag ON work_items (institution_id, name, etag) WHERE NOT retry;
+CREATE INDEX work_items_review ON work_items (id) WHERE needs_admin_review;
+
+-- The attempt ledger: one row for each claim, written at its start and its end.
+-- It has no foreign key to work_items, whose row would then be locked once more
+-- on every hop; items are never deleted.
+CREATE TABLE work_item_attempts (
+	work_item_id bigint      NOT NULL,
+	claim_token  bigint      NOT NULL,
+	stage        text        NOT NULL,
+	attempt      integer     NOT NULL,
+	node         text        NOT NULL,
+	pid          integer     NOT NULL,
+	worker       text        NOT NULL,
+	claimed_at   timestamptz NOT NULL DEFAULT now(),
+	heard_at     timestamptz NOT NULL DEFAULT now(), -- last sign of life
+	ended_at     timestamptz,
+	outcome      text
+		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'panic', 'cancelled')),
+	error_code   text        NOT NULL DEFAULT '',
+	error        text        NOT NULL DEFAULT '',
+	file_in_hand text        NOT NULL DEFAULT '',
+	PRIMARY KEY (work_item_id, claim_token),
+	CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) WITH (fillfactor = 80);
+
+-- What a person changed by hand, from the console, the command line or psql.
+CREATE TABLE work_item_audit (
+	id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	work_item_id     bigint      NOT NULL REFERENCES work_items,
+	at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+	session_user_is  text        NOT NULL DEFAULT session_user,
+	application_name text        NOT NULL DEFAULT current_setting('application_name'),
+	before           jsonb       NOT NULL,
+	after            jsonb       NOT NULL
+);
+CREATE INDEX work_item_audit_item ON work_item_audit (work_item_id);
+
+-- The topic log: what the NSQ mirror and other readers follow. A row is written
+-- in the transaction of the transition that it tells of. Readers go by
+-- (xid, id) and stop before the oldest transaction that is still open, so that
+-- they never pass over a message that commits late.
+CREATE TABLE topic_messages (
+	id           bigint      GENERATED ALWAYS AS IDENTITY,
+	xid          xid8        NOT NULL DEFAULT pg_current_xact_id(),
+	topic        text        NOT NULL CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'),
+	body         text        NOT NULL CHECK (body <> ''),
+	work_item_id bigint, -- no foreign key, as in work_item_attempts
+	created_at   timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (xid, id)
+);
+
+-- How far each reader of the topic log has come.
+CREATE TABLE topic_readers (
+	name       text        PRIMARY KEY,
+	xid        xid8        NOT NULL DEFAULT '0',
+	message_id bigint      NOT NULL DEFAULT 0,
+	updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- +goose Down
+DROP TABLE topic_readers, topic_messages, work_item_audit, work_item_attempts, work_items, stage_settings, size_bands;

@@ -1,0 +1,73 @@
+// Package migrations holds the schema and brings a database up to it.
+//
+// Any number of processes may migrate at once: they take turns by an advisory
+// lock that each tries for and none waits in, since a waiting backend would hold
+// up an index that is built concurrently.
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver that goose runs on
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// Applied is one migration and when it was applied; At is zero if it is still
+// to come.
+type Applied struct {
+	Version int64     `json:"version"`
+	File    string    `json:"file"`
+	At      time.Time `json:"at"`
+}
+
+// Up applies what is missing in the database at url, each file in a transaction
+// of its own. It changes nothing where everything is there.
+func Up(ctx context.Context, url string) error {
+	return with(url, func(p *goose.Provider) error {
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the database: %w", err)
+		}
+		return nil
+	})
+}
+
+// Status tells which migrations the database at url has, in their order.
+func Status(ctx context.Context, url string) ([]Applied, error) {
+	var list []Applied
+	err := with(url, func(p *goose.Provider) error {
+		status, err := p.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("read the database's migrations: %w", err)
+		}
+		for _, s := range status {
+			list = append(list, Applied{Version: s.Source.Version, File: s.Source.Path, At: s.AppliedAt})
+		}
+		return nil
+	})
+	return list, err
+}
+
+func with(url string, do func(*goose.Provider) error) error {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer db.Close() //nolint:errcheck // nothing was written through it that has not been answered
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
+	if err != nil {
+		return fmt.Errorf("make the migration lock: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	return do(p)
+}
