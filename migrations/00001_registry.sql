@@ -100,6 +100,8 @@ CREATE TABLE storage_records (
 	UNIQUE (generic_file_id, url)
 );
 
+CREATE INDEX storage_records_key ON storage_records (key); -- whether any record still names a key
+
 CREATE TABLE premis_events (
 	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	identifier             uuid        NOT NULL UNIQUE, -- derived from what happened, so that recording twice is recording once
@@ -124,5 +126,15 @@ CREATE TABLE premis_events (
 CREATE INDEX premis_events_file ON premis_events (generic_file_id) WHERE generic_file_id IS NOT NULL;
 CREATE INDEX premis_events_object ON premis_events (intellectual_object_id) WHERE generic_file_id IS NULL;
 
+-- event_identifier derives an event's UUID (version 8, RFC 9562) from the item
+-- that it belongs to and what it says.
+-- +goose StatementBegin
+CREATE FUNCTION event_identifier(item bigint, about text, event_type text, outcome_detail text) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN overlay(overlay(
+	md5(concat_ws(E'\x1f', item, about, event_type, outcome_detail)) PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION event_identifier(bigint, text, text, text);
 DROP TABLE premis_events, storage_records, checksums, generic_files, intellectual_objects, institutions;

@@ -164,6 +164,17 @@ CREATE TABLE topic_messages (
 	PRIMARY KEY (xid, id)
 );
 
+-- Copies that a re-ingest has replaced: the record names the new bytes already,
+-- and Cleanup of the item deletes the old ones.
+CREATE TABLE retired_copies (
+	work_item_id bigint      NOT NULL REFERENCES work_items,
+	target       text        NOT NULL,
+	bucket       text        NOT NULL,
+	key          text        NOT NULL,
+	retired_at   timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (work_item_id, target, key)
+);
+
 -- How far each reader of the topic log has come.
 CREATE TABLE topic_readers (
 	name       text        PRIMARY KEY,
@@ -173,4 +184,4 @@ CREATE TABLE topic_readers (
 );
 
 -- +goose Down
-DROP TABLE topic_readers, topic_messages, work_item_audit, work_item_attempts, work_items, stage_settings, size_bands;
+DROP TABLE topic_readers, retired_copies, topic_messages, work_item_audit, work_item_attempts, work_items, stage_settings, size_bands;

@@ -1,0 +1,170 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A stage says what its work came to by the error that it returns. nil is done.
+// An error that is none of these is transient: a retry that was not needed
+// costs little, and a bag that was given up on wrongly costs a person.
+
+// Fatal returns an error that trying again cannot mend. code is stable and
+// meant for programs; the message is what the depositor reads.
+func Fatal(code, format string, args ...any) error {
+	return &ending{kind: endFatal, code: code, err: fmt.Errorf(format, args...)}
+}
+
+// Transient gives an error a code. Without it the code is "transient".
+func Transient(code string, err error) error {
+	return &ending{kind: endTransient, code: code, err: err}
+}
+
+// Snooze asks for the item again after d. It does not count as an attempt.
+func Snooze(d time.Duration, why string) error {
+	return &ending{kind: endSnooze, code: "snoozed", delay: d, err: errors.New(why)}
+}
+
+// SendBack moves the item to an earlier stage whose results are gone.
+func SendBack(stage, why string) error {
+	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}
+}
+
+// Cancel ends the item because it is no longer wanted.
+func Cancel(code, why string) error {
+	return &ending{kind: endCancel, code: code, err: errors.New(why)}
+}
+
+// Suspend parks the item until a person decides.
+func Suspend(code, why string) error {
+	return &ending{kind: endSuspend, code: code, err: errors.New(why)}
+}
+
+// Code returns the stable code of an error that a stage returned.
+func Code(err error) string {
+	var e *ending
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.code
+	case errors.Is(err, ErrLost):
+		return "lost"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	default:
+		return "transient"
+	}
+}
+
+// IsFatal tells whether trying again cannot mend err.
+func IsFatal(err error) bool {
+	var e *ending
+	return errors.As(err, &e) && e.kind == endFatal
+}
+
+type endKind int
+
+const (
+	endFatal endKind = iota
+	endTransient
+	endSnooze
+	endSendBack
+	endCancel
+	endSuspend
+	endRelease
+	endPanic
+)
+
+type ending struct {
+	kind  endKind
+	code  string
+	stage string
+	delay time.Duration
+	err   error
+}
+
+func (e *ending) Error() string { return e.err.Error() }
+func (e *ending) Unwrap() error { return e.err }
+
+// Done is what follows when a stage's work is done.
+type Done struct {
+	Next     string // stage; "": the item has come to its end
+	Note     string // for the depositor
+	Outcome  string // set at the end only
+	ObjectID int64  // intellectual object, set at the end only
+}
+
+// move is one transition as the settling statement takes it.
+type move struct {
+	Stage    string
+	Status   string
+	Delay    time.Duration // -1: the stage's own backoff
+	Attempt  int
+	Retry    bool
+	Review   bool
+	Note     string
+	Outcome  string
+	ObjectID *int64
+	Publish  bool // append a message to the topic of Stage
+	Ended    string
+	Code     string
+	Error    string
+}
+
+// decide is the policy: what becomes of an item, given what its stage returned.
+func decide(item Item, done Done, result error) move {
+	m := move{Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result)}
+	if result == nil {
+		m.Ended, m.Note, m.Attempt = "done", done.Note, 0
+		if done.Next != "" {
+			m.Stage, m.Publish = done.Next, true
+			return m
+		}
+		m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
+		if done.ObjectID != 0 {
+			m.ObjectID = &done.ObjectID
+		}
+		return m
+	}
+
+	var e *ending
+	if !errors.As(result, &e) {
+		e = &ending{kind: endTransient}
+	}
+	m.Note = strings.ToValidUTF8(strings.ReplaceAll(result.Error(), "\x00", "�"), "�")
+	m.Error = m.Note
+	switch e.kind {
+	case endSnooze:
+		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
+	case endRelease:
+		m.Ended, m.Attempt = "released", item.Attempt-1
+	case endSendBack:
+		m.Ended, m.Stage, m.Attempt, m.Publish = "sent back", e.stage, 0, true
+	case endCancel:
+		m.Ended, m.Status, m.Retry = "cancelled", "Cancelled", false
+	case endSuspend:
+		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Suspended", false, true
+	case endFatal:
+		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Failed", false, true
+		m.Outcome = "Ingest failed due to fatal error."
+	case endTransient, endPanic:
+		m.Ended = "transient"
+		if e.kind == endPanic {
+			m.Ended = "panic"
+		}
+		m.Delay = -1
+		if item.Attempt >= item.MaxAttempts {
+			m.Status, m.Retry, m.Review, m.Delay = "Suspended", false, true, 0
+			m.Note = exhausted(m.Note, item.Attempt)
+		}
+	}
+	return m
+}
+
+func exhausted(note string, attempts int) string {
+	return fmt.Sprintf("%s Will not retry: failed %d times. Interim processing data persists.", note, attempts)
+}

@@ -1,0 +1,58 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Institution is a depositor.
+type Institution struct {
+	ID              int64     `json:"id"`
+	Name            string    `json:"name"`
+	Identifier      string    `json:"identifier"` // a domain name
+	State           string    `json:"state"`      // A or D
+	ReceivingBucket string    `json:"receiving_bucket"`
+	RestoreBucket   string    `json:"restore_bucket"`
+	CreatedAt       time.Time `json:"created_at"`
+}
+
+const institutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, created_at`
+
+const addInstitutionSQL = `
+INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
+VALUES (@name, @identifier, @receiving, @restore)
+RETURNING ` + institutionColumns
+
+// AddInstitution registers a depositor by its name, identifier and buckets; the
+// other fields of in are ignored. An identifier or bucket that is taken, or that
+// is not one, is ErrRefused.
+func (r *Registry) AddInstitution(ctx context.Context, in Institution) (Institution, error) {
+	rows, _ := r.db.Query(ctx, addInstitutionSQL, pgx.NamedArgs{
+		"name": in.Name, "identifier": in.Identifier, "receiving": in.ReceivingBucket, "restore": in.RestoreBucket,
+	})
+	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
+	if err != nil {
+		return Institution{}, fmt.Errorf("add institution %q: %w", in.Identifier, refusal(err))
+	}
+	return added, nil
+}
+
+const institutionsSQL = `
+SELECT ` + institutionColumns + ` FROM institutions
+WHERE id > @after AND (state = 'A' OR NOT @active)
+ORDER BY id
+LIMIT @n`
+
+// Institutions returns up to n institutions after the one with the id given, in
+// the order of their ids; only active ones if active is set.
+func (r *Registry) Institutions(ctx context.Context, after int64, n int, active bool) ([]Institution, error) {
+	rows, _ := r.db.Query(ctx, institutionsSQL, pgx.NamedArgs{"after": after, "n": n, "active": active})
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Institution])
+	if err != nil {
+		return nil, fmt.Errorf("list institutions: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,232 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Upload is a tar in a receiving bucket.
+type Upload struct {
+	Key          string
+	ETag         string // unquoted
+	Size         int64  // bytes
+	LastModified time.Time
+}
+
+// newUploadsSQL leaves out what has a live item (work_items_live_ingest), and
+// what has ended in a way that the same bytes would end in again
+// (work_items_ended_bag). A cancelled or suspended upload counts as new once it
+// was uploaded again; a successful one only after its object was deleted.
+const newUploadsSQL = `
+SELECT u.key, u.etag, u.size, u.modified AS last_modified
+FROM unnest(@keys::text[], @etags::text[], @sizes::bigint[], @modified::timestamptz[]) AS u (key, etag, size, modified)
+LEFT JOIN LATERAL (
+	SELECT w.status, w.intellectual_object_id, w.bag_date FROM work_items w
+	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND NOT w.retry
+	ORDER BY w.id DESC LIMIT 1
+) ended ON true
+LEFT JOIN intellectual_objects o ON o.id = ended.intellectual_object_id
+WHERE NOT EXISTS (
+	SELECT FROM work_items w
+	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND w.retry)
+  AND CASE ended.status
+	WHEN 'Success'   THEN o.state = 'D'
+	WHEN 'Cancelled' THEN u.modified > ended.bag_date
+	WHEN 'Suspended' THEN u.modified > ended.bag_date
+	WHEN 'Failed'    THEN false
+	ELSE true END
+ORDER BY u.modified, u.key`
+
+const createIngestSQL = `
+INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, note, outcome)
+VALUES (@institution, 'Ingest', 'Receive', @key, @bucket, @etag, @size, @modified,
+	'Bag is in receiving bucket', 'Item is pending ingest')
+ON CONFLICT DO NOTHING
+RETURNING id`
+
+// CreateIngests makes a work item for each of the uploads that has none yet and
+// returns their ids. Readers of the same institution take turns here, so that
+// an upload never gets two items however many of them see it at once.
+func (r *Registry) CreateIngests(ctx context.Context, in Institution, uploads []Upload) (ids []int64, err error) {
+	if len(uploads) == 0 {
+		return nil, nil
+	}
+	var keys, etags []string
+	var sizes []int64
+	var modified []time.Time
+	for _, u := range uploads {
+		keys, etags, sizes, modified = append(keys, u.Key), append(etags, u.ETag), append(sizes, u.Size), append(modified, u.LastModified)
+	}
+	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('farol bucket reader', $1))`, in.ID); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
+			"institution": in.ID, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
+		})
+		fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
+		if err != nil {
+			return err
+		}
+		for _, u := range fresh {
+			rows, _ := tx.Query(ctx, createIngestSQL, pgx.NamedArgs{
+				"institution": in.ID, "bucket": in.ReceivingBucket,
+				"key": u.Key, "etag": u.ETag, "size": u.Size, "modified": u.LastModified,
+			})
+			id, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil {
+				return fmt.Errorf("%s: %w", u.Key, err)
+			}
+			ids = append(ids, id...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create ingests for %s: %w", in.Identifier, refusal(err))
+	}
+	return ids, nil
+}
+
+// WorkItem is a work item as people see it.
+type WorkItem struct {
+	ID                   int64      `json:"id"`
+	Action               string     `json:"action"`
+	Stage                string     `json:"stage"`
+	Status               string     `json:"status"`
+	Name                 string     `json:"name"`
+	ETag                 string     `json:"etag" db:"etag"`
+	Bucket               string     `json:"bucket"`
+	Size                 int64      `json:"size"`
+	Institution          string     `json:"institution_identifier"`
+	InstitutionID        int64      `json:"institution_id"`
+	ObjectIdentifier     string     `json:"object_identifier"`
+	IntellectualObjectID *int64     `json:"intellectual_object_id"`
+	Note                 string     `json:"note"`
+	Outcome              string     `json:"outcome"`
+	ErrorCode            string     `json:"error_code"`
+	Retry                bool       `json:"retry"`
+	NeedsAdminReview     bool       `json:"needs_admin_review"`
+	Attempt              int        `json:"attempt"`
+	Node                 *string    `json:"node"`
+	PID                  *int       `json:"pid" db:"pid"`
+	Worker               *string    `json:"worker"`
+	ClaimToken           int64      `json:"claim_token"`
+	Priority             int        `json:"priority"`
+	RunAt                *time.Time `json:"run_at"` // nil while it waits for another item
+	WaitsFor             *int64     `json:"waits_for"`
+	LeaseExpiresAt       *time.Time `json:"lease_expires_at"`
+	StageStartedAt       *time.Time `json:"stage_started_at"`
+	BagDate              time.Time  `json:"bag_date"`
+	DateProcessed        time.Time  `json:"date_processed"`
+	QueuedAt             *time.Time `json:"queued_at"`
+	CreatedAt            time.Time  `json:"created_at"`
+	UpdatedAt            time.Time  `json:"updated_at"`
+	User                 string     `json:"user"`
+}
+
+const workItemColumns = `
+	w.id, w.action, w.stage, w.status, w.name, w.etag, w.bucket, w.size, i.identifier AS institution, w.institution_id,
+	w.object_identifier, w.intellectual_object_id, w.note, w.outcome, w.error_code, w.retry, w.needs_admin_review,
+	w.attempt, w.node, w.pid, w.worker, w.claim_token, w.priority,
+	CASE WHEN isfinite(w.run_at) THEN w.run_at END AS run_at, -- Go has no infinite time
+	w.waits_for, w.lease_expires_at, w.stage_started_at, w.bag_date, w.date_processed, w.queued_at,
+	w.created_at, w.updated_at, w."user"`
+
+// ItemFilter narrows a list of work items. Empty fields do not.
+type ItemFilter struct {
+	Status      string
+	Stage       string
+	Institution string // identifier
+	NeedsReview bool
+	Name        string // key in the receiving bucket
+	Before      int64  // only items with a lower id, for paging
+	Limit       int
+}
+
+const workItemsSQL = `
+SELECT ` + workItemColumns + `
+FROM work_items w JOIN institutions i ON i.id = w.institution_id
+WHERE (@status = '' OR w.status = @status)
+  AND (@stage = '' OR w.stage = @stage)
+  AND (@institution = '' OR i.identifier = @institution)
+  AND (@name = '' OR w.name = @name)
+  AND (NOT @review OR w.needs_admin_review)
+  AND (@before = 0 OR w.id < @before)
+ORDER BY w.id DESC
+LIMIT @n`
+
+// WorkItems lists work items, newest first.
+func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, error) {
+	rows, _ := r.db.Query(ctx, workItemsSQL, pgx.NamedArgs{
+		"status": f.Status, "stage": f.Stage, "institution": f.Institution, "name": f.Name,
+		"review": f.NeedsReview, "before": f.Before, "n": f.Limit,
+	})
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WorkItem])
+	if err != nil {
+		return nil, fmt.Errorf("list work items: %w", err)
+	}
+	return list, nil
+}
+
+// WorkItem returns one work item, or ErrNotFound.
+func (r *Registry) WorkItem(ctx context.Context, id int64) (WorkItem, error) {
+	return r.oneItem(ctx, "show", `SELECT `+workItemColumns+`
+		FROM work_items w JOIN institutions i ON i.id = w.institution_id WHERE w.id = @id`, pgx.NamedArgs{"id": id})
+}
+
+// Requeue makes an item claimable again, at the stage named or else at the last
+// one it attempted. What the rules do not allow is ErrRefused.
+func (r *Registry) Requeue(ctx context.Context, id int64, stage string) (WorkItem, error) {
+	return r.oneItem(ctx, "requeue", `SELECT `+workItemColumns+`
+		FROM requeue(@id, nullif(@stage, '')) w JOIN institutions i ON i.id = w.institution_id`,
+		pgx.NamedArgs{"id": id, "stage": stage})
+}
+
+// Cancel ends an item for good, with the reason as its note. A worker that holds
+// it is refused its next write.
+func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkItem, error) {
+	return r.oneItem(ctx, "cancel", `SELECT `+workItemColumns+`
+		FROM cancel(@id, nullif(@reason, '')) w JOIN institutions i ON i.id = w.institution_id`,
+		pgx.NamedArgs{"id": id, "reason": reason})
+}
+
+func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (WorkItem, error) {
+	rows, _ := r.db.Query(ctx, sql, args)
+	item, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
+	if err != nil {
+		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], refusal(err))
+	}
+	return item, nil
+}
+
+// Attempt is one row of the ledger: a claim, from its start to its end.
+type Attempt struct {
+	ClaimToken int64      `json:"claim_token"`
+	Stage      string     `json:"stage"`
+	Attempt    int        `json:"attempt"`
+	Node       string     `json:"node"`
+	PID        int        `json:"pid" db:"pid"`
+	Worker     string     `json:"worker"`
+	ClaimedAt  time.Time  `json:"claimed_at"`
+	HeardAt    time.Time  `json:"heard_at"`
+	EndedAt    *time.Time `json:"ended_at"` // nil while it runs
+	Outcome    *string    `json:"outcome"`
+	ErrorCode  string     `json:"error_code"`
+	Error      string     `json:"error"`
+	FileInHand string     `json:"file_in_hand"`
+}
+
+// Attempts returns every claim of an item there was, in their order.
+func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT claim_token, stage, attempt, node, pid, worker, claimed_at, heard_at, ended_at, outcome, error_code, error, file_in_hand
+		FROM work_item_attempts WHERE work_item_id = $1 ORDER BY claim_token`, item)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Attempt])
+	if err != nil {
+		return nil, fmt.Errorf("list attempts of item %d: %w", item, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,181 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Object is an intellectual object: what a bag becomes.
+type Object struct {
+	ID                        int64  `json:"id"`
+	InstitutionID             int64  `json:"institution_id"`
+	Identifier                string `json:"identifier"` // <institution identifier>/<bag name>
+	Title                     string `json:"title"`
+	Description               string `json:"description"`
+	Access                    string `json:"access"` // consortia, institution or restricted
+	AltIdentifier             string `json:"alt_identifier"`
+	BagName                   string `json:"bag_name"`
+	BagGroupIdentifier        string `json:"bag_group_identifier"`
+	BagItProfileIdentifier    string `json:"bagit_profile_identifier" db:"bagit_profile_identifier"`
+	SourceOrganization        string `json:"source_organization"`
+	InternalSenderIdentifier  string `json:"internal_sender_identifier"`
+	InternalSenderDescription string `json:"internal_sender_description"`
+	ETag                      string `json:"etag" db:"etag"` // of the tar ingested last
+	StorageOption             string `json:"storage_option"`
+	State                     string `json:"state"` // A or D
+}
+
+const objectSQL = `
+SELECT id, institution_id, identifier, title, description, access, alt_identifier, bag_name, bag_group_identifier,
+	bagit_profile_identifier, source_organization, internal_sender_identifier, internal_sender_description,
+	etag, storage_option, state
+FROM intellectual_objects WHERE identifier = $1`
+
+// Object returns the object with an identifier, in whichever state, or
+// ErrNotFound.
+func (r *Registry) Object(ctx context.Context, identifier string) (Object, error) {
+	rows, _ := r.db.Query(ctx, objectSQL, identifier)
+	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
+	if err != nil {
+		return Object{}, fmt.Errorf("look up object %q: %w", identifier, refusal(err))
+	}
+	return o, nil
+}
+
+// KnownFile is what the registry knows of a file that may come again.
+type KnownFile struct {
+	ID            int64
+	Identifier    string
+	UUID          string
+	State         string
+	StorageOption string
+	SHA256        string // the current one; "" if none was ever recorded
+	MD5           string `db:"md5"`
+}
+
+const knownFilesSQL = `
+SELECT f.id, f.identifier, f.uuid::text AS uuid, f.state, f.storage_option,
+	coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'sha256'
+		ORDER BY c.datetime DESC LIMIT 1), '') AS sha256,
+	coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'md5'
+		ORDER BY c.datetime DESC LIMIT 1), '') AS md5
+FROM generic_files f WHERE f.intellectual_object_id = $1`
+
+// KnownFiles streams all files of an object, in whichever state, in one query.
+func (r *Registry) KnownFiles(ctx context.Context, objectID int64) iter.Seq2[KnownFile, error] {
+	return func(yield func(KnownFile, error) bool) {
+		rows, err := r.db.Query(ctx, knownFilesSQL, objectID)
+		if err != nil {
+			yield(KnownFile{}, fmt.Errorf("list files of object %d: %w", objectID, err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			f, err := pgx.RowToStructByName[KnownFile](rows)
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(KnownFile{}, fmt.Errorf("list files of object %d: %w", objectID, err))
+		}
+	}
+}
+
+// ObjectSummary counts what is on record of an object.
+type ObjectSummary struct {
+	Files  int64            `json:"files"` // active ones
+	Bytes  int64            `json:"bytes"`
+	Copies int64            `json:"copies"`
+	Events map[string]int64 `json:"events"` // by PREMIS event type, the files' and the object's own
+}
+
+// Summary counts the files, copies and events of an object.
+func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT count(*), coalesce(sum(size), 0)::bigint,
+			(SELECT count(*) FROM storage_records s JOIN generic_files g ON g.id = s.generic_file_id
+			 WHERE g.intellectual_object_id = $1 AND g.state = 'A')
+		FROM generic_files WHERE intellectual_object_id = $1 AND state = 'A'`, objectID).Scan(&s.Files, &s.Bytes, &s.Copies)
+	if err != nil {
+		return s, fmt.Errorf("count files of object %d: %w", objectID, err)
+	}
+	s.Events = map[string]int64{}
+	rows, _ := r.db.Query(ctx, `
+		SELECT event_type, count(*) FROM (
+			SELECT event_type FROM premis_events WHERE intellectual_object_id = $1 AND generic_file_id IS NULL
+			UNION ALL
+			SELECT e.event_type FROM generic_files f JOIN premis_events e ON e.generic_file_id = f.id
+			WHERE f.intellectual_object_id = $1
+		) e GROUP BY event_type`, objectID)
+	var eventType string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&eventType, &n}, func() error {
+		s.Events[eventType] = n
+		return nil
+	})
+	if err != nil {
+		return s, fmt.Errorf("count events of object %d: %w", objectID, err)
+	}
+	return s, nil
+}
+
+// Event is a PREMIS event.
+type Event struct {
+	Identifier         string    `json:"identifier"`
+	EventType          string    `json:"event_type"`
+	DateTime           time.Time `json:"date_time"`
+	Detail             string    `json:"detail"`
+	Outcome            string    `json:"outcome"`
+	OutcomeDetail      string    `json:"outcome_detail"`
+	OutcomeInformation string    `json:"outcome_information"`
+	Object             string    `json:"object"`
+	Agent              string    `json:"agent"`
+}
+
+// ObjectEvents returns the events of an object itself, oldest first; those of
+// its files are not among them.
+func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT identifier::text AS identifier, event_type, date_time, detail, outcome, outcome_detail, outcome_information, object, agent
+		FROM premis_events WHERE intellectual_object_id = $1 AND generic_file_id IS NULL
+		ORDER BY date_time, id`, objectID)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Event])
+	if err != nil {
+		return nil, fmt.Errorf("list events of object %d: %w", objectID, err)
+	}
+	return list, nil
+}
+
+// RetiredCopy is a stored copy that a re-ingest has replaced.
+type RetiredCopy struct {
+	Target string
+	Bucket string
+	Key    string
+}
+
+// RetiredCopies returns what an item has replaced and nobody deleted yet. A key
+// that any record still names is not among them.
+func (r *Registry) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT target, bucket, key FROM retired_copies c
+		WHERE work_item_id = $1
+		  AND NOT EXISTS (SELECT FROM storage_records s WHERE s.key = c.key AND s.target = c.target)`, item)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RetiredCopy])
+	if err != nil {
+		return nil, fmt.Errorf("list copies that item %d replaced: %w", item, err)
+	}
+	return list, nil
+}
+
+// ForgetRetiredCopies says that the copies which an item replaced are deleted.
+func (r *Registry) ForgetRetiredCopies(ctx context.Context, item int64) error {
+	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
+		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+-- The statements of one recording, run in this order in one transaction over
+-- the temporary table `recording`, which holds a row for each file that was
+-- stored. Each may run again after a commit whose reply was lost: it then
+-- changes nothing.
+
+-- name: table
+CREATE TEMPORARY TABLE recording (
+	identifier    text,
+	uuid          uuid,
+	file_format   text,
+	format_puid   text,
+	identified_by text,
+	size          bigint,
+	mod_time      timestamptz,
+	md5           text,
+	sha1          text,
+	sha256        text,
+	sha512        text,
+	digested_at   timestamptz,
+	manifests     text[], -- algorithm:digest of each payload manifest that lists the file
+	targets       text[],
+	buckets       text[],
+	keys          text[],
+	urls          text[],
+	etags         text[],
+	stored_at     timestamptz[],
+	verified_at   timestamptz[],
+	id            bigint,
+	is_new        boolean
+) ON COMMIT DROP
+
+-- name: object
+INSERT INTO intellectual_objects AS o (institution_id, identifier, title, description, access, alt_identifier, bag_name,
+	bag_group_identifier, bagit_profile_identifier, source_organization, internal_sender_identifier,
+	internal_sender_description, etag, storage_option, state)
+VALUES (@institution_id, @identifier, @title, @description, @access, @alt_identifier, @bag_name,
+	@bag_group_identifier, @bagit_profile_identifier, @source_organization, @internal_sender_identifier,
+	@internal_sender_description, @etag, @storage_option, 'A')
+ON CONFLICT (identifier) DO UPDATE SET
+	title                       = excluded.title,
+	description                 = excluded.description,
+	access                      = excluded.access,
+	alt_identifier              = excluded.alt_identifier,
+	bag_name                    = excluded.bag_name,
+	bag_group_identifier        = excluded.bag_group_identifier,
+	bagit_profile_identifier    = excluded.bagit_profile_identifier,
+	source_organization         = excluded.source_organization,
+	internal_sender_identifier  = excluded.internal_sender_identifier,
+	internal_sender_description = excluded.internal_sender_description,
+	etag                        = excluded.etag,
+	state                       = 'A',
+	updated_at                  = now()
+WHERE o.institution_id = excluded.institution_id AND o.storage_option = excluded.storage_option
+RETURNING o.id, o.xmax = 0 AS is_new
+
+-- name: files
+WITH saved AS (
+	INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, format_puid,
+		format_identified_by, size, state, storage_option, mod_time, last_fixity_check)
+	SELECT @institution_id, @object_id, identifier, uuid, file_format, format_puid,
+		identified_by, size, 'A', @storage_option, mod_time, digested_at
+	FROM recording
+	ON CONFLICT (identifier) DO UPDATE SET
+		file_format          = excluded.file_format,
+		format_puid          = excluded.format_puid,
+		format_identified_by = excluded.format_identified_by,
+		size                 = excluded.size,
+		state                = 'A',
+		mod_time             = excluded.mod_time,
+		last_fixity_check    = excluded.last_fixity_check,
+		updated_at           = now()
+	WHERE generic_files.uuid = excluded.uuid AND generic_files.intellectual_object_id = excluded.intellectual_object_id
+	RETURNING id, identifier, xmax = 0 AS is_new
+)
+UPDATE recording r SET id = saved.id, is_new = saved.is_new FROM saved WHERE saved.identifier = r.identifier
+
+-- name: checksums
+INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
+SELECT r.id, c.algorithm, c.digest, r.digested_at
+FROM recording r
+CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
+ON CONFLICT (generic_file_id, algorithm, digest) DO UPDATE SET
+	datetime = greatest(checksums.datetime, excluded.datetime), updated_at = now()
+WHERE checksums.datetime < excluded.datetime
+
+-- name: retire
+WITH gone AS (
+	DELETE FROM storage_records s USING recording r
+	WHERE s.generic_file_id = r.id AND NOT s.url = ANY (r.urls)
+	RETURNING s.target, s.bucket, s.key, r.keys
+)
+INSERT INTO retired_copies (work_item_id, target, bucket, key)
+SELECT @item, target, bucket, key FROM gone WHERE NOT key = ANY (keys)
+ON CONFLICT DO NOTHING
+
+-- name: copies
+INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at)
+SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at
+FROM recording r
+CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at)
+	AS c (url, target, bucket, key, etag, stored_at, verified_at)
+ON CONFLICT (generic_file_id, url) DO UPDATE SET
+	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, updated_at = now()
+WHERE storage_records.verified_at < excluded.verified_at
+
+-- name: file events
+WITH event AS (
+	SELECT r.id, r.identifier, 'fixity check' AS event_type, r.digested_at AS date_time,
+		'Fixity check against registered hash' AS detail, m.entry AS outcome_detail, 'Fixity matches' AS outcome_information,
+		'Go language crypto/' || split_part(m.entry, ':', 1) AS object,
+		'http://golang.org/pkg/crypto/' || split_part(m.entry, ':', 1) || '/' AS agent
+	FROM recording r CROSS JOIN LATERAL unnest(r.manifests) AS m (entry)
+	UNION ALL
+	SELECT r.id, r.identifier, 'message digest calculation', r.digested_at,
+		'Calculated fixity value', c.algorithm || ':' || c.digest, 'Calculated fixity value',
+		'Go language crypto/' || c.algorithm, 'http://golang.org/pkg/crypto/' || c.algorithm || '/'
+	FROM recording r
+	CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
+	UNION ALL
+	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1],
+		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5, 'Put using md5 checksum',
+		'preservation-services + Minio S3 client', 'https://github.com/minio/minio-go v7'
+	FROM recording r
+	UNION ALL
+	SELECT r.id, r.identifier, 'replication', r.stored_at[2],
+		'Copied to replication storage and assigned replication URL identifier', r.urls[2], 'Replicated to secondary storage',
+		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
+	FROM recording r WHERE cardinality(r.urls) >= 2
+	UNION ALL
+	SELECT r.id, r.identifier, 'identifier assignment', now(),
+		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier',
+		'APTrust exchange/ingest processor', 'https://github.com/APTrust/preservation-services'
+	FROM recording r WHERE r.is_new
+	UNION ALL
+	SELECT r.id, r.identifier, 'identifier assignment', now(),
+		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier',
+		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
+	FROM recording r WHERE r.is_new
+)
+INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
+	detail, outcome, outcome_detail, outcome_information, object, agent)
+SELECT event_identifier(@item, identifier, event_type, outcome_detail), @institution_id, @object_id, id, event_type, date_time,
+	detail, 'Success', outcome_detail, outcome_information, object, agent
+FROM event
+ON CONFLICT (identifier) DO NOTHING
+
+-- name: object events
+WITH event (event_type, detail, outcome_detail, outcome_information, object, agent, first_only) AS (VALUES
+	('creation', 'Object created', 'Intellectual object created',
+		'Object created, files copied to preservation storage',
+		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
+	('identifier assignment', 'Assigned object identifier ' || @identifier, @identifier::text,
+		'Institution domain + tar file name',
+		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
+	('ingestion', 'Copied files to perservation storage', -- as every stored row spells it
+		@file_count::bigint || ' files copied',
+		'Multipart put using s3 etags', 'Minio S3 client', 'https://github.com/minio/minio-go v7', false),
+	('access assignment', 'Assigned object access rights', @access::text, 'Set access to ' || @access,
+		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', false)
+)
+INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
+	detail, outcome, outcome_detail, outcome_information, object, agent)
+SELECT event_identifier(@item, @identifier, event_type, outcome_detail), @institution_id, @object_id, event_type, now(),
+	detail, 'Success', outcome_detail, outcome_information, object, agent
+FROM event WHERE @is_new OR NOT first_only
+ON CONFLICT (identifier) DO NOTHING

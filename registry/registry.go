@@ -1,0 +1,68 @@
+// Package registry keeps the records of the archive: institutions, work items
+// as people see them, intellectual objects, files, checksums, copies and PREMIS
+// events.
+//
+// It knows nothing of how work is done. What it writes it writes so that
+// writing twice is writing once. The claim columns of a work item are written
+// by package claim alone.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrNotFound says that no such record exists.
+var ErrNotFound = errors.New("not found")
+
+// ErrRefused wraps what the database's own rules refuse, such as requeueing an
+// item that has succeeded. The text says which rule and what to do.
+var ErrRefused = errors.New("refused")
+
+// ErrLost says that a work item is no longer the writer's: its claim token has
+// moved on.
+var ErrLost = errors.New("claim lost")
+
+// Registry is the records in one database. It is safe for concurrent use.
+type Registry struct{ db *pgxpool.Pool }
+
+// New returns the registry in db, which package migrations has brought up to
+// date.
+func New(db *pgxpool.Pool) *Registry { return &Registry{db} }
+
+// Ping tells whether the database answers.
+func (r *Registry) Ping(ctx context.Context) error {
+	if err := r.db.Ping(ctx); err != nil {
+		return fmt.Errorf("ask the database: %w", err)
+	}
+	return nil
+}
+
+// refusal turns what the schema's rules raise into ErrRefused, with the text
+// and the hint that they raised it with.
+func refusal(err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return ErrNotFound
+	case !errors.As(err, &pg):
+		return err
+	case pg.Code == "P0002": // no_data_found, raised by requeue and cancel
+		return fmt.Errorf("%w: %s", ErrNotFound, pg.Message)
+	case pg.Code[:2] == "23" || pg.Code == "22P02": // integrity constraints, bad input
+		text := pg.Message
+		if pg.Detail != "" {
+			text += " (" + pg.Detail + ")"
+		}
+		if pg.Hint != "" {
+			text += " " + pg.Hint
+		}
+		return fmt.Errorf("%w: %s", ErrRefused, text)
+	}
+	return err
+}
