@@ -1,0 +1,118 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// deleteAtOnce is how many keys S3 takes in one DeleteObjects.
+const deleteAtOnce = 1000
+
+// Delete removes objects. Keys that are not there count as removed. After an
+// error some of the keys may be gone; asking again does the rest.
+func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
+	for batch := range slices.Chunk(keys, deleteAtOnce) {
+		err := errUnsupported
+		if len(batch) > 1 && b.keepsSHA256() { // a batch is refused without a checksum header
+			err = b.deleteBatch(ctx, batch)
+		}
+		if errors.Is(err, errUnsupported) {
+			err = b.deleteEach(ctx, batch)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bucket) deleteBatch(ctx context.Context, keys []string) error {
+	ids := make([]types.ObjectIdentifier, len(keys))
+	for i := range keys {
+		ids[i].Key = &keys[i]
+	}
+	out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+		Bucket:            &b.target.Bucket,
+		Delete:            &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
+		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
+	})
+	if err != nil {
+		return fmt.Errorf("delete %d keys from %s: %w", len(keys), b.target.name(), explain(err))
+	}
+	for _, e := range out.Errors {
+		code := aws.ToString(e.Code)
+		kind := kindOf(code, 0)
+		if errors.Is(kind, ErrNotFound) {
+			continue
+		}
+		err := errors.New(strings.TrimSuffix(code+": "+aws.ToString(e.Message), ": "))
+		if code == "AccessDenied" {
+			kind = ErrDenied // a batch has no status for each key
+		}
+		if kind != nil {
+			err = fmt.Errorf("%w: %w", kind, err)
+		}
+		return b.errorf("delete", aws.ToString(e.Key), err)
+	}
+	return nil
+}
+
+func (b *Bucket) deleteEach(ctx context.Context, keys []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(b.options.Concurrency)
+	for _, key := range keys {
+		group.Go(func() error {
+			_, err := b.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key})
+			if err == nil {
+				return nil
+			}
+			if err = explain(err); errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			return b.errorf("delete", key, err)
+		})
+	}
+	return group.Wait()
+}
+
+// AbortUploads aborts the unfinished multipart uploads of keys with this prefix
+// that began before a time, by the server's clock, and says how many. It is for
+// uploads whose owner died; give those that may be resumed the time they need.
+// It goes on after an upload that cannot be aborted and reports the first error.
+func (b *Bucket) AbortUploads(ctx context.Context, prefix string, before time.Time) (int, error) {
+	count := 0
+	var first error
+	in := &s3.ListMultipartUploadsInput{Bucket: &b.target.Bucket, Prefix: nonEmpty(prefix)}
+	for {
+		out, err := b.api.ListMultipartUploads(ctx, in)
+		if err != nil {
+			return count, fmt.Errorf("list uploads in %s: %w", b.target.name(), explain(err))
+		}
+		for _, u := range out.Uploads {
+			key := aws.ToString(u.Key)
+			if u.Initiated == nil || !u.Initiated.Before(before) || !strings.HasPrefix(key, prefix) {
+				continue
+			}
+			if err := b.abort(ctx, key, aws.ToString(u.UploadId)); err != nil {
+				if first == nil {
+					first = err
+				}
+				continue
+			}
+			count++
+		}
+		if !aws.ToBool(out.IsTruncated) || aws.ToString(out.NextKeyMarker) == "" {
+			return count, first
+		}
+		in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+	}
+}

@@ -1,0 +1,406 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// Parts says how an object is uploaded piece by piece.
+type Parts struct {
+	Size   int64      // bytes of every part but the last; 0 is [PartSize]'s, or 64 MiB
+	SHA256 [][32]byte // of each part in order; nil if not known, and then not checked
+
+	// Open reads length bytes at offset of the content. It is called for several
+	// parts at a time, and again for a part that did not get through.
+	Open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
+
+	Resume string                                     // ID of an upload begun earlier, "" for none
+	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
+}
+
+// PutParts writes an object of more than [PartSize] allows in one request.
+// A part is sent from Open as it comes, several at a time, each checked as in
+// [Bucket.Put] and tried again if it fails.
+//
+// With p.Resume, parts that the server has already and whose checksum is right
+// are not sent again; an upload that it no longer knows starts anew, unless the
+// object itself is there and right. On an error that waiting cannot cure the
+// upload is aborted; on others it stays for Resume, if p.SaveID kept its ID.
+func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (Object, error) {
+	if p.Open == nil {
+		return Object{}, b.errorf("put", key, errors.New("nothing to open parts with"))
+	}
+	o, err := b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
+		return b.sendPart(ctx, part, p.Open)
+	})
+	if err != nil {
+		return Object{}, b.errorf("put", key, err)
+	}
+	return o, nil
+}
+
+// A part of an upload.
+type part struct {
+	key, upload    string
+	number         int32 // from 1
+	offset, length int64
+	sum            [32]byte // zero: not known
+}
+
+// A transfer brings one part to the server, from here or from another object.
+type transfer func(ctx context.Context, p part) (types.CompletedPart, error)
+
+// An upload in parts, and what is known of its parts on the server.
+type upload struct {
+	bucket *Bucket
+	key    string
+	up     Upload
+	parts  Parts
+	id     string // "" before it is begun
+	kept   bool   // the ID is in safe hands, so that the upload can be resumed
+
+	mu   sync.Mutex
+	done map[int32]types.CompletedPart
+}
+
+func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, send transfer) (Object, error) {
+	if err := up.check(); err != nil {
+		return Object{}, err
+	}
+	p.Size = cmp.Or(p.Size, PartSize(up.Size), smallestPart)
+	count := (up.Size + p.Size - 1) / p.Size
+	switch {
+	case p.Size < 0 || count < 1 || count > maxParts:
+		return Object{}, fmt.Errorf("%d bytes do not go in parts of %d", up.Size, p.Size)
+	case p.SHA256 != nil && int64(len(p.SHA256)) != count:
+		return Object{}, fmt.Errorf("%d digests for %d parts", len(p.SHA256), count)
+	}
+	u := &upload{bucket: b, key: key, up: up, parts: p, done: make(map[int32]types.CompletedPart)}
+	if o, err := u.resume(ctx); err != nil || o.Key != "" {
+		return o, err
+	}
+	if u.id == "" {
+		if err := u.create(ctx); err != nil {
+			return Object{}, err
+		}
+	}
+	err := u.sendMissing(ctx, int32(count), send)
+	if err == nil {
+		var o Object
+		if o, err = u.complete(ctx); err == nil {
+			return o, nil
+		}
+	}
+	if !u.kept || ctx.Err() == nil && final(ctx, err) {
+		u.abort(ctx)
+	}
+	return Object{}, err
+}
+
+// resume learns what the server has of an earlier upload. If we died between its
+// completion and the report of it, the upload is gone and the object is there:
+// then it is returned, and nothing has to be sent again.
+func (u *upload) resume(ctx context.Context) (Object, error) {
+	if u.parts.Resume == "" {
+		return Object{}, nil
+	}
+	err := u.learn(ctx)
+	if errors.Is(err, errNoUpload) {
+		clear(u.done)
+		o, err := u.finished(ctx)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, errOther) {
+			return Object{}, nil
+		}
+		return o, err
+	}
+	if err != nil {
+		return Object{}, fmt.Errorf("upload %s: %w", u.parts.Resume, err)
+	}
+	u.id, u.kept = u.parts.Resume, true
+	return Object{}, nil
+}
+
+// learn takes over the parts of the earlier upload that are as they should be.
+func (u *upload) learn(ctx context.Context) error {
+	in := &s3.ListPartsInput{Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
+	for {
+		out, err := u.bucket.api.ListParts(ctx, in)
+		if err != nil {
+			return explain(err)
+		}
+		for _, p := range out.Parts {
+			if u.usable(p) {
+				u.done[*p.PartNumber] = types.CompletedPart{
+					PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256,
+				}
+			}
+		}
+		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
+			return nil
+		}
+		in.PartNumberMarker = out.NextPartNumberMarker
+	}
+}
+
+func (u *upload) usable(p types.Part) bool {
+	if p.PartNumber == nil || p.ETag == nil {
+		return false
+	}
+	want := u.part(*p.PartNumber)
+	if want.length <= 0 || aws.ToInt64(p.Size) != want.length {
+		return false
+	}
+	if !known(want.sum[:]) || !u.bucket.keepsSHA256() {
+		return true // nothing else to go by
+	}
+	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
+}
+
+func (u *upload) part(number int32) part {
+	p := part{key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size}
+	p.length = min(u.parts.Size, u.up.Size-p.offset)
+	if number >= 1 && int(number) <= len(u.parts.SHA256) {
+		p.sum = u.parts.SHA256[number-1]
+	}
+	return p
+}
+
+// create begins an upload. If we die before SaveID has kept its ID, nobody can
+// resume it, and [Bucket.AbortUploads] will find it.
+func (u *upload) create(ctx context.Context) error {
+	in := &s3.CreateMultipartUploadInput{
+		Bucket:       &u.bucket.target.Bucket,
+		Key:          &u.key,
+		ContentType:  nonEmpty(u.up.ContentType),
+		Metadata:     u.up.Metadata,
+		StorageClass: types.StorageClass(u.bucket.target.StorageClass),
+	}
+	if u.checksums() {
+		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
+		in.ChecksumType = types.ChecksumTypeComposite
+	}
+	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
+	if err != nil {
+		return explain(err)
+	}
+	u.id = aws.ToString(out.UploadId)
+	if u.parts.SaveID == nil {
+		return nil
+	}
+	if err := u.parts.SaveID(ctx, u.id); err != nil {
+		u.abort(ctx)
+		return fmt.Errorf("upload %s: keep its ID: %w", u.id, err)
+	}
+	u.kept = true
+	return nil
+}
+
+func (u *upload) checksums() bool { return u.bucket.keepsSHA256() && u.parts.SHA256 != nil }
+
+func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) error {
+	var missing []part
+	for number := int32(1); number <= count; number++ {
+		if _, ok := u.done[number]; !ok {
+			missing = append(missing, u.part(number))
+		}
+	}
+	group, partsCtx := errgroup.WithContext(ctx)
+	group.SetLimit(u.bucket.options.Concurrency)
+	for _, p := range missing {
+		if partsCtx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return u.send(partsCtx, p, send) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err() // a cancel between two parts is not an error of either
+}
+
+func (u *upload) send(ctx context.Context, p part, send transfer) error {
+	var sent types.CompletedPart
+	err := retried(ctx, func() (err error) {
+		sent, err = send(ctx, p)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("part %d: %w", p.number, err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.done[p.number] = sent
+	return nil
+}
+
+// sendPart uploads a part from the bytes that open reads.
+func (b *Bucket) sendPart(
+	ctx context.Context, p part, open func(ctx context.Context, offset, length int64) (io.ReadCloser, error),
+) (types.CompletedPart, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	src, err := open(ctx, p.offset, p.length)
+	if err != nil {
+		cancel()
+		return types.CompletedPart{}, err
+	}
+	body := newBody(src, p.length, p.sum, !b.keepsSHA256())
+	defer func() {
+		cancel() // wakes a Read that hangs, or detach would wait for it
+		body.detach()
+		_ = src.Close()
+	}()
+	reader, signed, err := b.prepare(body, p.sum)
+	if err != nil {
+		return types.CompletedPart{}, err
+	}
+	in := &s3.UploadPartInput{
+		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload,
+		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
+	}
+	if b.keepsSHA256() && known(p.sum[:]) {
+		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
+	}
+	out, err := b.api.UploadPart(ctx, in, signed)
+	if err != nil {
+		return types.CompletedPart{}, body.explain(err)
+	}
+	if err := body.compare(unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
+		return types.CompletedPart{}, err
+	}
+	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
+}
+
+// complete makes the parts an object. The answer to an earlier try may have been
+// lost on the way: then the upload is gone, and the object decides.
+func (u *upload) complete(ctx context.Context) (Object, error) {
+	parts := slices.SortedFunc(maps.Values(u.done), func(a, b types.CompletedPart) int {
+		return cmp.Compare(*a.PartNumber, *b.PartNumber)
+	})
+	out, err := u.bucket.work.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.id,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	})
+	if err != nil {
+		err = fmt.Errorf("complete: %w", explain(err))
+		if !errors.Is(err, errNoUpload) {
+			return Object{}, err
+		}
+		if o, headErr := u.finished(ctx); headErr == nil {
+			return o, nil
+		}
+		return Object{}, err
+	}
+	o := Object{
+		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
+		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.target.StorageClass,
+		VersionID: aws.ToString(out.VersionId),
+	}
+	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
+		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
+		return Object{}, u.bucket.discard(ctx, u.key, why)
+	}
+	return o, nil
+}
+
+// composite is "" if the parts' digests are not known.
+func (u *upload) composite() string {
+	if !u.checksums() {
+		return ""
+	}
+	return ExpectedChecksum([32]byte{}, u.parts.SHA256)
+}
+
+// etag is "" unless every part is known by its MD5.
+func (u *upload) etag() string {
+	var sums [][16]byte
+	for number := int32(1); ; number++ {
+		p, ok := u.done[number]
+		if !ok {
+			break
+		}
+		sum, err := hex.DecodeString(unquote(p.ETag))
+		if err != nil || len(sum) != md5.Size {
+			return ""
+		}
+		sums = append(sums, [md5.Size]byte(sum))
+	}
+	if len(sums) == 0 || int64(len(sums))*u.parts.Size < u.up.Size {
+		return ""
+	}
+	return ExpectedETag([16]byte{}, sums)
+}
+
+var errOther = errors.New("another object has the key")
+
+// finished returns the object if it is beyond doubt the one of this upload.
+func (u *upload) finished(ctx context.Context) (Object, error) {
+	o, err := u.bucket.Head(ctx, u.key)
+	if err != nil {
+		return Object{}, err
+	}
+	same := o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) &&
+		(u.up.ContentType == "" || o.ContentType == u.up.ContentType)
+	if want := u.composite(); want != "" {
+		same = same && o.SHA256 == want
+	} else {
+		same = same && o.ETag != "" && o.ETag == u.etag()
+	}
+	if !same {
+		return Object{}, errOther
+	}
+	return o, nil
+}
+
+// abort frees what the parts occupy. If it does not get through,
+// [Bucket.AbortUploads] does the same later.
+func (u *upload) abort(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	_ = u.bucket.abort(ctx, u.key, u.id)
+}
+
+func (b *Bucket) abort(ctx context.Context, key, id string) error {
+	_, err := b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: &b.target.Bucket, Key: &key, UploadId: &id,
+	})
+	if err == nil {
+		return nil
+	}
+	if err = explain(err); errors.Is(err, errNoUpload) || errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return fmt.Errorf("abort upload %s of %s/%s: %w", id, b.target.name(), key, err)
+}
+
+// retried calls f until it succeeds, fails for good, or has failed often enough.
+func retried(ctx context.Context, f func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if err == nil || attempt == attempts || final(ctx, err) {
+			return err
+		}
+		limit := min(200*time.Millisecond<<attempt, maxBackoff)
+		timer := time.NewTimer(rand.N(limit))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// unsigned stands for the payload's hash where TLS protects the payload.
+const unsigned = "UNSIGNED-PAYLOAD"
+
+// smallBody is read into memory before it is sent, so that the SDK can repeat
+// the request, and a connection that the server has just closed costs nothing.
+const smallBody = 64 << 10
+
+// Put writes an object in a single request, of at most 5 GiB, from body as it
+// comes; see [PartSize]. It reads up.Size bytes and does not touch body after it
+// has returned. If they are not those of up.SHA256, the error is [ErrDigest] and
+// nothing is written: the last bytes are held back until the digest is right.
+// A body of more than 64 KiB is sent only once; to try again, open it again.
+func (b *Bucket) Put(ctx context.Context, key string, body io.Reader, up Upload) (Object, error) {
+	o, err := b.put(ctx, key, body, up)
+	if err != nil {
+		return Object{}, b.errorf("put", key, err)
+	}
+	return o, nil
+}
+
+func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Upload) (Object, error) {
+	if err := up.check(); err != nil {
+		return Object{}, err
+	}
+	body := newBody(content, up.Size, up.SHA256, !b.keepsSHA256())
+	defer body.detach()
+	in := &s3.PutObjectInput{
+		Bucket:        &b.target.Bucket,
+		Key:           &key,
+		ContentLength: &up.Size,
+		ContentType:   nonEmpty(up.ContentType),
+		Metadata:      up.Metadata,
+		StorageClass:  types.StorageClass(b.target.StorageClass),
+	}
+	switch {
+	case b.keepsSHA256() && known(up.SHA256[:]):
+		in.ChecksumSHA256 = aws.String(ExpectedChecksum(up.SHA256, nil))
+	case !b.keepsSHA256() && known(up.MD5[:]):
+		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(up.MD5[:]))
+	}
+	reader, send, err := b.prepare(body, up.SHA256)
+	if err != nil {
+		return Object{}, err
+	}
+	in.Body = reader
+	out, err := b.api.PutObject(ctx, in, send)
+	if err != nil {
+		return Object{}, body.explain(err)
+	}
+	o := Object{
+		Key: key, Size: up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
+		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.target.StorageClass,
+		VersionID: aws.ToString(out.VersionId),
+	}
+	if err := body.compare(o.ETag, o.SHA256); err != nil {
+		return Object{}, b.discard(ctx, key, err)
+	}
+	return o, nil
+}
+
+// discard deletes what must not be taken for an object, and returns why. If we
+// die here, it stays until the key is written again: a caller that has not seen
+// Put succeed does not rely on it.
+func (b *Bucket) discard(ctx context.Context, key string, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	return errors.Join(why, b.Delete(ctx, key))
+}
+
+// check refuses what a header cannot carry, before anything is sent.
+func (up Upload) check() error {
+	if up.Size < 0 {
+		return fmt.Errorf("size %d is negative", up.Size)
+	}
+	if !plain(up.ContentType) {
+		return fmt.Errorf("content type %q is not plain ASCII", up.ContentType)
+	}
+	for name, value := range up.Metadata {
+		if name == "" || name != strings.ToLower(name) || !plain(name) || strings.ContainsAny(name, " :") {
+			return fmt.Errorf("metadata name %q is not usable in a header", name)
+		}
+		if !plain(value) {
+			return fmt.Errorf("metadata %s=%q is not plain ASCII without space at its ends: encode it", name, value)
+		}
+	}
+	return nil
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return strings.Trim(s, " ") == s
+}
+
+// prepare chooses how the body is sent. A nil reader sends none.
+func (b *Bucket) prepare(body *body, sum [32]byte) (io.Reader, func(*s3.Options), error) {
+	payload := unsigned
+	if b.endpoint.Scheme == "http" && known(sum[:]) {
+		payload = hex.EncodeToString(sum[:]) // so that a stranger on the wire cannot change the bytes
+	}
+	if body.left > smallBody {
+		return body, func(o *s3.Options) {
+			o.Retryer = aws.NopRetryer{}
+			signAs(payload)(o)
+		}, nil
+	}
+	content := make([]byte, body.left)
+	if _, err := io.ReadFull(body, content); err != nil {
+		return nil, nil, err
+	}
+	if len(content) == 0 {
+		return nil, signAs(payload), body.verify()
+	}
+	return bytes.NewReader(content), signAs(payload), nil
+}
+
+// signAs names the payload's hash to the signer, which would otherwise read the
+// body for it.
+func signAs(payload string) func(*s3.Options) {
+	return s3.WithAPIOptions(func(stack *middleware.Stack) error {
+		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("FarolPayloadHash", func(
+			ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+		) (middleware.InitializeOutput, middleware.Metadata, error) {
+			return next.HandleInitialize(v4.SetPayloadHash(ctx, payload), in)
+		}), middleware.Before)
+	})
+}
+
+// A body passes on exactly the bytes that were promised, hashing them. net/http
+// may still be reading when a request has failed, so reading ends with detach.
+type body struct {
+	mu   sync.Mutex
+	src  io.Reader // nil once detached
+	left int64     // bytes to come
+	want [32]byte  // zero: not known
+	sha  hash.Hash
+	md5  hash.Hash // nil unless the ETag has to be compared
+	err  error     // what ended the reading early
+}
+
+func newBody(src io.Reader, size int64, want [32]byte, withMD5 bool) *body {
+	b := &body{src: src, left: size, want: want, sha: sha256.New()}
+	if withMD5 {
+		b.md5 = md5.New()
+	}
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case b.left == 0:
+		return 0, io.EOF
+	case b.src == nil:
+		return 0, errors.New("the request is over")
+	case len(p) == 0:
+		return 0, nil
+	}
+	p = p[:min(int64(len(p)), b.left)]
+	n, err := b.src.Read(p)
+	b.sha.Write(p[:n])
+	if b.md5 != nil {
+		b.md5.Write(p[:n])
+	}
+	b.left -= int64(n)
+	if b.left == 0 {
+		if b.err = b.verify(); b.err != nil {
+			return 0, b.err // the last bytes stay here, so the server has no object
+		}
+		return n, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %d bytes are missing", io.ErrUnexpectedEOF, b.left)
+	}
+	if err != nil {
+		b.err = fmt.Errorf("body: %w", err)
+	}
+	return n, b.err
+}
+
+func (b *body) verify() error {
+	if got := b.sha.Sum(nil); known(b.want[:]) && !bytes.Equal(got, b.want[:]) {
+		return fmt.Errorf("%w: SHA-256 is %x, expected %x", ErrDigest, got, b.want)
+	}
+	return nil
+}
+
+// detach waits for a Read under way, and allows no other.
+func (b *body) detach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.src = nil
+}
+
+// explain prefers the reason why the body ended to what the request made of it.
+func (b *body) explain(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return b.err
+	}
+	return explain(err)
+}
+
+// compare holds what the server has against what was sent to it.
+func (b *body) compare(etag, checksum string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left > 0 {
+		return fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, b.left)
+	}
+	if b.md5 != nil {
+		if want := hex.EncodeToString(b.md5.Sum(nil)); etag != want {
+			return fmt.Errorf("%w: ETag is %s, MD5 of the bytes sent is %s", ErrDigest, etag, want)
+		}
+		return nil
+	}
+	sent := base64.StdEncoding.EncodeToString(b.sha.Sum(nil))
+	if checksum != "" && checksum != sent {
+		return fmt.Errorf("%w: the server has SHA-256 %s, sent was %s", ErrDigest, checksum, sent)
+	}
+	return nil
+}

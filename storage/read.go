@@ -1,0 +1,238 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// Check asks whether the bucket is there and open to us. A bucket that is
+// missing or closed is [ErrDenied].
+func (b *Bucket) Check(ctx context.Context) error {
+	_, err := b.api.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.target.Bucket})
+	if err == nil {
+		return nil
+	}
+	if err = explain(err); errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("check bucket %s: %w: no bucket %q", b.target.name(), ErrDenied, b.target.Bucket)
+	}
+	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
+}
+
+// Create makes the bucket. One that is there already and ours is success.
+func (b *Bucket) Create(ctx context.Context) error {
+	_, err := b.api.CreateBucket(ctx, &s3.CreateBucketInput{
+		Bucket:                    &b.target.Bucket,
+		CreateBucketConfiguration: b.location(),
+	})
+	var owned *types.BucketAlreadyOwnedByYou
+	if err == nil || errors.As(err, &owned) {
+		return nil
+	}
+	return fmt.Errorf("create bucket %s: %w", b.target.name(), explain(err))
+}
+
+// location is nil for us-east-1, which S3 does not accept by its name.
+func (b *Bucket) location() *types.CreateBucketConfiguration {
+	if b.target.region() == "us-east-1" || b.target.Endpoint != "" {
+		return nil
+	}
+	return &types.CreateBucketConfiguration{
+		LocationConstraint: types.BucketLocationConstraint(b.target.region()),
+	}
+}
+
+// Head describes an object. Archived objects answer too.
+func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
+	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
+	if b.keepsSHA256() {
+		in.ChecksumMode = types.ChecksumModeEnabled
+	}
+	out, err := b.api.HeadObject(ctx, in)
+	if err != nil {
+		return Object{}, b.errorf("head", key, explain(err))
+	}
+	return Object{
+		Key:          key,
+		Size:         aws.ToInt64(out.ContentLength),
+		ETag:         unquote(out.ETag),
+		LastModified: aws.ToTime(out.LastModified),
+		ContentType:  aws.ToString(out.ContentType),
+		Metadata:     out.Metadata,
+		StorageClass: string(out.StorageClass),
+		SHA256:       aws.ToString(out.ChecksumSHA256),
+		VersionID:    aws.ToString(out.VersionId),
+	}, nil
+}
+
+func (b *Bucket) keepsSHA256() bool { return b.target.Checksum != ChecksumETag }
+
+// Get reads a range of an object. The reader ends with io.EOF only after every
+// byte of the range; if the connection breaks first, or the object ends before
+// the range does, the error is another one, and transient. An object whose ETag
+// is not r.IfMatch is [ErrChanged], one that must be restored first
+// [ErrArchived]. ctx governs the reading too.
+func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, error) {
+	if r.Length == 0 {
+		return http.NoBody, nil // HTTP cannot express an empty range
+	}
+	in := &s3.GetObjectInput{Bucket: &b.target.Bucket, Key: &key}
+	if r.IfMatch != "" {
+		in.IfMatch = aws.String(`"` + r.IfMatch + `"`)
+	}
+	switch {
+	case r.Length > 0:
+		in.Range = aws.String(fmt.Sprintf("bytes=%d-%d", r.Offset, r.Offset+r.Length-1))
+	case r.Offset > 0:
+		in.Range = aws.String(fmt.Sprintf("bytes=%d-", r.Offset))
+	}
+	out, err := b.api.GetObject(ctx, in)
+	if err != nil {
+		return nil, b.errorf("get", key, explain(err))
+	}
+	if err := checkRange(r, in.Range != nil, out); err != nil {
+		_ = out.Body.Close()
+		return nil, b.errorf("get", key, err)
+	}
+	return &download{bucket: b, key: key, body: out.Body, left: *out.ContentLength}, nil
+}
+
+// checkRange holds the answer against the question: a server or a cache that
+// ignores ranges would otherwise hand out the wrong bytes.
+func checkRange(r Range, asked bool, out *s3.GetObjectOutput) error {
+	if out.ContentLength == nil || *out.ContentLength < 0 {
+		return errors.New("the answer does not tell its length")
+	}
+	got := aws.ToString(out.ContentRange)
+	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
+		return fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got)
+	}
+	if r.Length > 0 && *out.ContentLength != r.Length {
+		return fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, *out.ContentLength, r.Length, r.Offset)
+	}
+	return nil
+}
+
+// A download counts down the bytes that were promised.
+type download struct {
+	bucket *Bucket
+	key    string
+	body   io.ReadCloser
+	left   int64
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.body.Read(p)
+	d.left -= int64(n)
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, io.EOF) && d.left == 0:
+		return n, io.EOF
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	return n, d.bucket.errorf("read", d.key, fmt.Errorf("%d bytes before the end: %w", d.left, err))
+}
+
+func (d *download) Close() error { return d.body.Close() }
+
+// ReaderAt reads an object of size bytes at random, one request for each call
+// of ReadAt, which may be made at the same time. ifMatch is as in [Range].
+// The reader is bound to ctx, since ReadAt takes none.
+func (b *Bucket) ReaderAt(ctx context.Context, key string, size int64, ifMatch string) io.ReaderAt {
+	return readerAt(func(p []byte, offset int64) (int, error) {
+		if offset < 0 {
+			return 0, b.errorf("read", key, fmt.Errorf("negative offset %d", offset))
+		}
+		want := min(int64(len(p)), max(size-offset, 0))
+		body, err := b.Get(ctx, key, Range{Offset: offset, Length: want, IfMatch: ifMatch})
+		if err != nil {
+			return 0, err
+		}
+		defer body.Close() //nolint:errcheck // all that was promised has been read, or the error is at hand
+		n, err := io.ReadFull(body, p[:want])
+		if err == nil && int(want) < len(p) {
+			err = io.EOF
+		}
+		return n, err
+	})
+}
+
+type readerAt func(p []byte, offset int64) (int, error)
+
+func (f readerAt) ReadAt(p []byte, offset int64) (int, error) { return f(p, offset) }
+
+// List walks the objects whose key begins with prefix and comes after
+// startAfter, in the order of their bytes. It ends at the first error, which
+// comes with a zero Object.
+func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		in := &s3.ListObjectsV2Input{
+			Bucket:       &b.target.Bucket,
+			Prefix:       nonEmpty(prefix),
+			StartAfter:   nonEmpty(startAfter),
+			EncodingType: types.EncodingTypeUrl, // XML has no control characters, keys may
+		}
+		for {
+			out, err := b.api.ListObjectsV2(ctx, in)
+			if err != nil {
+				yield(Object{}, b.errorf("list", prefix, explain(err)))
+				return
+			}
+			for i := range out.Contents {
+				o, err := listed(&out.Contents[i], out.EncodingType)
+				if err != nil {
+					yield(Object{}, b.errorf("list", prefix, err))
+					return
+				}
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) {
+				return
+			}
+			if aws.ToString(out.NextContinuationToken) == "" {
+				yield(Object{}, b.errorf("list", prefix, errors.New("more keys were announced, but no way to them")))
+				return
+			}
+			in.ContinuationToken = out.NextContinuationToken
+		}
+	}
+}
+
+// listed decodes the key only if the server says that it has encoded it.
+func listed(o *types.Object, encoding types.EncodingType) (Object, error) {
+	key := aws.ToString(o.Key)
+	if encoding == types.EncodingTypeUrl {
+		plain, err := url.QueryUnescape(key)
+		if err != nil {
+			return Object{}, fmt.Errorf("key %q: %w", key, err)
+		}
+		key = plain
+	}
+	return Object{
+		Key:          key,
+		Size:         aws.ToInt64(o.Size),
+		ETag:         unquote(o.ETag),
+		LastModified: aws.ToTime(o.LastModified),
+		StorageClass: string(o.StorageClass),
+	}, nil
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// A Target is one bucket and the way to it.
+type Target struct {
+	Name            string // what logs and errors call it; "" is the bucket's name
+	Bucket          string
+	Endpoint        string // http(s)://host[:port]; "" is AWS in Region
+	Region          string // "" is us-east-1
+	Provider        string // AWS, Wasabi-VA, …; recorded, never interpreted
+	StorageClass    string // S3's name, sent with every write; "" sends none
+	AccessKeyID     string
+	SecretAccessKey Secret
+	CAFile          string // PEM certificates trusted besides the system's; "" adds none
+	PathStyle       bool   // bucket in the path; buckets with a dot in their name are addressed so anyway
+	Checksum        ChecksumMode
+	RestorePriority int // lower is preferred when a file is restored
+}
+
+// A Secret is a string that does not show itself in logs, JSON or messages.
+type Secret string
+
+// String returns stars.
+func (Secret) String() string { return "***" }
+
+// GoString returns stars, so that %#v of a struct shows no secret either.
+func (Secret) GoString() string { return "***" }
+
+// LogValue returns stars.
+func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
+
+// MarshalText returns stars; encoding/json uses it too.
+func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
+// A ChecksumMode says what a server can be asked to check and keep.
+type ChecksumMode string
+
+const (
+	// ChecksumSHA256, also the empty mode, sends x-amz-checksum-sha256 and has
+	// the server keep it.
+	ChecksumSHA256 ChecksumMode = "sha256"
+	// ChecksumETag is for servers that refuse checksum headers: it sends
+	// Content-MD5 where the MD5 is known, and requires the ETag to be the MD5.
+	ChecksumETag ChecksumMode = "etag"
+)
+
+func (t Target) check() error {
+	switch {
+	case t.Bucket == "" || strings.ContainsAny(t.Bucket, "/?#% "):
+		return fmt.Errorf("bucket name %q is not usable", t.Bucket)
+	case t.AccessKeyID == "" || t.SecretAccessKey == "":
+		return errors.New("access key ID or secret access key is missing")
+	case t.Checksum != "" && t.Checksum != ChecksumSHA256 && t.Checksum != ChecksumETag:
+		return fmt.Errorf("checksum mode %q is not %q or %q", t.Checksum, ChecksumSHA256, ChecksumETag)
+	}
+	return nil
+}
+
+func (t Target) name() string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return t.Bucket
+}
+
+func (t Target) region() string {
+	if t.Region != "" {
+		return t.Region
+	}
+	return "us-east-1"
+}
+
+// endpoint is where the service is, without the bucket.
+func (t Target) endpoint() (*url.URL, error) {
+	if t.Endpoint == "" {
+		return &url.URL{Scheme: "https", Host: "s3." + t.region() + ".amazonaws.com"}, nil
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("endpoint %q is not http(s)://host[:port]", u.Redacted())
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return u, nil
+}
+
+// bucketURL is the endpoint that requests for the bucket go to. A wildcard
+// certificate does not cover a bucket with a dot in its name.
+func (t Target) bucketURL(endpoint *url.URL) *url.URL {
+	u := *endpoint
+	if t.PathStyle || strings.Contains(t.Bucket, ".") {
+		u.Path += "/" + t.Bucket
+	} else {
+		u.Host = t.Bucket + "." + u.Host
+	}
+	return &u
+}
+
+var regionalHost = regexp.MustCompile(`^s3\.\w{2}-\w+-\d\.`)
+
+// URL is the name under which a stored file is recorded:
+// https://s3.<region>.<host>/<bucket>/<key>. It identifies a copy and is parsed
+// back into bucket and key; on a server other than AWS's and Wasabi's nothing
+// need answer there.
+func (b *Bucket) URL(key string) string {
+	host := b.endpoint.Host
+	if !regionalHost.MatchString(host) {
+		host = "s3." + b.target.region() + "." + strings.TrimPrefix(host, "s3.")
+	}
+	return "https://" + host + "/" + b.target.Bucket + "/" + escapeKey(key)
+}
+
+// escapeKey percent-encodes all of a key but its slashes and the unreserved
+// characters of RFC 3986 section 2.3, which is how a copy source is to be sent.
+func escapeKey(key string) string {
+	const hex = "0123456789ABCDEF"
+	var out strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-._~/", c) >= 0:
+			out.WriteByte(c)
+		default:
+			out.WriteByte('%')
+			out.WriteByte(hex[c>>4])
+			out.WriteByte(hex[c&15])
+		}
+	}
+	return out.String()
+}
