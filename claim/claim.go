@@ -139,7 +139,7 @@ type Filter struct {
 // then holds the stage's advisory lock.
 const claimSQL = `
 WITH cell AS MATERIALIZED (
-	SELECT want.ord, s.stage, s.topic, s.max_attempts, b.band,
+	SELECT want.ord, s.stage, b.band,
 		CASE WHEN s.cap IS NULL THEN want.most
 		     ELSE least(want.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
 		END AS room
@@ -147,10 +147,10 @@ WITH cell AS MATERIALIZED (
 	JOIN stage_settings s ON s.stage = want.stage AND NOT s.paused
 	CROSS JOIN size_bands b
 	WHERE b.min_size < @max_size
-	  AND NOT EXISTS (SELECT FROM size_bands above WHERE above.min_size > b.min_size AND above.min_size <= @min_size)
+	  AND b.band >= (SELECT max(band) FROM size_bands WHERE min_size <= @min_size)
 	ORDER BY want.ord, b.band
 ), ready AS MATERIALIZED (
-	SELECT i.id, cell.topic, cell.max_attempts
+	SELECT i.id
 	FROM cell
 	CROSS JOIN LATERAL (
 		SELECT w.id FROM work_items w
@@ -172,18 +172,20 @@ WITH cell AS MATERIALIZED (
 		worker           = @worker,
 		stage_started_at = now(),
 		lease_expires_at = now() + @lease::interval,
-		note             = 'Item has started stage ' || ready.topic,
+		note             = 'Item has started stage '
+			|| (SELECT s.topic FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage),
 		updated_at       = now()
-	FROM ready
-	WHERE w.id = ready.id AND w.status = 'Pending'
-	RETURNING w.*, ready.topic, ready.max_attempts
+	WHERE w.id = ANY (ARRAY(SELECT id FROM ready)) AND w.status = 'Pending'
+	RETURNING w.*
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, node, pid, worker FROM claimed
 )
-SELECT c.id, c.claim_token AS token, c.action, c.stage, c.topic, c.attempt, c.max_attempts,
+SELECT c.id, c.claim_token AS token, c.action, c.stage, s.topic, c.attempt, s.max_attempts,
 	c.name, c.bucket, c.etag, c.size, c.bag_date, c.object_identifier, c.institution_id, i.identifier AS institution
-FROM claimed c JOIN institutions i ON i.id = c.institution_id`
+FROM claimed c
+JOIN institutions i ON i.id = c.institution_id
+JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage`
 
 // lockCapSQL makes the claims of a capped stage take turns, so that its live
 // leases can be counted.

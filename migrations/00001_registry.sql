@@ -132,7 +132,7 @@ CREATE INDEX premis_events_object ON premis_events (intellectual_object_id) WHER
 CREATE FUNCTION event_identifier(item bigint, about text, event_type text, outcome_detail text) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN overlay(overlay(
-	md5(concat_ws(E'\x1f', item, about, event_type, outcome_detail)) PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid;
+	md5(item::text || E'\x1f' || about || E'\x1f' || event_type || E'\x1f' || outcome_detail) PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid;
 -- +goose StatementEnd
 
 -- +goose Down

@@ -183,5 +183,7 @@ CREATE TABLE topic_readers (
 	updated_at timestamptz NOT NULL DEFAULT now()
 );
 
+ANALYZE size_bands, stage_settings;
+
 -- +goose Down
 DROP TABLE topic_readers, retired_copies, topic_messages, work_item_audit, work_item_attempts, work_items, stage_settings, size_bands;
