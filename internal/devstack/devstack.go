@@ -1,0 +1,222 @@
+// Package devstack runs the servers that Farol needs, privately, on one machine:
+// PostgreSQL, Redis, an S3 gateway with storage classes, and nsqd with nsqadmin.
+//
+// Everything lives under one directory and listens on loopback ports that are
+// remembered between runs. PostgreSQL and Redis are the installed programs; the
+// gateway and nsqd are this program itself, started again as a child.
+//
+// No server outlives the process that called [Start], however that ends: each
+// holds a pipe to it, or is watched by a guard that does. A stack is for
+// development, demonstrations and tests: one machine, one user, no copies.
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Service names one server of a stack.
+type Service string
+
+// The services of a stack; NSQ is nsqd and nsqadmin in one process.
+const (
+	Postgres Service = "postgres"
+	Redis    Service = "redis"
+	S3       Service = "s3"
+	NSQ      Service = "nsq"
+)
+
+// Options say where a stack lives and what runs in it. Only Dir is required.
+type Options struct {
+	Dir        string // made if it is not there; two stacks cannot share one
+	Executable string // the farol binary that is started for the children; "" is this program
+	PGBinDir   string // where initdb and postgres are; "" looks in the usual places
+	Only       []Service
+	// Ephemeral gives up durability for speed. It is for tests, which throw
+	// their data away, and for nothing else.
+	Ephemeral bool
+	// RestoreDelay is how long RestoreObject takes to bring an object back.
+	RestoreDelay time.Duration
+	Log          *slog.Logger // nil is silent
+}
+
+// Stack is a set of running servers. The fields of services that were not asked
+// for are empty. It is safe for concurrent use once Start has returned it.
+type Stack struct {
+	DatabaseURL     string // of a superuser, with the password
+	RedisURL        string // with the password
+	S3Endpoint      string // https://127.0.0.1:port; the region and keys below
+	S3CAFile        string // PEM; trust this to talk to S3Endpoint
+	AccessKeyID     string
+	SecretAccessKey string
+	Region          string
+	NSQDTCPAddr     string // host:port
+	NSQDHTTPAddr    string // host:port
+	NSQAdminURL     string
+
+	options  Options
+	dir      string
+	secrets  secrets
+	ports    *ports
+	lock     *os.File // says that this process runs the stack
+	servers  *os.File // inherited by every server: says that one still lives
+	died     chan error
+	stopOnce sync.Once
+	stopErr  error
+
+	mu       sync.Mutex
+	children []*child
+	stopping bool
+}
+
+// Start starts the servers side by side and returns when all of them answer.
+// ctx bounds the start, not the life of the stack. If one server does not start,
+// the others are stopped and the error has the end of its log.
+//
+// Another stack on the same directory is an error. One whose process has died
+// is waited for, up to 15 seconds, since its servers may still be stopping.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	s, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for service, start := range map[Service]func(context.Context) error{
+		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ,
+	} {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, service) {
+			continue
+		}
+		g.Go(func() error {
+			began := time.Now()
+			if err := start(gctx); err != nil {
+				return fmt.Errorf("start %s: %w", service, err)
+			}
+			s.options.Log.DebugContext(ctx, "server started", "server", string(service),
+				"took_ms", time.Since(began).Milliseconds())
+			return nil
+		})
+	}
+	err = g.Wait()
+	if err == nil {
+		err = s.ports.save()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// open makes the directory, takes its locks and reads what is remembered there.
+func open(ctx context.Context, o Options) (*Stack, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil || o.Dir == "" {
+		return nil, fmt.Errorf("find the data directory %q: %w", o.Dir, errors.Join(err, os.ErrInvalid))
+	}
+	if o.Executable == "" {
+		if o.Executable, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("find this program's file: %w", err)
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Stack{options: o, dir: dir, died: make(chan error, 1)}
+	if err := makeDirs(dir); err != nil {
+		return nil, err
+	}
+	if s.lock, s.servers, err = acquire(ctx, dir); err != nil {
+		return nil, err
+	}
+	if s.secrets, err = loadSecrets(dir); err == nil {
+		s.ports, err = loadPorts(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	return s, nil
+}
+
+// makeDirs makes the data directory. PostgreSQL's own user has to pass through
+// it when we are root, so it can be passed but not read.
+func makeDirs(dir string) error {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+		if err := os.Chmod(dir, mode); err != nil { // whatever the umask
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	for _, name := range []string{"log", "redis", "s3", "nsq"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// Died reports the first server that ended without being told to, with the end
+// of its log. The others keep running until Stop.
+func (s *Stack) Died() <-chan error { return s.died }
+
+// Stop stops the servers, each in the order that keeps its data, and returns
+// when they are gone. When ctx ends first, or after 30 seconds, they are killed.
+// Later calls return what the first one returned.
+func (s *Stack) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		s.mu.Lock()
+		s.stopping = true
+		children := slices.Clone(s.children)
+		s.mu.Unlock()
+		err := announceStop(s.lock)
+		// No server needs another one to stop, so they may all do it at once.
+		var g errgroup.Group
+		for _, c := range children {
+			g.Go(func() error { return c.stop(ctx) })
+		}
+		s.stopErr = errors.Join(err, g.Wait(), s.release())
+	})
+	return s.stopErr
+}
+
+func (s *Stack) release() error {
+	if err := errors.Join(s.servers.Close(), s.lock.Close()); err != nil {
+		return fmt.Errorf("release the data directory: %w", err)
+	}
+	return nil
+}
+
+// watch makes c part of the stack: it is stopped with it, and its death reported.
+func (s *Stack) watch(c *child) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.children = append(s.children, c)
+	go func() {
+		<-c.exited
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.stopping {
+			return
+		}
+		select {
+		case s.died <- c.death():
+		default: // only the first one is news
+		}
+	}()
+}

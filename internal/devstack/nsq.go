@@ -1,0 +1,27 @@
+package devstack
+
+import (
+	"context"
+	"path/filepath"
+)
+
+// NSQSettings are what the process of nsqd and nsqadmin gets to know.
+type NSQSettings struct {
+	Dir       string `json:"dir"`
+	TCPAddr   string `json:"tcp_addr"`   // host:port of nsqd's protocol
+	HTTPAddr  string `json:"http_addr"`  // host:port of nsqd's HTTP API
+	AdminAddr string `json:"admin_addr"` // host:port of nsqadmin
+}
+
+func (s *Stack) startNSQ(ctx context.Context) error {
+	addrs, err := s.onPorts([]string{"nsqd_tcp", "nsqd_http", "nsqadmin"}, func(addrs []string) (*child, error) {
+		return s.launch(ctx, NSQ, "nsq", NSQSettings{
+			Dir: filepath.Join(s.dir, "nsq"), TCPAddr: addrs[0], HTTPAddr: addrs[1], AdminAddr: addrs[2],
+		})
+	})
+	if err != nil {
+		return err
+	}
+	s.NSQDTCPAddr, s.NSQDHTTPAddr, s.NSQAdminURL = addrs[0], addrs[1], "http://"+addrs[2]
+	return nil
+}

@@ -1,0 +1,63 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nsqio/nsq/nsqadmin"
+	"github.com/nsqio/nsq/nsqd"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// runNSQ runs nsqd and its console until in ends, then lets nsqd write its
+// messages to disk.
+func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
+	r := bufio.NewReader(in)
+	var s devstack.NSQSettings
+	if err := devstack.ReadSettings(r, &s); err != nil {
+		return err
+	}
+	ctx, cancel := devstack.UntilEOF(ctx, r)
+	defer cancel()
+
+	do := nsqd.NewOptions()
+	do.DataPath, do.LogLevel = s.Dir, nsqd.LOG_WARN
+	do.TCPAddress, do.HTTPAddress, do.HTTPSAddress = s.TCPAddr, s.HTTPAddr, ""
+	do.BroadcastAddress = "127.0.0.1"
+	// As shipped, a new channel's deferred messages can be five seconds late.
+	do.QueueScanInterval, do.QueueScanRefreshInterval = 50*time.Millisecond, 100*time.Millisecond
+	queue, err := nsqd.New(do)
+	if err != nil {
+		return fmt.Errorf("start nsqd: %w", err)
+	}
+	defer queue.Exit()
+	if err := queue.LoadMetadata(); err != nil {
+		return fmt.Errorf("read nsqd's topics: %w", err)
+	}
+
+	ao := nsqadmin.NewOptions()
+	ao.HTTPAddress, ao.LogLevel = s.AdminAddr, nsqd.LOG_WARN
+	ao.NSQDHTTPAddresses = []string{s.HTTPAddr}
+	console, err := nsqadmin.New(ao)
+	if err != nil {
+		return fmt.Errorf("start nsqadmin: %w", err)
+	}
+	defer console.Exit()
+
+	failed := make(chan error, 2)
+	go func() { failed <- queue.Main() }()
+	go func() { failed <- console.Main() }()
+	if _, err := fmt.Fprintln(out, "READY", s.TCPAddr); err != nil {
+		return fmt.Errorf("report ready: %w", err)
+	}
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve nsq: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
+}

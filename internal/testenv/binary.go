@@ -1,0 +1,108 @@
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Binary returns the path of the farol program, built from the sources as they
+// are now. Under -race it is built with the race detector too. The setting
+// FAROL_TEST_BINARY names one that is ready.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("FAROL_TEST_BINARY"); path != "" {
+		return path
+	}
+	name := "farol"
+	if raceEnabled {
+		name = "farol-race"
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	path, err := build(ctx, "./cmd/farol", name, raceEnabled)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return path
+}
+
+// build compiles a command of this module into a directory that all test
+// processes of this user share, one at a time; the later ones find it up to date.
+func build(ctx context.Context, pkg, name string, race bool) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir, err := buildDir(root)
+	if err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("lock the build: %w", err)
+	}
+	defer lock.Close() //nolint:errcheck // closing is all there is to unlocking
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock the build: %w", err)
+	}
+	path := filepath.Join(dir, name)
+	args := []string{"build", "-o", path}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir = root
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, output.String())
+	}
+	return path, nil
+}
+
+// buildDir is not in the home directory, where an ordinary user that a test of
+// root's starts a program as could not reach it.
+func buildDir(root string) (string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("farol-build-%s-%x", strconv.Itoa(os.Getuid()), sha256.Sum256([]byte(root)))[:40])
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("make the build directory: %w", err)
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return "", fmt.Errorf("make the build directory: %w", err)
+	}
+	// Anybody may have made it in a shared place, and we are about to run
+	// what is in it.
+	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || !fi.IsDir() || int(st.Uid) != os.Getuid() || fi.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s is not a directory of ours alone: remove it", dir)
+	}
+	return dir, nil
+}
+
+// moduleRoot is the directory with go.mod above the test's.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find the module: there is no go.mod above the test")
+		}
+		dir = parent
+	}
+}

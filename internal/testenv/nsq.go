@@ -1,0 +1,80 @@
+package testenv
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// NSQServer is an nsqd with its nsqadmin.
+type NSQServer struct {
+	TCPAddr  string // host:port
+	HTTPAddr string // host:port
+	AdminURL string
+
+	dir   string          // "" for the one that tests share
+	stack *devstack.Stack // nil while stopped
+}
+
+// NSQ returns the nsqd that the tests of this process share: name topics after
+// the test.
+func NSQ(t testing.TB) *NSQServer {
+	t.Helper()
+	return serverOf(stack(t, devstack.NSQ))
+}
+
+// NewNSQ returns an nsqd that only this test uses and may stop. It and its
+// messages go when the test ends.
+func NewNSQ(t testing.TB) *NSQServer {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := startStack(dir, devstack.NSQ)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	n := serverOf(s)
+	n.dir = dir
+	t.Cleanup(func() { n.Stop(t) })
+	return n
+}
+
+func serverOf(s *devstack.Stack) *NSQServer {
+	return &NSQServer{TCPAddr: s.NSQDTCPAddr, HTTPAddr: s.NSQDHTTPAddr, AdminURL: s.NSQAdminURL, stack: s}
+}
+
+// Stop stops an nsqd of [NewNSQ], which writes its messages to disk first. It
+// does nothing to one that is stopped.
+func (n *NSQServer) Stop(t testing.TB) {
+	t.Helper()
+	if n.dir == "" {
+		t.Fatal("testenv: this nsqd is shared: take one from NewNSQ to stop it")
+	}
+	if n.stack == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := n.stack.Stop(ctx); err != nil {
+		t.Error("testenv:", err)
+	}
+	n.stack = nil
+}
+
+// Start starts a stopped nsqd again, at the same addresses and with the
+// messages that it had.
+func (n *NSQServer) Start(t testing.TB) {
+	t.Helper()
+	if n.stack != nil {
+		return
+	}
+	s, err := startStack(n.dir, devstack.NSQ)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	n.stack = s
+	if s.NSQDTCPAddr != n.TCPAddr || s.NSQDHTTPAddr != n.HTTPAddr {
+		t.Fatalf("testenv: another process took the port of nsqd: it is at %s now, and was at %s", s.NSQDTCPAddr, n.TCPAddr)
+	}
+}

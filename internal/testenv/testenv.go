@@ -1,0 +1,157 @@
+// Package testenv gives tests real servers: PostgreSQL, Redis, S3 and NSQ, and a
+// proxy that breaks connections to them.
+//
+// A test package calls [Main] from its TestMain. A server starts when the first
+// test asks for it and stops after the last; within it, every test has a
+// database, a number or a name prefix of its own, so tests may run in parallel.
+// Nothing survives the test process, not even one that is killed.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// RestoreDelay is how long the S3 server takes to restore a cold object.
+const RestoreDelay = 300 * time.Millisecond
+
+// running is what the tests of this process share. A test is handed nothing but
+// its testing.TB, so this has to be a variable of the package.
+var running = &environment{stacks: map[devstack.Service]*lazyStack{}}
+
+type environment struct {
+	mu       sync.Mutex
+	dir      string // "" until Main is called
+	stacks   map[devstack.Service]*lazyStack
+	template template
+	redis    redisNumbers
+}
+
+// lazyStack is one server in a stack of its own, so that it can start when it
+// is first needed.
+type lazyStack struct {
+	start func() (*devstack.Stack, error) // starts it at the first call
+}
+
+// Main runs the tests of a package and exits, with the servers stopped and their
+// data removed. Call it from TestMain and do nothing after it.
+func Main(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	dir, alive, err := scratchDir()
+	if err != nil {
+		return 1, err
+	}
+	running.mu.Lock()
+	running.dir = dir
+	running.mu.Unlock()
+	code = m.Run()
+	err = running.stop()
+	return code, errors.Join(err, os.RemoveAll(dir), alive.Close())
+}
+
+func (e *environment) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.template.close(ctx)
+	for _, l := range e.stacks {
+		if s, startErr := l.start(); startErr == nil { // it is in the map, so a test has started it
+			err = errors.Join(err, s.Stop(ctx))
+		}
+	}
+	return err
+}
+
+// stack returns the running stack that has the service.
+func stack(t testing.TB, service devstack.Service) *devstack.Stack {
+	t.Helper()
+	running.mu.Lock()
+	dir := running.dir
+	l := running.stacks[service]
+	if l == nil {
+		l = &lazyStack{start: sync.OnceValues(func() (*devstack.Stack, error) {
+			return startStack(filepath.Join(dir, string(service)), service)
+		})}
+		running.stacks[service] = l
+	}
+	running.mu.Unlock()
+	if dir == "" {
+		t.Fatal("testenv: the package's TestMain must call testenv.Main")
+	}
+	s, err := l.start()
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return s
+}
+
+func startStack(dir string, service devstack.Service) (*devstack.Stack, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // most of it for a cold build
+	defer cancel()
+	exe, err := build(ctx, "./internal/testenv/stackd", "stackd", false)
+	if err != nil {
+		return nil, err
+	}
+	return devstack.Start(ctx, devstack.Options{
+		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
+		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
+	})
+}
+
+// scratchDir makes a directory for this process, which holds a lock on the file
+// alive in it, and removes those whose process was killed. Its path is short,
+// and under root it is one that PostgreSQL's user can reach.
+func scratchDir() (dir string, alive *os.File, err error) {
+	base := os.TempDir()
+	if os.Geteuid() == 0 {
+		base = "/tmp"
+	}
+	prefix := "farol-test-" + strconv.Itoa(os.Getuid()) + "-"
+	sweep(filepath.Join(base, prefix+"*"))
+	if dir, err = os.MkdirTemp(base, prefix); err != nil {
+		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	if err = os.Chmod(dir, 0o711); err == nil {
+		alive, err = os.Create(filepath.Join(dir, "alive"))
+	}
+	if err == nil {
+		err = syscall.Flock(int(alive.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	return dir, alive, nil
+}
+
+func sweep(pattern string) {
+	dirs, _ := filepath.Glob(pattern) // the pattern is well-formed
+	for _, dir := range dirs {
+		f, err := os.Open(filepath.Join(dir, "alive"))
+		if err != nil {
+			continue // made a moment ago, or gone
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(dir) //nolint:errcheck // the next process tries again
+		}
+		f.Close() //nolint:errcheck // only locked
+	}
+}
