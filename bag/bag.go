@@ -1,0 +1,214 @@
+// Package bag reads, checks and indexes BagIt bags (RFC 8493, and version 0.97
+// before it) that arrive as tar files.
+//
+// [Read] streams a tar once. The [Bag] it returns knows where the bytes of each
+// file lie in the tar, their four digests, and what the manifests and the tag
+// files say. [Bag.Validate] judges that against a [Profile]. [WriteInventory]
+// keeps it for the stages to come.
+//
+// All input is taken to be hostile. What is wrong with the bytes is never an
+// error of Go but a [Finding] that a depositor can read. Nothing is allocated
+// because a header claims a size.
+package bag
+
+import (
+	"strings"
+	"time"
+)
+
+// A Bag is the index of one tar file. It is complete when [Read] or
+// [ReadInventory] returns it, and may then be read by many goroutines.
+type Bag struct {
+	// TopDir is the first component of every entry's name; it need not equal
+	// the name of the bag.
+	TopDir string
+	// Files are in the order of the tar; after them come those that only a
+	// manifest mentions.
+	Files []*File
+	// Tags are those of bagit.txt, bag-info.txt and aptrust-info.txt, in the
+	// order they were written.
+	Tags []Tag
+	// Manifests and TagManifests are the algorithms there is a file for, sorted.
+	// One that is not among the four constants cannot be verified.
+	Manifests, TagManifests []Algorithm
+	// HasFetch says that there is a fetch.txt.
+	HasFetch bool
+	// Bytes is the size of all files that are in the tar, without its headers.
+	Bytes int64
+	// Problems are faults of structure. A bag that has one cannot be ingested.
+	Problems []Finding
+	// Warnings are oddities that were tolerated.
+	Warnings []Finding
+	// More counts the problems that were left out of Problems, because there
+	// were too many.
+	More int
+}
+
+// A Tag is one line (with what is folded into it) of a tag file. Name keeps its
+// case; compare it by [strings.EqualFold], or ask [Bag.Tag].
+type Tag struct {
+	File  string `json:"file"`
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A Finding is one thing that is wrong or odd, in words for the depositor. The
+// codes are stable; docs/validation-codes.md lists them.
+type Finding struct {
+	Code    string `json:"code"`
+	Path    string `json:"path,omitempty"` // in the bag; blank if no one file is to blame
+	Message string `json:"message"`
+}
+
+// A File is one file of a bag.
+type File struct {
+	// Path is the entry's name without its first component. It is valid UTF-8,
+	// at most 1024 bytes, and stays within the bag.
+	Path string
+	Kind Kind
+	// Offset is where the content begins in the tar; Size is its length, bytes.
+	Offset, Size int64
+	// ModTime is in UTC; zero if the tar's time is outside the years 1 to 9999.
+	ModTime time.Time
+	Digests Digests
+	// Parts are the SHA-256 of each slice of ReadOptions.PartSize bytes, if
+	// there is more than one.
+	Parts [][32]byte
+	// Expected is what the manifests say, at most one digest for each manifest.
+	Expected []Expected
+	// Missing says that a manifest mentions the file, and the tar has no such
+	// entry. Its size and digests are zero.
+	Missing bool
+	// UUID and Format (a media type) belong to the pipeline: Read leaves them
+	// blank, the inventory keeps them.
+	UUID, Format string
+}
+
+// Preservable says whether the file is kept in preservation storage. Those that
+// only describe the bag's own packaging are not: they are made anew when a bag
+// is restored.
+func (f *File) Preservable() bool {
+	switch f.Kind {
+	case Manifest, TagManifest, FetchFile:
+		return false
+	case PayloadFile, TagFile:
+		return f.Path != bagitTxt
+	default:
+		return true
+	}
+}
+
+// Expected is the digest that one manifest has for a file, in lower-case hex.
+type Expected struct {
+	Algorithm   Algorithm `json:"algorithm"`
+	TagManifest bool      `json:"tag_manifest,omitempty"`
+	Digest      string    `json:"digest"`
+}
+
+// manifest is the name of the manifest that said it.
+func (e Expected) manifest() string { return manifestName(e.Algorithm, e.TagManifest) }
+
+func manifestName(a Algorithm, tag bool) string {
+	if tag {
+		return "tagmanifest-" + string(a) + ".txt"
+	}
+	return "manifest-" + string(a) + ".txt"
+}
+
+// Kind is a file's part in the bag; it follows from its path.
+type Kind string
+
+// The kinds of file.
+const (
+	PayloadFile Kind = "payload_file"
+	Manifest    Kind = "manifest"
+	TagManifest Kind = "tag_manifest"
+	TagFile     Kind = "tag_file"
+	FetchFile   Kind = "fetch.txt"
+)
+
+const (
+	bagitTxt       = "bagit.txt"
+	bagInfoTxt     = "bag-info.txt"
+	aptrustInfoTxt = "aptrust-info.txt"
+	fetchTxt       = "fetch.txt"
+	payloadDir     = "data/"
+)
+
+// kindOf tells a file's kind. A manifest lies at the top and ends in .txt, so
+// that a folder of tag files called manifest-drafts is preserved like any other.
+func kindOf(path string) Kind {
+	switch {
+	case strings.HasPrefix(path, payloadDir):
+		return PayloadFile
+	case path == fetchTxt:
+		return FetchFile
+	case strings.Contains(path, "/") || !strings.HasSuffix(path, ".txt"):
+		return TagFile
+	case strings.HasPrefix(path, "tagmanifest-"):
+		return TagManifest
+	case strings.HasPrefix(path, "manifest-"):
+		return Manifest
+	default:
+		return TagFile
+	}
+}
+
+// algorithmOf takes the algorithm out of a manifest's name.
+func algorithmOf(path string) Algorithm {
+	_, rest, _ := strings.Cut(path, "-")
+	return Algorithm(strings.TrimSuffix(rest, ".txt"))
+}
+
+// isParsedTagFile says whether the tags of the file are wanted.
+func isParsedTagFile(path string) bool {
+	return path == bagitTxt || path == bagInfoTxt || path == aptrustInfoTxt
+}
+
+// Tag returns the first tag of that name (in any case) in the file, and whether
+// there is one.
+func (b *Bag) Tag(file, name string) (string, bool) {
+	for _, t := range b.Tags {
+		if t.File == file && strings.EqualFold(t.Name, name) {
+			return t.Value, true
+		}
+	}
+	return "", false
+}
+
+// file returns the named file, nil if the tar has none. It walks all files, so
+// it is for the few files that every bag has.
+func (b *Bag) file(path string) *File {
+	for _, f := range b.Files {
+		if f.Path == path && !f.Missing {
+			return f
+		}
+	}
+	return nil
+}
+
+// Name is the bag's name: the key of its tar in the receiving bucket, without
+// ".tar" and without the ".b01.of05" of a part of a larger whole.
+func Name(key string) string {
+	name := strings.TrimSuffix(key, ".tar")
+	head, total, ok := cutLast(name, ".of")
+	if !ok || !isDigits(total) {
+		return name
+	}
+	head, part, ok := cutLast(head, ".b")
+	if !ok || !isDigits(part) {
+		return name
+	}
+	return head
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func isDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

@@ -1,0 +1,123 @@
+package bag
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The codes of findings. They are an interface to other programs: never change
+// one, and describe each in docs/validation-codes.md.
+const (
+	// The tar.
+	codeNotATar          = "not-a-tar"
+	codeEmpty            = "empty-tar"
+	codeTruncated        = "tar-truncated"
+	codeCorrupt          = "tar-corrupt"
+	codeNoEndMarker      = "tar-no-end-marker"
+	codeTrailingData     = "tar-trailing-data"
+	codeUnsupportedEntry = "unsupported-entry"
+	codeIllegalPath      = "illegal-path"
+	codeTopDirs          = "multiple-top-directories"
+	codeDuplicateFile    = "duplicate-file"
+	codeTooManyFiles     = "too-many-files"
+
+	// Manifests.
+	codeManifestLine      = "manifest-line-malformed"
+	codeManifestLong      = "manifest-line-too-long"
+	codeManifestDigest    = "manifest-digest-malformed"
+	codeManifestPath      = "manifest-illegal-path"
+	codeManifestEncoding  = "manifest-encoding"
+	codeManifestConflict  = "manifest-conflict"
+	codeManifestDuplicate = "manifest-duplicate"
+	codeManifestDotSlash  = "manifest-dot-slash"
+	codeManifestScope     = "manifest-scope"
+	codeManifestPercent   = "manifest-percent-sign"
+	codeByteOrderMark     = "byte-order-mark"
+
+	// Tag files.
+	codeTagFileTooLarge    = "tag-file-too-large"
+	codeTagFileMalformed   = "tag-file-malformed"
+	codeTagFileEncoding    = "tag-file-encoding"
+	codeEncodingUnknown    = "encoding-unsupported"
+	codeTagControl         = "tag-control-character"
+	codeTagNotIndented     = "tag-line-not-indented"
+	codeTagRepeated        = "tag-repeated"
+	codeTagFileMissing     = "tag-file-missing"
+	codeTagFileNotAllowed  = "tag-file-not-allowed"
+	codeTagMissing         = "tag-missing"
+	codeTagEmpty           = "tag-empty"
+	codeTagIllegal         = "tag-illegal-value"
+	codeStorageOption      = "storage-option-ignored"
+	codeUnknownProfile     = "profile-unknown"
+	codeProfileUnreadable  = "profile-unreadable"
+	codeSerialization      = "serialization-not-allowed"
+	codeVersionMissing     = "version-missing"
+	codeVersionNotAllowed  = "version-not-allowed"
+	codeOxumMalformed      = "payload-oxum-malformed"
+	codeOxumMismatch       = "payload-oxum-mismatch"
+	codeFetchNotAllowed    = "fetch-not-allowed"
+	codeManifestMissing    = "manifest-missing"
+	codeManifestNotAllowed = "manifest-not-allowed"
+	codeManifestUnknown    = "manifest-unsupported"
+
+	// Files.
+	codeFileMissing      = "file-missing"
+	codeFileUnlisted     = "file-not-in-manifest"
+	codeDigestMismatch   = "digest-mismatch"
+	codeControlCharacter = "illegal-control-character"
+	codeNameClash        = "name-clash"
+)
+
+// maxFindings bounds each list of findings. A bag with a million bad lines has
+// one fault, and nobody reads further.
+const maxFindings = 1000
+
+// findings is a list that stops growing.
+type findings struct {
+	list []Finding
+	more int
+}
+
+func (l *findings) add(code, path, format string, args ...any) {
+	if len(l.list) >= maxFindings {
+		l.more++
+		return
+	}
+	l.list = append(l.list, Finding{Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// stop adds a finding after which nothing more is read. It must not be left
+// out: that the bag was cut short decides what else can be said of it.
+func (l *findings) stop(code, path, format string, args ...any) {
+	l.list = append(l.list, Finding{Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (l *findings) has(code string) bool {
+	for _, f := range l.list {
+		if f.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// show makes a stranger's text fit for a message: on one line, valid UTF-8,
+// not longer than a person reads.
+func show(s string) string {
+	const most = 300
+	cut := len(s) > most
+	if cut {
+		s = s[:most]
+		for !utf8.ValidString(s) && len(s) > most-utf8.UTFMax {
+			s = s[:len(s)-1]
+		}
+	}
+	quoted := strconv.Quote(s)
+	s = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	if cut {
+		s += "…"
+	}
+	return s
+}

@@ -1,0 +1,177 @@
+package bag
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+)
+
+// endOfArchive is called at the marker, or where the tar just ends. archive/tar
+// does not tell these apart, but the number of bytes it took does.
+func (rd *reader) endOfArchive() error {
+	if rd.src.err != nil {
+		return rd.fault(rd.src.err)
+	}
+	switch {
+	case len(rd.bag.Files) == 0 && len(rd.problems.list) == 0:
+		rd.problems.stop(codeEmpty, "", "The tar contains no files.")
+	case rd.tar.offset < rd.next: // archive/tar puts up with this
+		rd.problems.stop(codeTruncated, show(rd.inHand),
+			"The tar ends in the padding after %s. The file may not have been uploaded completely.", show(rd.inHand))
+	case rd.tar.offset == rd.next:
+		rd.warnings.add(codeNoEndMarker, "",
+			"The tar has no end-of-archive marker. It may have been cut off after %s.", show(rd.inHand))
+	}
+	return nil
+}
+
+const magicBytes = 6
+
+// badHeader finds words for bytes that archive/tar does not take for a header.
+func (rd *reader) badHeader(err error, start int64, magic []byte) {
+	first := start == 0 && rd.next == 0 && rd.tar.offset <= blockSize
+	after := "its beginning"
+	if rd.inHand != "" {
+		after = show(rd.inHand)
+	}
+	switch {
+	case first:
+		hint := ""
+		if what := compression(magic); what != "" {
+			hint = " It looks like " + what + ": decompress it first, and upload the plain tar."
+		}
+		rd.problems.stop(codeNotATar, "", "This is not a tar file.%s", hint)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		rd.problems.stop(codeTruncated, show(rd.inHand),
+			"The tar ends in the middle of a header or of padding, after %s. The file may not have been uploaded completely.",
+			after)
+	case errors.Is(err, tar.ErrHeader):
+		rd.problems.stop(codeCorrupt, show(rd.inHand),
+			"The tar is damaged after %s: what follows is not a valid header.", after)
+	default:
+		rd.problems.stop(codeCorrupt, show(rd.inHand), "The tar is damaged after %s: %s.", after, show(err.Error()))
+	}
+}
+
+// compression recognises what people upload instead of a tar.
+func compression(magic []byte) string {
+	switch {
+	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
+		return "a gzip file"
+	case bytes.HasPrefix(magic, []byte("PK\x03\x04")):
+		return "a zip file"
+	case bytes.HasPrefix(magic, []byte("BZh")):
+		return "a bzip2 file"
+	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
+		return "an xz file"
+	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
+		return "a zstd file"
+	case bytes.HasPrefix(magic, []byte("7z\xbc\xaf\x27\x1c")):
+		return "a 7-Zip file"
+	default:
+		return ""
+	}
+}
+
+// drain reads what is left, so that the caller knows the object was readable to
+// its end. After a proper end there are only zeros.
+func (rd *reader) drain(ctx context.Context) error {
+	buf := rd.digester.small
+	garbage := false
+	for {
+		if err := ctx.Err(); err != nil {
+			return rd.fault(err)
+		}
+		n, err := rd.tar.Read(buf)
+		garbage = garbage || len(bytes.Trim(buf[:n], "\x00")) > 0
+		switch {
+		case errors.Is(err, io.EOF):
+			if garbage && !rd.cutShort() {
+				rd.warnings.add(codeTrailingData, "", "There is data after the end of the tar, which is ignored.")
+			}
+			return nil
+		case err != nil:
+			return rd.fault(err)
+		}
+	}
+}
+
+// cutShort says that reading stopped before the end of the archive.
+func (rd *reader) cutShort() bool {
+	return cutShort(rd.problems.list) || cutShort(rd.textProblems.list)
+}
+
+// cutShort says whether a bag with these problems was not read to its end. If
+// so, that something was not found does not mean that it is not there.
+func cutShort(problems []Finding) bool {
+	return slices.ContainsFunc(problems, func(f Finding) bool {
+		switch f.Code {
+		case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeTooManyFiles:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// finish makes the bag out of what was gathered.
+func (rd *reader) finish() *Bag {
+	b := rd.bag
+	rd.parseTagFiles()
+	rd.undoDecoding()
+	for _, f := range rd.mentioned {
+		if f.Missing && len(f.Expected) > 0 {
+			b.Files = append(b.Files, f)
+		}
+	}
+	slices.Sort(b.Manifests)
+	slices.Sort(b.TagManifests)
+
+	b.Problems = slices.Concat(rd.problems.list, rd.textProblems.list)
+	b.Warnings = slices.Concat(rd.warnings.list, rd.textWarned.list)
+	b.More = rd.problems.more + rd.textProblems.more
+	return b
+}
+
+func (rd *reader) parseTagFiles() {
+	for _, f := range rd.bag.Files {
+		raw, ok := rd.tagFiles[f.Path]
+		if !ok {
+			continue
+		}
+		enc := rd.encoding
+		if f.Path == bagitTxt {
+			enc = utf8Encoding
+		}
+		tags := parseTags(f.Path, raw, enc, &rd.textProblems, &rd.textWarned)
+		rd.bag.Tags = append(rd.bag.Tags, tags...)
+	}
+}
+
+// undoDecoding helps bags by tools that do not encode the percent sign. If the
+// decoded name is not in the tar, and the name as it was written is, then that
+// was meant.
+func (rd *reader) undoDecoding() {
+	warned := map[string]bool{}
+	for _, e := range rd.encoded {
+		literal := rd.byPath[e.raw]
+		if !e.decoded.Missing || literal == nil || literal.Missing {
+			continue
+		}
+		if !slices.Contains(e.decoded.Expected, e.expected) || slices.ContainsFunc(literal.Expected, func(x Expected) bool {
+			return x.Algorithm == e.expected.Algorithm && x.TagManifest == e.expected.TagManifest
+		}) {
+			continue
+		}
+		e.decoded.Expected = slices.DeleteFunc(e.decoded.Expected, func(x Expected) bool { return x == e.expected })
+		literal.Expected = append(literal.Expected, e.expected)
+		if !warned[e.manifest] {
+			warned[e.manifest] = true
+			rd.textWarned.add(codeManifestPercent, e.manifest,
+				"%s lists %s without encoding its percent sign as %%25; the name was taken as it is.", e.manifest, show(e.raw))
+		}
+	}
+}

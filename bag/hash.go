@@ -1,0 +1,212 @@
+package bag
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"hash"
+	"io"
+	"sync/atomic"
+)
+
+const (
+	// smallFile is the size up to which a file is hashed by the goroutine that
+	// read it: handing a block to four others costs more than it gains.
+	smallFile = 64 << 10
+	// Blocks of large files, and how many there are: 4 MiB in all.
+	blockBytes = 512 << 10
+	blockCount = 8
+)
+
+// A block is a piece of a large file on its way through the hash workers. The
+// last worker that is done with it gives it back.
+type block struct {
+	data []byte
+	n    int
+	refs atomic.Int32
+}
+
+// digester computes the four digests of one content after the other. It is not
+// safe for concurrent use. Its workers start with the first large content, and
+// end with close.
+type digester struct {
+	small   []byte
+	large   [4]hash.Hash // MD5, SHA-1, SHA-256, SHA-512
+	parts   *partHash
+	workers []chan *block
+	free    chan *block
+}
+
+func newDigester() *digester {
+	return &digester{small: make([]byte, smallFile)}
+}
+
+func (d *digester) close() {
+	for _, w := range d.workers {
+		close(w)
+	}
+	d.workers = nil
+}
+
+// content is what digester.read found.
+type content struct {
+	digests Digests
+	parts   [][32]byte
+	size    int64
+}
+
+// read takes all that r has, at most size bytes, and shows each piece to tee
+// (if not nil), which must not change or keep it. The error is that of r, or of ctx.
+func (d *digester) read(ctx context.Context, r io.Reader, size, partSize int64, tee func([]byte)) (content, error) {
+	if size <= smallFile && (partSize <= 0 || size <= partSize) {
+		return d.readSmall(r, size, tee)
+	}
+	return d.readLarge(ctx, r, size, partSize, tee)
+}
+
+func (d *digester) readSmall(r io.Reader, size int64, tee func([]byte)) (content, error) {
+	n, err := io.ReadFull(r, d.small[:size])
+	p := d.small[:n]
+	if err != nil {
+		return content{size: int64(n)}, err
+	}
+	if tee != nil {
+		tee(p)
+	}
+	return content{
+		digests: Digests{MD5: md5.Sum(p), SHA1: sha1.Sum(p), SHA256: sha256.Sum256(p), SHA512: sha512.Sum512(p)},
+		size:    int64(n),
+	}, nil
+}
+
+func (d *digester) readLarge(ctx context.Context, r io.Reader, size, partSize int64, tee func([]byte)) (content, error) {
+	d.start()
+	for _, h := range d.large {
+		h.Reset()
+	}
+	d.parts.reset(size, partSize)
+
+	total, err := d.feed(ctx, r, size, tee)
+	d.settle() // also after an error: the workers must be idle before the next file
+	if err != nil {
+		return content{size: total}, err
+	}
+	out := content{size: total, parts: d.parts.finish()}
+	d.large[0].Sum(out.digests.MD5[:0])
+	d.large[1].Sum(out.digests.SHA1[:0])
+	d.large[2].Sum(out.digests.SHA256[:0])
+	d.large[3].Sum(out.digests.SHA512[:0])
+	return out, nil
+}
+
+// feed hands the content to the workers, block by block.
+func (d *digester) feed(ctx context.Context, r io.Reader, size int64, tee func([]byte)) (int64, error) {
+	var total int64
+	for total < size {
+		if err := ctx.Err(); err != nil {
+			return total, err
+		}
+		b := <-d.free // never for long: the workers only compute
+		n, err := io.ReadFull(r, b.data[:min(int64(len(b.data)), size-total)])
+		total += int64(n)
+		if err != nil {
+			d.free <- b
+			return total, err
+		}
+		if tee != nil {
+			tee(b.data[:n])
+		}
+		b.n = n
+		b.refs.Store(int32(len(d.workers))) //nolint:gosec // there are five
+		for _, w := range d.workers {
+			w <- b
+		}
+	}
+	return total, nil
+}
+
+// start brings up one goroutine for each algorithm, and one for the parts.
+func (d *digester) start() {
+	if d.workers != nil {
+		return
+	}
+	d.large = [4]hash.Hash{md5.New(), sha1.New(), sha256.New(), sha512.New()}
+	d.parts = &partHash{hash: sha256.New()}
+	d.free = make(chan *block, blockCount)
+	for range blockCount {
+		d.free <- &block{data: make([]byte, blockBytes)}
+	}
+	for _, h := range []io.Writer{d.large[0], d.large[1], d.large[2], d.large[3], d.parts} {
+		w := make(chan *block, blockCount)
+		d.workers = append(d.workers, w)
+		go d.work(w, h)
+	}
+}
+
+func (d *digester) work(in <-chan *block, h io.Writer) {
+	for b := range in {
+		_, _ = h.Write(b.data[:b.n]) // hashes do not fail
+		if b.refs.Add(-1) == 0 {
+			d.free <- b
+		}
+	}
+}
+
+// settle waits until every block is back. From then on the hashes belong to the
+// caller: each worker's last write came before it let go of its block.
+func (d *digester) settle() {
+	var held [blockCount]*block
+	for i := range held {
+		held[i] = <-d.free
+	}
+	for _, b := range held {
+		d.free <- b
+	}
+}
+
+// partHash computes the SHA-256 of each slice of a content.
+type partHash struct {
+	hash       hash.Hash
+	size, left int64
+	sums       [][32]byte
+}
+
+// reset prepares for the next content; one that has a single part needs none.
+func (p *partHash) reset(size, partSize int64) {
+	p.hash.Reset()
+	p.sums = nil
+	p.size = partSize
+	if size <= partSize {
+		p.size = 0
+	}
+	p.left = p.size
+}
+
+func (p *partHash) Write(b []byte) (int, error) {
+	n := len(b)
+	for p.size > 0 && len(b) > 0 {
+		take := min(int64(len(b)), p.left)
+		p.hash.Write(b[:take])
+		b = b[take:]
+		if p.left -= take; p.left == 0 {
+			p.cut()
+		}
+	}
+	return n, nil
+}
+
+func (p *partHash) cut() {
+	p.sums = append(p.sums, [32]byte(p.hash.Sum(nil)))
+	p.hash.Reset()
+	p.left = p.size
+}
+
+// finish returns the sums, with that of a last part that is not full.
+func (p *partHash) finish() [][32]byte {
+	if p.size > 0 && p.left < p.size {
+		p.cut()
+	}
+	return p.sums
+}

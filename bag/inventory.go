@@ -1,0 +1,346 @@
+package bag
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// ErrInventory marks an inventory that was damaged, cut off, or written by a
+// later Farol. Reading it again will not help; it has to be made anew.
+var ErrInventory = errors.New("inventory is not readable")
+
+const (
+	inventoryVersion = 1
+	// maxInventoryLine bounds a line before it is decoded, in bytes. The longest
+	// is the first, with three tag files of 1 MiB and some thousand findings.
+	maxInventoryLine = 64 << 20
+	// What a reader must be able to hold at once; part of the format.
+	inventoryWindow = 1 << 20
+)
+
+// inventoryHeader is the first line. Members may be added to it and to the
+// lines of files: readers ignore those that they do not know.
+type inventoryHeader struct {
+	Version       int         `json:"version"`
+	TopDir        string      `json:"top_dir"`
+	Profile       string      `json:"profile"`
+	Identifier    string      `json:"profile_identifier"`
+	StorageOption string      `json:"storage_option"`
+	Files         int         `json:"files"`
+	Bytes         int64       `json:"bytes"`
+	Manifests     []Algorithm `json:"manifests,omitempty"`
+	TagManifests  []Algorithm `json:"tag_manifests,omitempty"`
+	HasFetch      bool        `json:"has_fetch,omitempty"`
+	Tags          []Tag       `json:"tags,omitempty"`
+	Problems      []Finding   `json:"problems,omitempty"`
+	Warnings      []Finding   `json:"warnings,omitempty"`
+	More          int         `json:"more,omitempty"`
+}
+
+// inventoryEnd is the last line. An inventory without it was cut off.
+type inventoryEnd struct {
+	End   bool `json:"end"`
+	Files int  `json:"files"`
+}
+
+// fileJSON is the line of a file.
+type fileJSON struct {
+	Path     string     `json:"path"`
+	Kind     Kind       `json:"kind"`
+	Offset   int64      `json:"offset"`
+	Size     int64      `json:"size"`
+	ModTime  time.Time  `json:"mtime,omitzero"`
+	Digests  *Digests   `json:"digests,omitempty"`
+	Parts    []byte     `json:"parts,omitempty"` // 32 bytes each
+	Expected []Expected `json:"expected,omitempty"`
+	Missing  bool       `json:"missing,omitempty"`
+	UUID     string     `json:"uuid,omitempty"`
+	Format   string     `json:"format,omitempty"`
+}
+
+// MarshalJSON writes the file as in an inventory.
+func (f *File) MarshalJSON() ([]byte, error) {
+	line := fileJSON{
+		Path:     f.Path,
+		Kind:     f.Kind,
+		Offset:   f.Offset,
+		Size:     f.Size,
+		ModTime:  f.ModTime,
+		Expected: f.Expected,
+		Missing:  f.Missing,
+		UUID:     f.UUID,
+		Format:   f.Format,
+	}
+	if !f.Missing {
+		line.Digests = &f.Digests
+	}
+	for _, p := range f.Parts {
+		line.Parts = append(line.Parts, p[:]...)
+	}
+	return json.Marshal(line)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (f *File) UnmarshalJSON(data []byte) error {
+	var line fileJSON
+	if err := json.Unmarshal(data, &line); err != nil {
+		return err
+	}
+	switch {
+	case pathFault(line.Path) != "":
+		return fmt.Errorf("path %q: %s", line.Path, pathFault(line.Path))
+	case line.Offset < 0 || line.Size < 0:
+		return fmt.Errorf("%s: negative offset or size", line.Path)
+	case line.Digests == nil && !line.Missing:
+		return fmt.Errorf("%s: no digests", line.Path)
+	case len(line.Parts)%32 != 0:
+		return fmt.Errorf("%s: parts of %d bytes", line.Path, len(line.Parts))
+	}
+	*f = File{
+		Path:     line.Path,
+		Kind:     line.Kind,
+		Offset:   line.Offset,
+		Size:     line.Size,
+		ModTime:  line.ModTime,
+		Expected: line.Expected,
+		Missing:  line.Missing,
+		UUID:     line.UUID,
+		Format:   line.Format,
+	}
+	if line.Digests != nil {
+		f.Digests = *line.Digests
+	}
+	for p := line.Parts; len(p) > 0; p = p[32:] {
+		f.Parts = append(f.Parts, [32]byte(p))
+	}
+	return nil
+}
+
+// WriteInventory writes the bag as JSON lines, compressed by zstd: a header, a
+// line for each file in order, and an end with their number. It does not close
+// w, and the error is that of w.
+func WriteInventory(w io.Writer, b *Bag) error {
+	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(inventoryWindow))
+	if err != nil {
+		return fmt.Errorf("write inventory: %w", err)
+	}
+	if err := writeLines(z, b); err != nil {
+		return errors.Join(fmt.Errorf("write inventory: %w", err), z.Close())
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("write inventory: %w", err)
+	}
+	return nil
+}
+
+func writeLines(w io.Writer, b *Bag) error {
+	out := bufio.NewWriter(w)
+	name, _ := profileFor(b.ProfileIdentifier())
+	err := writeLine(out, inventoryHeader{
+		Version:       inventoryVersion,
+		TopDir:        b.TopDir,
+		Profile:       name,
+		Identifier:    b.ProfileIdentifier(),
+		StorageOption: b.StorageOption(),
+		Files:         len(b.Files),
+		Bytes:         b.Bytes,
+		Manifests:     b.Manifests,
+		TagManifests:  b.TagManifests,
+		HasFetch:      b.HasFetch,
+		Tags:          b.Tags,
+		Problems:      b.Problems,
+		Warnings:      b.Warnings,
+		More:          b.More,
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range b.Files {
+		if err := writeLine(out, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	if err := writeLine(out, inventoryEnd{End: true, Files: len(b.Files)}); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func writeLine(w *bufio.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(line) >= maxInventoryLine {
+		return fmt.Errorf("a line of %d bytes, more than a reader takes", len(line))
+	}
+	if _, err := w.Write(line); err != nil {
+		return err
+	}
+	return w.WriteByte('\n')
+}
+
+// An Inventory is one being read, for those who do not want to hold all files
+// of a large bag at once. It is not safe for concurrent use.
+type Inventory struct {
+	// Bag has everything but the files.
+	Bag Bag
+	// Count is the number of files to come.
+	Count int
+
+	src   *source
+	zstd  *zstd.Decoder
+	lines *bufio.Reader
+	long  []byte
+}
+
+// OpenInventory reads the header of what [WriteInventory] wrote. The caller
+// must call Close. An error that wraps [ErrInventory] means damage; any other
+// is that of r.
+func OpenInventory(r io.Reader) (*Inventory, error) {
+	src := &source{r: r}
+	z, err := zstd.NewReader(src,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(inventoryWindow),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("open inventory: %w", err)
+	}
+	inv := &Inventory{src: src, zstd: z, lines: bufio.NewReader(z)}
+	if err := inv.header(); err != nil {
+		inv.Close()
+		return nil, fmt.Errorf("open inventory: %w", err)
+	}
+	return inv, nil
+}
+
+// Close frees what the decoder holds. It does not close the underlying reader.
+func (inv *Inventory) Close() { inv.zstd.Close() }
+
+func (inv *Inventory) header() error {
+	var h inventoryHeader
+	if err := inv.line(&h); err != nil {
+		return err
+	}
+	if h.Version != inventoryVersion || h.Files < 0 {
+		return fmt.Errorf("%w: version %d, %d files", ErrInventory, h.Version, h.Files)
+	}
+	inv.Count = h.Files
+	inv.Bag = Bag{
+		TopDir:       h.TopDir,
+		Tags:         h.Tags,
+		Manifests:    h.Manifests,
+		TagManifests: h.TagManifests,
+		HasFetch:     h.HasFetch,
+		Bytes:        h.Bytes,
+		Problems:     h.Problems,
+		Warnings:     h.Warnings,
+		More:         h.More,
+	}
+	return nil
+}
+
+// Files yields the files in order, once. After an error, which is the last
+// thing it yields, the files before it must not be taken for all.
+func (inv *Inventory) Files() iter.Seq2[*File, error] {
+	return func(yield func(*File, error) bool) {
+		for range inv.Count {
+			f := new(File)
+			if err := inv.line(f); err != nil {
+				yield(nil, fmt.Errorf("read inventory: %w", err))
+				return
+			}
+			if !yield(f, nil) {
+				return
+			}
+		}
+		if err := inv.end(); err != nil {
+			yield(nil, fmt.Errorf("read inventory: %w", err))
+		}
+	}
+}
+
+// end demands the last line, and nothing after it; reading to the end also
+// makes zstd compare its checksum.
+func (inv *Inventory) end() error {
+	var e inventoryEnd
+	if err := inv.line(&e); err != nil {
+		return err
+	}
+	if !e.End || e.Files != inv.Count {
+		return fmt.Errorf("%w: its end says %d files, its header %d", ErrInventory, e.Files, inv.Count)
+	}
+	_, err := inv.lines.ReadByte()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return inv.fault(err)
+	default:
+		return fmt.Errorf("%w: it goes on after its end", ErrInventory)
+	}
+}
+
+// line decodes the next line into v.
+func (inv *Inventory) line(v any) error {
+	line, err := inv.lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		line, err = inv.longLine(line)
+	}
+	if err != nil {
+		return inv.fault(err)
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrInventory, err)
+	}
+	return nil
+}
+
+func (inv *Inventory) longLine(first []byte) ([]byte, error) {
+	inv.long = append(inv.long[:0], first...)
+	for {
+		piece, err := inv.lines.ReadSlice('\n')
+		inv.long = append(inv.long, piece...)
+		switch {
+		case len(inv.long) > maxInventoryLine:
+			return nil, fmt.Errorf("a line longer than %d bytes", maxInventoryLine)
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return inv.long, err
+		}
+	}
+}
+
+// fault tells the reader's own errors, after which one may try again, from
+// damage.
+func (inv *Inventory) fault(err error) error {
+	if inv.src.err != nil {
+		return inv.src.err
+	}
+	return fmt.Errorf("%w: %w", ErrInventory, err)
+}
+
+// ReadInventory reads all that [WriteInventory] wrote. Errors are as for
+// [OpenInventory].
+func ReadInventory(r io.Reader) (*Bag, error) {
+	inv, err := OpenInventory(r)
+	if err != nil {
+		return nil, err
+	}
+	defer inv.Close()
+	b := inv.Bag
+	for f, err := range inv.Files() {
+		if err != nil {
+			return nil, err
+		}
+		b.Files = append(b.Files, f)
+	}
+	return &b, nil
+}

@@ -1,0 +1,178 @@
+package bag
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"unicode/utf8"
+)
+
+// manifestParser reads one manifest as it streams by (RFC 8493, 2.1.3). Write
+// never fails: what is wrong becomes a finding.
+type manifestParser struct {
+	name      string
+	algorithm Algorithm
+	tag       bool // a tag manifest
+
+	// entry receives each good line. raw is the path as it was written, if
+	// percent-decoding changed it.
+	entry    func(number int, path []byte, raw string, e Expected)
+	problems *findings
+	warnings *findings
+
+	lines lineSplitter
+	write func([]byte) // to lines, through the decoder of the bag's encoding
+	ascii bool         // nothing but ASCII so far
+
+	dotSlash, scope bool // warned of already
+}
+
+// setup must be called before the first write.
+func (m *manifestParser) setup(enc tagEncoding) {
+	m.ascii = true
+	m.lines.line = m.parseLine
+	m.lines.most = maxLine
+	m.write = enc.writer(&m.lines)
+}
+
+func (m *manifestParser) end() {
+	m.lines.end()
+	if m.lines.tooLong > 0 {
+		m.problems.add(codeManifestLong, m.name,
+			"%s: line %d is longer than %d bytes; nothing after it was read.", m.name, m.lines.tooLong, maxLine)
+	}
+}
+
+func (m *manifestParser) parseLine(number int, line []byte) {
+	if number == 1 {
+		line = m.dropMark(line)
+	}
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	digest, path, ok := splitLine(line)
+	if !ok {
+		m.problems.add(codeManifestLine, m.name,
+			"%s, line %d: expected a digest, white space and a path; found '%s'.", m.name, number, show(string(line)))
+		return
+	}
+	if !isHexDigest(digest, m.algorithm.size()) {
+		m.problems.add(codeManifestDigest, m.name,
+			"%s, line %d: expected a %s digest of %d hex digits, found '%s'.",
+			m.name, number, m.algorithm, 2*m.algorithm.size(), show(string(digest)))
+		return
+	}
+	path, raw, ok := m.parsePath(number, path)
+	if !ok {
+		return
+	}
+	m.entry(number, path, raw, Expected{
+		Algorithm:   m.algorithm,
+		TagManifest: m.tag,
+		Digest:      strings.ToLower(string(digest)),
+	})
+}
+
+// dropMark takes away a byte order mark, which some editors leave.
+func (m *manifestParser) dropMark(line []byte) []byte {
+	rest, found := bytes.CutPrefix(line, []byte("\ufeff"))
+	if found {
+		m.warnings.add(codeByteOrderMark, m.name, "%s begins with a byte order mark, which is ignored.", m.name)
+	}
+	return rest
+}
+
+// splitLine parts a line at its first run of white space. A "*" before the path
+// is how md5sum marks a file that was read as binary.
+func splitLine(line []byte) (digest, path []byte, ok bool) {
+	i := bytes.IndexAny(line, " \t")
+	if i <= 0 {
+		return nil, nil, false
+	}
+	path = bytes.TrimLeft(line[i:], " \t")
+	path = bytes.TrimPrefix(path, []byte("*"))
+	return line[:i], path, len(path) > 0
+}
+
+func isHexDigest(b []byte, size int) bool {
+	var space [64]byte
+	if size == 0 || len(b) != hex.EncodedLen(size) {
+		return false
+	}
+	_, err := hex.Decode(space[:], b)
+	return err == nil
+}
+
+func (m *manifestParser) parsePath(number int, path []byte) (clean []byte, raw string, ok bool) {
+	if !utf8.Valid(path) {
+		m.problems.add(codeManifestEncoding, m.name,
+			"%s, line %d: the path '%s' is not valid UTF-8.", m.name, number, show(string(path)))
+		return nil, "", false
+	}
+	for _, c := range path {
+		m.ascii = m.ascii && c < utf8.RuneSelf
+	}
+	if rest, found := bytes.CutPrefix(path, []byte("./")); found {
+		path = rest
+		if !m.dotSlash {
+			m.dotSlash = true
+			m.warnings.add(codeManifestDotSlash, m.name,
+				`%s, line %d: the path begins with "./", which is ignored here and in the lines after it.`, m.name, number)
+		}
+	}
+	clean = percentDecode(path)
+	if fault := pathFault(string(clean)); fault != "" {
+		m.problems.add(codeManifestPath, m.name,
+			"%s, line %d: the path '%s' is not legal: %s.", m.name, number, show(string(clean)), fault)
+		return nil, "", false
+	}
+	if len(clean) != len(path) {
+		raw = string(path)
+	}
+	m.checkScope(number, clean)
+	return clean, raw, true
+}
+
+// checkScope warns of lines that belong into the other sort of manifest. Their
+// digests are verified all the same.
+func (m *manifestParser) checkScope(number int, path []byte) {
+	payload := bytes.HasPrefix(path, []byte(payloadDir))
+	if m.scope || payload != m.tag {
+		return
+	}
+	m.scope = true
+	belongs := "only files under data/ belong into a payload manifest"
+	if m.tag {
+		belongs = "files under data/ do not belong into a tag manifest"
+	}
+	m.warnings.add(codeManifestScope, m.name, "%s, line %d: it lists %s, but %s.", m.name, number, show(string(path)), belongs)
+}
+
+// percentDecode undoes the three encodings of RFC 8493, 2.1.3, and no others:
+// line feed, carriage return, and the percent sign itself. It returns a new
+// slice if it changes anything.
+func percentDecode(path []byte) []byte {
+	if bytes.IndexByte(path, '%') < 0 {
+		return path
+	}
+	out := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' || i+2 >= len(path) {
+			out = append(out, path[i])
+			continue
+		}
+		switch strings.ToUpper(string(path[i+1 : i+3])) {
+		case "0A":
+			out = append(out, '\n')
+		case "0D":
+			out = append(out, '\r')
+		case "25":
+			out = append(out, '%')
+		default:
+			out = append(out, '%')
+			continue
+		}
+		i += 2
+	}
+	return out
+}

@@ -1,0 +1,298 @@
+package bag
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ReadOptions are all optional.
+type ReadOptions struct {
+	// PartSize tells into slices of how many bytes a file of the given size is
+	// cut for File.Parts; not positive for none.
+	PartSize func(size int64) int64
+	// Resume continues after a checkpoint: r then begins at Resume.Offset. Read
+	// takes ownership of it.
+	Resume *Checkpoint
+	// Reopen opens the content of a file that was read before the checkpoint.
+	// It is asked for manifests and tag files, in the order of the tar.
+	Reopen func(f *File) (io.ReadCloser, error)
+	// Checkpoint is called between two files, at most once for CheckpointBytes
+	// (64 MiB if zero) of the tar. What it is given may be read only until it
+	// returns. Its error ends Read.
+	Checkpoint      func(ctx context.Context, c Checkpoint) error
+	CheckpointBytes int64
+	// Progress hears of each file before it is read, and again every 16 MiB:
+	// its path, the number of files before it, and the offset in the tar. It
+	// is called by Read's own goroutine, and must be quick.
+	Progress func(path string, files int, bytes int64)
+	// MaxFiles is the greatest number of files, those that only a manifest
+	// mentions included, give or take one; 5 million if zero. It bounds memory,
+	// which is about 1 KB a file.
+	MaxFiles int
+}
+
+// Read indexes the tar that r streams. It reads r once and to its end, in the
+// caller's goroutine, and computes digests in up to five more, which end with
+// it. Apart from what the Bag holds it needs less than 10 MiB.
+//
+// The error is that of r, ctx or a function in o. Whatever is wrong with the
+// bytes themselves is in Bag.Problems, with a nil error.
+func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
+	rd := newReader(r, o)
+	defer rd.digester.close()
+	if o.Resume != nil {
+		if err := rd.resume(ctx, o.Resume); err != nil {
+			return nil, err
+		}
+	}
+	if err := rd.entries(ctx); err != nil {
+		return nil, err
+	}
+	if err := rd.drain(ctx); err != nil {
+		return nil, err
+	}
+	return rd.finish(), nil
+}
+
+const (
+	defaultCheckpointBytes = 64 << 20
+	defaultMaxFiles        = 5_000_000
+	progressBytes          = 16 << 20
+)
+
+// A reader is the state of one call of Read.
+type reader struct {
+	opts     ReadOptions
+	src      *source
+	tar      *counter
+	digester *digester
+
+	bag       *Bag
+	byPath    map[string]*File
+	mentioned []*File // by a manifest before the tar had them, in that order
+
+	// Findings about the tar are part of a checkpoint; those about the content
+	// of manifests and tag files arise anew when these are read again.
+	problems, warnings       findings
+	textProblems, textWarned findings
+
+	tagFiles map[string][]byte // raw, by path
+	encoding tagEncoding
+	early    []*manifestParser // read before bagit.txt
+	encoded  []encodedPath
+
+	next        int64 // offset of the next header; -1 if that cannot be known
+	inHand      string
+	saved       int   // files that the last checkpoint had
+	savedOffset int64 // offset of the last checkpoint
+	reported    int64 // offset of the last call of Progress
+}
+
+func newReader(r io.Reader, o ReadOptions) *reader {
+	if o.CheckpointBytes <= 0 {
+		o.CheckpointBytes = defaultCheckpointBytes
+	}
+	if o.MaxFiles <= 0 {
+		o.MaxFiles = defaultMaxFiles
+	}
+	var offset int64
+	if o.Resume != nil {
+		offset = o.Resume.Offset
+	}
+	src := &source{r: r}
+	return &reader{
+		opts:        o,
+		src:         src,
+		tar:         newCounter(src, offset),
+		digester:    newDigester(),
+		bag:         &Bag{},
+		byPath:      map[string]*File{},
+		tagFiles:    map[string][]byte{},
+		next:        offset,
+		savedOffset: offset,
+	}
+}
+
+// entries reads all entries up to the end-of-archive marker.
+func (rd *reader) entries(ctx context.Context) error {
+	start := rd.tar.offset
+	magic, _ := rd.tar.r.Peek(magicBytes) // what is wrong shows when it is read
+	magic = slices.Clone(magic)
+	archive := tar.NewReader(rd.tar)
+	for {
+		if err := ctx.Err(); err != nil {
+			return rd.fault(err)
+		}
+		header, err := archive.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return rd.endOfArchive()
+		case err == nil, errors.Is(err, tar.ErrInsecurePath): // we judge paths ourselves
+		case rd.src.err != nil:
+			return rd.fault(rd.src.err)
+		default:
+			rd.badHeader(err, start, magic)
+			return nil
+		}
+		more, err := rd.entry(ctx, archive, header)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// fault is an error that is not the tar's.
+func (rd *reader) fault(err error) error {
+	if rd.inHand == "" {
+		return fmt.Errorf("read tar at offset %d: %w", rd.tar.offset, err)
+	}
+	return fmt.Errorf("read tar at offset %d, in or after %s: %w", rd.tar.offset, show(rd.inHand), err)
+}
+
+// entry takes one entry of the tar. It returns false if there is no point in
+// reading on.
+func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.Header) (more bool, err error) {
+	rd.next = rd.tar.offset + padded(header.Size)
+	if header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader {
+		rd.next = rd.tar.offset // archive/tar has read what belongs to it
+		return true, nil
+	}
+	rd.inHand = header.Name
+	if what := unsupported(header); what != "" {
+		// A sparse file's size says nothing of the bytes in the tar, and may
+		// be 8 EiB; archive/tar knows how to step over it.
+		rd.next = -1
+		rd.problems.add(codeUnsupportedEntry, show(header.Name),
+			"The tar contains %s (%s). A bag may contain only regular files and directories.", what, show(header.Name))
+		return true, nil
+	}
+	path, ok := rd.place(header.Name)
+	if !ok {
+		return true, nil
+	}
+	if len(rd.byPath) >= rd.opts.MaxFiles && rd.byPath[path] == nil {
+		rd.tooMany()
+		return false, nil
+	}
+	f := &File{
+		Path:    path,
+		Kind:    kindOf(path),
+		Offset:  rd.tar.offset,
+		Size:    header.Size,
+		ModTime: modTime(header.ModTime),
+	}
+	if rd.opts.Progress != nil {
+		rd.reported = rd.tar.offset
+		rd.opts.Progress(path, len(rd.bag.Files), rd.tar.offset)
+	}
+	return rd.readFile(ctx, archive, f)
+}
+
+// readFile reads the content of the entry that the tar is at.
+func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File) (more bool, err error) {
+	tee, done := rd.interpreter(f)
+	content, err := rd.digester.read(ctx, archive, f.Size, rd.partSize(f.Size), rd.reportTo(f, tee))
+	switch {
+	case err == nil:
+	case rd.src.err != nil:
+		return false, rd.fault(rd.src.err)
+	case ctx.Err() != nil:
+		return false, rd.fault(ctx.Err())
+	default:
+		rd.problems.stop(codeTruncated, f.Path,
+			"The tar ends in the middle of %s: expected %d bytes, found %d. The file may not have been uploaded completely.",
+			show(f.Path), f.Size, content.size)
+		return false, nil
+	}
+	f.Digests, f.Parts = content.digests, content.parts
+	rd.add(f)
+	done()
+	return true, rd.checkpoint(ctx)
+}
+
+// reportTo adds the progress within large files to what is done with each piece.
+func (rd *reader) reportTo(f *File, tee func([]byte)) func([]byte) {
+	if rd.opts.Progress == nil || f.Size <= smallFile {
+		return tee
+	}
+	return func(p []byte) {
+		if tee != nil {
+			tee(p)
+		}
+		if rd.tar.offset-rd.reported >= progressBytes {
+			rd.reported = rd.tar.offset
+			rd.opts.Progress(f.Path, len(rd.bag.Files), rd.tar.offset)
+		}
+	}
+}
+
+func (rd *reader) partSize(size int64) int64 {
+	if rd.opts.PartSize == nil {
+		return 0
+	}
+	return rd.opts.PartSize(size)
+}
+
+// unsupported says what an entry is if it is not a regular file, else blank.
+func unsupported(h *tar.Header) string {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont:
+		for key := range h.PAXRecords {
+			if strings.HasPrefix(key, "GNU.sparse.") {
+				return "a sparse file"
+			}
+		}
+		return ""
+	case tar.TypeGNUSparse:
+		return "a sparse file"
+	case tar.TypeSymlink:
+		return "a symbolic link"
+	case tar.TypeLink:
+		return "a hard link"
+	case tar.TypeChar, tar.TypeBlock:
+		return "a device"
+	case tar.TypeFifo:
+		return "a named pipe"
+	default:
+		return fmt.Sprintf("an entry of type %q", h.Typeflag)
+	}
+}
+
+// place finds the path in the bag for an entry's name.
+func (rd *reader) place(name string) (path string, ok bool) {
+	top, path, fault := splitEntry(name)
+	switch {
+	case fault != "":
+		rd.problems.add(codeIllegalPath, show(name), "The tar entry '%s' has an illegal path: %s.", show(name), fault)
+		return "", false
+	case rd.bag.TopDir == "":
+		rd.bag.TopDir = top
+	case rd.bag.TopDir != top:
+		if !rd.problems.has(codeTopDirs) {
+			rd.problems.add(codeTopDirs, show(name),
+				"The tar has more than one top-level directory: %s and %s. All files of a bag must lie in one.",
+				show(rd.bag.TopDir), show(top))
+		}
+		return "", false
+	}
+	if f := rd.byPath[path]; f != nil && !f.Missing {
+		rd.problems.add(codeDuplicateFile, path, "The tar contains %s more than once.", show(path))
+		return "", false
+	}
+	return path, true
+}
+
+// modTime drops times that no JSON and no calendar can hold.
+func modTime(t time.Time) time.Time {
+	t = t.UTC()
+	if t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}

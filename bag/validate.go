@@ -1,0 +1,228 @@
+package bag
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Verdict is what [Bag.Validate] found. As JSON its lists are never null.
+type Verdict struct {
+	Valid    bool      `json:"valid"`
+	Errors   []Finding `json:"errors"`
+	Warnings []Finding `json:"warnings"`
+	Profile  string    `json:"profile"`
+	Files    int       `json:"files"` // in the tar, tag files and manifests included
+	Bytes    int64     `json:"bytes"` // their size
+	More     int       `json:"more,omitempty"`
+}
+
+// Validate judges the bag by the rules of BagIt (RFC 8493, 3) and of the
+// profile; nil stands for the bag's own. It collects the errors of all rules,
+// Problems first, up to 1000; Verdict.More counts the rest.
+//
+// It only computes, and holds no more than 50 bytes for each file meanwhile.
+func (b *Bag) Validate(p *Profile) Verdict {
+	if p == nil {
+		p = b.Profile()
+	}
+	j := &judge{bag: b, rules: p.rules, cut: cutShort(b.Problems)}
+	if p.fault != nil {
+		j.errors.add(codeProfileUnreadable, "", "The rules of the profile %s are not available: %v.", p.name, p.fault)
+	}
+	j.serialization()
+	j.version()
+	j.identifiers()
+	if b.HasFetch && !p.rules.AllowFetch {
+		j.errors.add(codeFetchNotAllowed, fetchTxt,
+			"Bag has fetch.txt file which profile %s does not allow: all files must be in the bag itself.", p.name)
+	}
+	j.manifests()
+	j.tagFilesAllowed()
+	for _, file := range p.tagFiles() {
+		j.tags(file, p.tagRules(file))
+	}
+	j.files()
+	j.oxum()
+	j.clashes()
+
+	return Verdict{
+		Valid:    len(b.Problems) == 0 && len(j.errors.list) == 0,
+		Errors:   capped(b.Problems, j.errors.list),
+		Warnings: capped(b.Warnings, j.warnings.list),
+		Profile:  p.name,
+		Files:    j.present,
+		Bytes:    b.Bytes,
+		More:     b.More + j.errors.more + max(0, len(b.Problems)+len(j.errors.list)-maxFindings),
+	}
+}
+
+// capped joins the lists, and never returns nil.
+func capped(a, b []Finding) []Finding {
+	all := append(append(make([]Finding, 0, len(a)+len(b)), a...), b...)
+	return all[:min(len(all), maxFindings)]
+}
+
+// A judge gathers the findings of one Validate.
+type judge struct {
+	bag              *Bag
+	rules            profileRules
+	errors, warnings findings
+
+	// cut says that the bag was not read to its end. What is missing then is
+	// not reported: it may well be there, and one fault needs one message.
+	cut     bool
+	present int // files in the tar
+}
+
+// serialization is always tar, since nothing else can be read.
+func (j *judge) serialization() {
+	accepted := slices.ContainsFunc(j.rules.AcceptSerialization, func(s string) bool {
+		return s == "application/tar" || s == "application/x-tar"
+	})
+	if j.rules.Serialization == "forbidden" || !accepted {
+		j.errors.add(codeSerialization, "", "BagIt profile does not allow serialization format application/tar.")
+	}
+}
+
+func (j *judge) version() {
+	version, ok := j.bag.Tag(bagitTxt, "BagIt-Version")
+	switch {
+	case j.bag.file(bagitTxt) == nil:
+		if !j.cut {
+			j.errors.add(codeTagFileMissing, bagitTxt, "bagit.txt is missing. Every bag must have it.")
+		}
+	case !ok || version == "":
+		j.errors.add(codeVersionMissing, bagitTxt, "Missing required tag bagit.txt/BagIt-Version.")
+	case !slices.Contains(j.rules.AcceptVersion, version):
+		j.errors.add(codeVersionNotAllowed, bagitTxt,
+			"BagIt-Version %s is not permitted in this BagIt profile. It allows %s.",
+			show(version), strings.Join(j.rules.AcceptVersion, ", "))
+	}
+}
+
+// identifiers warns where a value was not followed.
+func (j *judge) identifiers() {
+	id := j.bag.ProfileIdentifier()
+	name, known := profileFor(id)
+	if !known {
+		j.warnings.add(codeUnknownProfile, bagInfoTxt,
+			"The BagIt-Profile-Identifier %s is not known. The bag was checked as %s.", show(id), name)
+	}
+	value, _ := j.bag.Tag(bagInfoTxt, btrStorageTag)
+	if _, legal := storageOption(value); name == btrV10 && value != "" && !legal {
+		j.warnings.add(codeStorageOption, bagInfoTxt,
+			"In file bag-info.txt, tag %s has illegal value '%s'. Standard storage is used.", btrStorageTag, show(value))
+	}
+}
+
+func (j *judge) manifests() {
+	b := j.bag
+	j.allowed("manifest", false, b.Manifests, j.rules.ManifestsAllowed)
+	j.allowed("tag manifest", true, b.TagManifests, j.rules.TagManifestsAllowed)
+	if j.cut {
+		return
+	}
+	j.required("manifest", false, b.Manifests, j.rules.ManifestsRequired)
+	j.required("tag manifest", true, b.TagManifests, j.rules.TagManifestsRequired)
+	if len(b.Manifests) == 0 {
+		j.errors.add(codeManifestMissing, "", "Bag must have at least one payload manifest, like manifest-sha256.txt.")
+	}
+}
+
+func (j *judge) allowed(what string, tag bool, have []Algorithm, allowed []string) {
+	for _, a := range have {
+		switch {
+		case !anything(allowed) && !slices.Contains(allowed, string(a)):
+			j.errors.add(codeManifestNotAllowed, manifestName(a, tag),
+				"Bag contains illegal %s '%s'. The profile allows %s.", what, show(string(a)), strings.Join(allowed, ", "))
+		case a.size() == 0:
+			j.errors.add(codeManifestUnknown, manifestName(a, tag),
+				"The %s '%s' cannot be verified: its algorithm is not supported.", what, show(string(a)))
+		}
+	}
+}
+
+// anything says whether a list of what is allowed allows everything.
+func anything(allowed []string) bool { return len(allowed) == 0 || slices.Contains(allowed, "*") }
+
+func (j *judge) required(what string, tag bool, have []Algorithm, required []string) {
+	for _, r := range required {
+		if !slices.Contains(have, Algorithm(r)) {
+			j.errors.add(codeManifestMissing, manifestName(Algorithm(r), tag), "Bag is missing required %s '%s'.", what, r)
+		}
+	}
+}
+
+func (j *judge) tagFilesAllowed() {
+	for _, file := range j.rules.TagFilesRequired {
+		if !j.cut && j.bag.file(file) == nil {
+			j.errors.add(codeTagFileMissing, file, "%s is missing. The profile requires it.", file)
+		}
+	}
+	if anything(j.rules.TagFilesAllowed) {
+		return
+	}
+	for _, f := range j.bag.Files {
+		if f.Kind == TagFile && !f.Missing && f.Path != bagitTxt && !slices.Contains(j.rules.TagFilesAllowed, f.Path) {
+			j.errors.add(codeTagFileNotAllowed, f.Path, "Bag contains illegal tag file '%s'.", show(f.Path))
+		}
+	}
+}
+
+// tags checks one tag file against the profile.
+func (j *judge) tags(file string, rules map[string]tagRule) {
+	var required []string
+	for name, rule := range rules {
+		if rule.Required {
+			required = append(required, name)
+		}
+	}
+	slices.Sort(required)
+	if j.bag.file(file) == nil {
+		if len(required) > 0 && !j.cut && file != bagitTxt { // version reports that one
+			j.errors.add(codeTagFileMissing, file,
+				"%s is missing. The profile requires it, with the tags %s.", file, strings.Join(required, ", "))
+		}
+		return
+	}
+	for _, name := range required {
+		if _, ok := j.bag.Tag(file, name); !ok && (file != bagitTxt || name != "BagIt-Version") {
+			j.errors.add(codeTagMissing, file, "Required tag %s in file %s is missing.", name, file)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		j.values(file, name, rules[name])
+	}
+}
+
+// values checks each tag of the name, and warns if there are two that differ.
+func (j *judge) values(file, name string, rule tagRule) {
+	var first string
+	var seen, repeated bool
+	for _, t := range j.bag.Tags {
+		if t.File != file || !strings.EqualFold(t.Name, name) {
+			continue
+		}
+		repeated = repeated || seen && t.Value != first
+		if !seen {
+			first, seen = t.Value, true
+		}
+		legal := len(rule.Values) == 0 || slices.ContainsFunc(rule.Values, func(v string) bool {
+			return strings.EqualFold(v, t.Value)
+		})
+		switch {
+		case t.Value == "" && (rule.Required || len(rule.Values) > 0):
+			if name != "BagIt-Version" { // version reports that one
+				j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
+			}
+		case !legal:
+			j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
+				file, name, show(t.Value), strings.Join(rule.Values, ", "))
+		}
+	}
+	if repeated && (rule.Required || len(rule.Values) > 0) {
+		j.warnings.add(codeTagRepeated, file,
+			"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(first))
+	}
+}

@@ -1,0 +1,199 @@
+package bag
+
+import (
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// files checks each file's name and digests, and that manifests and tar agree
+// on which files there are.
+func (j *judge) files() {
+	payload := j.complete(j.bag.Manifests, false)
+	tag := j.complete(j.bag.TagManifests, true)
+	for _, f := range j.bag.Files {
+		if hasControl(f.Path) {
+			j.errors.add(codeControlCharacter, f.Path,
+				"File name '%s' contains one or more illegal control characters.", show(f.Path))
+		}
+		if f.Missing {
+			continue // clashes reports it, since it can tell what it may have been mistaken for
+		}
+		j.present++
+		switch f.Kind {
+		case PayloadFile:
+			j.listed(f, payload, false)
+		case Manifest:
+			// other tag files may be absent from a tag manifest
+			j.listed(f, tag, true)
+		case TagManifest, TagFile, FetchFile:
+		}
+		j.digests(f)
+	}
+}
+
+// complete leaves out the manifests that were not read to their end; what they
+// do not list, they may list.
+func (j *judge) complete(all []Algorithm, tag bool) []Algorithm {
+	return slices.DeleteFunc(slices.Clone(all), func(a Algorithm) bool {
+		return a.size() == 0 || slices.ContainsFunc(j.bag.Problems, func(f Finding) bool {
+			return f.Code == codeTooManyFiles || f.Code == codeManifestLong && f.Path == manifestName(a, tag)
+		})
+	})
+}
+
+// listed demands that every one of the manifests lists the file (RFC 8493, 3).
+func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
+	var absent []string
+	for _, a := range manifests {
+		if !slices.ContainsFunc(f.Expected, func(e Expected) bool { return e.Algorithm == a && e.TagManifest == tag }) {
+			absent = append(absent, manifestName(a, tag))
+		}
+	}
+	if len(absent) > 0 {
+		j.errors.add(codeFileUnlisted, f.Path, "File %s is not in manifest %s.", show(f.Path), join(absent))
+	}
+}
+
+func (j *judge) digests(f *File) {
+	for _, e := range f.Expected {
+		if !f.Digests.agrees(e) {
+			j.errors.add(codeDigestMismatch, f.Path,
+				"File %s: the %s digest of its content is %s, but %s says %s.",
+				show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
+		}
+	}
+}
+
+// hasControl recognises control characters, the no-break space, and both of
+// them where a tool wrote them as an escape such as \u0085.
+func hasControl(path string) bool {
+	for i, r := range path {
+		if isControl(r) || r == 0xa0 || r == '\\' && isEscaped(path[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func isEscaped(s string) bool {
+	if len(s) < 6 || s[1]|0x20 != 'u' || s[2:4] != "00" {
+		return false
+	}
+	code, err := strconv.ParseUint(s[4:6], 16, 8)
+	return err == nil && (strings.IndexByte("0189", s[4]) >= 0 || code == 0x7f)
+}
+
+// oxum compares Payload-Oxum, octets and files of the payload, with what is
+// there (RFC 8493, 2.2.2).
+func (j *judge) oxum() {
+	if j.cut {
+		return
+	}
+	var octets, count int64
+	for _, f := range j.bag.Files {
+		if f.Kind == PayloadFile && !f.Missing {
+			octets += f.Size
+			count++
+		}
+	}
+	found := strconv.FormatInt(octets, 10) + "." + strconv.FormatInt(count, 10)
+	for _, t := range j.bag.Tags {
+		if t.File != bagInfoTxt || !strings.EqualFold(t.Name, "Payload-Oxum") || t.Value == "" {
+			continue
+		}
+		wantOctets, wantCount, ok := parseOxum(t.Value)
+		switch {
+		case !ok:
+			j.errors.add(codeOxumMalformed, bagInfoTxt,
+				"In file bag-info.txt, Payload-Oxum '%s' is not of the form octets.files, like %s.", show(t.Value), found)
+		case wantOctets != octets || wantCount != count:
+			j.errors.add(codeOxumMismatch, bagInfoTxt,
+				"In file bag-info.txt, Payload-Oxum %s says %d bytes in %d files, but the payload has %d bytes in %d files.",
+				show(t.Value), wantOctets, wantCount, octets, count)
+		}
+	}
+}
+
+func parseOxum(s string) (octets, count int64, ok bool) {
+	left, right, found := strings.Cut(s, ".")
+	if !found || !isDigits(left) || !isDigits(right) {
+		return 0, 0, false
+	}
+	octets, err1 := strconv.ParseInt(left, 10, 64)
+	count, err2 := strconv.ParseInt(right, 10, 64)
+	return octets, count, err1 == nil && err2 == nil
+}
+
+// clashes warns of files whose names are one on some systems, and reports files
+// that are missing, with the help of the same index.
+func (j *judge) clashes() {
+	seed := maphash.MakeSeed()
+	index := make(map[uint64]*File, j.present) // by hash: full names would double the memory of the bag
+	for _, f := range j.bag.Files {
+		if f.Missing {
+			continue
+		}
+		folded := fold(f.Path)
+		key := maphash.String(seed, folded)
+		other := index[key]
+		if other == nil {
+			index[key] = f
+		} else if fold(other.Path) == folded {
+			j.warnings.add(codeNameClash, f.Path,
+				"The names %s and %s differ only in upper and lower case, or in how accents are encoded. On some systems they are one file.",
+				show(other.Path), show(f.Path))
+		}
+	}
+	if j.cut {
+		return
+	}
+	for _, f := range j.bag.Files {
+		if f.Missing {
+			folded := fold(f.Path)
+			j.missing(f, index[maphash.String(seed, folded)], folded)
+		}
+	}
+}
+
+func (j *judge) missing(f, similar *File, folded string) {
+	names := make([]string, 0, len(f.Expected))
+	for _, e := range f.Expected {
+		names = append(names, e.manifest())
+	}
+	hint := ""
+	if similar != nil && fold(similar.Path) == folded {
+		hint = " There is " + ascii(similar.Path) +
+			", whose name differs in upper and lower case, or in how accents are encoded."
+	}
+	j.errors.add(codeFileMissing, f.Path, "File %s in manifest %s is missing from the bag.%s",
+		show(f.Path), join(names), hint)
+}
+
+// ascii makes visible what looks the same.
+func ascii(s string) string {
+	quoted := strconv.QuoteToASCII(s)
+	return quoted[1 : len(quoted)-1]
+}
+
+// fold maps names that some file system takes for the same to one string.
+func fold(path string) string {
+	for i := range len(path) {
+		if path[i] >= utf8.RuneSelf {
+			return strings.ToLower(norm.NFC.String(path))
+		}
+	}
+	return strings.ToLower(path)
+}
+
+func join(words []string) string {
+	n := len(words) - 1
+	if n <= 0 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " and " + words[n]
+}
