@@ -18,8 +18,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithyauth "github.com/aws/smithy-go/auth"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 const (
@@ -120,7 +122,7 @@ func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return key, nil
 		}),
-		EndpointResolverV2: fixedEndpoint{*bucket},
+		EndpointResolverV2: fixedEndpoint{*bucket, t.region()},
 		HTTPClient: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -143,10 +145,21 @@ func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error
 
 // A fixedEndpoint spares each request the rules by which the SDK would find the
 // URL that we have already.
-type fixedEndpoint struct{ bucket url.URL }
+type fixedEndpoint struct {
+	bucket url.URL
+	region string
+}
 
+// ResolveEndpoint makes the options afresh each time, since the SDK writes to
+// them.
 func (e fixedEndpoint) ResolveEndpoint(context.Context, s3.EndpointParameters) (smithyendpoints.Endpoint, error) {
-	return smithyendpoints.Endpoint{URI: e.bucket}, nil
+	sign := &smithyauth.Option{SchemeID: smithyauth.SchemeIDSigV4}
+	smithyhttp.SetSigV4SigningName(&sign.SignerProperties, "s3")
+	smithyhttp.SetSigV4SigningRegion(&sign.SignerProperties, e.region)
+	smithyhttp.SetDisableDoubleEncoding(&sign.SignerProperties, true) // S3 signs keys as they are sent
+	endpoint := smithyendpoints.Endpoint{URI: e.bucket}
+	smithyauth.SetAuthOptions(&endpoint.Properties, []*smithyauth.Option{sign})
+	return endpoint, nil
 }
 
 func (c *Client) transport(at route) (*http.Transport, error) {

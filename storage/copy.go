@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -27,40 +28,83 @@ type Source struct {
 // A copy that the server says has another SHA-256 than up is deleted again, and
 // the error is [ErrDigest].
 func (b *Bucket) Copy(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
+	o, err := b.copy(ctx, src, key, up, p)
+	if err != nil {
+		return Object{}, b.errorf(fmt.Sprintf("copy %s/%s to", src.Bucket.target.name(), src.Key), key, err)
+	}
+	return o, nil
+}
+
+func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	if err := up.check(); err != nil {
-		return Object{}, b.errorf("copy to", key, err)
+		return Object{}, err
 	}
-	if b.reaches(src.Bucket) {
-		o, err := b.copyThere(ctx, src, key, up, p)
-		if !errors.Is(err, errUnsupported) && !errors.Is(err, ErrDenied) {
-			return o, wrapped(b, src, key, err)
-		}
+	if !b.reaches(src.Bucket) {
+		return b.copyThrough(ctx, src, key, up, p)
 	}
-	o, err := b.copyThrough(ctx, src, key, up, p)
-	return o, wrapped(b, src, key, err)
+	if up.Size > b.options.CopyAbove {
+		return b.copyInParts(ctx, src, key, up, p)
+	}
+	o, err := b.copyWhole(ctx, src, key, up)
+	if unable(err) {
+		return b.copyThrough(ctx, src, key, up, p)
+	}
+	return o, err
 }
 
-func wrapped(b *Bucket, src Source, key string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return b.errorf(fmt.Sprintf("copy %s/%s to", src.Bucket.target.name(), src.Key), key, err)
-}
-
-// reaches reports whether our requests are allowed to name objects of src.
+// reaches reports whether our requests may name objects of src.
 func (b *Bucket) reaches(src *Bucket) bool {
 	return *b.endpoint == *src.endpoint &&
 		b.target.AccessKeyID == src.target.AccessKeyID &&
 		b.target.SecretAccessKey == src.target.SecretAccessKey
 }
 
-func (b *Bucket) copyThere(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
-	if up.Size <= b.options.CopyAbove {
-		return b.copyWhole(ctx, src, key, up)
-	}
+// unable reports whether the bytes should be tried by way of this process. If it
+// is the source or the target that is closed to us, that will say so again.
+func unable(err error) bool {
+	return errors.Is(err, errUnsupported) || errors.Is(err, ErrDenied)
+}
+
+// copyInParts stays with one upload whichever way its parts come, so that what
+// has been brought by either way counts when it is resumed.
+func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
+	var refused atomic.Bool
 	return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
-		return b.copyPart(ctx, src, part)
+		if !refused.Load() {
+			done, err := b.copyPart(ctx, src, part)
+			if !unable(err) {
+				return done, err
+			}
+			refused.Store(true)
+		}
+		return b.sendPart(ctx, part, src.open)
 	})
+}
+
+// copyThrough reads the source and writes it here, without keeping it.
+func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
+	if PartSize(up.Size) > 0 {
+		return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
+			return b.sendPart(ctx, part, src.open)
+		})
+	}
+	var o Object
+	err := retried(ctx, func() error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // ends the reading of a source that hangs
+		body, err := src.open(ctx, 0, up.Size)
+		if err != nil {
+			return err
+		}
+		defer body.Close() //nolint:errcheck // reading is over, one way or the other
+		o, err = b.put(ctx, key, body, up)
+		return err
+	})
+	return o, err
+}
+
+func (s Source) open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	return s.Bucket.Get(ctx, s.Key, Range{Offset: offset, Length: length, IfMatch: s.IfMatch})
 }
 
 func (s Source) ifMatch() *string {
@@ -94,7 +138,7 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
-		StorageClass: b.target.StorageClass, VersionID: aws.ToString(out.VersionId),
+		StorageClass: b.class(), VersionID: aws.ToString(out.VersionId),
 	}
 	if r := out.CopyObjectResult; r != nil {
 		o.ETag, o.SHA256, o.LastModified = unquote(r.ETag), aws.ToString(r.ChecksumSHA256), aws.ToTime(r.LastModified)
@@ -128,32 +172,9 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		return types.CompletedPart{}, errors.New("the answer has no result")
 	}
 	if err := differs(aws.ToString(r.ChecksumSHA256), p.sum); err != nil {
-		return types.CompletedPart{}, err
+		// Some servers report the checksum of the whole source here. If it is the
+		// source that is wrong, reading it will tell.
+		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", errUnsupported, err)
 	}
 	return types.CompletedPart{PartNumber: &p.number, ETag: r.ETag, ChecksumSHA256: r.ChecksumSHA256}, nil
-}
-
-// copyThrough reads the source and writes it here, without keeping it.
-func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
-	open := func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-		return src.Bucket.Get(ctx, src.Key, Range{Offset: offset, Length: length, IfMatch: src.IfMatch})
-	}
-	if PartSize(up.Size) > 0 {
-		return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
-			return b.sendPart(ctx, part, open)
-		})
-	}
-	var o Object
-	err := retried(ctx, func() error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		body, err := open(ctx, 0, up.Size)
-		if err != nil {
-			return err
-		}
-		defer body.Close() //nolint:errcheck // reading is over, one way or the other
-		o, err = b.put(ctx, key, body, up)
-		return err
-	})
-	return o, err
 }

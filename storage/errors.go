@@ -92,7 +92,7 @@ func kindOf(code string, status int) error {
 	case "NotImplemented", "MethodNotAllowed":
 		return errUnsupported
 	case "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed",
-		"InvalidToken", "ExpiredToken":
+		"InvalidToken", "ExpiredToken", "XAdminUserNotFound": // the last is versitygw's InvalidAccessKeyId, a 404
 		return ErrDenied
 	case "RequestTimeTooSkewed", "RequestTimeout", "SlowDown":
 		return nil // the first is a 403, but a clock gets set right

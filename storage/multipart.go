@@ -3,8 +3,6 @@ package storage
 import (
 	"cmp"
 	"context"
-	"crypto/md5"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -110,65 +108,6 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, se
 		u.abort(ctx)
 	}
 	return Object{}, err
-}
-
-// resume learns what the server has of an earlier upload. If we died between its
-// completion and the report of it, the upload is gone and the object is there:
-// then it is returned, and nothing has to be sent again.
-func (u *upload) resume(ctx context.Context) (Object, error) {
-	if u.parts.Resume == "" {
-		return Object{}, nil
-	}
-	err := u.learn(ctx)
-	if errors.Is(err, errNoUpload) {
-		clear(u.done)
-		o, err := u.finished(ctx)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, errOther) {
-			return Object{}, nil
-		}
-		return o, err
-	}
-	if err != nil {
-		return Object{}, fmt.Errorf("upload %s: %w", u.parts.Resume, err)
-	}
-	u.id, u.kept = u.parts.Resume, true
-	return Object{}, nil
-}
-
-// learn takes over the parts of the earlier upload that are as they should be.
-func (u *upload) learn(ctx context.Context) error {
-	in := &s3.ListPartsInput{Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
-	for {
-		out, err := u.bucket.api.ListParts(ctx, in)
-		if err != nil {
-			return explain(err)
-		}
-		for _, p := range out.Parts {
-			if u.usable(p) {
-				u.done[*p.PartNumber] = types.CompletedPart{
-					PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256,
-				}
-			}
-		}
-		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
-			return nil
-		}
-		in.PartNumberMarker = out.NextPartNumberMarker
-	}
-}
-
-func (u *upload) usable(p types.Part) bool {
-	if p.PartNumber == nil || p.ETag == nil {
-		return false
-	}
-	want := u.part(*p.PartNumber)
-	if want.length <= 0 || aws.ToInt64(p.Size) != want.length {
-		return false
-	}
-	if !known(want.sum[:]) || !u.bucket.keepsSHA256() {
-		return true // nothing else to go by
-	}
-	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
 }
 
 func (u *upload) part(number int32) part {
@@ -307,61 +246,12 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	}
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
-		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.target.StorageClass,
+		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
 	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
 		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
-	}
-	return o, nil
-}
-
-// composite is "" if the parts' digests are not known.
-func (u *upload) composite() string {
-	if !u.checksums() {
-		return ""
-	}
-	return ExpectedChecksum([32]byte{}, u.parts.SHA256)
-}
-
-// etag is "" unless every part is known by its MD5.
-func (u *upload) etag() string {
-	var sums [][16]byte
-	for number := int32(1); ; number++ {
-		p, ok := u.done[number]
-		if !ok {
-			break
-		}
-		sum, err := hex.DecodeString(unquote(p.ETag))
-		if err != nil || len(sum) != md5.Size {
-			return ""
-		}
-		sums = append(sums, [md5.Size]byte(sum))
-	}
-	if len(sums) == 0 || int64(len(sums))*u.parts.Size < u.up.Size {
-		return ""
-	}
-	return ExpectedETag([16]byte{}, sums)
-}
-
-var errOther = errors.New("another object has the key")
-
-// finished returns the object if it is beyond doubt the one of this upload.
-func (u *upload) finished(ctx context.Context) (Object, error) {
-	o, err := u.bucket.Head(ctx, u.key)
-	if err != nil {
-		return Object{}, err
-	}
-	same := o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) &&
-		(u.up.ContentType == "" || o.ContentType == u.up.ContentType)
-	if want := u.composite(); want != "" {
-		same = same && o.SHA256 == want
-	} else {
-		same = same && o.ETag != "" && o.ETag == u.etag()
-	}
-	if !same {
-		return Object{}, errOther
 	}
 	return o, nil
 }

@@ -72,7 +72,7 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 	}
 	o := Object{
 		Key: key, Size: up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
-		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.target.StorageClass,
+		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
 	if err := body.compare(o.ETag, o.SHA256); err != nil {

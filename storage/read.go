@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 		LastModified: aws.ToTime(out.LastModified),
 		ContentType:  aws.ToString(out.ContentType),
 		Metadata:     out.Metadata,
-		StorageClass: string(out.StorageClass),
+		StorageClass: cmp.Or(string(out.StorageClass), standard),
 		SHA256:       aws.ToString(out.ChecksumSHA256),
 		VersionID:    aws.ToString(out.VersionId),
 	}, nil
@@ -226,7 +227,7 @@ func listed(o *types.Object, encoding types.EncodingType) (Object, error) {
 		Size:         aws.ToInt64(o.Size),
 		ETag:         unquote(o.ETag),
 		LastModified: aws.ToTime(o.LastModified),
-		StorageClass: string(o.StorageClass),
+		StorageClass: cmp.Or(string(o.StorageClass), standard),
 	}, nil
 }
 

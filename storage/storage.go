@@ -13,7 +13,10 @@
 // not fall silent.
 package storage
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // An Object is what a bucket says about one key. Fields that an operation does
 // not learn are zero: [Bucket.List] knows no content type, metadata or SHA256,
@@ -25,10 +28,16 @@ type Object struct {
 	LastModified time.Time         // by the server's clock
 	ContentType  string            // media type as uploaded
 	Metadata     map[string]string // user metadata, keys in lower case without x-amz-meta-
-	StorageClass string            // S3's name of the class; "" means STANDARD
+	StorageClass string            // S3's name of the class, STANDARD too
 	SHA256       string            // base64; of a multipart upload "…-N", see [ExpectedChecksum]; "" if the server keeps none
 	VersionID    string            // "" if the bucket keeps no versions
 }
+
+// standard is the class that S3 does not mention.
+const standard = "STANDARD"
+
+// class is what objects written here have.
+func (b *Bucket) class() string { return cmp.Or(b.target.StorageClass, standard) }
 
 // A Range says which bytes of an object to read, and of which object.
 type Range struct {

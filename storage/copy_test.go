@@ -1,0 +1,167 @@
+package storage_test
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// The ways a copy can take, and what each must come to: the same object. The
+// gateway gives copied parts the checksum of their whole source if it has one.
+func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
+	t.Parallel()
+	content := noise(2*minPart + 17)
+	up := describe(content)
+	up.ContentType = "application/x-identified"
+	up.Metadata = map[string]string{"bagpath-encoded": "data%2Fa"}
+	refuse := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("X-Amz-Copy-Source") == "" {
+			return false
+		}
+		answer(w, http.StatusNotImplemented, "NotImplemented")
+		return true
+	}
+	for name, tt := range map[string]struct {
+		options   storage.Options
+		intercept func(http.ResponseWriter, *http.Request) bool
+		elsewhere bool // the source is reached at another endpoint
+		class     string
+		unsigned  bool // the server keeps no SHA-256 of the source
+		parts     bool // the checksum is a composite one
+		onServer  bool // the bytes do not come through here
+	}{
+		"one request on the server":  {onServer: true, class: "STANDARD"},
+		"into Glacier":               {onServer: true, class: "GLACIER"},
+		"parts on the server":        {options: storage.Options{CopyAbove: minPart}, unsigned: true, onServer: true, parts: true, class: "STANDARD"},
+		"parts into Glacier":         {options: storage.Options{CopyAbove: minPart}, unsigned: true, onServer: true, parts: true, class: "DEEP_ARCHIVE"},
+		"server that miscounts":      {options: storage.Options{CopyAbove: minPart}, parts: true, class: "STANDARD"},
+		"through here":               {elsewhere: true, class: "STANDARD"},
+		"through here into Glacier":  {elsewhere: true, class: "GLACIER"},
+		"server that does not copy":  {intercept: refuse, class: "STANDARD"},
+		"server that copies no part": {intercept: refuse, options: storage.Options{CopyAbove: minPart}, parts: true, class: "STANDARD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := target(t, "from"), target(t, "to")
+			src := create(t, from)
+			plain := describe(content)
+			if tt.unsigned {
+				plain.SHA256 = [32]byte{}
+			}
+			source, err := src.Put(t.Context(), "12/a key+", bytes.NewReader(content), plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			create(t, to)
+			g := newGate(t, to, tt.intercept)
+			if !tt.elsewhere {
+				from = g.through(from)
+			}
+			to = g.through(to)
+			if tt.class != "STANDARD" {
+				to.StorageClass = tt.class
+			}
+			dst := open(t, to, tt.options)
+
+			_, err = dst.Copy(t.Context(),
+				storage.Source{Bucket: open(t, from, storage.Options{}), Key: "12/a key+", IfMatch: source.ETag},
+				"key", up, describeParts(content, minPart))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checksum := storage.ExpectedChecksum(up.SHA256, nil)
+			if tt.parts {
+				checksum = storage.ExpectedChecksum([32]byte{}, describeParts(content, minPart).SHA256)
+			}
+			want := storage.Object{
+				Key: "key", Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
+				StorageClass: tt.class, SHA256: checksum,
+			}
+			ignore := cmpopts.IgnoreFields(storage.Object{}, "LastModified", "VersionID", "ETag")
+			if diff := cmp.Diff(want, head(t, dst, "key"), ignore); diff != "" {
+				t.Errorf("Head (-want +got):\n%s", diff)
+			}
+			through := g.count(func(r *http.Request) bool { return r.Method == http.MethodPut && r.ContentLength > 0 })
+			if tt.onServer != (through == 0) {
+				t.Errorf("%d requests brought bytes, want them to stay on the server: %t", through, tt.onServer)
+			}
+			if tt.class == "STANDARD" {
+				if got := get(t, dst, "key"); !bytes.Equal(got, content) {
+					t.Error("the copy has other bytes")
+				}
+			}
+		})
+	}
+}
+
+func TestCopyOfOtherBytesDoesNotStay(t *testing.T) {
+	t.Parallel()
+	content := noise(minPart + 17)
+	for name, tt := range map[string]struct {
+		options   storage.Options
+		elsewhere bool
+	}{
+		"on the server": {},
+		"in parts":      {options: storage.Options{CopyAbove: minPart}},
+		"through here":  {elsewhere: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := target(t, "copy")
+			put(t, create(t, at), "12/a", content)
+			to := at
+			if tt.elsewhere {
+				to = newGate(t, at, nil).through(at)
+			}
+			dst := open(t, to, tt.options)
+			src := storage.Source{Bucket: open(t, at, storage.Options{}), Key: "12/a"}
+			up, parts := describe(content), describeParts(content, minPart)
+			up.SHA256[0] ^= 1
+			parts.SHA256[1][0] ^= 1
+			if _, err := dst.Copy(t.Context(), src, "key", up, parts); !errors.Is(err, storage.ErrDigest) {
+				t.Errorf("Copy = %v, want ErrDigest", err)
+			}
+			if _, err := dst.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("Head = %v, want ErrNotFound", err)
+			}
+		})
+	}
+}
+
+func TestCopySaysWhyItCannotBeMade(t *testing.T) {
+	t.Parallel()
+	content := noise(minPart + 17)
+	at := target(t, "copy")
+	cold := at
+	cold.StorageClass = "GLACIER"
+	b := create(t, at)
+	put(t, b, "key", content)
+	put(t, open(t, cold, storage.Options{}), "cold", content)
+	elsewhere := open(t, newGate(t, at, nil).through(at), storage.Options{})
+	inParts := open(t, at, storage.Options{CopyAbove: minPart})
+	missing := at
+	missing.Bucket += "-missing"
+	nowhere := open(t, missing, storage.Options{})
+
+	for name, tt := range map[string]struct {
+		src  storage.Source
+		want error
+	}{
+		"no such key":    {storage.Source{Bucket: b, Key: "nothing"}, storage.ErrNotFound},
+		"replaced":       {storage.Source{Bucket: b, Key: "key", IfMatch: "0123"}, storage.ErrChanged},
+		"archived":       {storage.Source{Bucket: b, Key: "cold"}, storage.ErrArchived},
+		"no such bucket": {storage.Source{Bucket: nowhere, Key: "key"}, storage.ErrDenied},
+	} {
+		for way, dst := range map[string]*storage.Bucket{"at once": b, "parts": inParts, "through here": elsewhere} {
+			if _, err := dst.Copy(t.Context(), tt.src, "new", describe(content), describeParts(content, minPart)); !errors.Is(err, tt.want) {
+				t.Errorf("%s, %s: Copy = %v, want %v", name, way, err, tt.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/storage"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// target is a bucket of the test's own on the real server.
+func target(t *testing.T, name string) storage.Target {
+	t.Helper()
+	s := testenv.S3(t)
+	return storage.Target{
+		Name:            name,
+		Bucket:          s.Prefix + name,
+		Endpoint:        s.Endpoint,
+		Region:          s.Region,
+		AccessKeyID:     s.AccessKeyID,
+		SecretAccessKey: storage.Secret(s.SecretAccessKey),
+		CAFile:          s.CAFile,
+		PathStyle:       true,
+	}
+}
+
+// open connects to a target, with a client of its own.
+func open(t *testing.T, at storage.Target, o storage.Options) *storage.Bucket {
+	t.Helper()
+	client := storage.NewClient(o)
+	t.Cleanup(client.Close)
+	b, err := client.Bucket(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// create is open for a bucket that is not there yet.
+func create(t *testing.T, at storage.Target) *storage.Bucket {
+	t.Helper()
+	b := open(t, at, storage.Options{})
+	if err := b.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// noise is content that differs at every offset and is the same every time.
+func noise(size int) []byte {
+	p := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(p)
+	return p
+}
+
+// describe is the Upload of some content.
+func describe(content []byte) storage.Upload {
+	return storage.Upload{
+		Size:        int64(len(content)),
+		SHA256:      sha256.Sum256(content),
+		MD5:         md5.Sum(content),
+		ContentType: "text/x-test",
+		Metadata:    map[string]string{"institution": "test.edu", "bagpath": "data/a b.txt"},
+	}
+}
+
+// describeParts adds what an upload in parts needs.
+func describeParts(content []byte, size int) storage.Parts {
+	p := storage.Parts{
+		Size: int64(size),
+		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+			return io.NopCloser(onlyReader{bytes.NewReader(content[offset : offset+length])}), nil
+		},
+	}
+	for from := 0; from < len(content); from += size {
+		p.SHA256 = append(p.SHA256, sha256.Sum256(content[from:min(from+size, len(content))]))
+	}
+	return p
+}
+
+// onlyReader hides that bytes could be read twice.
+type onlyReader struct{ io.Reader }
+
+func put(t *testing.T, b *storage.Bucket, key string, content []byte) storage.Object {
+	t.Helper()
+	o, err := b.Put(t.Context(), key, onlyReader{bytes.NewReader(content)}, describe(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func head(t *testing.T, b *storage.Bucket, key string) storage.Object {
+	t.Helper()
+	o, err := b.Head(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func get(t *testing.T, b *storage.Bucket, key string) []byte {
+	t.Helper()
+	r, err := b.Get(t.Context(), key, storage.Range{Length: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A gate is an HTTP server in front of the real one, through which a test sees
+// requests, and answers those that the real server would not answer that way.
+type gate struct {
+	*httptest.Server
+	forward *httputil.ReverseProxy
+
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+// newGate answers with intercept first, where it returns true.
+func newGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
+	t.Helper()
+	server, err := url.Parse(at.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(at.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{
+		TLSClientConfig:    &tls.Config{RootCAs: roots},
+		DisableCompression: true,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	g := &gate{}
+	g.forward = &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
+			r.Out.Host = r.In.Host // it is signed
+		},
+	}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		g.requests = append(g.requests, r)
+		g.mu.Unlock()
+		if intercept == nil || !intercept(w, r) {
+			g.forward.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// answer is an error in S3's words.
+func answer(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>as the test wants</Message></Error>", code)
+}
+
+// count says how many requests satisfied is.
+func (g *gate) count(is func(*http.Request) bool) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, r := range g.requests {
+		if is(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// through is the target as seen through the gate, over plain HTTP.
+func (g *gate) through(at storage.Target) storage.Target {
+	at.Endpoint = g.URL
+	return at
+}
+
+func isPart(r *http.Request) bool {
+	return r.Method == http.MethodPut && r.URL.Query().Has("partNumber")
+}
+
+// eachOf calls f for every key, several at a time.
+func eachOf(keys []string, f func(key string) error) error {
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, key := range keys {
+		group.Go(func() error { return f(key) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,122 @@
+package storage
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// resume learns what the server has of an earlier upload. If we died between its
+// completion and the report of it, the upload is gone and the object is there:
+// then it is returned, and nothing has to be sent again.
+func (u *upload) resume(ctx context.Context) (Object, error) {
+	if u.parts.Resume == "" {
+		return Object{}, nil
+	}
+	err := u.learn(ctx)
+	if errors.Is(err, errNoUpload) {
+		clear(u.done)
+		o, err := u.finished(ctx)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, errOther) {
+			return Object{}, nil
+		}
+		return o, err
+	}
+	if err != nil {
+		return Object{}, fmt.Errorf("upload %s: %w", u.parts.Resume, err)
+	}
+	u.id, u.kept = u.parts.Resume, true
+	return Object{}, nil
+}
+
+// learn takes over the parts of the earlier upload that are as they should be.
+func (u *upload) learn(ctx context.Context) error {
+	in := &s3.ListPartsInput{Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
+	for {
+		out, err := u.bucket.api.ListParts(ctx, in)
+		if err != nil {
+			return explain(err)
+		}
+		for _, p := range out.Parts {
+			if u.usable(p) {
+				u.done[*p.PartNumber] = types.CompletedPart{
+					PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256,
+				}
+			}
+		}
+		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
+			return nil
+		}
+		in.PartNumberMarker = out.NextPartNumberMarker
+	}
+}
+
+func (u *upload) usable(p types.Part) bool {
+	if p.PartNumber == nil || p.ETag == nil {
+		return false
+	}
+	want := u.part(*p.PartNumber)
+	if want.length <= 0 || aws.ToInt64(p.Size) != want.length {
+		return false
+	}
+	if !known(want.sum[:]) || !u.bucket.keepsSHA256() {
+		return true // nothing else to go by
+	}
+	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
+}
+
+// composite is "" if the parts' digests are not known.
+func (u *upload) composite() string {
+	if !u.checksums() {
+		return ""
+	}
+	return ExpectedChecksum([32]byte{}, u.parts.SHA256)
+}
+
+// etag is "" unless every part is known by its MD5.
+func (u *upload) etag() string {
+	var sums [][16]byte
+	for number := int32(1); ; number++ {
+		p, ok := u.done[number]
+		if !ok {
+			break
+		}
+		sum, err := hex.DecodeString(unquote(p.ETag))
+		if err != nil || len(sum) != md5.Size {
+			return ""
+		}
+		sums = append(sums, [md5.Size]byte(sum))
+	}
+	if len(sums) == 0 || int64(len(sums))*u.parts.Size < u.up.Size {
+		return ""
+	}
+	return ExpectedETag([16]byte{}, sums)
+}
+
+var errOther = errors.New("another object has the key")
+
+// finished returns the object if it is beyond doubt the one of this upload.
+func (u *upload) finished(ctx context.Context) (Object, error) {
+	o, err := u.bucket.Head(ctx, u.key)
+	if err != nil {
+		return Object{}, err
+	}
+	same := o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) &&
+		(u.up.ContentType == "" || o.ContentType == u.up.ContentType)
+	if want := u.composite(); want != "" {
+		same = same && o.SHA256 == want
+	} else {
+		same = same && o.ETag != "" && o.ETag == u.etag()
+	}
+	if !same {
+		return Object{}, errOther
+	}
+	return o, nil
+}
