@@ -12,9 +12,8 @@ import (
 // A Checkpoint is how far Read came. It can be written as JSON. Reading on from
 // it gives the same Bag as reading the tar in one go.
 type Checkpoint struct {
-	// Offset is where in the tar the next header begins. In a tar without an
-	// end it may be the tar's size, or up to 511 bytes more: there is nothing
-	// to open then, and the rest is empty.
+	// Offset is where in the tar the next header begins. There is one: what
+	// comes before it is whole, and a range from there on is never empty.
 	Offset int64  `json:"offset"`
 	TopDir string `json:"top_dir"`
 	// Files are those in the tar before Offset. When handed to
@@ -38,7 +37,7 @@ func (c *Checkpoint) Append(next Checkpoint) {
 // checkpoint tells the caller how far we are, if that is worth it. Should the
 // caller die before it is stored, the one before it is as good.
 func (rd *reader) checkpoint(ctx context.Context) error {
-	if rd.opts.Checkpoint == nil || rd.next-rd.savedOffset < rd.opts.CheckpointBytes {
+	if rd.opts.Checkpoint == nil || rd.next < 0 || rd.next-rd.savedOffset < rd.opts.CheckpointBytes {
 		return nil
 	}
 	err := rd.opts.Checkpoint(ctx, Checkpoint{

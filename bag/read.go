@@ -140,6 +140,11 @@ func (rd *reader) entries(ctx context.Context) error {
 			rd.badHeader(err, start, magic)
 			return nil
 		}
+		// There is a header at rd.next; before it was read, we could not know
+		// that what comes before it is whole.
+		if err := rd.checkpoint(ctx); err != nil {
+			return err
+		}
 		more, err := rd.entry(ctx, archive, header)
 		if err != nil || !more {
 			return err
@@ -176,6 +181,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 	if !ok {
 		return true, nil
 	}
+	rd.inHand = path
 	if len(rd.byPath) >= rd.opts.MaxFiles && rd.byPath[path] == nil {
 		rd.tooMany()
 		return false, nil
@@ -213,7 +219,7 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File) (mor
 	f.Digests, f.Parts = content.digests, content.parts
 	rd.add(f)
 	done()
-	return true, rd.checkpoint(ctx)
+	return true, nil
 }
 
 // reportTo adds the progress within large files to what is done with each piece.

@@ -1,0 +1,182 @@
+package bag_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/bagtest"
+)
+
+// ranges opens the content of files as object storage does, by their offsets.
+func ranges(data []byte) func(*bag.File) (io.ReadCloser, error) {
+	return func(f *bag.File) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data[f.Offset : f.Offset+f.Size])), nil
+	}
+}
+
+// checkpoints reads the tar to its end, and returns the bag and how far it was
+// at each checkpoint, as one who has stored each as JSON would know it.
+func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkpoint) {
+	t.Helper()
+	var all bag.Checkpoint
+	var stored [][]byte
+	b, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{
+		CheckpointBytes: every,
+		Checkpoint: func(_ context.Context, c bag.Checkpoint) error {
+			all.Append(c)
+			j, err := json.Marshal(all)
+			stored = append(stored, j)
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	out := make([]bag.Checkpoint, len(stored))
+	for i, j := range stored {
+		if err := json.Unmarshal(j, &out[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b, out
+}
+
+// anyBag draws a bag of a few files, good or broken.
+func anyBag(t *rapid.T) bagtest.Spec {
+	path := rapid.Custom(func(t *rapid.T) string {
+		return rapid.SampledFrom([]string{"data/", "data/sub/", "", "data/%25"}).Draw(t, "dir") +
+			rapid.SampledFrom([]string{"a", "b", "B", "c%0Ad", "é", strings.Repeat("long", 40), "manifest-sha1.txt", "fetch.txt"}).Draw(t, "name")
+	})
+	files := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) bagtest.File {
+		return bagtest.File{
+			Path: path.Draw(t, "path"),
+			Size: rapid.SampledFrom([]int64{0, 1, 511, 512, 513, 5000, 70_000, 600_000}).Draw(t, "size"),
+		}
+	}), 0, 6, func(f bagtest.File) string { return f.Path }).Draw(t, "files")
+	algorithms := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"md5", "sha256", "sha512"}), 0, 3, rapid.ID)
+	entry := rapid.SampledFrom([]bagtest.Entry{
+		{Name: "sample-bag/dir/", Type: tar.TypeDir},
+		{Name: "sample-bag/link", Type: tar.TypeSymlink, Linkname: "x"},
+		{Name: "sample-bag/data/a", Type: tar.TypeReg, Content: "again"},
+		{Name: "other/data/a", Type: tar.TypeReg, Content: "elsewhere"},
+		{Name: "loose", Type: tar.TypeReg, Content: "loose"},
+		{Name: "sample-bag/data/last", Type: tar.TypeReg, Content: "fine"},
+	})
+	paths := func(label string) (out []string) {
+		for _, f := range files {
+			if rapid.IntRange(0, 9).Draw(t, label) == 0 {
+				out = append(out, f.Path)
+			}
+		}
+		return out
+	}
+	return bagtest.Spec{
+		Profile:        rapid.SampledFrom([]bagtest.Profile{bagtest.APTrust, bagtest.BTR}).Draw(t, "profile"),
+		Files:          files,
+		Manifests:      append([]string{}, algorithms.Draw(t, "manifests")...),
+		TagManifests:   append([]string{}, algorithms.Draw(t, "tag manifests")...),
+		ManifestsFirst: rapid.Bool().Draw(t, "manifests first"),
+		Leave:          paths("leave"),
+		Corrupt:        paths("corrupt"),
+		Entries:        rapid.SliceOfN(entry, 0, 4).Draw(t, "entries"),
+	}
+}
+
+// A worker may be killed anywhere. The one that comes after it must find what
+// the first would have found, findings and their order included.
+func TestReadingOnFromAnyCheckpointGivesTheSameBag(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		data := sample(t, anyBag(rt))
+		if rapid.Bool().Draw(rt, "cut") {
+			data = data[:rapid.IntRange(0, len(data)).Draw(rt, "at")]
+		}
+		want, points := checkpoints(t, data, rapid.Int64Range(1, 5000).Draw(rt, "every"))
+		if whole := read(t, data); !cmp.Equal(want, whole) {
+			rt.Fatalf("checkpoints change the bag: %s", cmp.Diff(whole, want))
+		}
+		if len(points) == 0 {
+			return
+		}
+		c := rapid.SampledFrom(points).Draw(rt, "checkpoint")
+		rest := data[min(c.Offset, int64(len(data))):]
+		got, err := bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{Resume: &c, Reopen: ranges(data)})
+		if err != nil {
+			rt.Fatalf("Read: %v", err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("reading on from %d: %s", c.Offset, diff)
+		}
+	})
+}
+
+func TestCheckpointsAreRareAndHaveOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
+	spec := bagtest.Spec{}
+	for i := range 100 {
+		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%d", i), Size: 10_000})
+	}
+	data := sample(t, spec)
+	var last, files int
+	b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
+		CheckpointBytes: 100_000,
+		Checkpoint: func(_ context.Context, c bag.Checkpoint) error {
+			if int(c.Offset)-last < 100_000 || c.Offset%512 != 0 {
+				t.Errorf("checkpoint at %d, the one before at %d", c.Offset, last)
+			}
+			last = int(c.Offset)
+			files += len(c.Files)
+			return nil
+		},
+	})
+	if err != nil || last == 0 || files > len(b.Files) {
+		t.Errorf("error %v, last at %d, %d files of %d", err, last, files, len(b.Files))
+	}
+	// by default a small bag pays nothing
+	if _, points := checkpoints(t, data, 0); len(points) > 0 {
+		t.Errorf("%d checkpoints in a bag of %d bytes", len(points), len(data))
+	}
+}
+
+func TestReadStopsIfItsCheckpointCannotBeStored(t *testing.T) {
+	t.Parallel()
+	full := errors.New("disk full")
+	_, err := bag.Read(t.Context(), bytes.NewReader(sample(t, bagtest.Spec{})), bag.ReadOptions{
+		CheckpointBytes: 1,
+		Checkpoint:      func(context.Context, bag.Checkpoint) error { return full },
+	})
+	if !errors.Is(err, full) {
+		t.Errorf("error %v, want %v", err, full)
+	}
+}
+
+// Two halves of two bags make no bag: the second read must notice that the
+// first half is gone.
+func TestReadingOnInAReplacedBagIsRefused(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{})
+	_, points := checkpoints(t, data, 1)
+	c := points[len(points)-1]
+	replaced := bytes.Clone(data)
+	f := c.Files[0]
+	replaced[f.Offset] ^= 1
+	_, err := bag.Read(t.Context(), bytes.NewReader(data[c.Offset:]), bag.ReadOptions{Resume: &c, Reopen: ranges(replaced)})
+	if err == nil || !strings.Contains(err.Error(), f.Path) {
+		t.Errorf("error %v, want one that names %s", err, f.Path)
+	}
+	c = points[len(points)-1]
+	if _, err := bag.Read(t.Context(), bytes.NewReader(nil), bag.ReadOptions{Resume: &c}); err == nil {
+		t.Error("no error though nothing can be opened again")
+	}
+}

@@ -1,0 +1,196 @@
+package bag
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+)
+
+// checkBag holds for whatever was read.
+func checkBag(t *testing.T, b *Bag) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, f := range b.Files {
+		if fault := pathFault(f.Path); fault != "" {
+			t.Errorf("path %q: %s", f.Path, fault)
+		}
+		if seen[f.Path] {
+			t.Errorf("%q twice", f.Path)
+		}
+		seen[f.Path] = true
+		if f.Missing && (f.Size != 0 || len(f.Expected) == 0) {
+			t.Errorf("%q is missing, and has %d bytes and %d digests", f.Path, f.Size, len(f.Expected))
+		}
+	}
+	v := b.Validate(nil)
+	if v.Valid != (len(v.Errors) == 0) || v.Valid && len(b.Problems) > 0 {
+		t.Errorf("verdict %+v", v)
+	}
+	for _, f := range append(v.Errors, v.Warnings...) {
+		if !utf8.ValidString(f.Message) || len(f.Message) > 4000 || f.Code == "" || strings.Contains(f.Message, "%!") {
+			t.Errorf("finding %q", f)
+		}
+	}
+	var out bytes.Buffer
+	if err := WriteInventory(&out, b); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadInventory(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b, again, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	specs := []bagtest.Spec{
+		{},
+		{Profile: bagtest.BTR, ManifestsFirst: true},
+		{Name: "./" + strings.Repeat("long", 50), Files: []bagtest.File{{Path: "data/é", Content: "x"}}},
+		{ModTime: time.Date(12000, 1, 1, 0, 0, 0, 1, time.UTC)},
+		{Entries: []bagtest.Entry{
+			{Name: "sample-bag/l", Type: '2', Linkname: "x"},
+			{Name: "sample-bag/../x", Type: '0', Content: "x"},
+			{Name: "x", Type: '0'},
+		}},
+	}
+	for _, s := range specs {
+		data, err := s.Bytes()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("\x1f\x8b"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var points []Checkpoint
+		var all Checkpoint
+		o := ReadOptions{
+			PartSize:        func(int64) int64 { return 1000 },
+			CheckpointBytes: 1,
+			Checkpoint: func(_ context.Context, c Checkpoint) error {
+				all.Append(c)
+				points = append(points, copied(t, all))
+				return nil
+			},
+		}
+		b, err := Read(t.Context(), bytes.NewReader(data), o)
+		if err != nil {
+			t.Fatalf("an error for what is in the bytes: %v", err)
+		}
+		checkBag(t, b)
+		for _, file := range b.Files {
+			if !file.Missing && file.Offset+file.Size > int64(len(data)) {
+				t.Errorf("%s lies behind the end", file.Path)
+			}
+		}
+		if len(points) == 0 {
+			return
+		}
+		c := points[len(points)/2]
+		rest := bytes.NewReader(data[min(c.Offset, int64(len(data))):])
+		again, err := Read(t.Context(), rest, ReadOptions{PartSize: o.PartSize, Resume: &c, Reopen: contentIn(data)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(b, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("reading on: %s", diff)
+		}
+	})
+}
+
+func contentIn(data []byte) func(*File) (io.ReadCloser, error) {
+	return func(f *File) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data[f.Offset : f.Offset+f.Size])), nil
+	}
+}
+
+func copied(t *testing.T, c Checkpoint) Checkpoint {
+	t.Helper()
+	j, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Checkpoint
+	if err := json.Unmarshal(j, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func FuzzManifest(f *testing.F) {
+	const md5 = "d41d8cd98f00b204e9800998ecf8427e"
+	for _, seed := range []string{
+		"", md5 + "  data/a\n", md5 + " *data/a\r\n" + md5 + "\tdata/b\r", "\ufeff" + md5 + " ./data/%25%0A%0d",
+		md5 + "  ../x\n", "zz  data/a\n", md5 + "\n", md5 + "  data/\xff\n", md5 + "  data/a\n" + strings.ToUpper(md5) + "  data/a\n",
+		"\xfe\xff\x00d",
+	} {
+		f.Add([]byte(seed), 7)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		parse := func(cut int) (out []string, problems, warnings findings) {
+			m := manifestParser{name: "manifest-md5.txt", algorithm: MD5, problems: &problems, warnings: &warnings}
+			m.entry = func(_ int, path []byte, raw string, e Expected) {
+				if pathFault(string(path)) != "" || len(e.Digest) != 32 || strings.ToLower(e.Digest) != e.Digest {
+					t.Errorf("entry %q %q", path, e.Digest)
+				}
+				out = append(out, e.Digest+string(path)+raw)
+			}
+			m.setup(utf8Encoding)
+			given := bytes.Clone(data)
+			m.write(given[:cut])
+			m.write(given[cut:])
+			m.end()
+			if !bytes.Equal(given, data) {
+				t.Error("the parser changed what the hashes are going to read")
+			}
+			return out, problems, warnings
+		}
+		// where blocks end must not matter
+		out1, problems1, warnings1 := parse(0)
+		out2, problems2, warnings2 := parse(max(0, min(cut, len(data))))
+		if diff := cmp.Diff(out1, out2); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(problems1.list, problems2.list); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(warnings1.list, warnings2.list); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func FuzzTags(f *testing.F) {
+	for _, seed := range []string{
+		"", "A: 1\n", "A: 1\n  two\r\n\tthree\rB:\n", "\ufeffA: x", "no label", " folded", "A: \x00", "A: \xff", "::\n", "A :b\n", "\xfe\xff\x00A\x00:",
+	} {
+		for enc := range 4 {
+			f.Add([]byte(seed), enc)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, which int) {
+		encodings := []tagEncoding{utf8Encoding, latin1Encoding, utf16Encoding, utf16LE}
+		var problems, warnings findings
+		for _, tag := range parseTags("bag-info.txt", data, encodings[uint(which)%4], &problems, &warnings) {
+			if !utf8.ValidString(tag.Name+tag.Value) || tag.Name == "" || strings.TrimSpace(tag.Value) != tag.Value {
+				t.Errorf("tag %q", tag)
+			}
+			if i := strings.IndexFunc(tag.Name+tag.Value, func(r rune) bool { return isControl(r) && r != '\t' }); i >= 0 {
+				t.Errorf("control character in %q", tag)
+			}
+		}
+	})
+}
