@@ -39,6 +39,7 @@ var ErrLost = registry.ErrLost
 type Item struct {
 	ID               int64
 	Token            int64
+	Entered          int64  // token with which the item came to this stage: the same for all attempts since
 	Action           string
 	Stage            string
 	Topic            string // of this stage
@@ -120,6 +121,9 @@ func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
 // Worker names this start of this process in the rows that it claims.
 func (e *Engine) Worker() string { return e.worker }
 
+// Lease is how long a claim lasts unless renewed.
+func (e *Engine) Lease() time.Duration { return e.options.Lease }
+
 // Want is how many items of a stage may be claimed.
 type Want struct {
 	Stage string
@@ -181,7 +185,7 @@ WITH cell AS MATERIALIZED (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, node, pid, worker FROM claimed
 )
-SELECT c.id, c.claim_token AS token, c.action, c.stage, s.topic, c.attempt, s.max_attempts,
+SELECT c.id, c.claim_token AS token, c.entered_token AS entered, c.action, c.stage, s.topic, c.attempt, s.max_attempts,
 	c.name, c.bucket, c.etag, c.size, c.bag_date, c.object_identifier, c.institution_id, i.identifier AS institution
 FROM claimed c
 JOIN institutions i ON i.id = c.institution_id

@@ -48,6 +48,30 @@ func (h *Hold) file() string {
 	return ""
 }
 
+// Check asks whether the item is still in hand, before something is done that
+// could not be taken back. It asks the registry only when the last heartbeat is
+// so long ago that the lease may have lapsed, as after the process was stopped
+// for a while.
+func (h *Hold) Check(ctx context.Context) error {
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx)
+	}
+	e := h.engine
+	e.mu.Lock()
+	fresh := time.Since(e.beat) < e.options.Lease/2
+	e.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	if err := e.heartbeat(ctx); err != nil {
+		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
+	}
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx)
+	}
+	return nil
+}
+
 // Do runs a stage's work and turns a panic in it into an error, so that one bad
 // bag does not take the others in this process with it.
 func (h *Hold) Do(work func(context.Context) error) (err error) {
@@ -74,6 +98,7 @@ WITH moved AS (
 		stage                  = @stage,
 		status                 = @status,
 		claim_token            = claim_token + 1,
+		entered_token          = CASE WHEN stage = @stage THEN entered_token ELSE claim_token + 1 END,
 		attempt                = @attempt,
 		run_at                 = now() + CASE WHEN @backoff THEN (
 			SELECT least(s.backoff_first * 2 ^ least(work_items.attempt - 1, 20), s.backoff_most)

@@ -60,10 +60,19 @@ func Code(err error) string {
 	}
 }
 
-// IsFatal tells whether trying again cannot mend err.
-func IsFatal(err error) bool {
+// IsTransient tells whether trying again may mend err.
+func IsTransient(err error) bool {
 	var e *ending
-	return errors.As(err, &e) && e.kind == endFatal
+	if errors.As(err, &e) {
+		return e.kind == endTransient
+	}
+	return err != nil && !errors.Is(err, ErrLost)
+}
+
+// NeedsPerson tells whether an item that ends so is parked for a person at once.
+func NeedsPerson(err error) bool {
+	var e *ending
+	return errors.As(err, &e) && (e.kind == endFatal || e.kind == endSuspend)
 }
 
 type endKind int

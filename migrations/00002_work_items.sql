@@ -45,6 +45,7 @@ CREATE TABLE work_items (
 	-- What the queue moves: fixed width, together.
 	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	claim_token            bigint      NOT NULL DEFAULT 0, -- grows with every transition; a write names the one it holds
+	entered_token          bigint      NOT NULL DEFAULT 0, -- claim_token when the item came to its stage; progress goes by it
 	run_at                 timestamptz NOT NULL DEFAULT now(), -- not before this; 'infinity' while waits_for is set
 	lease_expires_at       timestamptz,
 	stage_started_at       timestamptz,

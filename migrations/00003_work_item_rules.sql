@@ -140,6 +140,7 @@ BEGIN
 					WHERE object_identifier = OLD.object_identifier AND action = 'Ingest' AND retry AND id <> OLD.id);
 			END IF;
 		END IF;
+		NEW.entered_token := OLD.claim_token + 1; -- the stage is begun anew, not taken up
 		NEW.retry := true;
 		NEW.needs_admin_review := false;
 		NEW.attempt := 0;

@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// BucketReader finds new bags in the institutions' receiving buckets and makes a
+// work item for each. Any number of readers may run at once.
+type BucketReader struct {
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Log       *slog.Logger
+}
+
+// ReadAll reads the receiving bucket of every active institution once and
+// returns how many work items it made. A bucket that cannot be read does not
+// keep it from the others; the errors come together at the end.
+func (r BucketReader) ReadAll(ctx context.Context) (created int, err error) {
+	const page = 100
+	var errs []error
+	for after := int64(0); ; {
+		list, err := r.Registry.Institutions(ctx, after, page, true)
+		if err != nil {
+			return created, errors.Join(append(errs, err)...)
+		}
+		for _, in := range list {
+			n, err := r.read(ctx, in)
+			created += n
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read the receiving bucket of %s: %w", in.Identifier, err))
+			}
+		}
+		if len(list) < page || ctx.Err() != nil {
+			return created, errors.Join(errs...)
+		}
+		after = list[len(list)-1].ID
+	}
+}
+
+func (r BucketReader) read(ctx context.Context, in registry.Institution) (created int, err error) {
+	bucket, err := r.Receiving(in.ReceivingBucket)
+	if err != nil {
+		return 0, err
+	}
+	const batch = 500
+	var uploads []registry.Upload
+	flush := func() error {
+		ids, err := r.Registry.CreateIngests(ctx, in, uploads)
+		if len(ids) > 0 {
+			r.Log.InfoContext(ctx, "new bags", "institution", in.Identifier, "items", len(ids), "first", ids[0])
+		}
+		created += len(ids)
+		uploads = uploads[:0]
+		return err
+	}
+	for object, err := range bucket.List(ctx, "", "") {
+		if err != nil {
+			return created, err
+		}
+		if why := notABag(object); why != "" {
+			r.Log.InfoContext(ctx, "not a bag, left alone", "institution", in.Identifier, "key", object.Key, "why", why)
+			continue
+		}
+		uploads = append(uploads, registry.Upload{
+			Key: object.Key, ETag: object.ETag, Size: object.Size, LastModified: object.LastModified,
+		})
+		if len(uploads) == batch {
+			if err := flush(); err != nil {
+				return created, err
+			}
+		}
+	}
+	return created, flush()
+}
+
+// notABag says why an object in a receiving bucket is not taken for a bag; ""
+// if it is.
+func notABag(o storage.Object) string {
+	name, isTar := strings.CutSuffix(o.Key, ".tar")
+	switch {
+	case !isTar:
+		return "its name does not end in .tar"
+	case strings.Contains(o.Key, "/"):
+		return "it is in a folder"
+	case name == "":
+		return "it has no name before .tar"
+	case len(o.Key) > 1000:
+		return "its name is longer than 1000 bytes"
+	}
+	return ""
+}

@@ -1,0 +1,284 @@
+package pipeline
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// What the stages leave for each other under <item>/ in the staging bucket.
+// Each is written once, whole, when its stage is done. A list names the
+// inventory that it goes with, so that what an earlier pass of the item left
+// behind is never taken for this one's.
+const (
+	inventoryName = "inventory.jsonl.zst" // by Receive
+	planName      = "plan.jsonl.zst"      // by Reingest Check
+	formatsName   = "formats.jsonl.zst"   // by Format Identification
+	copiesName    = "copies.jsonl.zst"    // by Storage Validation
+)
+
+// madeBy is the stage that makes a list anew when it is not there.
+func madeBy(name string) string {
+	switch name {
+	case planName:
+		return "Reingest Check"
+	case formatsName:
+		return "Format Identification"
+	case copiesName:
+		return "Storage Validation"
+	default:
+		return "Receive"
+	}
+}
+
+// plan is what the registry already holds of the bag, as Reingest Check found it.
+type plan struct {
+	StorageOption string `json:"storage_option"` // where the object is or will be stored
+	ObjectID      int64  `json:"object_id,omitempty"`
+	known         map[int]known
+}
+
+// known is a file that the registry has seen before.
+type known struct {
+	Index     int    `json:"i"`
+	UUID      string `json:"uuid"`
+	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
+}
+
+// identified is what a file's bytes say it is.
+type identified struct {
+	Index int    `json:"i"`
+	MIME  string `json:"mime"`
+	PUID  string `json:"puid,omitempty"`
+	By    string `json:"by"`
+}
+
+// copies are a file's verified copies in the order of the storage option's targets.
+type copies struct {
+	Index  int          `json:"i"`
+	Copies []storedCopy `json:"copies"`
+}
+
+type listHeader struct {
+	Inventory string          `json:"inventory"` // digest of the inventory it goes with
+	Count     int             `json:"count"`
+	About     json.RawMessage `json:"about,omitempty"`
+}
+
+// inventory is the bag as Receive found it.
+type inventory struct {
+	id string // digest of the stored bytes
+	*bag.Inventory
+	body io.ReadCloser
+	hash interface{ Sum([]byte) []byte }
+	raw  io.Reader
+}
+
+// openInventory starts reading the item's inventory. An item without one goes
+// back to Receive.
+func (w *work) openInventory(ctx context.Context, d Deps) (*inventory, error) {
+	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
+	}
+	if err != nil {
+		return nil, storageErr(err)
+	}
+	hash := sha256.New()
+	raw := io.TeeReader(body, hash)
+	inv, err := bag.OpenInventory(raw)
+	if err != nil {
+		body.Close() //nolint:errcheck,gosec // the error before says more
+		return nil, inventoryErr(err)
+	}
+	return &inventory{Inventory: inv, body: body, hash: hash, raw: raw}, nil
+}
+
+func inventoryErr(err error) error {
+	if errors.Is(err, bag.ErrInventory) {
+		return claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
+	}
+	return fmt.Errorf("read the inventory: %w", err)
+}
+
+// finish reads the inventory to its end, after which its id is known.
+func (inv *inventory) finish() error {
+	inv.Close() // nothing else reads raw from here on
+	_, err := io.Copy(io.Discard, inv.raw)
+	inv.id = hex.EncodeToString(inv.hash.Sum(nil))
+	return errors.Join(err, inv.body.Close())
+}
+
+// bag reads the whole inventory into memory.
+func (w *work) bag(ctx context.Context, d Deps) (*bag.Bag, string, error) {
+	inv, err := w.openInventory(ctx, d)
+	if err != nil {
+		return nil, "", err
+	}
+	b := inv.Bag
+	for f, err := range inv.Files() {
+		if err != nil {
+			inv.finish() //nolint:errcheck,gosec // the error before says more
+			return nil, "", inventoryErr(err)
+		}
+		b.Files = append(b.Files, f)
+	}
+	if err := inv.finish(); err != nil {
+		return nil, "", err
+	}
+	return &b, inv.id, nil
+}
+
+// toStore reads the inventory and the plan and returns the files that go into
+// preservation storage.
+func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inventoryID string, err error) {
+	b, id, err := w.bag(ctx, d)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	p = &plan{}
+	if p.known, err = readList(ctx, w, d, planName, id, p, func(k known) int { return k.Index }); err != nil {
+		return nil, nil, "", err
+	}
+	for i, f := range b.Files {
+		if k := p.known[i]; stored(f, k) {
+			files = append(files, newFile(i, f, k))
+		}
+		b.Files[i] = nil // what is not kept in files may go
+	}
+	return p, files, id, nil
+}
+
+// newFile gives a file the key that it has in preservation storage: its uuid;
+// or, where content under that key is on record already, the uuid and the
+// beginning of its SHA-256, so that the old bytes stay until the record has
+// switched to the new.
+func newFile(i int, f *bag.File, k known) *file {
+	out := &file{
+		index: i, path: f.Path, offset: f.Offset, size: f.Size, modTime: f.ModTime,
+		md5: f.Digests.MD5, sha256: f.Digests.SHA256, parts: f.Parts,
+		uuid: f.UUID, key: f.UUID, format: f.Format,
+	}
+	if k.UUID != "" {
+		out.uuid = k.UUID
+		out.key = k.UUID + "." + hex.EncodeToString(f.Digests.SHA256[:8])
+	}
+	return out
+}
+
+// readList reads a list and returns its rows by their index. about gets what
+// the list says of itself. A list that is not there, or that goes with another
+// inventory, sends the item back to the stage that makes it.
+func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	missing := claim.SendBack(madeBy(name), "The list "+name+" is no longer in the staging area. It is made anew.")
+	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, storageErr(err)
+	}
+	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
+	z, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	defer z.Close()
+	lines := json.NewDecoder(bufio.NewReader(z))
+	var header listHeader
+	if err := lines.Decode(&header); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if header.Inventory != inventoryID {
+		return nil, missing
+	}
+	if about != nil {
+		if err := json.Unmarshal(header.About, about); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	rows := map[int]T{}
+	for n := range header.Count {
+		var row T
+		if err := lines.Decode(&row); err != nil {
+			return nil, fmt.Errorf("read row %d of %d of %s: %w", n, header.Count, name, err)
+		}
+		rows[index(row)] = row
+	}
+	return rows, nil
+}
+
+// writeList puts a list beside the inventory that it goes with.
+func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, count int, rows iter.Seq[T]) error {
+	aboutJSON, err := json.Marshal(about)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return w.putStaged(ctx, d, name, func(out io.Writer) error {
+		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+		if err != nil {
+			return err
+		}
+		lines := json.NewEncoder(z)
+		if err := lines.Encode(listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
+			return err
+		}
+		for row := range rows {
+			if err := lines.Encode(row); err != nil {
+				return err
+			}
+		}
+		return z.Close()
+	})
+}
+
+// putStaged writes something of this item to the staging bucket. It is spooled
+// on disk first, since S3 wants to know its size and digest before.
+func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) (err error) {
+	spool, err := os.CreateTemp("", "farol-*")
+	if err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	defer func() {
+		err = errors.Join(err, spool.Close(), os.Remove(spool.Name()))
+	}()
+	hash := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(spool, hash), 64<<10)
+	if err := write(buffered); err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	size, err := spool.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	up := storage.Upload{Size: size, SHA256: [32]byte(hash.Sum(nil)), ContentType: "application/zstd"}
+	if storage.PartSize(size) > 0 {
+		_, err = d.Staging.PutParts(ctx, w.staged(name), up, storage.Parts{
+			Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+				return io.NopCloser(io.NewSectionReader(spool, offset, length)), nil
+			},
+		})
+		return storageErr(err)
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	_, err = d.Staging.Put(ctx, w.staged(name), spool, up)
+	return storageErr(err)
+}

@@ -1,0 +1,66 @@
+// Package pipeline takes bags from a receiving bucket into preservation
+// storage.
+//
+// Each stage is one file of this package; [Ingest] alone says which follows
+// which. A stage reads what the stages before it left in the staging bucket,
+// under the item's own prefix: an inventory of the bag, and small lists beside
+// it. Redis holds only which files the running stage has finished, so that a
+// stage that was killed is taken up where it stood; without it the stage begins
+// anew and nothing else is lost.
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Deps is what the stages work with.
+type Deps struct {
+	Registry  *registry.Registry
+	Progress  *progress.Store
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
+	Targets   map[string]*storage.Bucket // preservation targets by name, see [storage.Targets]
+	Formats   *format.Identifier
+	Files     int // files of one item in work at once
+	Log       *slog.Logger
+}
+
+// A stage is one step in the life of an item.
+//
+// Run must be safe to repeat, since the worker before may have died on any line
+// of it: it finds out what is done, does the rest, and returns nil only when
+// all of it is durable. Errors are transient unless package claim made them
+// something else.
+type stage interface {
+	Run(ctx context.Context, w *work) error
+}
+
+// Step is a stage and what the depositor reads when it is done.
+type Step struct {
+	Stage string
+	note  string
+	run   stage
+}
+
+// Ingest is the way of a bag from the receiving bucket into preservation
+// storage. The stages' names and notes are those that the registry has always
+// used.
+func Ingest(d Deps) []Step {
+	return []Step{
+		{"Receive", "Finished pre-fetch metadata gathering", &receive{d}},
+		{"Validate", "Bag is valid", &validate{d}},
+		{"Reingest Check", "Finished reingest check", &reingest{d}},
+		{"Copy To Staging", "Finished copying files to staging area", &stageFiles{d}},
+		{"Format Identification", "Finished file format identification", &identify{d}},
+		{"Store", "Finished copying files to preservation storage", &store{d}},
+		{"Storage Validation", "Finished verifying files in preservation storage", &verify{d}},
+		{"Record", "Finished recording ingest data in Registry", &record{d}},
+		{"Cleanup", "Finished cleanup. Ingest complete.", &cleanup{d}},
+	}
+}

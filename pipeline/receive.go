@@ -1,0 +1,217 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// receive streams the tar once and leaves an inventory of it: where each file
+// lies, its four digests, and what manifests and tags say. Every 64 MiB or so it
+// keeps a checkpoint, so that a restart reads on between two files.
+type receive struct{ Deps }
+
+// checkpoints is the name that Receive keeps its checkpoints under in Redis.
+const checkpoints = "checkpoints"
+
+func (s *receive) Run(ctx context.Context, w *work) error {
+	tar, err := s.Receiving(w.item.Bucket)
+	if err != nil {
+		return fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	if _, err := s.Progress.Begin(ctx, w.claim(), w.passOf()); err != nil {
+		return w.progressErr(err)
+	}
+	resume, err := s.resume(ctx, w)
+	if err != nil {
+		return err
+	}
+	var start int64
+	if resume != nil {
+		start = resume.Offset
+		w.log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", len(resume.Files))
+	}
+	stream := &patient{ctx: ctx, offset: start, size: w.item.Size, open: func(offset int64) (io.ReadCloser, error) {
+		return tar.Get(ctx, w.item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.item.ETag})
+	}}
+	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
+
+	b, err := bag.Read(ctx, stream, bag.ReadOptions{
+		PartSize: storage.PartSize,
+		Resume:   resume,
+		Reopen: func(f *bag.File) (io.ReadCloser, error) {
+			return tar.Get(ctx, w.item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.item.ETag})
+		},
+		Checkpoint: func(ctx context.Context, c bag.Checkpoint) error { return s.checkpoint(ctx, w, c) },
+		Progress:   func(path string, _ int, _ int64) { w.hold.InHand(path) },
+	})
+	if err != nil {
+		return w.receivingErr(err)
+	}
+	if len(b.Problems) > 0 {
+		return claim.Fatal(b.Problems[0].Code, "%s", findings(b.Problems, b.More))
+	}
+	if err := w.hold.Check(ctx); err != nil {
+		return err
+	}
+	for i, f := range b.Files {
+		f.UUID = fileUUID(w.item, i, f.Path)
+		f.Format = format.ByExtension(f.Path)
+	}
+	return s.putStaged(ctx, w, b)
+}
+
+func (s *receive) putStaged(ctx context.Context, w *work, b *bag.Bag) error {
+	return w.putStaged(ctx, s.Deps, inventoryName, func(out io.Writer) error { return bag.WriteInventory(out, b) })
+}
+
+// fileUUID gives a file a uuid that depends on nothing but the upload, so that
+// this stage run again names the same keys, and another upload never does.
+func fileUUID(item claim.Item, index int, path string) string {
+	name := fmt.Sprintf("%d\x00%s\x00%s\x00%d\x00%s", item.ID, item.ObjectIdentifier, item.ETag, index, path)
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
+}
+
+// checkpoint keeps how far the stage came. A failure costs time after a crash
+// and is no reason to stop, unless it says that the claim is lost.
+func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) error {
+	if err := w.hold.Check(ctx); err != nil {
+		return err
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode a checkpoint: %w", err)
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return fmt.Errorf("compress a checkpoint: %w", err)
+	}
+	err = s.Progress.Append(ctx, w.claim(), w.passOf(), checkpoints, z.EncodeAll(line, nil))
+	if err != nil && !errors.Is(err, progress.ErrLost) {
+		w.log.WarnContext(ctx, "checkpoint not kept", "err", err)
+		return nil
+	}
+	return w.progressErr(err)
+}
+
+// resume puts the checkpoints of an earlier attempt together; nil if there are
+// none. One that cannot be read, or a missing one between others, means that
+// the tar is read from its start.
+func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) {
+	blobs, err := s.Progress.Appended(ctx, w.claim(), w.passOf(), checkpoints)
+	if err != nil {
+		return nil, w.progressErr(err)
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoints: %w", err)
+	}
+	defer z.Close()
+	var all *bag.Checkpoint
+	for _, blob := range blobs {
+		var c bag.Checkpoint
+		line, err := z.DecodeAll(blob, nil)
+		if err == nil {
+			err = json.Unmarshal(line, &c)
+		}
+		if err != nil {
+			w.log.WarnContext(ctx, "checkpoints are not readable, the bag is read from its start", "err", err)
+			return nil, nil
+		}
+		if all == nil {
+			all = &c
+			continue
+		}
+		all.Append(c)
+	}
+	return all, nil
+}
+
+// findings puts what is wrong with a bag into a note: the first thirty, and how
+// many more there are.
+func findings(list []bag.Finding, more int) string {
+	const most = 30
+	var b strings.Builder
+	for i, f := range list {
+		if i == most {
+			break
+		}
+		if i > 0 {
+			b.WriteString(" | ")
+		}
+		b.WriteString(f.Message)
+	}
+	if rest := len(list) - most + more; len(list) > most && rest > 0 {
+		fmt.Fprintf(&b, " | Too many errors: %d more.", rest)
+	}
+	return b.String()
+}
+
+// patient is the tar as one stream that outlives broken connections: it opens
+// the tar again where the last one broke off, as long as it gets on.
+type patient struct {
+	ctx    context.Context //nolint:containedctx // io.Reader has no room for it
+	open   func(offset int64) (io.ReadCloser, error)
+	body   io.ReadCloser
+	offset int64
+	size   int64
+	broken int // times in a row without a byte between
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	for {
+		if p.body == nil {
+			if p.offset >= p.size {
+				return 0, io.EOF
+			}
+			body, err := p.open(p.offset)
+			if err != nil {
+				return 0, err
+			}
+			p.body = body
+		}
+		n, err := p.body.Read(b)
+		p.offset += int64(n)
+		if n > 0 {
+			p.broken = 0
+			return n, nil // an error comes again with the next read
+		}
+		if err == nil {
+			continue
+		}
+		closeErr := p.Close()
+		if errors.Is(err, io.EOF) && p.offset >= p.size {
+			return 0, io.EOF
+		}
+		p.broken++
+		if p.broken > tries || final(err) || p.ctx.Err() != nil {
+			return 0, errors.Join(err, closeErr)
+		}
+		if !pause(p.ctx, time.Duration(p.broken)*500*time.Millisecond) {
+			return 0, context.Cause(p.ctx)
+		}
+	}
+}
+
+// Close closes what is open. Reading on opens the tar again.
+func (p *patient) Close() error {
+	if p.body == nil {
+		return nil
+	}
+	body := p.body
+	p.body = nil
+	return body.Close()
+}

@@ -1,0 +1,83 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// reingest compares the bag with what the registry holds of its object: a file
+// keeps its uuid for life, one whose content is on record already is not stored
+// again, and an object stays in the storage option that it is in. The answer is
+// the plan that the stages after it follow.
+type reingest struct{ Deps }
+
+func (s *reingest) Run(ctx context.Context, w *work) error {
+	b, inventoryID, err := w.bag(ctx, s.Deps)
+	if err != nil {
+		return err
+	}
+	p := plan{StorageOption: b.StorageOption()}
+	object, err := s.Registry.Object(ctx, w.item.ObjectIdentifier)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		if err := s.compare(ctx, w, b, object, &p); err != nil {
+			return err
+		}
+	}
+	if _, _, err := s.targets(p.StorageOption); err != nil {
+		return err
+	}
+	rows := slices.Sorted(maps.Keys(p.known))
+	return writeList(ctx, w, s.Deps, planName, inventoryID, p, len(rows), func(yield func(known) bool) {
+		for _, i := range rows {
+			if !yield(p.known[i]) {
+				return
+			}
+		}
+	})
+}
+
+// compare streams the object's files from the registry in one query.
+func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object registry.Object, p *plan) error {
+	if object.InstitutionID != w.item.InstitutionID {
+		return fmt.Errorf("object %q belongs to institution %d", object.Identifier, object.InstitutionID)
+	}
+	// Copies of one object never lie in two storage options. Only an object that
+	// was deleted whole, files and all, could move; its record keeps its option.
+	p.ObjectID, p.StorageOption = object.ID, object.StorageOption
+	p.known = map[int]known{}
+	byPath := make(map[string]int, len(b.Files))
+	for i, f := range b.Files {
+		if f.Preservable() && !f.Missing {
+			byPath[f.Path] = i
+		}
+	}
+	for k, err := range s.Registry.KnownFiles(ctx, object.ID) {
+		if err != nil {
+			return err
+		}
+		i, ok := byPath[k.Identifier[min(len(object.Identifier)+1, len(k.Identifier)):]]
+		if !ok {
+			continue // files that the new bag lacks stay as they are
+		}
+		p.known[i] = known{Index: i, UUID: k.UUID, Unchanged: k.State == "A" && sameContent(b.Files[i], k)}
+	}
+	return nil
+}
+
+func sameContent(f *bag.File, k registry.KnownFile) bool {
+	if k.SHA256 != "" {
+		return k.SHA256 == hex.EncodeToString(f.Digests.SHA256[:])
+	}
+	return k.MD5 != "" && k.MD5 == hex.EncodeToString(f.Digests.MD5[:])
+}

@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// work is one item in the hands of one stage.
+type work struct {
+	item     claim.Item
+	hold     *claim.Hold
+	log      *slog.Logger
+	objectID int64 // set by the last stage
+}
+
+func (w *work) claim() progress.Claim { return progress.Claim{Item: w.item.ID, Token: w.item.Token} }
+
+// passOf names the stage for Redis: an item that is requeued or sent back to a
+// stage begins it anew, one that is tried again takes it up where it stood.
+func (w *work) passOf() string { return fmt.Sprintf("%s@%d", w.item.Stage, w.item.Entered) }
+
+// staged is the key of something of this item in the staging bucket. Cleanup
+// deletes what begins with staged("").
+func (w *work) staged(name string) string { return fmt.Sprintf("%d/%s", w.item.ID, name) }
+
+// maxErrors is how many files may fail before a stage gives up on the others.
+const maxErrors = 30
+
+// each runs do for all files that the stage has not finished yet, in groups and
+// several groups at a time, and returns the result of each by its place in the
+// inventory. What is finished goes to Redis as it comes: a worker that is killed
+// loses only the files in hand. After a failure the other files are still done.
+func (w *work) each(ctx context.Context, d Deps, files []*file, do doGroup) (map[int]string, error) {
+	results, err := d.Progress.Begin(ctx, w.claim(), w.passOf())
+	if err != nil {
+		return nil, w.progressErr(err)
+	}
+	var todo []*file
+	for _, f := range files {
+		if _, done := results[f.index]; !done {
+			todo = append(todo, f)
+		}
+	}
+	if len(todo) == 0 {
+		return results, nil
+	}
+	if results == nil {
+		results = map[int]string{}
+	}
+
+	saver := newSaver(func(batch map[int]string) error {
+		return w.progressErr(d.Progress.Done(ctx, w.claim(), w.passOf(), batch))
+	})
+	failed := &failures{}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(d.Files)
+	for _, files := range groupFiles(todo, d.Files) {
+		group.Go(func() error {
+			if failed.tooMany() {
+				return nil
+			}
+			return w.tryGroup(groupCtx, files, do, saver, failed)
+		})
+	}
+	err = group.Wait()
+	saved, saveErr := saver.close()
+	maps.Copy(results, saved)
+	if err := errors.Join(err, failed.err(), saveErr); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// doGroup does the files of a group and reports each that is finished.
+type doGroup func(ctx context.Context, files []*file, finished func(f *file, result string)) error
+
+// tries is how often a stage tries a file before it reports the failure; the
+// item's own attempts come on top, with longer waits.
+const tries = 3
+
+func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver, failed *failures) error {
+	for try := 1; ; try++ {
+		w.hold.InHand(files[0].path)
+		if err := w.hold.Check(ctx); err != nil {
+			return err
+		}
+		done := map[*file]bool{}
+		err := do(ctx, files, func(f *file, result string) {
+			done[f] = true
+			s.add(f.index, result)
+		})
+		if err == nil {
+			return nil
+		}
+		var left []*file
+		for _, f := range files {
+			if !done[f] {
+				left = append(left, f)
+			}
+		}
+		files = left
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case final(err), len(files) == 0:
+			return err
+		case try == tries:
+			failed.add(fmt.Errorf("%s: %w", files[0].path, err))
+			return nil
+		}
+		w.log.WarnContext(ctx, "file will be tried again", "path", files[0].path, "try", try, "err", err)
+		if !pause(ctx, time.Duration(try*try)*200*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// final tells whether another try within the stage is pointless.
+func final(err error) bool {
+	return !claim.IsTransient(err) ||
+		errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrChanged) || errors.Is(err, storage.ErrNotFound)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// progressErr turns the word of Redis that a newer claim writes there into the
+// loss of this one.
+func (w *work) progressErr(err error) error {
+	if errors.Is(err, progress.ErrLost) {
+		return fmt.Errorf("progress of item %d: %w", w.item.ID, claim.ErrLost)
+	}
+	return err
+}
+
+// storageErr gives errors of preservation and staging buckets their meaning.
+func storageErr(err error) error {
+	if errors.Is(err, storage.ErrDenied) {
+		return claim.Fatal("storage-denied", "%w", err)
+	}
+	return err
+}
+
+// receivingErr gives errors of the receiving bucket their meaning: the bag that
+// was to be ingested is there no more, or is another one.
+func (w *work) receivingErr(err error) error {
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return claim.Suspend("bag-gone", fmt.Sprintf(
+			"The bag %s is no longer in the receiving bucket %s. Upload it again to have it ingested.", w.item.Name, w.item.Bucket))
+	case errors.Is(err, storage.ErrChanged):
+		return claim.Cancel("bag-changed", fmt.Sprintf(
+			"The bag %s in the receiving bucket %s was replaced while it was being ingested. The new upload is ingested instead.",
+			w.item.Name, w.item.Bucket))
+	}
+	return storageErr(err)
+}
+
+// failures collects what went wrong with files while others go on.
+type failures struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+}
+
+func (f *failures) tooMany() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.errs) >= maxErrors
+}
+
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// saver writes results to Redis in the batches that come together while the
+// write before is under way, so that few are unsaved at any moment and many
+// small files cost few round trips.
+type saver struct {
+	save func(map[int]string) error
+	more chan struct{}
+	end  chan struct{}
+
+	mu      sync.Mutex
+	pending map[int]string
+	all     map[int]string
+	err     error
+}
+
+func newSaver(save func(map[int]string) error) *saver {
+	s := &saver{
+		save: save, more: make(chan struct{}, 1), end: make(chan struct{}),
+		pending: map[int]string{}, all: map[int]string{},
+	}
+	go s.run()
+	return s
+}
+
+func (s *saver) add(index int, result string) {
+	s.mu.Lock()
+	s.pending[index] = result
+	s.all[index] = result
+	s.mu.Unlock()
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+func (s *saver) run() {
+	defer close(s.end)
+	for range s.more {
+		s.flush()
+	}
+	s.flush()
+}
+
+func (s *saver) flush() {
+	s.mu.Lock()
+	batch := s.pending
+	s.pending = map[int]string{}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return
+	}
+	err := s.save(batch)
+	s.mu.Lock()
+	s.err = err // the last word: progress that cannot be kept now may be kept later
+	s.mu.Unlock()
+}
+
+// close waits for the last write and returns all results. Only the loss of the
+// claim is an error: progress that Redis would not keep costs time after a
+// crash, nothing more.
+func (s *saver) close() (map[int]string, error) {
+	close(s.more)
+	<-s.end
+	if errors.Is(s.err, claim.ErrLost) {
+		return s.all, s.err
+	}
+	return s.all, nil
+}
