@@ -55,8 +55,10 @@ type Tag struct {
 // A Finding is one thing that is wrong or odd, in words for the depositor. The
 // codes are stable; docs/validation-codes.md lists them.
 type Finding struct {
-	Code    string `json:"code"`
-	Path    string `json:"path,omitempty"` // in the bag; blank if no one file is to blame
+	Code string `json:"code"`
+	// Path is that of a file in the bag, or the name of the tar's entry if that
+	// is what is wrong; blank if no one file is to blame.
+	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
 }
 

@@ -195,10 +195,15 @@ func rawBag(t testing.TB, files ...bagtest.File) []byte {
 	t.Helper()
 	spec := bagtest.Spec{Files: []bagtest.File{}, Manifests: []string{}, TagManifests: []string{}, Unlisted: files}
 	for _, tag := range [][2]string{
-		{"bagit.txt", "BagIt-Version"}, {"bagit.txt", "Tag-File-Character-Encoding"},
-		{"bag-info.txt", "Source-Organization"}, {"bag-info.txt", "Bagging-Date"},
-		{"bag-info.txt", "Bag-Count"}, {"bag-info.txt", "Payload-Oxum"},
-		{"aptrust-info.txt", "Title"}, {"aptrust-info.txt", "Access"}, {"aptrust-info.txt", "Storage-Option"},
+		{"bagit.txt", "BagIt-Version"},
+		{"bagit.txt", "Tag-File-Character-Encoding"},
+		{"bag-info.txt", "Source-Organization"},
+		{"bag-info.txt", "Bagging-Date"},
+		{"bag-info.txt", "Bag-Count"},
+		{"bag-info.txt", "Payload-Oxum"},
+		{"aptrust-info.txt", "Title"},
+		{"aptrust-info.txt", "Access"},
+		{"aptrust-info.txt", "Storage-Option"},
 	} {
 		spec.Tags = append(spec.Tags, bagtest.Tag{File: tag[0], Name: tag[1], Value: bagtest.Omit})
 	}

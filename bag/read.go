@@ -173,7 +173,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		// A sparse file's size says nothing of the bytes in the tar, and may
 		// be 8 EiB; archive/tar knows how to step over it.
 		rd.next = -1
-		rd.problems.add(codeUnsupportedEntry, show(header.Name),
+		rd.problems.add(codeUnsupportedEntry, show(pathOr(header.Name)),
 			"The tar contains %s (%s). A bag may contain only regular files and directories.", what, show(header.Name))
 		return true, nil
 	}
@@ -292,6 +292,14 @@ func (rd *reader) place(name string) (path string, ok bool) {
 		return "", false
 	}
 	return path, true
+}
+
+// pathOr is the path in the bag or, if there is none, the name itself.
+func pathOr(name string) string {
+	if _, path, fault := splitEntry(name); fault == "" {
+		return path
+	}
+	return name
 }
 
 // modTime drops times that no JSON and no calendar can hold.

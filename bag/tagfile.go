@@ -196,16 +196,18 @@ func (p *tagParser) checkValue(t *Tag) {
 		}
 		p.problems.add(codeTagControl, p.file,
 			"%s: the tag %s contains a control character (%U).", p.file, show(t.Name), r)
-		t.Name, t.Value = strings.Map(dropControl, t.Name), strings.Map(dropControl, t.Value)
+		t.Name, t.Value = maskControls(t.Name), maskControls(t.Value)
 		return
 	}
 }
 
-func dropControl(r rune) rune {
-	if isControl(r) {
-		return -1
-	}
-	return r
+func maskControls(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isControl(r) && r != '\t' {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 }
 
 // isControl covers Unicode's category Cc.

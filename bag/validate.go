@@ -198,31 +198,29 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 
 // values checks each tag of the name, and warns if there are two that differ.
 func (j *judge) values(file, name string, rule tagRule) {
-	var first string
-	var seen, repeated bool
+	bound := rule.Required || len(rule.Values) > 0
+	var values []string
 	for _, t := range j.bag.Tags {
-		if t.File != file || !strings.EqualFold(t.Name, name) {
-			continue
+		if t.File == file && strings.EqualFold(t.Name, name) {
+			values = append(values, t.Value)
 		}
-		repeated = repeated || seen && t.Value != first
-		if !seen {
-			first, seen = t.Value, true
-		}
-		legal := len(rule.Values) == 0 || slices.ContainsFunc(rule.Values, func(v string) bool {
-			return strings.EqualFold(v, t.Value)
-		})
+	}
+	for _, v := range values {
 		switch {
-		case t.Value == "" && (rule.Required || len(rule.Values) > 0):
-			if name != "BagIt-Version" { // version reports that one
-				j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
-			}
-		case !legal:
+		case v == "" && name == "BagIt-Version": // version reports that one
+		case v == "" && bound:
+			j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
+		case !rule.allows(v):
 			j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
-				file, name, show(t.Value), strings.Join(rule.Values, ", "))
+				file, name, show(v), strings.Join(rule.Values, ", "))
 		}
 	}
-	if repeated && (rule.Required || len(rule.Values) > 0) {
+	if bound && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
 		j.warnings.add(codeTagRepeated, file,
-			"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(first))
+			"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(values[0]))
 	}
+}
+
+func (r tagRule) allows(value string) bool {
+	return len(r.Values) == 0 || slices.ContainsFunc(r.Values, func(v string) bool { return strings.EqualFold(v, value) })
 }

@@ -1,0 +1,104 @@
+package bag
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+)
+
+// The rules that the built-in profiles have no use for, but which a profile may
+// have.
+func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
+	t.Parallel()
+	data, err := bagtest.Spec{Unlisted: []bagtest.File{
+		{Path: "manifest-sha224.txt", Content: "x"}, {Path: "fetch.txt", Content: "x"},
+	}}.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Read(t.Context(), bytes.NewReader(data), ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := profileRules{
+		Serialization:       "required",
+		AcceptSerialization: []string{"application/tar"},
+		AcceptVersion:       []string{"1.0"},
+		AllowFetch:          true,
+	}
+	// manifests of any algorithm are allowed, but one that cannot be verified is
+	// no use; and it is not listed in the tag manifest
+	usual := []string{"manifest-unsupported", "file-not-in-manifest"}
+	for _, tt := range []struct {
+		name   string
+		change func(r *profileRules)
+		errors []string // beside the usual
+	}{
+		{"as it is", func(*profileRules) {}, nil},
+		{"any algorithm, spelled out", func(r *profileRules) { r.ManifestsAllowed = []string{"*"} }, nil},
+		{"no tar", func(r *profileRules) { r.AcceptSerialization = []string{"application/zip"} }, []string{"serialization-not-allowed"}},
+		{"only folders", func(r *profileRules) { r.Serialization = "forbidden" }, []string{"serialization-not-allowed"}},
+		{"listed tag files", func(r *profileRules) {
+			r.TagFilesAllowed = []string{"bag-info.txt", "aptrust-info.txt"}
+		}, []string{"tag-file-not-allowed"}},
+		{"required tag file", func(r *profileRules) { r.TagFilesRequired = []string{"rights.txt"} }, []string{"tag-file-missing"}},
+		{"required tag manifest", func(r *profileRules) { r.TagManifestsRequired = []string{"sha512"} }, []string{"manifest-missing"}},
+		{"required tags of a file", func(r *profileRules) {
+			r.OtherInfo = map[string]map[string]tagRule{"rights.txt": {"Licence": {Required: true}}}
+		}, []string{"tag-file-missing"}},
+	} {
+		p := &Profile{name: tt.name, rules: base}
+		tt.change(&p.rules)
+		var got []string
+		for _, f := range b.Validate(p).Errors {
+			got = append(got, f.Code)
+		}
+		want := append(slices.Clone(tt.errors), usual...)
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+// Without rules everything would be legal.
+func TestABagIsNotValidIfItsRulesCannotBeRead(t *testing.T) {
+	t.Parallel()
+	v := (&Bag{}).Validate(&Profile{name: "x", fault: errors.New("no such file")})
+	if v.Valid || v.Errors[0].Code != codeProfileUnreadable {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestMessagesShowStrangersTextSafely(t *testing.T) {
+	t.Parallel()
+	long := string(bytes.Repeat([]byte("é"), 1000))
+	for text, want := range map[string]string{
+		"plain, \"quoted\", é": "plain, \"quoted\", é",
+		"a\nb\x1b[31m":         `a\nb\x1b[31m`,
+		"\xff":                 `\xff`,
+		long:                   long[:300] + "…",
+	} {
+		if got := show(text); got != want {
+			t.Errorf("show(%q) = %s", text, got)
+		}
+	}
+}
+
+// A reader that neither reads nor fails must not hold a worker for ever.
+func TestReadGivesUpOnAReaderThatIsStuck(t *testing.T) {
+	t.Parallel()
+	if _, err := Read(t.Context(), stuck{}, ReadOptions{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }
