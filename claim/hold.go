@@ -140,6 +140,10 @@ SELECT count(*) FROM moved`
 // again: a second call after a first that did land returns ErrLost.
 func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 	e := h.engine
+	result, err := e.endSendingBack(ctx, h.Item, result)
+	if err != nil {
+		return err
+	}
 	m := decide(h.Item, done, result)
 	rows, _ := e.db.Query(ctx, settleSQL, pgx.NamedArgs{
 		"id": h.Item.ID, "token": h.Item.Token,
@@ -161,6 +165,28 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 		e.wake.local(m.Stage)
 	}
 	return nil
+}
+
+// mostSentBack is how often an item may be sent back before a person has to
+// look at where its interim data goes.
+const mostSentBack = 3
+
+// endSendingBack suspends an item that was sent back too often.
+func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) { //nolint:revive,staticcheck // the first is a value
+	var end *ending
+	if !errors.As(result, &end) || end.kind != endSendBack {
+		return result, nil
+	}
+	var n int
+	err := e.db.QueryRow(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back'`,
+		item.ID).Scan(&n)
+	if err != nil {
+		return nil, fmt.Errorf("count how often item %d was sent back: %w", item.ID, err)
+	}
+	if n < mostSentBack {
+		return result, nil
+	}
+	return Suspend("sent-back", fmt.Sprintf("%s This happened %d times before.", end.Error(), n)), nil
 }
 
 // Abandon stops renewing the lease without a word to the registry. The item

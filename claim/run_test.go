@@ -1,0 +1,161 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// running starts an engine's upkeep and stops it with the test.
+func running(t *testing.T, e *claim.Engine) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() { stop(); upkeep.Wait() })
+}
+
+func quick(o *claim.Options) { o.Heartbeat, o.Lease = 50*time.Millisecond, 3*time.Second }
+
+// A job that takes many leases keeps its item.
+func TestHeartbeatKeepsTheLease(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.put("Receive", 1)
+	e := q.engine(quick)
+	running(t, e)
+	h := q.claimOne(e, "Receive")
+	h.InHand("data/film.mov")
+	first := value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id)
+	wait(t, "a renewed lease", func() bool {
+		return value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id).After(first)
+	})
+	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/film.mov" {
+		t.Errorf("file in hand = %q", got)
+	}
+	if err := h.Context().Err(); err != nil {
+		t.Errorf("the work was stopped: %v", err)
+	}
+}
+
+// Whoever takes an item away from a running worker stops its work.
+func TestLostItemStopsItsWork(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"cancelled":      `SELECT cancel(id) FROM work_items`,
+		"requeued":       `SELECT requeue(id) FROM work_items`,
+		"typed by hand":  `UPDATE work_items SET status = 'Pending'`,
+		"failed by hand": `UPDATE work_items SET status = 'Failed'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			q.put("Receive", 1)
+			e := q.engine(quick)
+			running(t, e)
+			h := q.claimOne(e, "Receive")
+			q.exec(sql)
+			select {
+			case <-h.Context().Done():
+			case <-time.After(10 * time.Second):
+				t.Fatal("the work goes on")
+			}
+			if cause := context.Cause(h.Context()); !errors.Is(cause, claim.ErrLost) {
+				t.Errorf("cause = %v, want ErrLost", cause)
+			}
+			if err := h.Settle(context.Background(), claim.Done{Next: "Validate"}, nil); !errors.Is(err, claim.ErrLost) {
+				t.Errorf("Settle = %v, want ErrLost", err)
+			}
+		})
+	}
+}
+
+// A process that cannot reach the database stops its work before its leases are
+// someone else's.
+func TestDeafProcessStopsItself(t *testing.T) {
+	t.Parallel()
+	url := testenv.DatabaseURL(t)
+	direct, err := registry.Connect(context.Background(), url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	host := direct.Config().ConnConfig
+	if strings.HasPrefix(host.Host, "/") {
+		t.Fatalf("the test database is on a socket (%s): nothing can be cut", host.Host)
+	}
+	addr := host.Host + ":" + itoa(host.Port)
+	proxy := testenv.NewProxy(t, addr)
+	cut, err := registry.Connect(context.Background(), strings.Replace(url, addr, proxy.Addr(), 1), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Close()
+	q := &queue{t, direct}
+	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	q.put("Receive", 1)
+	e := (&queue{t, cut}).engine(func(o *claim.Options) { o.Heartbeat, o.Lease = 100*time.Millisecond, 900*time.Millisecond })
+	running(t, e)
+	h := q.claimOne(e, "Receive")
+	proxy.Cut()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the work goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, claim.ErrLost) {
+		t.Errorf("cause = %v, want ErrLost", cause)
+	}
+}
+
+// Work that one process makes wakes another at once, long before its poll.
+func TestWorkWakesOtherProcesses(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	never := func(o *claim.Options) { o.Poll = time.Hour }
+	maker, waiter := q.engine(never), q.engine(never)
+	q.put("Receive", 1)
+	h := q.claimOne(maker, "Receive")
+	look, stop := waiter.Wakes(context.Background())
+	defer stop()
+	running(t, maker)
+	running(t, waiter)
+
+	<-look // a listener looks once when it begins to listen
+	q.settle(h, claim.Done{Next: "Validate"}, nil)
+	wait(t, "work at Validate", func() bool {
+		select {
+		case <-look:
+		default:
+			return false
+		}
+		items, err := waiter.Claim(context.Background(), at("Validate", 1), 1)
+		return err == nil && len(items) == 1
+	})
+}
+
+// The reaper of any process gives back what a dead one held.
+func TestDeadWorkersItemsComeBack(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	short := func(o *claim.Options) { o.Heartbeat, o.Lease = 100*time.Millisecond, 300*time.Millisecond }
+	q.claimOne(q.engine(short), "Receive") // and is never heard of again
+	e := q.engine(short)
+	running(t, e)
+	wait(t, "the item to be claimable", func() bool {
+		items, err := e.Claim(context.Background(), at("Receive", 1), 1)
+		return err == nil && len(items) == 1 && items[0].Attempt == 2
+	})
+}
