@@ -153,13 +153,18 @@ func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error
 		"md5", "sha1", "sha256", "sha512", "digested_at", "manifests",
 		"targets", "buckets", "keys", "urls", "etags", "stored_at", "verified_at",
 	}
+	var fileErr error // the server's answer to a COPY that we break off has only its text
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"recording"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 		f, err, ok := next()
 		if !ok || err != nil {
+			fileErr = err
 			return nil, err
 		}
 		return f.row(), nil
 	}))
+	if fileErr != nil {
+		return fmt.Errorf("copy the files: %w", fileErr)
+	}
 	if err != nil {
 		return fmt.Errorf("copy the files: %w", err)
 	}

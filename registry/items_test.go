@@ -1,0 +1,276 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+const etag1, etag2 = "11111111111111111111111111111111", "22222222222222222222222222222222-7"
+
+func (a *archive) upload(etag string, modified time.Time, keys ...string) []int64 {
+	a.t.Helper()
+	var list []registry.Upload
+	for _, k := range keys {
+		list = append(list, registry.Upload{Key: k, ETag: etag, Size: 10, LastModified: modified})
+	}
+	ids, err := a.CreateIngests(context.Background(), a.in, list)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return ids
+}
+
+// However many readers see the same uploads at once, each gets one item.
+func TestReadersNeverMakeTwoItemsOfOneUpload(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	var keys []string
+	for i := range 50 {
+		keys = append(keys, fmt.Sprintf("bag-%d.tar", i))
+	}
+	now := time.Now()
+	var readers sync.WaitGroup
+	for range 6 {
+		readers.Go(func() { a.upload(etag1, now, keys...) })
+	}
+	readers.Wait()
+	if n := value[int](a, `SELECT count(*) FROM work_items`); n != len(keys) {
+		t.Errorf("%d items of %d uploads", n, len(keys))
+	}
+	if n := value[int](a, `SELECT count(*) FROM topic_messages WHERE topic = 'ingest01_prefetch'`); n != len(keys) {
+		t.Errorf("%d messages of %d uploads", n, len(keys))
+	}
+}
+
+// What became of an upload decides whether the same bytes are taken again.
+func TestUploadSeenAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ended string // how the first item ended; "" is still live
+		later bool   // uploaded again since
+		state string // of the object it became
+		want  bool
+	}{
+		"live":                         {want: false, later: true},
+		"failed":                       {ended: "Failed", later: true, want: false},
+		"cancelled, untouched":         {ended: "Cancelled", want: false},
+		"cancelled, uploaded again":    {ended: "Cancelled", later: true, want: true},
+		"suspended, untouched":         {ended: "Suspended", want: false},
+		"suspended, uploaded again":    {ended: "Suspended", later: true, want: true},
+		"ingested":                     {ended: "Success", state: "A", later: true, want: false},
+		"ingested, and deleted since ": {ended: "Success", state: "D", later: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			at := time.Now().Add(-time.Hour)
+			a.upload(etag1, at, "bag.tar")
+			switch tc.ended {
+			case "":
+			case "Success":
+				a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag, state)
+					VALUES ($1, 'test.edu/bag', 'T', 'bag', 'p', $2, $3)`, a.in.ID, etag1, tc.state)
+				a.exec(`UPDATE work_items SET claim_token = 9, stage = 'Cleanup', status = 'Success', retry = false,
+					intellectual_object_id = (SELECT id FROM intellectual_objects)`)
+			default:
+				a.exec(`UPDATE work_items SET status = $1`, tc.ended)
+			}
+			if tc.later {
+				at = at.Add(time.Minute)
+			}
+			if got := len(a.upload(etag1, at, "bag.tar")) == 1; got != tc.want {
+				t.Errorf("made an item: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Before anything of it is stored, an upload gives way to the next version of
+// the same bag; from then on the next version waits. Parts of one object wait
+// for each other, whatever their stage.
+func TestVersionsOfABagDoNotMeet(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stage            string
+		second           string // key of the second upload
+		etag             string
+		cancelled, waits bool
+	}{
+		"early, new version": {"Format Identification", "bag.tar", etag2, true, false},
+		"late, new version":  {"Store", "bag.tar", etag2, false, true},
+		"early, other part":  {"Receive", "bag.b02.of02.tar", etag2, false, true},
+		"early, other bag":   {"Receive", "other.tar", etag2, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			first := a.upload(etag1, time.Now(), "bag.tar")[0]
+			a.exec(`UPDATE work_items SET claim_token = 5, stage = $1`, tc.stage)
+			second := a.upload(tc.etag, time.Now(), tc.second)[0]
+
+			one, _ := a.WorkItem(context.Background(), first)
+			two, _ := a.WorkItem(context.Background(), second)
+			if got := one.Status == "Cancelled"; got != tc.cancelled {
+				t.Errorf("first is %s, want cancelled: %v", one.Status, tc.cancelled)
+			}
+			if tc.cancelled && !strings.Contains(one.Note, fmt.Sprint(second)) {
+				t.Errorf("note %q does not name item %d", one.Note, second)
+			}
+			if got := two.WaitsFor != nil && *two.WaitsFor == first && two.RunAt == nil; got != tc.waits {
+				t.Errorf("second waits: %v, want %v", got, tc.waits)
+			}
+			a.exec(`SELECT cancel($1) FROM work_items WHERE id = $1 AND status <> 'Cancelled'`, first)
+			two, _ = a.WorkItem(context.Background(), second)
+			if two.Status != "Pending" || two.WaitsFor != nil || two.RunAt == nil {
+				t.Errorf("the first has ended, and the second is %+v", two)
+			}
+		})
+	}
+}
+
+// Three versions: the second never began and gives way; the third waits for the
+// first.
+func TestWaitingItemThatIsReplacedPassesItsPlaceOn(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first := a.upload(etag1, time.Now(), "bag.tar")[0]
+	a.exec(`UPDATE work_items SET claim_token = 5, stage = 'Record'`)
+	second := a.upload(etag2, time.Now(), "bag.tar")[0]
+	third := a.upload("33333333333333333333333333333333", time.Now(), "bag.tar")[0]
+	two, _ := a.WorkItem(context.Background(), second)
+	three, _ := a.WorkItem(context.Background(), third)
+	if two.Status != "Cancelled" || three.WaitsFor == nil || *three.WaitsFor != first {
+		t.Errorf("second is %s, third waits for %v", two.Status, three.WaitsFor)
+	}
+}
+
+// Whatever is typed in psql is completed or refused; no row is left in a state
+// that cannot be.
+func TestChangesByHand(t *testing.T) {
+	t.Parallel()
+	const started = `claim_token = 7, status = 'Started', lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 2`
+	for name, tc := range map[string]struct {
+		prepare string
+		typed   string
+		refused string // part of the text; "" if it is allowed
+		want    string // stage and status afterwards
+	}{
+		"requeue a failed item":           {`status = 'Failed'`, `status = 'Pending'`, "", "Store Pending"},
+		"to an earlier stage":             {`status = 'Failed'`, `status = 'Pending', stage = 'Receive'`, "", "Receive Pending"},
+		"to a later stage":                {`status = 'Failed'`, `status = 'Pending', stage = 'Record'`, "only come to Store", ""},
+		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, "cannot be requeued to Stroe", ""},
+		"to a stage of another action":    {`status = 'Failed'`, `status = 'Pending', stage = 'Requested'`, "cannot be requeued", ""},
+		"release a running item":          {started, `status = 'Pending'`, "", "Store Pending"},
+		"only the stage of a running one": {started, `stage = 'Validate'`, "", "Validate Pending"},
+		"only the stage of a failed one":  {`status = 'Failed'`, `stage = 'Validate'`, "cannot change its stage", ""},
+		"cancel":                          {started, `status = 'Cancelled'`, "", "Store Cancelled"},
+		"suspend":                         {"", `status = 'Suspended'`, "", "Store Suspended"},
+		"start":                           {"", `status = 'Started'`, "by hand", ""},
+		"succeed":                         {"", `status = 'Success'`, "by hand", ""},
+		"a cancelled item":                {`status = 'Cancelled'`, `status = 'Pending'`, "has ended", ""},
+		"a finished item": {
+			`claim_token = 7, status = 'Success', stage = 'Cleanup', retry = false`, `status = 'Pending', stage = 'Store'`, "has ended", "",
+		},
+		"a status that is none": {"", `status = 'Pendign'`, "by hand", ""},
+		"the lease alone":       {"", `node = 'mine'`, "started_is_leased", ""},
+		"retry alone":           {"", `retry = false`, "retry_is_live", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.upload(etag1, time.Now(), "bag.tar")[0]
+			a.exec(`UPDATE work_items SET claim_token = 6, stage = 'Store'`)
+			if tc.prepare != "" {
+				a.exec(`UPDATE work_items SET ` + tc.prepare)
+			}
+			a.exec(`DELETE FROM topic_messages`)
+			a.exec(`DELETE FROM work_item_audit`)
+			before := value[int64](a, `SELECT claim_token FROM work_items`)
+
+			_, err := a.db.Exec(context.Background(), `UPDATE work_items SET `+tc.typed)
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Fatalf("error = %v, want one about %q", err, tc.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			item, _ := a.WorkItem(context.Background(), id)
+			if got := item.Stage + " " + item.Status; got != tc.want {
+				t.Errorf("item is %s, want %s", got, tc.want)
+			}
+			if item.ClaimToken <= before || item.Worker != nil || item.LeaseExpiresAt != nil {
+				t.Errorf("a worker could still write: %+v", item)
+			}
+			if item.Status == "Pending" && (item.Attempt != 0 || item.NeedsAdminReview || item.Note != "Requeued for "+item.Stage) {
+				t.Errorf("requeued item = %+v", item)
+			}
+			messages := value[int](a, `SELECT count(*) FROM topic_messages`)
+			if want := map[bool]int{true: 1, false: 0}[item.Status == "Pending"]; messages != want {
+				t.Errorf("%d topic messages, want %d", messages, want)
+			}
+			audit := value[string](a, `SELECT session_user_is || ' ' || (before ->> 'stage') || ' ' || (after ->> 'status') FROM work_item_audit`)
+			if want := value[string](a, `SELECT session_user::text`) + " Store " + item.Status; audit != want {
+				t.Errorf("audit says %q, want %q", audit, want)
+			}
+		})
+	}
+}
+
+// An old version is not let loose on what a newer one has stored.
+func TestReplacedItemCannotBeRequeued(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first := a.upload(etag1, time.Now(), "bag.tar")[0]
+	a.exec(`UPDATE work_items SET status = 'Failed'`)
+	a.upload(etag2, time.Now(), "bag.tar")
+	if _, err := a.Requeue(context.Background(), first, ""); !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("Requeue = %v, want a refusal that names the newer version", err)
+	}
+}
+
+func TestItemsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	_, show := a.WorkItem(context.Background(), 99)
+	_, requeue := a.Requeue(context.Background(), 99, "")
+	_, cancel := a.Cancel(context.Background(), 99, "")
+	for what, err := range map[string]error{"show": show, "requeue": requeue, "cancel": cancel} {
+		if !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("%s = %v, want ErrNotFound", what, err)
+		}
+	}
+}
+
+func TestInstitutionsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	good := registry.Institution{Name: "Other", Identifier: "other.edu", ReceivingBucket: "r", RestoreBucket: "s"}
+	for name, change := range map[string]func(*registry.Institution){
+		"taken identifier":   func(in *registry.Institution) { in.Identifier = "test.edu" },
+		"no domain":          func(in *registry.Institution) { in.Identifier = "other" },
+		"path in it":         func(in *registry.Institution) { in.Identifier = "../other.edu" },
+		"upper case":         func(in *registry.Institution) { in.Identifier = "Other.edu" },
+		"no name":            func(in *registry.Institution) { in.Name = "" },
+		"taken bucket":       func(in *registry.Institution) { in.ReceivingBucket = a.in.ReceivingBucket },
+		"one bucket for two": func(in *registry.Institution) { in.RestoreBucket = in.ReceivingBucket },
+	} {
+		in := good
+		change(&in)
+		if _, err := a.AddInstitution(context.Background(), in); !errors.Is(err, registry.ErrRefused) {
+			t.Errorf("%s: %v, want ErrRefused", name, err)
+		}
+	}
+	if _, err := a.AddInstitution(context.Background(), good); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}

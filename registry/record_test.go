@@ -1,0 +1,238 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// started makes an ingest item that runs with a token.
+func (a *archive) started(etag string, token int64) int64 {
+	a.t.Helper()
+	id := a.upload(etag, time.Now(), "bag.tar")[0]
+	a.exec(`UPDATE work_items SET claim_token = $2, stage = 'Record', status = 'Started', run_at = now(), waits_for = NULL,
+		lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 1 WHERE id = $1`, id, token)
+	return id
+}
+
+func (a *archive) recording(item, token int64, files ...registry.FileRecord) registry.Recording {
+	return registry.Recording{
+		Item: item, Token: token, FileCount: int64(len(files)) + 4,
+		Object: registry.Object{
+			InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Bag", Access: "consortia", BagName: "bag",
+			BagItProfileIdentifier: "profile", ETag: etag1, StorageOption: "Standard",
+		},
+		Files: func(yield func(registry.FileRecord, error) bool) {
+			for _, f := range files {
+				if !yield(f, nil) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// fileRecord has a content that version tells apart.
+func fileRecord(path string, version int) registry.FileRecord {
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(path)).String()
+	key := id
+	if version > 1 {
+		key = fmt.Sprintf("%s.%d", id, version)
+	}
+	at := time.Date(2026, 1, version, 0, 0, 0, 0, time.UTC)
+	digest := func(n int) string { return strings.Repeat(fmt.Sprintf("%x", version), n) }
+	f := registry.FileRecord{
+		Identifier: "test.edu/bag/" + path, UUID: id, Format: "text/plain", Size: int64(version), ModTime: at,
+		MD5: digest(32), SHA1: digest(40), SHA256: digest(64), SHA512: digest(128), DigestedAt: at,
+	}
+	if strings.HasPrefix(path, "data/") {
+		f.Manifests = []string{"md5:" + f.MD5, "sha256:" + f.SHA256}
+	}
+	for _, target := range []string{"Standard-VA", "Standard-OR"} {
+		f.Copies = append(f.Copies, registry.Copy{
+			Target: target, Bucket: target, Key: key, URL: "https://" + target + "/" + key, StoredAt: at, VerifiedAt: at,
+		})
+	}
+	return f
+}
+
+func (a *archive) counts() map[string]int64 {
+	a.t.Helper()
+	counts := map[string]int64{}
+	for _, table := range []string{"intellectual_objects", "generic_files", "checksums", "storage_records", "premis_events", "retired_copies"} {
+		counts[table] = value[int64](a, `SELECT count(*) FROM `+table)
+	}
+	return counts
+}
+
+// One payload file in two manifests and one tag file, in two copies: 10 and 8
+// events, and 4 of the object.
+func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	item := a.started(etag1, 3)
+	rec := a.recording(item, 3, fileRecord("data/a.txt", 1), fileRecord("bag-info.txt", 1))
+	want := map[string]int64{
+		"intellectual_objects": 1, "generic_files": 2, "checksums": 8, "storage_records": 4,
+		"premis_events": 10 + 8 + 4, "retired_copies": 0,
+	}
+	for try := range 3 { // the first reply was lost, and the second too
+		if _, err := a.Record(context.Background(), rec); err != nil {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		if diff := cmp.Diff(want, a.counts()); diff != "" {
+			t.Errorf("try %d: rows (-want +got):\n%s", try, diff)
+		}
+	}
+	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'ingestion' AND generic_file_id IS NULL AND outcome_detail = '6 files copied'`); n != 1 {
+		t.Errorf("%d ingestion events of the object that count the files in its tar, want 1", n)
+	}
+	types := value[string](a, `SELECT string_agg(DISTINCT event_type, ', ' ORDER BY event_type) FROM premis_events e JOIN generic_files f ON f.id = e.generic_file_id WHERE f.identifier LIKE '%a.txt'`)
+	if want := "fixity check, identifier assignment, ingestion, message digest calculation, replication"; types != want {
+		t.Errorf("events of a file: %s, want %s", types, want)
+	}
+}
+
+func TestRecordingTwiceAtOnceIsRecordingOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	item := a.started(etag1, 3)
+	var files []registry.FileRecord
+	for i := range 200 {
+		files = append(files, fileRecord(fmt.Sprintf("data/%d.txt", i), 1))
+	}
+	var both sync.WaitGroup
+	for range 4 {
+		both.Go(func() {
+			for range 5 { // a deadlock or serialization failure is tried again, as the stage would
+				if _, err := a.Record(context.Background(), a.recording(item, 3, files...)); err == nil {
+					return
+				}
+			}
+			t.Error("no try succeeded")
+		})
+	}
+	both.Wait()
+	want := map[string]int64{
+		"intellectual_objects": 1, "generic_files": 200, "checksums": 800, "storage_records": 400,
+		"premis_events": 2000 + 4, "retired_copies": 0,
+	}
+	if diff := cmp.Diff(want, a.counts()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+// The record switches to the new bytes and remembers the old ones for deletion,
+// in one transaction; digests and events of before stay.
+func TestReingestSwitchesChangedFiles(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first := a.started(etag1, 3)
+	if _, err := a.Record(context.Background(), a.recording(first, 3, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))); err != nil {
+		t.Fatal(err)
+	}
+	a.exec(`UPDATE work_items SET claim_token = 9, stage = 'Cleanup', status = 'Success', retry = false, lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL`)
+	second := a.started(etag2, 4)
+	for range 2 {
+		if _, err := a.Record(context.Background(), a.recording(second, 4, fileRecord("data/a.txt", 2))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]int64{
+		"intellectual_objects": 1, "generic_files": 2, "checksums": 12, "storage_records": 4,
+		"premis_events": 20 + 4 + 8 + 2, "retired_copies": 2,
+	}
+	if diff := cmp.Diff(want, a.counts()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	retired, err := a.RetiredCopies(context.Background(), second)
+	if err != nil || len(retired) != 2 || retired[0].Key != fileRecord("data/a.txt", 1).UUID {
+		t.Errorf("retired copies = %v, %v; want the two of version 1", retired, err)
+	}
+	keys := value[string](a, `SELECT string_agg(DISTINCT key, ' ') FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id WHERE f.identifier LIKE '%a.txt'`)
+	if keys != fileRecord("data/a.txt", 2).Copies[0].Key {
+		t.Errorf("the record names %s", keys)
+	}
+}
+
+// Nothing of a recording that is refused is left behind.
+func TestRefusedRecordingLeavesNothing(t *testing.T) {
+	t.Parallel()
+	cut := errors.New("the inventory broke off")
+	for name, tc := range map[string]struct {
+		change func(*archive, *registry.Recording)
+		want   error
+	}{
+		"the claim moved on": {func(_ *archive, r *registry.Recording) { r.Token-- }, registry.ErrLost},
+		"the claim moves on meanwhile": {func(a *archive, r *registry.Recording) {
+			files := r.Files
+			r.Files = func(yield func(registry.FileRecord, error) bool) {
+				a.exec(`UPDATE work_items SET claim_token = claim_token + 1`)
+				files(yield)
+			}
+		}, registry.ErrLost},
+		"a file of another uuid": {func(a *archive, _ *registry.Recording) {
+			a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag)
+				VALUES ($1, 'test.edu/bag', 'T', 'bag', 'p', 'e')`, a.in.ID)
+			a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
+				SELECT $1, id, 'test.edu/bag/data/a.txt', gen_random_uuid(), 'x/y', 1, 'Standard', now() FROM intellectual_objects`, a.in.ID)
+		}, registry.ErrMoved},
+		"an object in another option": {func(a *archive, _ *registry.Recording) {
+			a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag, storage_option)
+				VALUES ($1, 'test.edu/bag', 'T', 'bag', 'p', 'e', 'Glacier-VA')`, a.in.ID)
+		}, registry.ErrMoved},
+		"an object of another institution": {func(a *archive, _ *registry.Recording) {
+			a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag)
+				VALUES ($1, 'test.edu/bag', 'T', 'bag', 'p', 'e')`, a.institution("other.edu").ID)
+		}, registry.ErrMoved},
+		"files that break off": {func(_ *archive, r *registry.Recording) {
+			files := r.Files
+			r.Files = iter.Seq2[registry.FileRecord, error](func(yield func(registry.FileRecord, error) bool) {
+				for f := range files {
+					yield(f, nil)
+					break
+				}
+				yield(registry.FileRecord{}, cut)
+			})
+		}, cut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			rec := a.recording(a.started(etag1, 3), 3, fileRecord("data/a.txt", 1))
+			tc.change(a, &rec)
+			before := a.counts()
+			if _, err := a.Record(context.Background(), rec); !errors.Is(err, tc.want) {
+				t.Errorf("Record = %v, want %v", err, tc.want)
+			}
+			if diff := cmp.Diff(before, a.counts()); diff != "" {
+				t.Errorf("rows changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	a := newArchive(b)
+	item := a.started(etag1, 3)
+	files := make([]registry.FileRecord, 10_000)
+	for n := 0; b.Loop(); n++ {
+		for i := range files {
+			files[i] = fileRecord(fmt.Sprintf("data/%d/%d.txt", n, i), 1)
+		}
+		if _, err := a.Record(context.Background(), a.recording(item, 3, files...)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*len(files))/b.Elapsed().Seconds(), "files/s")
+}
