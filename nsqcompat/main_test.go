@@ -1,0 +1,199 @@
+package nsqcompat
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nsqio/go-nsq"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
+
+// start runs a mirror until the test or the returned function ends it.
+func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop func()) {
+	t.Helper()
+	o.Poll = 20 * time.Millisecond
+	m = NewMirror(db, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run = %v, want nil after it was told to end", err)
+			}
+		case <-time.After(patience):
+			t.Error("the mirror did not end")
+		}
+	}
+	t.Cleanup(stop)
+	return m, stop
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !holds() {
+		if !pause(ctx, 5*time.Millisecond) {
+			t.Fatalf("never came: %s", what)
+		}
+	}
+}
+
+func exec(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// put appends messages to the log, all in one transaction.
+func put(t *testing.T, db *pgxpool.Pool, topic string, bodies ...string) {
+	t.Helper()
+	exec(t, db, `INSERT INTO topic_messages (topic, body) SELECT $1, b FROM unnest($2::text[]) WITH ORDINALITY AS u (b, n) ORDER BY n`,
+		topic, bodies)
+}
+
+// numbers are the decimal numbers of a range, as bodies.
+func numbers(from, to int) (list []string) {
+	for n := from; n <= to; n++ {
+		list = append(list, fmt.Sprint(n))
+	}
+	return list
+}
+
+// subscriber reads one topic, one message at a time.
+type subscriber struct {
+	topic  string
+	bodies chan string
+}
+
+func subscribe(t *testing.T, addr, topic string) *subscriber {
+	t.Helper()
+	config := nsq.NewConfig()
+	config.MaxInFlight = 1
+	config.LookupdPollInterval = 100 * time.Millisecond // after this it connects again, too
+	config.MaxBackoffDuration = 0
+	consumer, err := nsq.NewConsumer(topic, "test", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &subscriber{topic: topic, bodies: make(chan string, 10_000)}
+	consumer.SetLogger(nil, nsq.LogLevelMax)
+	consumer.AddHandler(nsq.HandlerFunc(func(m *nsq.Message) error {
+		s.bodies <- string(m.Body)
+		return nil
+	}))
+	if err := consumer.ConnectToNSQD(addr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		consumer.Stop()
+		<-consumer.StopChan
+	})
+	return s
+}
+
+// take returns the next n bodies.
+func (s *subscriber) take(t *testing.T, n int) []string {
+	t.Helper()
+	deadline := time.After(patience)
+	var list []string
+	for len(list) < n {
+		select {
+		case body := <-s.bodies:
+			list = append(list, body)
+		case <-deadline:
+			t.Fatalf("%s: %d messages came, want %d; the last are %q", s.topic, len(list), n, list[max(0, len(list)-10):])
+		}
+	}
+	return list
+}
+
+// end publishes a last message past the mirror, and returns what had come
+// before it and was not yet taken.
+func (s *subscriber) end(t *testing.T, addr string) []string {
+	t.Helper()
+	p := publisher{addr: addr}
+	defer p.drop()
+	if err := p.send(s.topic, [][]byte{[]byte("end")}); err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for {
+		body := s.take(t, 1)[0]
+		if body == "end" {
+			return list
+		}
+		list = append(list, body)
+	}
+}
+
+// inFlight is how many messages of the topic its subscriber has and has not
+// finished.
+func inFlight(t *testing.T, nsqd *testenv.NSQServer, topic string) int {
+	t.Helper()
+	m := NewMirror(nil, MirrorOptions{NSQDHTTPAddr: nsqd.HTTPAddr})
+	answer, err := m.ask(t.Context(), http.MethodGet, "/stats", url.Values{"format": {"json"}, "topic": {topic}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stats struct {
+		Topics []struct {
+			Channels []struct {
+				InFlight int `json:"in_flight_count"`
+			} `json:"channels"`
+		} `json:"topics"`
+	}
+	if err := json.Unmarshal(answer, &stats); err != nil || len(stats.Topics) != 1 || len(stats.Topics[0].Channels) != 1 {
+		t.Fatalf("stats of %s = %s, %v; want one channel", topic, answer, err)
+	}
+	return stats.Topics[0].Channels[0].InFlight
+}
+
+// leader returns a mirror that holds its reader's lock but does not run, so that
+// a test can take its steps one by one.
+func leader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*Mirror, topicLog) {
+	t.Helper()
+	m := NewMirror(db, o)
+	t.Cleanup(m.nsqd.drop)
+	conn, err := m.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		if err := conn.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	log := topicLog{conn: conn, reader: m.o.Reader}
+	if mine, err := log.lock(t.Context()); err != nil || !mine {
+		t.Fatalf("lock = %t, %v", mine, err)
+	}
+	if _, err := log.enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m, log
+}

@@ -1,0 +1,271 @@
+// Package nsqcompat keeps what was built around NSQ working: it publishes every
+// message of the topic log to nsqd as the pipeline's predecessor did, a decimal
+// work item id on the topic of the stage.
+//
+// Nothing waits for it. The log is appended by the transitions themselves; the
+// mirror reads behind them and remembers in the database how far it has come.
+// With nsqd away, the log grows and the pipeline does not notice; when nsqd is
+// back, the mirror goes on where it stopped, in order.
+//
+// A message is published at least once: a mirror that dies between nsqd's answer
+// and the move of its cursor publishes that batch again. None is passed over,
+// save one that nsqd would refuse for ever.
+package nsqcompat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+// MirrorOptions say where a mirror publishes and how it reads. All but the
+// address have defaults.
+type MirrorOptions struct {
+	NSQDTCPAddr  string        // host:port of nsqd's protocol
+	NSQDHTTPAddr string        // host:port of nsqd's HTTP API; "" leaves topics to be made as messages come
+	Reader       string        // name of the cursor in topic_readers; "" is nsq-mirror
+	Batch        int           // messages read at once; 0 is 500
+	Poll         time.Duration // about how often an idle mirror looks; 0 is 250 ms
+	Keep         time.Duration // messages that all readers have passed are kept as long; 0 is 7 days
+	Log          *slog.Logger  // nil discards
+}
+
+// Mirror publishes the topic log to one nsqd. Its methods are safe for
+// concurrent use, but Run must not run twice.
+type Mirror struct {
+	db   *pgxpool.Pool
+	o    MirrorOptions
+	nsqd publisher
+
+	leads                atomic.Bool
+	published, discarded atomic.Int64
+	failures             atomic.Int64
+}
+
+// Stats are what a mirror has done since it was made.
+type Stats struct {
+	Leads     bool  // it is the one that publishes, not a standby
+	Published int64 // messages that nsqd has taken
+	Discarded int64 // messages passed over, because nsqd can never take them
+	Failures  int64 // attempts to publish that will be made again
+}
+
+// NewMirror returns a mirror of the topic log in db.
+func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
+	if o.Reader == "" {
+		o.Reader = "nsq-mirror"
+	}
+	if o.Batch <= 0 {
+		o.Batch = 500
+	}
+	if o.Poll <= 0 {
+		o.Poll = 250 * time.Millisecond
+	}
+	if o.Keep <= 0 {
+		o.Keep = 7 * 24 * time.Hour
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Mirror{db: db, o: o, nsqd: publisher{addr: o.NSQDTCPAddr}}
+}
+
+// Stats returns the counts so far.
+func (m *Mirror) Stats() Stats {
+	return Stats{
+		Leads: m.leads.Load(), Published: m.published.Load(),
+		Discarded: m.discarded.Load(), Failures: m.failures.Load(),
+	}
+}
+
+// Run publishes until ctx is done, and returns nil then. Trouble with the
+// database or nsqd is logged and waited out. Of several mirrors with the same
+// Reader one publishes and the others stand by.
+func (m *Mirror) Run(ctx context.Context) error {
+	defer m.nsqd.drop()
+	for failures := 1; ctx.Err() == nil; failures++ {
+		led, err := m.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if led {
+			failures = 1
+		}
+		m.o.Log.WarnContext(ctx, "mirror lost its database session, will connect again", "reader", m.o.Reader, "err", err)
+		pause(ctx, backoff(failures))
+	}
+	return nil
+}
+
+// callTimeout bounds a statement on the session's connection.
+const callTimeout = 10 * time.Second
+
+// session is one connection's life: it waits for the lock, then publishes until
+// the connection breaks. The lock belongs to the connection and every move of
+// the cursor goes through it, so one who has lost the lock cannot move it.
+func (m *Mirror) session(ctx context.Context) (led bool, err error) {
+	conn, err := m.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		conn.Close(end) //nolint:errcheck // the server drops the lock either way
+	}()
+	log := topicLog{conn: conn, reader: m.o.Reader}
+	for {
+		mine, err := log.lock(ctx)
+		if err != nil {
+			return false, err
+		}
+		if mine {
+			break
+		}
+		if !m.idle(ctx) {
+			return false, ctx.Err()
+		}
+	}
+	m.leads.Store(true)
+	defer m.leads.Store(false)
+	if err := m.enter(ctx, log); err != nil {
+		return true, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.follow(ctx, log) })
+	group.Go(func() error { return m.upkeep(ctx) })
+	return true, group.Wait()
+}
+
+// connect opens a connection beside the pool, which must be a direct one: a
+// pooler that gives each transaction another server would lose the lock.
+func (m *Mirror) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, m.db.Config().ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	// A machine that vanishes leaves a session that nobody closes; the server
+	// then does, and a standby gets the lock. A live one is never idle so long.
+	if _, err := conn.Exec(ctx, `SET idle_session_timeout = '60s'; SET plan_cache_mode = force_custom_plan`); err != nil {
+		return nil, errors.Join(fmt.Errorf("set up the mirror's session: %w", err), conn.Close(ctx))
+	}
+	return conn, nil
+}
+
+func (m *Mirror) enter(ctx context.Context, log topicLog) error {
+	moved, err := log.enter(ctx)
+	if err != nil {
+		return err
+	}
+	if moved {
+		m.o.Log.WarnContext(ctx, "the database came from another cluster, all readers were moved to the new numbering",
+			"reader", m.o.Reader)
+	}
+	m.o.Log.InfoContext(ctx, "mirror publishes", "reader", m.o.Reader, "nsqd", m.o.NSQDTCPAddr)
+	return nil
+}
+
+// follow publishes batch after batch. It returns when the database fails or ctx
+// is done; a failing nsqd it waits out.
+func (m *Mirror) follow(ctx context.Context, log topicLog) error {
+	failures := 0
+	for ctx.Err() == nil {
+		more, err := m.step(ctx, log)
+		var away unpublishedError
+		switch {
+		case errors.As(err, &away):
+			m.failures.Add(1)
+			if failures++; failures == 1 {
+				m.o.Log.WarnContext(ctx, "nsqd takes no messages, will try until it does", "nsqd", m.o.NSQDTCPAddr, "err", err)
+			}
+			pause(ctx, backoff(failures))
+			continue
+		case err != nil:
+			return err
+		case failures > 0:
+			m.o.Log.InfoContext(ctx, "nsqd takes messages again", "nsqd", m.o.NSQDTCPAddr, "failures", failures)
+			failures = 0
+		}
+		if !more {
+			m.idle(ctx)
+		}
+	}
+	return nil
+}
+
+// step publishes a batch and moves the cursor past what nsqd has taken of it;
+// more says that the log goes on. Nothing is open in the database meanwhile: a
+// transaction that waited for nsqd would hold up every reader of the log.
+func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) {
+	at, err := log.cursor(ctx)
+	if err != nil {
+		return false, err
+	}
+	batch, err := log.after(ctx, at, m.o.Batch)
+	if err != nil {
+		return false, err
+	}
+	n, failure := m.publish(ctx, batch)
+	if n > 0 {
+		// If we die before this, the next one publishes these again.
+		if err := log.move(ctx, at, batch[n-1].Position); err != nil {
+			return false, err
+		}
+	}
+	return n < len(batch) || len(batch) == m.o.Batch, failure
+}
+
+// idle waits for about the poll interval and tells whether ctx lasted as long.
+func (m *Mirror) idle(ctx context.Context) bool {
+	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1)) //nolint:gosec // spreads load; nothing is kept secret by it
+}
+
+// upkeepEvery is about how often topics are made that are missing and old
+// messages go.
+const upkeepEvery = time.Minute
+
+// upkeep does what the dashboards and the disk need from time to time, at once
+// and then every minute.
+func (m *Mirror) upkeep(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if m.o.NSQDHTTPAddr != "" {
+			if err := m.makeTopics(ctx); err != nil && ctx.Err() == nil {
+				m.o.Log.WarnContext(ctx, "nsqd's topics are not complete, will try again", "nsqd", m.o.NSQDHTTPAddr, "err", err)
+			}
+		}
+		if err := m.trim(ctx); err != nil && ctx.Err() == nil {
+			m.o.Log.WarnContext(ctx, "old messages are still there, will try again", "err", err)
+		}
+		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5)) //nolint:gosec // spreads load; nothing is kept secret by it
+	}
+	return nil
+}
+
+// backoff is how long to wait after so many failures in a row: 100 ms at first,
+// 10 s at most, up to half of it taken off at random.
+func backoff(failures int) time.Duration {
+	d := min(100*time.Millisecond<<min(failures-1, 10), 10*time.Second)
+	return d - rand.N(d/2) //nolint:gosec // spreads load; nothing is kept secret by it
+}
+
+// pause waits for d and tells whether ctx lasted as long.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,374 @@
+package nsqcompat
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// A new item is announced as the old system announced it: its decimal id, and
+// nothing else, on the topic of its stage.
+func TestNewItemIsPublishedAsItsDecimalID(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
+	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	prefetch := subscribe(t, nsqd.TCPAddr, "ingest01_prefetch")
+	var id string
+	if err := db.QueryRow(t.Context(), `
+		WITH i AS (
+			INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
+			VALUES ('Test', 'test.edu', 'receiving', 'restore') RETURNING id
+		)
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, bag_date, size, object_identifier)
+		SELECT id, 'Ingest', 'Receive', 'bag.tar', 'receiving', 'e', now(), 1, 'test.edu/bag' FROM i
+		RETURNING id::text`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	if got := prefetch.take(t, 1); got[0] != id {
+		t.Errorf("body = %q, want %q", got[0], id)
+	}
+}
+
+func TestBodiesArriveByteForByteInOrder(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 7})
+	one, two := subscribe(t, nsqd.TCPAddr, "bytes.one"), subscribe(t, nsqd.TCPAddr, "bytes.two")
+	odd := []string{"1", " ", "\n\r\t", "żółć 名", strings.Repeat("x", maxBody), "9223372036854775807"}
+	put(t, db, "bytes.one", odd...)
+	for n := range 50 {
+		put(t, db, "bytes.two", fmt.Sprint(n), fmt.Sprint(n, "a"))
+		put(t, db, "bytes.one", fmt.Sprint(n))
+	}
+	if diff := cmp.Diff(append(odd, numbers(0, 49)...), one.take(t, len(odd)+50)); diff != "" {
+		t.Errorf("bytes.one (-want +got):\n%s", diff)
+	}
+	var want []string
+	for n := range 50 {
+		want = append(want, fmt.Sprint(n), fmt.Sprint(n, "a"))
+	}
+	if diff := cmp.Diff(want, two.take(t, 100)); diff != "" {
+		t.Errorf("bytes.two (-want +got):\n%s", diff)
+	}
+	eventually(t, "counts", func() bool { return m.Stats().Published == int64(len(odd)+150) })
+}
+
+// Ids are given out before a commit, so a reader that goes by them alone would
+// pass over the message of a slow transaction.
+func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	late := subscribe(t, nsqd.TCPAddr, "late")
+	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+
+	slow, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Rollback(t.Context())
+	if _, err := slow.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', 'first')`); err != nil {
+		t.Fatal(err)
+	}
+	put(t, db, "late", "second")
+	for range 3 {
+		if _, err := m.step(t.Context(), log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := m.Stats().Published; n != 0 {
+		t.Fatalf("%d messages published past an open transaction, want none", n)
+	}
+
+	if err := slow.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both published", func() bool {
+		if _, err := m.step(t.Context(), log); err != nil {
+			t.Fatal(err)
+		}
+		return m.Stats().Published == 2
+	})
+	if diff := cmp.Diff([]string{"first", "second"}, late.take(t, 2)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+// Many transactions of different lengths, some rolled back, while the mirror
+// reads: each committed message once, and each topic in the log's order.
+func TestEveryCommittedMessageArrivesOnceWhileMany(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 10})
+	topics := []string{"many0", "many1", "many2"}
+	var subscribers []*subscriber
+	for _, topic := range topics {
+		subscribers = append(subscribers, subscribe(t, nsqd.TCPAddr, topic))
+	}
+	var writers sync.WaitGroup
+	for writer := range 8 {
+		writers.Go(func() {
+			for n := range 40 {
+				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+					for i := range 1 + rand.N(4) {
+						if _, err := tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ($1, $2)`,
+							topics[rand.N(3)], fmt.Sprintf("%d.%d.%d", writer, n, i)); err != nil {
+							return err
+						}
+						pause(t.Context(), rand.N(3*time.Millisecond))
+					}
+					if n%7 == 6 {
+						return pgx.ErrTxCommitRollback // any error: it is rolled back
+					}
+					return nil
+				})
+				if err != nil && n%7 != 6 {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	for i, topic := range topics {
+		rows, _ := db.Query(t.Context(), `SELECT body FROM topic_messages WHERE topic = $1 ORDER BY xid, id`, topic)
+		want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := subscribers[i].take(t, len(want))
+		got = append(got, subscribers[i].end(t, nsqd.TCPAddr)...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", topic, diff)
+		}
+	}
+}
+
+func TestMessagesWaitForNSQDAndThenComeInOrder(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
+	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 20})
+	down := subscribe(t, nsqd.TCPAddr, "down")
+	put(t, db, "down", numbers(1, 30)...)
+	got := down.take(t, 30)
+	eventually(t, "the first ones finished", func() bool { return inFlight(t, nsqd, "down") == 0 })
+
+	nsqd.Stop(t)
+	for n := 31; n <= 130; n++ {
+		put(t, db, "down", fmt.Sprint(n)) // as fast as ever: nothing waits for nsqd
+	}
+	eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
+	lag, err := m.Lag(t.Context())
+	if err != nil || lag.Messages != 100 || lag.Oldest <= 0 || lag.Oldest > patience {
+		t.Errorf("Lag = %+v, %v; want 100 messages, the oldest of them just written", lag, err)
+	}
+	nsqd.Start(t)
+
+	got = append(got, down.take(t, 100)...)
+	if diff := cmp.Diff(numbers(1, 130), got); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	eventually(t, "no lag", func() bool {
+		lag, err := m.Lag(t.Context())
+		return err == nil && lag == Lag{}
+	})
+}
+
+// A frozen nsqd accepts connections and does not answer.
+func TestFrozenNSQDIsGivenUpAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	proxy := testenv.NewProxy(t, nsqd.TCPAddr)
+	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: proxy.Addr()})
+	frozen := subscribe(t, nsqd.TCPAddr, "frozen")
+	put(t, db, "frozen", "1")
+	frozen.take(t, 1)
+
+	proxy.Delay(time.Hour)
+	put(t, db, "frozen", "2")
+	eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
+	proxy.Delay(0)
+	for frozen.take(t, 1)[0] != "2" {
+		t.Error("another message than the one that waited")
+	}
+}
+
+// The mirror dies when nsqd has answered and the cursor is not moved yet. Here a
+// lock on the cursor holds it at that point until its connection is killed.
+func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	crash := subscribe(t, nsqd.TCPAddr, "crash")
+	exec(t, db, newReaderSQL, "nsq-mirror")
+	put(t, db, "crash", numbers(1, 25)...)
+	holder, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback(t.Context())
+	if _, err := holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+
+	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 10})
+	if diff := cmp.Diff(numbers(1, 10), crash.take(t, 10)); diff != "" {
+		t.Errorf("first batch (-want +got):\n%s", diff)
+	}
+	eventually(t, "the mirror killed", func() bool {
+		var killed bool
+		err := db.QueryRow(t.Context(), `
+			SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&killed)
+		return err == nil && killed
+	})
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	got := crash.take(t, 25)
+	if diff := cmp.Diff(numbers(1, 25), append(got, crash.end(t, nsqd.TCPAddr)...)); diff != "" {
+		t.Errorf("after the crash (-want +got):\n%s", diff)
+	}
+}
+
+func TestLostDatabaseIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	config := db.Config()
+	proxy := testenv.NewProxy(t, fmt.Sprintf("%s:%d", config.ConnConfig.Host, config.ConnConfig.Port))
+	start(t, throughProxy(t, config, proxy), MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	cut := subscribe(t, nsqd.TCPAddr, "cut")
+	want := numbers(1, 60)
+	for _, body := range want {
+		put(t, db, "cut", body)
+		if strings.HasSuffix(body, "0") {
+			proxy.Cut()
+			proxy.Resume()
+		}
+	}
+	// A cut between answer and cursor repeats; taking out what came before leaves
+	// each message once and in order.
+	seen := map[string]bool{}
+	var got []string
+	for len(got) < len(want) {
+		body := cut.take(t, 1)[0]
+		if !seen[body] {
+			got = append(got, body)
+		}
+		seen[body] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+func TestOneOfTwoMirrorsPublishesAndTheOtherTakesOver(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	pair := subscribe(t, nsqd.TCPAddr, "pair")
+	var mirrors [2]*Mirror
+	var stops [2]func()
+	for i := range mirrors {
+		mirrors[i], stops[i] = start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 5})
+	}
+	for n := 1; n <= 100; n++ {
+		put(t, db, "pair", fmt.Sprint(n))
+	}
+	got := pair.take(t, 100)
+	leading := 0
+	if mirrors[1].Stats().Leads {
+		leading = 1
+	}
+	if mirrors[1-leading].Stats() != (Stats{}) {
+		t.Errorf("the standby did %+v, want nothing", mirrors[1-leading].Stats())
+	}
+
+	stops[leading]()
+	for n := 101; n <= 200; n++ {
+		put(t, db, "pair", fmt.Sprint(n))
+	}
+	got = append(got, pair.take(t, 100)...)
+	got = append(got, pair.end(t, nsqd.TCPAddr)...)
+	if diff := cmp.Diff(numbers(1, 200), got); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	if s := mirrors[1-leading].Stats(); !s.Leads || s.Published != 100 {
+		t.Errorf("the one that took over did %+v, want to lead and 100 published", s)
+	}
+}
+
+// The schema refuses the worst of these; a mirror must outlive even a schema
+// that does not.
+func TestMessagesThatNSQDCanNeverTakeArePassedOver(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	exec(t, db, `ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_topic_check, DROP CONSTRAINT topic_messages_body_check`)
+	var logged bytes.Buffer
+	m, stop := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	good := subscribe(t, nsqd.TCPAddr, "good")
+	put(t, db, "good", "1", "", "2", strings.Repeat("x", maxBody+1), "3")
+	put(t, db, "bad topic!", "4", "5")
+	put(t, db, strings.Repeat("x", 65), "6")
+	put(t, db, "good", "7")
+	if diff := cmp.Diff([]string{"1", "2", "3", "7"}, good.take(t, 4)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	if s := m.Stats(); s.Discarded != 5 || s.Failures != 0 {
+		t.Errorf("Stats = %+v, want 5 discarded and no failure", s)
+	}
+	stop()
+	if n := strings.Count(logged.String(), "level=ERROR"); n != 5 {
+		t.Errorf("%d errors logged, want 5:\n%s", n, logged.String())
+	}
+}
+
+// A person who wants messages again sets the cursor back in psql.
+func TestCursorSetBackByHandPublishesAgain(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	again := subscribe(t, nsqd.TCPAddr, "again")
+	put(t, db, "again", "1", "2")
+	again.take(t, 2)
+	eventually(t, "the cursor past both", func() bool {
+		tag, err := db.Exec(t.Context(), `UPDATE topic_readers SET xid = '0', message_id = 0 WHERE message_id = 2`)
+		return err == nil && tag.RowsAffected() == 1
+	})
+	if diff := cmp.Diff([]string{"1", "2"}, again.take(t, 2)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
+	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, NSQDHTTPAddr: nsqd.HTTPAddr})
+	want := map[string]bool{}
+	for _, topic := range []string{
+		"ingest01_prefetch", "ingest02_bag_validation", "ingest03_reingest_check", "ingest04_staging",
+		"ingest05_format_identification", "ingest06_storage", "ingest07_storage_validation", "ingest08_record",
+		"ingest09_cleanup", "delete_item", "restore_file", "restore_object", "restore_glacier", "fixity_check",
+	} {
+		want[topic+"_worker_chan"] = true
+	}
+	look := NewMirror(db, MirrorOptions{NSQDHTTPAddr: nsqd.HTTPAddr})
+	eventually(t, "all channels", func() bool {
+		there, err := look.channels(t.Context())
+		return err == nil && cmp.Equal(want, there)
+	})
+	if err := look.makeTopics(t.Context()); err != nil {
+		t.Errorf("makeTopics again = %v", err)
+	}
+	if _, err := look.ask(t.Context(), http.MethodPost, "/topic/create", nil); err == nil {
+		t.Error("ask does not tell of an answer that is not 200")
+	}
+}
