@@ -99,7 +99,7 @@ func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) err
 	if err != nil {
 		return fmt.Errorf("compress a checkpoint: %w", err)
 	}
-	err = s.Progress.Append(ctx, w.claim(), w.passOf(), checkpoints, z.EncodeAll(line, nil))
+	err = s.Progress.Append(ctx, w.claim(), w.passOf(), checkpoints, string(z.EncodeAll(line, nil)))
 	if err != nil && !errors.Is(err, progress.ErrLost) {
 		w.log.WarnContext(ctx, "checkpoint not kept", "err", err)
 		return nil
@@ -111,7 +111,7 @@ func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) err
 // none. One that cannot be read, or a missing one between others, means that
 // the tar is read from its start.
 func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) {
-	blobs, err := s.Progress.Appended(ctx, w.claim(), w.passOf(), checkpoints)
+	entries, err := s.Progress.Entries(ctx, w.item.ID, w.passOf(), checkpoints)
 	if err != nil {
 		return nil, w.progressErr(err)
 	}
@@ -121,9 +121,9 @@ func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) 
 	}
 	defer z.Close()
 	var all *bag.Checkpoint
-	for _, blob := range blobs {
+	for _, entry := range entries {
 		var c bag.Checkpoint
-		line, err := z.DecodeAll(blob, nil)
+		line, err := z.DecodeAll([]byte(entry), nil)
 		if err == nil {
 			err = json.Unmarshal(line, &c)
 		}
@@ -135,7 +135,9 @@ func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) 
 			all = &c
 			continue
 		}
-		all.Append(c)
+		if c.Offset > all.Offset { // one whose reply was lost may be there twice
+			all.Append(c)
+		}
 	}
 	return all, nil
 }

@@ -82,19 +82,19 @@ func (s *stageFiles) stream(ctx context.Context, w *work, tar *storage.Bucket, f
 // would be paid for ever.
 func (w *work) parts(ctx context.Context, d Deps, f *file, target *storage.Bucket, key string) (storage.Parts, error) {
 	name := fmt.Sprintf("upload:%s:%d", target.Name(), f.index)
-	id, err := d.Progress.Get(ctx, w.claim(), w.passOf(), name)
+	id, err := d.Progress.Get(ctx, w.item.ID, w.passOf(), name)
 	if err != nil {
 		return storage.Parts{}, w.progressErr(err)
 	}
-	if len(id) == 0 {
+	if id == "" {
 		if _, err := target.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
 			return storage.Parts{}, fmt.Errorf("abort forgotten uploads: %w", storageErr(err))
 		}
 	}
 	return storage.Parts{
-		Size: storage.PartSize(f.size), SHA256: f.parts, Resume: string(id),
+		Size: storage.PartSize(f.size), SHA256: f.parts, Resume: id,
 		SaveID: func(ctx context.Context, id string) error {
-			return w.progressErr(d.Progress.Put(ctx, w.claim(), w.passOf(), name, []byte(id)))
+			return w.progressErr(d.Progress.Put(ctx, w.claim(), w.passOf(), name, id))
 		},
 	}, nil
 }

@@ -1,0 +1,186 @@
+package pipeline
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+)
+
+// A good bag ends with every file in every bucket of its option, on record, and
+// nothing of it left elsewhere.
+func TestGoodBagIsStoredAndRecorded(t *testing.T) {
+	t.Parallel()
+	for option, targets := range map[string][]string{
+		"Standard":        {"Standard-VA", "Standard-OR"},
+		"Wasabi-TX":       {"Wasabi-TX"},
+		"Glacier-Deep-OH": {"Glacier-Deep-OH"},
+	} {
+		t.Run(option, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.deposit("good.tar", a.bag(bagtest.Spec{
+				Name: "good", Title: "A good bag", StorageOption: option,
+				Files: []bagtest.File{
+					{Path: "data/a.txt", Content: "hello"},
+					{Path: "data/empty", Content: "", Size: 0},
+					{Path: "data/two  spaces and é.xml", Content: "<?xml version=\"1.0\"?>\n<a/>\n"},
+					{Path: "data/larger.bin", Size: 700 << 10},
+				},
+			}))
+			a.work()
+			item := a.item(id)
+			if item.Status != "Success" || item.Stage != "Cleanup" || item.Outcome != "Ingest complete" || item.IntellectualObjectID == nil {
+				t.Fatalf("item = %+v", item)
+			}
+			const files = 6 // four of the payload and two tag files
+			for _, target := range targets {
+				if n := len(a.keys(a.deps.Targets[target])); n != files {
+					t.Errorf("%s has %d objects, want %d", target, n, files)
+				}
+			}
+			if n := value[int](a, `SELECT count(*) FROM storage_records`); n != files*len(targets) {
+				t.Errorf("%d storage records, want %d", n, files*len(targets))
+			}
+			if left := a.keys(a.deps.Staging); len(left) != 0 {
+				t.Errorf("left in staging: %v", left)
+			}
+			if left := a.keys(a.receiving); len(left) != 0 {
+				t.Errorf("left in receiving: %v", left)
+			}
+			if s, err := a.deps.Progress.Summary(context.Background(), id); err != nil || len(s) != 0 {
+				t.Errorf("left in Redis: %v, %v", s, err)
+			}
+			var uuid string
+			if err := a.db.QueryRow(context.Background(), `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/good/data/a.txt'`).Scan(&uuid); err != nil {
+				t.Fatal(err)
+			}
+			if option != "Standard" {
+				return
+			}
+			if got := string(a.content(a.deps.Targets["Standard-VA"], uuid)); got != "hello" {
+				t.Errorf("stored %q", got)
+			}
+			object, err := a.deps.Targets["Standard-OR"].Head(context.Background(), uuid)
+			if err != nil || object.StorageClass != "GLACIER" || object.ContentType != "text/plain" ||
+				object.Metadata["bag"] != "test.edu/good" || object.Metadata["bagpath"] != "data/a.txt" {
+				t.Errorf("copy in Oregon = %+v, %v", object, err)
+			}
+		})
+	}
+}
+
+// A bag that is wrong ends as failed, says why, and stays where it is.
+func TestWrongBagIsRefusedWithItsReasons(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	files := []bagtest.File{{Path: "data/a.txt", Content: "a"}, {Path: "data/b.txt", Content: "b"}}
+	whole := a.bag(bagtest.Spec{Name: "cut", Files: []bagtest.File{{Path: "data/a.bin", Size: 100_000}}})
+	for name, tc := range map[string]struct {
+		tar   []byte
+		stage string
+		note  []string
+	}{
+		"corrupt.tar": {a.bag(bagtest.Spec{Name: "corrupt", Files: files, Corrupt: []string{"data/b.txt"}}), "Validate", []string{"data/b.txt"}},
+		"missing.tar": {a.bag(bagtest.Spec{Name: "missing", Files: files, Leave: []string{"data/a.txt"}}), "Validate", []string{"data/a.txt", "missing"}},
+		"option.tar":  {a.bag(bagtest.Spec{Name: "option", Files: files, StorageOption: "Attic"}), "Validate", []string{"Attic"}},
+		"cut.tar":     {whole[:60_000], "Receive", []string{"data/a.bin"}},
+		"text.tar":    {[]byte(strings.Repeat("this is no tar ", 100)), "Receive", nil},
+		"escape.tar":  {a.bag(bagtest.Spec{Name: "escape", Files: files, Entries: []bagtest.Entry{{Name: "escape/../../etc/passwd", Type: '0', Content: "x"}}}), "Receive", nil},
+	} {
+		id := a.deposit(name, tc.tar)
+		a.work()
+		item := a.item(id)
+		if item.Status != "Failed" || item.Stage != tc.stage || !item.NeedsAdminReview || item.Outcome != "Ingest failed due to fatal error." {
+			t.Errorf("%s: item = %+v", name, item)
+		}
+		for _, part := range tc.note {
+			if !strings.Contains(item.Note, part) {
+				t.Errorf("%s: note %q does not mention %q", name, item.Note, part)
+			}
+		}
+		if attempts := value[int](a, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND stage = $2`, id, tc.stage); attempts != 1 {
+			t.Errorf("%s: %d attempts at %s, want 1", name, attempts, tc.stage)
+		}
+		if got := a.keys(a.receiving); len(got) == 0 || !strings.Contains(strings.Join(got, " "), name) {
+			t.Errorf("%s is no longer in receiving: %v", name, got)
+		}
+	}
+	if n := value[int](a, `SELECT count(*) FROM intellectual_objects`); n != 0 {
+		t.Errorf("%d objects on record", n)
+	}
+}
+
+// A second version stores what changed, keeps uuids, switches the record, and
+// leaves no old bytes behind.
+func TestReingest(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	version := func(title string, files ...bagtest.File) []byte {
+		return a.bag(bagtest.Spec{Name: "letters", Title: title, Files: files})
+	}
+	a.deposit("letters.tar", version("one", bagtest.File{Path: "data/same", Content: "same"}, bagtest.File{Path: "data/changes", Content: "one"}))
+	a.work()
+	uuid := func(path string) string {
+		return value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/letters/' || $1`, path)
+	}
+	same, changes := uuid("data/same"), uuid("data/changes")
+	before, err := a.deps.Targets["Standard-VA"].Head(ctx, same)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The new version asks for another option, and gets the object's.
+	id := a.deposit("letters.tar", a.bag(bagtest.Spec{Name: "letters", Title: "two", StorageOption: "Wasabi-VA", Files: []bagtest.File{
+		{Path: "data/same", Content: "same"}, {Path: "data/changes", Content: "two"}, {Path: "data/new", Content: "new"},
+	}}))
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Fatalf("item = %+v", item)
+	}
+	if uuid("data/same") != same || uuid("data/changes") != changes {
+		t.Error("a file changed its uuid")
+	}
+	after, err := a.deps.Targets["Standard-VA"].Head(ctx, same)
+	if err != nil || !after.LastModified.Equal(before.LastModified) {
+		t.Errorf("an unchanged file was stored again: %v, %v", after.LastModified, err)
+	}
+	for _, target := range []string{"Standard-VA", "Standard-OR"} {
+		key := value[string](a, `SELECT s.key FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id
+			WHERE f.identifier = 'test.edu/letters/data/changes' AND s.target = $1`, target)
+		if !strings.HasPrefix(key, changes+".") {
+			t.Errorf("changed content in %s is under %s, want %s.…", target, key, changes)
+		}
+		keys := strings.Join(a.keys(a.deps.Targets[target]), " ")
+		if !strings.Contains(keys, key) || strings.Contains(keys+" ", changes+" ") {
+			t.Errorf("%s has %s; want the new bytes of %s and not the old", target, keys, changes)
+		}
+	}
+	if n := len(a.keys(a.deps.Targets["Wasabi-VA"])); n != 0 {
+		t.Errorf("%d objects in Wasabi-VA: the object's storage option changed", n)
+	}
+	if n := value[int](a, `SELECT count(*) FROM checksums c JOIN generic_files f ON f.id = c.generic_file_id WHERE f.identifier LIKE '%/data/changes'`); n != 8 {
+		t.Errorf("%d checksums of the changed file, want 8", n)
+	}
+	if n := value[int](a, `SELECT count(*) FROM retired_copies`); n != 0 {
+		t.Errorf("%d copies still to be deleted", n)
+	}
+}
+
+// What is no tar stays in the bucket, without an item.
+func TestBucketReaderLeavesOtherFilesAlone(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for _, key := range []string{"readme.txt", "bag.tar.gz", ".tar", "folder/bag.tar"} {
+		a.depositRaw(key)
+	}
+	reader := BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
+	if n, err := reader.ReadAll(context.Background()); err != nil || n != 0 {
+		t.Errorf("ReadAll = %d, %v", n, err)
+	}
+	if log := a.log.String(); strings.Count(log, "not a bag") != 4 {
+		t.Errorf("log = %s", log)
+	}
+}

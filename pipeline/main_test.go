@@ -1,0 +1,265 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// identifyChild makes this test binary the format identifier's child.
+const identifyChild = "FAROL_TEST_IDENTIFY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(identifyChild) != "" {
+		if err := format.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testenv.Main(m)
+}
+
+// archive is everything a pipeline needs, of the test's own.
+type archive struct {
+	t         testing.TB
+	db        *pgxpool.Pool
+	deps      Deps
+	in        registry.Institution
+	receiving *storage.Bucket
+	s3        testenv.S3Server
+	log       *syncBuffer
+	client    *storage.Client
+}
+
+func newArchive(t testing.TB) *archive {
+	t.Helper()
+	ctx := context.Background()
+	a := &archive{t: t, db: testenv.Database(t), s3: testenv.S3(t), log: &syncBuffer{}}
+	a.client = storage.NewClient(storage.Options{})
+	t.Cleanup(a.client.Close)
+	prefix := "x" + time.Now().Format("150405.000000")
+	store := progress.New(testenv.Redis(t), prefix)
+	formats, err := format.Start(ctx, format.Options{Command: []string{"env", identifyChild + "=1", os.Args[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(formats.Close)
+	a.deps = Deps{
+		Registry: registry.New(a.db), Progress: store, Formats: formats, Files: 4,
+		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket, ""), nil },
+		Staging:   a.created(a.s3.Prefix+"staging", ""),
+		Targets:   map[string]*storage.Bucket{},
+		Log:       slog.New(slog.NewTextHandler(a.log, nil)),
+	}
+	for _, target := range storage.Targets() {
+		a.deps.Targets[target.Name] = a.created(a.s3.Prefix+target.Bucket, target.StorageClass)
+	}
+	a.in, err = a.deps.Registry.AddInstitution(ctx, registry.Institution{
+		Name: "Test", Identifier: "test.edu", ReceivingBucket: a.s3.Prefix + "receiving", RestoreBucket: a.s3.Prefix + "restore",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.receiving = a.created(a.in.ReceivingBucket, "")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", a.log)
+		}
+	})
+	return a
+}
+
+func (a *archive) bucket(name, class string) *storage.Bucket {
+	a.t.Helper()
+	b, err := a.client.Bucket(storage.Target{
+		Name: name, Bucket: name, Endpoint: a.s3.Endpoint, Region: a.s3.Region, CAFile: a.s3.CAFile, PathStyle: true,
+		AccessKeyID: a.s3.AccessKeyID, SecretAccessKey: storage.Secret(a.s3.SecretAccessKey), StorageClass: class,
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return b
+}
+
+func (a *archive) created(name, class string) *storage.Bucket {
+	a.t.Helper()
+	b := a.bucket(name, class)
+	if err := b.Create(context.Background()); err != nil {
+		a.t.Fatal(err)
+	}
+	return b
+}
+
+// deposit uploads a bag and reads the bucket; it returns the new item's id.
+func (a *archive) deposit(key string, tar []byte) int64 {
+	a.t.Helper()
+	ctx := context.Background()
+	if _, err := a.receiving.Put(ctx, key, bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
+		a.t.Fatal(err)
+	}
+	reader := BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
+	if n, err := reader.ReadAll(ctx); err != nil || n != 1 {
+		a.t.Fatalf("ReadAll = %d, %v; want one new item", n, err)
+	}
+	items, err := a.deps.Registry.WorkItems(ctx, registry.ItemFilter{Limit: 1})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return items[0].ID
+}
+
+func (a *archive) bag(spec bagtest.Spec) []byte {
+	a.t.Helper()
+	tar, err := spec.Bytes()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tar
+}
+
+// work runs a worker with two pools until every item is at rest.
+func (a *archive) work() {
+	a.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var worker sync.WaitGroup
+	worker.Go(func() { a.run(ctx) })
+	a.atRest()
+	stop()
+	worker.Wait()
+}
+
+func (a *archive) run(ctx context.Context) {
+	o := claim.DefaultOptions()
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 2*time.Second, 100*time.Millisecond, a.deps.Log
+	engine, err := claim.New(ctx, a.db, o)
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	steps := Ingest(a.deps)
+	var stages []string
+	for _, s := range steps {
+		stages = append(stages, s.Stage)
+	}
+	r, err := NewRunner(engine, a.deps, steps, RunnerOptions{
+		Pools: []Pool{{Name: "small", Stages: stages, MaxSize: 1 << 20, Slots: 4}, {Name: "large", Stages: stages, MinSize: 1 << 20, Slots: 1}},
+		Log:   a.deps.Log,
+	})
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	if err := r.Run(ctx); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// atRest waits until no item will be worked on any more.
+func (a *archive) atRest() {
+	a.t.Helper()
+	wait(a.t, 2*time.Minute, "all items to be at rest", func() bool {
+		return value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
+	})
+}
+
+func wait(t testing.TB, most time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func value[T any](a *archive, sql string, args ...any) T {
+	a.t.Helper()
+	var v T
+	if err := a.db.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		a.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func (a *archive) exec(sql string, args ...any) {
+	a.t.Helper()
+	if _, err := a.db.Exec(context.Background(), sql, args...); err != nil {
+		a.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (a *archive) item(id int64) registry.WorkItem {
+	a.t.Helper()
+	item, err := a.deps.Registry.WorkItem(context.Background(), id)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return item
+}
+
+// keys lists a bucket.
+func (a *archive) keys(b *storage.Bucket) (keys []string) {
+	a.t.Helper()
+	for o, err := range b.List(context.Background(), "", "") {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
+}
+
+func (a *archive) content(b *storage.Bucket, key string) []byte {
+	a.t.Helper()
+	r, err := b.Get(context.Background(), key, storage.Range{Length: -1})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // read below
+	content, err := io.ReadAll(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return content
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func (a *archive) depositRaw(key string) {
+	a.t.Helper()
+	if _, err := a.receiving.Put(context.Background(), key, bytes.NewReader([]byte("x")), storage.Upload{Size: 1}); err != nil {
+		a.t.Fatal(err)
+	}
+}
