@@ -2,6 +2,7 @@ package nsqcompat
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -192,6 +193,7 @@ func TestFrozenNSQDIsGivenUpAndTriedAgain(t *testing.T) {
 	frozen := subscribe(t, nsqd.TCPAddr, "frozen")
 	put(t, db, "frozen", "1")
 	frozen.take(t, 1)
+	eventually(t, "the answer", func() bool { return m.Stats().Published == 1 })
 
 	proxy.Delay(time.Hour)
 	put(t, db, "frozen", "2")
@@ -237,6 +239,46 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	got := crash.take(t, 25)
 	if diff := cmp.Diff(numbers(1, 25), append(got, crash.end(t, nsqd.TCPAddr)...)); diff != "" {
 		t.Errorf("after the crash (-want +got):\n%s", diff)
+	}
+}
+
+// Told to end at the same point, the mirror moves its cursor first.
+func TestOrderlyEndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	db, nsqd := testenv.Database(t), testenv.NSQ(t)
+	orderly := subscribe(t, nsqd.TCPAddr, "orderly")
+	put(t, db, "orderly", "1", "2")
+	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	holder, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback(t.Context())
+	if _, err := holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for m.Stats().Published == 0 && err == nil { // another test's transaction may be open
+			_, err = m.step(ctx, log)
+		}
+		ended <- err
+	}()
+	orderly.take(t, 2)
+	eventually(t, "the answer", func() bool { return m.Stats().Published == 2 })
+	cancel()
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if at, err := log.cursor(t.Context()); err != nil || at.MessageID != 2 {
+		t.Errorf("cursor = %+v, %v; want it at message 2", at, err)
 	}
 }
 
