@@ -1,0 +1,70 @@
+package progress_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+)
+
+func TestTheDevelopmentRedisIsPersistent(t *testing.T) {
+	t.Parallel()
+	s, client := store(t)
+	want, err := client.ConfigGet(t.Context(), "appendonly").Result()
+	must(t, err)
+	got, err := s.Persistent(t.Context())
+	if err != nil || got != (want["appendonly"] == "yes") {
+		t.Errorf("Persistent = %v, %v, Redis says %v", got, err, want)
+	}
+}
+
+func TestConnectTellsWhetherRedisIsThere(t *testing.T) {
+	t.Parallel()
+	s, err := progress.Connect(t.Context(), testenv.RedisURL(t), "farol")
+	must(t, err)
+	equal(t, "results", map[int]string{}, begin(t, s, 1))
+	must(t, s.Close())
+
+	if _, err := progress.Connect(t.Context(), "redis://:secret@127.0.0.1:1/0", "farol"); err == nil ||
+		strings.Contains(err.Error(), "secret") {
+		t.Errorf("Connect to nobody = %v", err)
+	}
+	if _, err := progress.Connect(t.Context(), "redis://:secret@[", "farol"); err == nil ||
+		strings.Contains(err.Error(), "secret") {
+		t.Errorf("Connect to nonsense = %v", err)
+	}
+}
+
+// An outage is the worker's to wait for: it is no lost claim, no empty answer,
+// and it does not hang.
+func TestAnOutageIsAnError(t *testing.T) {
+	t.Parallel()
+	url := testenv.RedisURL(t)
+	options, err := redis.ParseURL(url)
+	must(t, err)
+	proxy := testenv.NewProxy(t, options.Addr)
+	s, err := progress.Connect(t.Context(), strings.Replace(url, options.Addr, proxy.Addr(), 1), "farol")
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	must(t, s.Done(t.Context(), claim(1), stage, map[int]string{1: "a"}))
+
+	proxy.Cut()
+	_, beginErr := s.Begin(t.Context(), claim(1), stage)
+	_, summaryErr := s.Summary(t.Context(), item)
+	_, getErr := s.Get(t.Context(), item, stage, "a")
+	for name, err := range map[string]error{
+		"Begin": beginErr, "Summary": summaryErr, "Get": getErr,
+		"Done":  s.Done(t.Context(), claim(1), stage, map[int]string{2: "b"}),
+		"Clear": s.Clear(t.Context(), item),
+	} {
+		if err == nil || errors.Is(err, progress.ErrLost) {
+			t.Errorf("%s = %v", name, err)
+		}
+	}
+	proxy.Resume()
+	equal(t, "afterwards", map[int]string{1: "a"}, begin(t, s, 1))
+}
