@@ -143,6 +143,10 @@ func newHome(dir, link string, uid, gid int) (cluster, error) {
 
 // passable reports whether a user can go through dir and all that is above it.
 func passable(dir string, uid, gid int) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
 	for {
 		fi, err := os.Stat(dir)
 		if err != nil {

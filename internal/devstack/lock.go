@@ -19,7 +19,7 @@ const patience = 15 * time.Second
 // drops it when we die. The second is handed down to every server, so it is
 // free only when the last server of an earlier stack is gone.
 func acquire(ctx context.Context, dir string) (lock, servers *os.File, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the stack before is still stopping after %s", patience))
 	defer cancel()
 	if lock, err = lockFile(ctx, filepath.Join(dir, "lock"), holderStops); err != nil {
 		return nil, nil, err

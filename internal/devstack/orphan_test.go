@@ -1,0 +1,264 @@
+package devstack_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+func occupy(t *testing.T, addr string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) //nolint:errcheck // it only listens
+	return addr
+}
+
+// However the parent ends, no server stays, and the next stack has the data.
+func TestServersGoWithTheirParent(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(tempDir(t), "data")
+			p := startParent(t, exe, dir, nil)
+			leave(t, &p.stack)
+			if err := p.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			p.Wait() //nolint:errcheck // it was killed
+			// At once, while the old servers are still stopping.
+			s := start(t, devstack.Options{Dir: dir})
+			if diff := cmp.Diff([]string{"in postgres", "in redis", "in s3", "in nsq"}, find(t, s)); diff != "" {
+				t.Error("after the parent was killed (-want +got):\n" + diff)
+			}
+			stop(t, s)
+			awaitEmpty(t, dir)
+			for _, addr := range append(addrs(t, &p.stack), addrs(t, s)...) {
+				if listening(addr) {
+					t.Errorf("something still listens on %s", addr)
+				}
+			}
+		})
+	}
+}
+
+func TestServersGoWithoutASuccessor(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(tempDir(t), "data")
+	p := startParent(t, exe, dir, nil)
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait() //nolint:errcheck // it was killed
+	awaitEmpty(t, dir)
+	for _, addr := range addrs(t, &p.stack) {
+		if listening(addr) {
+			t.Errorf("something still listens on %s", addr)
+		}
+	}
+}
+
+// Ctrl-C goes to the terminal's whole foreground group. The servers must not be
+// in it: the parent stops its own work first.
+func TestInterruptOfTheTerminalSparesTheServers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis, devstack.S3}})
+	group := syscall.Getpgrp()
+	for pid, command := range processesIn(t, dir) {
+		if pgid, err := syscall.Getpgid(pid); err == nil && pgid == group {
+			t.Errorf("%s is in the group of its parent", command)
+		}
+	}
+}
+
+// A guard that is killed cannot stop its server, so the kernel has to (Linux).
+func TestServerOfAKilledGuardGoesToo(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}, Ephemeral: true})
+	killed := 0
+	for pid, command := range processesIn(t, dir) {
+		if strings.Contains(command, "internal guard") {
+			killed++
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if killed != 1 {
+		t.Fatalf("killed %d guards, want 1", killed)
+	}
+	if err := <-s.Died(); err == nil || !strings.Contains(err.Error(), "postgres ended: signal: killed") {
+		t.Errorf("Died = %v, want the guard's end", err)
+	}
+	awaitEmpty(t, dir)
+}
+
+func TestDeathOfAServerIsReportedWithItsLog(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}})
+	for pid, command := range processesIn(t, dir) {
+		if strings.Contains(command, "redis-server") {
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := <-s.Died(); err == nil || !strings.Contains(err.Error(), "bye bye") {
+		t.Errorf("Died = %v, want the last words of Redis", err)
+	}
+}
+
+// After a crash of the machine, or in a container that is started again, the
+// number in PostgreSQL's pid file may belong to anybody.
+func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
+	t.Parallel()
+	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}, Ephemeral: true}
+	stop(t, start(t, o))
+	home := filepath.Join(o.Dir, "postgres")
+	fi, err := os.Stat(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatal("the cluster has no owner")
+	}
+	stranger := exec.Command("cat")
+	if os.Geteuid() == 0 {
+		stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	stranger.Dir = "/"
+	in, err := stranger.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()      //nolint:errcheck // its end is the message
+		stranger.Wait() //nolint:errcheck // of no interest
+	})
+	line := fmt.Appendf(nil, "%d\n%s\n1\n5432\n\n127.0.0.1\n\nready   \n", stranger.Process.Pid, filepath.Join(home, "data"))
+	if err := os.WriteFile(filepath.Join(home, "data", "postmaster.pid"), line, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	query(t, start(t, o), "SELECT 'x'")
+}
+
+func TestRunsAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "farol-devstack-") // programs may not run from memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // of a test that has ended
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(dir, "exe")
+	copySelf(t, exe)
+	data := filepath.Join(tempDir(t), "data")
+	who := nobody(t)
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(data, int(who.Uid), int(who.Gid)); err != nil {
+		t.Fatal(err)
+	}
+	p := startParent(t, exe, data, &syscall.SysProcAttr{Credential: who})
+	if got := query(t, &p.stack, "SELECT current_user::text"); got != "farol" {
+		t.Errorf("the user is %s", got)
+	}
+	p.stdin.Close() //nolint:errcheck // its end is the message
+	if err := p.Wait(); err != nil {
+		t.Errorf("the orderly end: %v", err)
+	}
+	awaitEmpty(t, data)
+}
+
+// Under root, PostgreSQL runs as a user who cannot go where root can, such as
+// a clone of the repository below /root. Modes of what is not ours stay.
+func TestRunsInAPrivateDirectoryAsRoot(t *testing.T) {
+	t.Parallel()
+	private := tempDir(t)
+	if err := os.Chmod(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := devstack.Options{Dir: filepath.Join(private, "data"), Only: []devstack.Service{devstack.Postgres}}
+	first := start(t, o)
+	query(t, first, "SELECT 'x'")
+	home, err := filepath.EvalSymlinks(filepath.Join(o.Dir, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) }) //nolint:errcheck // of a test that has ended
+	password := mustParse(t, first.DatabaseURL).User.String()
+	stop(t, first)
+	second := start(t, o)
+	if got := mustParse(t, second.DatabaseURL).User.String(); got != password {
+		t.Error("the password changed")
+	}
+	query(t, second, "SELECT 'x'")
+	stop(t, second)
+	fi, err := os.Stat(private)
+	if err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("the mode of the private directory became %v, %v", fi.Mode(), err)
+	}
+
+	// The user removes the directory, and with it the password: a new one
+	// must not stumble over the old cluster.
+	if err := os.RemoveAll(o.Dir); err != nil {
+		t.Fatal(err)
+	}
+	query(t, start(t, o), "SELECT 'x'")
+}
+
+func copySelf(t *testing.T, to string) {
+	t.Helper()
+	in, err := os.Open("/proc/self/exe")
+	if err != nil {
+		path, perr := os.Executable()
+		if perr != nil {
+			t.Fatal(perr)
+		}
+		if in, err = os.Open(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

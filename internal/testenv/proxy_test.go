@@ -1,0 +1,145 @@
+package testenv_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// echo is a server that sends back what it gets.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) //nolint:errcheck // it only listens
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				io.Copy(c, c) //nolint:errcheck // the client says what it got
+				c.Close()     //nolint:errcheck // the same
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // of a test that has ended
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// exchange sends a message and reads its echo.
+func exchange(c net.Conn, message string) error {
+	if _, err := io.WriteString(c, message); err != nil {
+		return err
+	}
+	got := make([]byte, len(message))
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if string(got) != message {
+		return errors.New("it came back as " + string(got))
+	}
+	return nil
+}
+
+func TestProxyCarriesAndCounts(t *testing.T) {
+	t.Parallel()
+	p := testenv.NewProxy(t, echo(t))
+	c := dial(t, p.Addr())
+	if err := exchange(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if p.Connections() != 1 || p.Bytes() != 10 {
+		t.Errorf("%d connections and %d bytes, want 1 and 10", p.Connections(), p.Bytes())
+	}
+	// The end of one direction is handed on; the other goes on.
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, c); n != 0 || err != nil {
+		t.Errorf("after the end of the input: %d bytes, %v", n, err)
+	}
+}
+
+func TestCutProxyDropsAndRefusesUntilItResumes(t *testing.T) {
+	t.Parallel()
+	p := testenv.NewProxy(t, echo(t))
+	c := dial(t, p.Addr())
+	if err := exchange(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	p.Cut()
+	if err := exchange(c, "hello"); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("on a connection that was cut: %v, want an error that is not the end of the data", err)
+	}
+	if err := exchange(dial(t, p.Addr()), "hello"); err == nil {
+		t.Error("a new connection works while the proxy is cut")
+	}
+	p.Resume()
+	if err := exchange(dial(t, p.Addr()), "hello"); err != nil {
+		t.Errorf("after Resume: %v", err)
+	}
+	if p.Connections() != 2 {
+		t.Errorf("%d connections, want the 2 that were let in", p.Connections())
+	}
+}
+
+func TestProxyCutsAfterSomeBytes(t *testing.T) {
+	t.Parallel()
+	p := testenv.NewProxy(t, echo(t))
+	c := dial(t, p.Addr())
+	p.CutAfter(2000)
+	if err := exchange(c, string(bytes.Repeat([]byte{'x'}, 5000))); err == nil {
+		t.Error("5000 bytes and their echo came through")
+	}
+	if p.Bytes() != 2000 {
+		t.Errorf("%d bytes came through, want 2000", p.Bytes())
+	}
+}
+
+// A test hangs a connection for an hour and goes on; nothing may wait for it.
+func TestProxyDelayCanBeTakenBack(t *testing.T) {
+	t.Parallel()
+	p := testenv.NewProxy(t, echo(t))
+	c := dial(t, p.Addr())
+	p.Delay(50 * time.Millisecond)
+	began := time.Now()
+	if err := exchange(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("there and back took %s, want 50 ms each way at least", took)
+	}
+	p.Delay(time.Hour)
+	answer := make(chan error, 1)
+	go func() { answer <- exchange(c, "again") }()
+	select {
+	case err := <-answer:
+		t.Errorf("it came through within its hour: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Resume()
+	if err := <-answer; err != nil {
+		t.Errorf("after Resume: %v", err)
+	}
+}
