@@ -2,17 +2,55 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	root := &cobra.Command{Use: "farol", SilenceUsage: true}
-	root.AddCommand(internalCommand())
-	if err := root.Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "farol:", err)
-		os.Exit(1)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends us at once
+	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
+}
+
+// run runs the command line and reports its error.
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	root := rootCommand()
+	parsed := false // cobra tells a wrong command line by nothing else
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
 	}
+	f := asFailure(err)
+	if !parsed {
+		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
+	}
+	if f.err != nil {
+		fmt.Fprintln(stderr, "farol:", f.err) //nolint:errcheck // nowhere to report it
+	}
+	if f.next != "" {
+		fmt.Fprintln(stderr, "Next:", f.next) //nolint:errcheck // nowhere to report it
+	}
+	return f.code
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "farol",
+		Short: "Take bags into preservation storage and look after them",
+		Long: `Farol takes BagIt bags from depositors into preservation storage.
+
+Settings come from the environment; docs/configuration.md lists them.
+Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could not tell.`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(demoCommand(), devCommand(), workCommand(), internalCommand())
+	return root
 }

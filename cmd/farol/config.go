@@ -1,0 +1,215 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/caarlos0/env/v10"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Settings come from the environment and nowhere else. They are grouped by what
+// a command needs, so that none asks for what it does not use. The tags are for
+// caarlos0/env, and for readBlock and the table in docs/configuration.md:
+// doc says what a setting means, is what it may be, min the least number.
+
+type databaseConfig struct {
+	URL storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue"`
+}
+
+type redisConfig struct {
+	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items in work"`
+}
+
+type nsqConfig struct {
+	TCPAddr  string `env:"FAROL_NSQD_TCP_ADDR,required,notEmpty" is:"host:port" doc:"nsqd's protocol, to which messages are published"`
+	HTTPAddr string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"nsqd's HTTP API, where topics are made before their first message; without it they are made as messages come"`
+}
+
+type logConfig struct {
+	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"least level that is logged, to standard error"`
+	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"form of the log"`
+}
+
+type httpConfig struct {
+	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"where metrics and health are served (/metrics, /healthz, /readyz), such as 127.0.0.1:9090; not at all if empty"`
+}
+
+type readConfig struct {
+	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" doc:"time between two looks into the receiving buckets"`
+}
+
+// workConfig is how a worker process works the queue.
+type workConfig struct {
+	Lease           time.Duration `env:"FAROL_LEASE" envDefault:"30s" doc:"how long a claim lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats"`
+	Heartbeat       time.Duration `env:"FAROL_HEARTBEAT" envDefault:"10s" doc:"time between two renewals of a process's claims"`
+	Poll            time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
+	Grace           time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
+	Files           int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
+	IdentifyWorkers int           `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
+}
+
+// workerConfig is all that farol work reads.
+type workerConfig struct {
+	workConfig
+	Database databaseConfig
+	Redis    redisConfig
+	Storage  storageConfig
+	Log      logConfig
+	HTTP     httpConfig
+
+	// By stage, and only for stages that somebody has set: items of it at once in
+	// this process, items of it in one claim, and attempts before it is given up.
+	StageSlots, ClaimCeiling, MaxAttempts map[string]int
+}
+
+func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
+
+func readWorkerConfig(s *settings) (c workerConfig) {
+	s.readBlock("", &c.workConfig)
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	c.Storage = s.readStorage()
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	c.StageSlots = s.readStages("_WORKERS")
+	c.ClaimCeiling = s.readStages("_BUFFER_SIZE")
+	c.MaxAttempts = s.readStages("_MAX_ATTEMPTS")
+	o := claim.Options{Lease: c.Lease, Heartbeat: c.Heartbeat, Poll: c.Poll}
+	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT", "FAROL_POLL") {
+		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
+	}
+	return c
+}
+
+// readerConfig is what farol read-buckets reads.
+type readerConfig struct {
+	Database databaseConfig
+	S3       s3Config
+	Log      logConfig
+	Read     readConfig
+}
+
+func readReaderConfig(s *settings) (c readerConfig) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.S3)
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.Read)
+	return c
+}
+
+// mirrorConfig is what farol mirror reads.
+type mirrorConfig struct {
+	Database databaseConfig
+	NSQ      nsqConfig
+	Log      logConfig
+}
+
+func readMirrorConfig(s *settings) (c mirrorConfig) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.NSQ)
+	s.readBlock("", &c.Log)
+	return c
+}
+
+// itemConfig is what farol item show reads: the progress of an item's files is
+// in Redis.
+type itemConfig struct {
+	Database databaseConfig
+	Redis    redisConfig
+}
+
+func readItemConfig(s *settings) (c itemConfig) {
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	return c
+}
+
+// institutionConfig is what farol institution add --create-buckets reads.
+type institutionConfig struct {
+	Database databaseConfig
+	S3       s3Config
+}
+
+func readInstitutionConfig(s *settings) (c institutionConfig) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.S3)
+	return c
+}
+
+func readDatabaseConfig(s *settings) (c databaseConfig) {
+	s.readDatabase(&c)
+	return c
+}
+
+// load reads from the process's environment what a command needs.
+func load[T any](read func(*settings) T) (T, error) {
+	return loadFrom(env.ToMap(os.Environ()), read)
+}
+
+// loadFrom is load from any other environment.
+func loadFrom[T any](environ map[string]string, read func(*settings) T) (T, error) {
+	s := settings{environ: environ}
+	c := read(&s)
+	return c, s.err()
+}
+
+func (s *settings) readDatabase(c *databaseConfig) {
+	s.readBlock("", c)
+	if c.URL == "" {
+		return
+	}
+	// What the parser has to say may hold the password, or a part of it.
+	if _, err := pgxpool.ParseConfig(string(c.URL)); err != nil {
+		s.wrong("FAROL_DATABASE_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	}
+}
+
+func (s *settings) readRedis(c *redisConfig) {
+	s.readBlock("", c)
+	if c.URL == "" {
+		return
+	}
+	if _, err := redis.ParseURL(string(c.URL)); err != nil {
+		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	}
+}
+
+// readStages reads the settings that the separate workers of the predecessor
+// had, those ending in suffix, by stage.
+func (s *settings) readStages(suffix string) map[string]int {
+	values := map[string]int{}
+	for _, w := range oldWorkers() {
+		for _, name := range w.names {
+			if n, ok := s.number(name+suffix, 1); ok {
+				values[w.stage] = n
+				break
+			}
+		}
+	}
+	return values
+}
+
+type oldWorker struct {
+	stage string
+	names []string // the first that is set counts
+}
+
+// oldWorkers are the predecessor's ingest workers, one for each stage.
+func oldWorkers() []oldWorker {
+	return []oldWorker{
+		{"Receive", []string{"INGEST_PRE_FETCH"}},
+		{"Validate", []string{"INGEST_VALIDATOR"}},
+		{"Reingest Check", []string{"REINGEST_MANAGER"}},
+		{"Copy To Staging", []string{"INGEST_STAGING_UPLOADER", "STAGING_UPLOADER"}},
+		{"Format Identification", []string{"INGEST_FORMAT_IDENTIFIER"}},
+		{"Store", []string{"INGEST_PRESERVATION_UPLOADER"}},
+		{"Storage Validation", []string{"INGEST_PRESERVATION_VERIFIER"}},
+		{"Record", []string{"INGEST_RECORDER"}},
+		{"Cleanup", []string{"INGEST_CLEANUP"}},
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// serveHTTP serves metrics and health on addr until ctx is done: /metrics;
+// /healthz, which answers as long as the process can; and /readyz, which answers
+// 503 while ready returns an error. It returns when the last request has ended,
+// or 5 seconds after ctx; at once if addr is empty.
+func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, ready func(context.Context) error, log *slog.Logger) error {
+	if addr == "" {
+		return nil
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return failure{code: exitFailed, err: fmt.Errorf("serve metrics and health: %w", err), next: "set FAROL_HTTP_ADDR to a free host:port"}
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.WarnContext(ctx, "metrics and health are open to other machines and not protected", "addr", listener.Addr().String())
+	}
+	log.InfoContext(ctx, "serving metrics and health", "addr", listener.Addr().String())
+	server := &http.Server{
+		Handler:           healthHandler(metrics, ready, log),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve metrics and health: %w", err)
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err = server.Shutdown(bounded)
+	if err != nil {
+		err = server.Close() // whoever still reads has had their time
+	}
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+func healthHandler(metrics *prometheus.Registry, ready func(context.Context) error, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		if err := ready(ctx); err != nil {
+			// The reason is for the log: it may name hosts.
+			log.WarnContext(ctx, "not ready", "err", err)
+			answer(w, http.StatusServiceUnavailable, "not ready")
+			return
+		}
+		answer(w, http.StatusOK, "ready")
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text) //nolint:errcheck // nobody is left to tell
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// needs says which servers a command talks to; nil is not at all.
+type needs struct {
+	Database *databaseConfig
+	Redis    *redisConfig
+	S3       *s3Config
+	Storage  *storageConfig // the staging and preservation buckets; implies S3
+}
+
+// services are the open connections of a command. What it did not need is nil.
+type services struct {
+	db        *pgxpool.Pool
+	registry  *registry.Registry
+	progress  *progress.Store
+	client    *storage.Client
+	receiving func(bucket string) (*storage.Bucket, error) // or any other bucket of the shared service; kept
+	staging   *storage.Bucket
+	targets   map[string]*storage.Bucket // by name
+
+	closers []func() error
+}
+
+// connectTime is how long the database and Redis may take to answer at start.
+const connectTime = 15 * time.Second
+
+// connect opens what a command needs, and finds out whether the database and
+// Redis answer. command names the program to the database's administrators.
+func connect(ctx context.Context, command string, n needs) (_ *services, err error) {
+	s := &services{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	if n.Database != nil {
+		if err := s.connectDatabase(ctx, command, *n.Database); err != nil {
+			return nil, err
+		}
+	}
+	if n.Redis != nil {
+		store, err := progress.Connect(ctx, string(n.Redis.URL), "farol")
+		if err != nil {
+			return nil, failure{code: exitFailed, err: fmt.Errorf("connect to Redis: %w", err), next: "check FAROL_REDIS_URL and that Redis is running"}
+		}
+		s.progress = store
+		s.closers = append(s.closers, store.Close)
+	}
+	if n.Storage != nil {
+		n.S3 = &n.Storage.s3Config
+	}
+	if n.S3 != nil {
+		s.client = storage.NewClient(storage.Options{})
+		s.closers = append(s.closers, func() error { s.client.Close(); return nil })
+		s.receiving = cachedBuckets(s.client, *n.S3)
+	}
+	if n.Storage != nil {
+		if err := s.openBuckets(*n.Storage); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *services) connectDatabase(ctx context.Context, command string, c databaseConfig) error {
+	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command)
+	if err != nil {
+		return err
+	}
+	s.db, s.registry = db, registry.New(db)
+	s.closers = append(s.closers, func() error { db.Close(); return nil })
+	if err := s.registry.Ping(ctx); err != nil {
+		return failure{code: exitFailed, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+	}
+	return nil
+}
+
+func (s *services) openBuckets(c storageConfig) (err error) {
+	if s.staging, err = s.receiving(c.Staging); err != nil {
+		return fmt.Errorf("staging bucket: %w", err)
+	}
+	s.targets = map[string]*storage.Bucket{}
+	for _, t := range c.Targets {
+		if s.targets[t.Name], err = s.client.Bucket(t); err != nil {
+			return fmt.Errorf("target %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// cachedBuckets opens buckets of the shared service by name, each once. They are
+// few: one or two for each institution.
+func cachedBuckets(client *storage.Client, c s3Config) func(string) (*storage.Bucket, error) {
+	var mu sync.Mutex
+	open := map[string]*storage.Bucket{}
+	return func(name string) (*storage.Bucket, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if b := open[name]; b != nil {
+			return b, nil
+		}
+		b, err := client.Bucket(c.target(name))
+		if err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", name, err)
+		}
+		open[name] = b
+		return b, nil
+	}
+}
+
+// close ends all connections, in the reverse order.
+func (s *services) close() {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	if err := errors.Join(errs...); err != nil {
+		slog.Warn("a connection did not close cleanly", "err", err)
+	}
+}
+
+// newLogger logs to standard error as configured. Settings have been checked.
+func newLogger(c logConfig) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}
