@@ -90,13 +90,11 @@ func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upl
 	}
 	var o Object
 	err := retried(ctx, func() error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // ends the reading of a source that hangs
 		body, err := src.open(ctx, 0, up.Size)
 		if err != nil {
 			return err
 		}
-		defer body.Close() //nolint:errcheck // reading is over, one way or the other
+		defer body.Close() //nolint:errcheck // what was read of it has been checked
 		o, err = b.put(ctx, key, body, up)
 		return err
 	})

@@ -141,22 +141,31 @@ func TestCopySaysWhyItCannotBeMade(t *testing.T) {
 	cold := at
 	cold.StorageClass = "GLACIER"
 	b := create(t, at)
-	put(t, b, "key", content)
+	unsigned := describe(content)
+	unsigned.SHA256 = [32]byte{} // so that the gateway copies parts
+	if _, err := b.Put(t.Context(), "key", bytes.NewReader(content), unsigned); err != nil {
+		t.Fatal(err)
+	}
 	put(t, open(t, cold, storage.Options{}), "cold", content)
 	elsewhere := open(t, newGate(t, at, nil).through(at), storage.Options{})
 	inParts := open(t, at, storage.Options{CopyAbove: minPart})
 	missing := at
 	missing.Bucket += "-missing"
 	nowhere := open(t, missing, storage.Options{})
+	stranger, forger := at, at
+	stranger.AccessKeyID = "nobody"
+	forger.SecretAccessKey = "guessed"
 
 	for name, tt := range map[string]struct {
 		src  storage.Source
 		want error
 	}{
-		"no such key":    {storage.Source{Bucket: b, Key: "nothing"}, storage.ErrNotFound},
-		"replaced":       {storage.Source{Bucket: b, Key: "key", IfMatch: "0123"}, storage.ErrChanged},
-		"archived":       {storage.Source{Bucket: b, Key: "cold"}, storage.ErrArchived},
-		"no such bucket": {storage.Source{Bucket: nowhere, Key: "key"}, storage.ErrDenied},
+		"no such key":       {storage.Source{Bucket: b, Key: "nothing"}, storage.ErrNotFound},
+		"replaced":          {storage.Source{Bucket: b, Key: "key", IfMatch: "0123"}, storage.ErrChanged},
+		"archived":          {storage.Source{Bucket: b, Key: "cold"}, storage.ErrArchived},
+		"stranger's source": {storage.Source{Bucket: open(t, stranger, storage.Options{}), Key: "key"}, storage.ErrDenied},
+		"forger's source":   {storage.Source{Bucket: open(t, forger, storage.Options{}), Key: "key"}, storage.ErrDenied},
+		"no such bucket":    {storage.Source{Bucket: nowhere, Key: "key"}, storage.ErrDenied},
 	} {
 		for way, dst := range map[string]*storage.Bucket{"at once": b, "parts": inParts, "through here": elsewhere} {
 			if _, err := dst.Copy(t.Context(), tt.src, "new", describe(content), describeParts(content, minPart)); !errors.Is(err, tt.want) {

@@ -76,7 +76,7 @@ func TestAServerThatIgnoresRangesIsNotBelieved(t *testing.T) {
 func TestAnObjectWithAnotherDigestIsDeleted(t *testing.T) {
 	t.Parallel()
 	at := target(t, "faults")
-	real := create(t, at)
+	direct := create(t, at)
 	g := newGate(t, at, nil)
 	g.forward.ModifyResponse = func(r *http.Response) error {
 		if r.Header.Get("X-Amz-Checksum-Sha256") != "" {
@@ -90,7 +90,7 @@ func TestAnObjectWithAnotherDigestIsDeleted(t *testing.T) {
 		if _, err := b.Put(t.Context(), "key", bytes.NewReader(content), describe(content)); !errors.Is(err, storage.ErrDigest) {
 			t.Errorf("Put = %v, want ErrDigest", err)
 		}
-		if _, err := real.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
+		if _, err := direct.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("Head = %v, want ErrNotFound", err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestAnObjectWithAnotherDigestIsDeleted(t *testing.T) {
 func TestDeleteCopesWithServersThatTakeNoBatch(t *testing.T) {
 	t.Parallel()
 	at := target(t, "faults")
-	real := create(t, at)
+	direct := create(t, at)
 	isBatch := func(r *http.Request) bool { return r.URL.Query().Has("delete") }
 	g := newGate(t, at, func(w http.ResponseWriter, r *http.Request) bool {
 		if isBatch(r) {
@@ -108,13 +108,13 @@ func TestDeleteCopesWithServersThatTakeNoBatch(t *testing.T) {
 		return isBatch(r)
 	})
 	for _, key := range []string{"a", "b", "c"} {
-		put(t, real, key, noise(10))
+		put(t, direct, key, noise(10))
 	}
 	b := open(t, g.through(at), storage.Options{})
 	if err := b.Delete(t.Context(), "a", "b", "c", "never there"); err != nil {
 		t.Fatal(err)
 	}
-	if left := list(t, real, "", ""); len(left) > 0 {
+	if left := list(t, direct, "", ""); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
 }
@@ -202,7 +202,7 @@ func TestAClosedIdleConnectionCostsNothing(t *testing.T) {
 func TestPutOverABrokenConnectionCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	at := target(t, "faults")
-	real := create(t, at)
+	direct := create(t, at)
 	proxy, at := proxied(t, at)
 	b := open(t, at, storage.Options{})
 	content := noise(8 << 20)
@@ -213,7 +213,7 @@ func TestPutOverABrokenConnectionCanBeRepeated(t *testing.T) {
 	if _, err := b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, describe(content)); err == nil || isFinal(err) || errors.Is(err, io.EOF) {
 		t.Errorf("Put = %v, want a transient error", err)
 	}
-	if _, err := real.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
+	if _, err := direct.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("Head = %v, want ErrNotFound", err)
 	}
 	proxy.Resume()

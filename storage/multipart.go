@@ -191,18 +191,12 @@ func (u *upload) send(ctx context.Context, p part, send transfer) error {
 func (b *Bucket) sendPart(
 	ctx context.Context, p part, open func(ctx context.Context, offset, length int64) (io.ReadCloser, error),
 ) (types.CompletedPart, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	src, err := open(ctx, p.offset, p.length)
 	if err != nil {
-		cancel()
 		return types.CompletedPart{}, err
 	}
+	defer src.Close() //nolint:errcheck // what was read of it has been checked
 	body := newBody(src, p.length, p.sum, !b.keepsSHA256())
-	defer func() {
-		cancel() // wakes a Read that hangs, or detach would wait for it
-		body.detach()
-		_ = src.Close()
-	}()
 	reader, signed, err := b.prepare(body, p.sum)
 	if err != nil {
 		return types.CompletedPart{}, err

@@ -12,7 +12,6 @@ import (
 	"hash"
 	"io"
 	"strings"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
@@ -46,7 +45,6 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		return Object{}, err
 	}
 	body := newBody(content, up.Size, up.SHA256, !b.keepsSHA256())
-	defer body.detach()
 	in := &s3.PutObjectInput{
 		Bucket:        &b.target.Bucket,
 		Key:           &key,
@@ -152,13 +150,12 @@ func signAs(payload string) func(*s3.Options) {
 	})
 }
 
-// A body passes on exactly the bytes that were promised, hashing them. net/http
-// may still be reading when a request has failed, so reading ends with detach.
+// A body passes on exactly the bytes that were promised, hashing them. It has no
+// lock: the SDK lets nobody read it once it has returned, though net/http would.
 type body struct {
-	mu   sync.Mutex
-	src  io.Reader // nil once detached
-	left int64     // bytes to come
-	want [32]byte  // zero: not known
+	src  io.Reader
+	left int64    // bytes to come
+	want [32]byte // zero: not known
 	sha  hash.Hash
 	md5  hash.Hash // nil unless the ETag has to be compared
 	err  error     // what ended the reading early
@@ -173,15 +170,11 @@ func newBody(src io.Reader, size int64, want [32]byte, withMD5 bool) *body {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	switch {
 	case b.err != nil:
 		return 0, b.err
 	case b.left == 0:
 		return 0, io.EOF
-	case b.src == nil:
-		return 0, errors.New("the request is over")
 	case len(p) == 0:
 		return 0, nil
 	}
@@ -214,17 +207,8 @@ func (b *body) verify() error {
 	return nil
 }
 
-// detach waits for a Read under way, and allows no other.
-func (b *body) detach() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.src = nil
-}
-
 // explain prefers the reason why the body ended to what the request made of it.
 func (b *body) explain(err error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.err != nil {
 		return b.err
 	}
@@ -233,8 +217,6 @@ func (b *body) explain(err error) error {
 
 // compare holds what the server has against what was sent to it.
 func (b *body) compare(etag, checksum string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.left > 0 {
 		return fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, b.left)
 	}
