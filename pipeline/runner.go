@@ -262,6 +262,9 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 		return
 	}
 	r.logOutcome(settled, log, result, took)
+	if result != nil || done.Next == "" {
+		return // the next attempt takes it up; or there is nothing left of the item
+	}
 	if err := r.progress.ClearStage(settled, w.claim(), w.passOf()); err != nil && !errors.Is(err, progress.ErrLost) {
 		log.WarnContext(settled, "progress of a finished stage stays in Redis until cleanup", "err", err)
 	}

@@ -129,14 +129,15 @@ const clearLua = `
 for _, key in ipairs(redis.call('SMEMBERS', KEYS[1])) do
 	redis.call('UNLINK', key)
 end
-return redis.call('UNLINK', KEYS[1])`
+return redis.call('UNLINK', KEYS[1], KEYS[2])`
 
-// Clear forgets all that the stages of an item have written. The fence stays,
-// so that older claims still can not write; the newest can.
+// Clear forgets everything about an item, the fence too, and is for items that
+// have come to their end: nothing reads what a late writer may still leave, and
+// that ends by itself.
 func (s *Store) Clear(ctx context.Context, item int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := s.clear.Run(ctx, s.client, []string{s.key(item, "keys")}).Err(); err != nil {
+	if err := s.clear.Run(ctx, s.client, []string{s.key(item, "keys"), s.key(item, "token")}).Err(); err != nil {
 		return fmt.Errorf("clear item %d: %w", item, err)
 	}
 	return nil
