@@ -1,0 +1,428 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// errUnexpected says that the demonstration did not end as it should.
+var errUnexpected = errors.New("not every bag ended as it should; the logs are in the data directory")
+
+func demoCommand() *cobra.Command {
+	var data string
+	var hold bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch real bags go from a receiving bucket into preservation storage",
+		Long: `Start private servers, register two institutions, upload sample bags of several
+kinds, ingest them with two worker processes, and show how each bag ended. The
+servers and, unless --data is given, their data are gone afterwards.`,
+		Example: `  farol demo
+  farol demo --hold
+  farol demo --data ./demo-data`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), cmd.OutOrStdout(), data, hold)
+		},
+	}
+	c.Flags().StringVar(&data, "data", "", "keep data, logs and addresses in this new directory")
+	c.Flags().BoolVar(&hold, "hold", false, "keep everything up after the table until Ctrl-C")
+	return c
+}
+
+func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "farol-demo-"); err != nil {
+			return fmt.Errorf("make a data directory: %w", err)
+		}
+		defer func() {
+			if err == nil { // what went wrong can be looked into
+				err = os.RemoveAll(dir)
+			}
+		}()
+	} else if entries, readErr := os.ReadDir(dir); readErr == nil && len(entries) > 0 {
+		return usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	began := time.Now()
+	fmt.Fprintln(out, "Starting PostgreSQL, Redis, an S3 gateway and nsqd on loopback ports.")
+	l, err := startLocal(ctx, dir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.stop(ctx)) }()
+	h, err := l.startHelpers(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer h.stopAll()
+	fmt.Fprintf(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n\n",
+		time.Since(began).Round(10*time.Millisecond), l.NSQAdminURL)
+
+	d := &demo{local: l, out: out}
+	if err := d.run(ctx); err != nil {
+		return err
+	}
+	if hold {
+		fmt.Fprintf(out, "\nStill up, until Ctrl-C: . %s/env\n", l.dir)
+		return errors.Join(d.verdict(), l.watch(ctx, out))
+	}
+	return d.verdict()
+}
+
+// demo is one demonstration.
+type demo struct {
+	*local
+	out    io.Writer
+	ended  []ended
+	took   time.Duration // from the first upload to the last end
+	bytes  int64
+	mirror int64 // messages that reached nsqd
+}
+
+// ended is a bag and what became of it.
+type ended struct {
+	sample
+	item    registry.WorkItem
+	summary registry.ObjectSummary
+}
+
+func (d *demo) run(ctx context.Context) error {
+	for name, identifier := range map[string]string{"Lighthouse University": lighthouse, "Harbor College": harbor} {
+		if err := d.institution(ctx, name, identifier); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i, round := range [][]sample{samples(), secondRound()} {
+		if i == 1 {
+			fmt.Fprintln(d.out, "\nNow the second version of a bag that is on record.")
+		}
+		if err := d.deposit(ctx, round); err != nil {
+			return err
+		}
+		if err := d.follow(ctx, round); err != nil {
+			return err
+		}
+	}
+	d.took = time.Since(began)
+	if err := d.awaitMirror(ctx); err != nil {
+		return err
+	}
+	if err := d.summarise(ctx); err != nil {
+		return err
+	}
+	d.print()
+	return nil
+}
+
+// deposit uploads the bags, and something that is none, as depositors would.
+func (d *demo) deposit(ctx context.Context, round []sample) error {
+	for _, s := range round {
+		tar, err := os.CreateTemp(d.dir, "sample-*.tar")
+		if err != nil {
+			return fmt.Errorf("make a sample bag: %w", err)
+		}
+		err = errors.Join(d.upload(ctx, s, tar), tar.Close(), os.Remove(tar.Name()))
+		if err != nil {
+			return fmt.Errorf("deposit %s: %w", s.key, err)
+		}
+	}
+	receiving, err := d.receiving("aptrust.receiving." + lighthouse)
+	if err != nil {
+		return err
+	}
+	readme := "This is not a bag and stays where it is.\n"
+	if _, err := receiving.Put(ctx, "README.txt", strings.NewReader(readme), storage.Upload{Size: int64(len(readme))}); err != nil {
+		return fmt.Errorf("upload README.txt: %w", err)
+	}
+
+	reader := pipeline.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
+	n, err := reader.ReadAll(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "The bucket reader found %d new bags, and left alone what is no tar.\n", n)
+	if n != len(round) {
+		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
+	}
+	return nil
+}
+
+func (d *demo) upload(ctx context.Context, s sample, tar *os.File) error {
+	if err := s.bag.WriteTar(tar); err != nil {
+		return err
+	}
+	size, err := tar.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	receiving, err := d.receiving("aptrust.receiving." + s.institution)
+	if err != nil {
+		return err
+	}
+	if _, err := tar.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	d.bytes += size
+	_, err = receiving.Put(ctx, s.key, tar, storage.Upload{Size: size})
+	return err
+}
+
+// most is how long a round may take before something must be wrong.
+const most = 150 * time.Second
+
+// follow shows the bags' way through the stages until all have ended.
+func (d *demo) follow(ctx context.Context, round []sample) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	show := newFollower(d.out, round)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		items, err := d.registry.WorkItems(ctx, registry.ItemFilter{Limit: len(round)})
+		if err != nil {
+			return err
+		}
+		live := 0
+		for _, item := range items {
+			if item.Retry {
+				live++
+			}
+			show.update(item)
+		}
+		if live == 0 {
+			show.close()
+			for _, item := range items {
+				for _, s := range round {
+					if s.key == item.Name && s.institution == item.Institution {
+						d.ended = append(d.ended, ended{sample: s, item: item})
+					}
+				}
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			show.close()
+			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
+		case err := <-d.Died():
+			show.close()
+			return fmt.Errorf("a server of the stack ended: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// follower draws a bar for each bag on a terminal, and elsewhere prints a line
+// when a bag ends.
+type follower struct {
+	out      io.Writer
+	progress *mpb.Progress
+	bars     map[string]*mpb.Bar
+	at       map[string]string
+	ended    map[int64]bool
+}
+
+func newFollower(out io.Writer, round []sample) *follower {
+	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}}
+	if file, ok := out.(*os.File); !ok || !isTerminal(file) {
+		return f
+	}
+	f.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(30), mpb.WithRefreshRate(100*time.Millisecond))
+	for _, s := range round {
+		name := s.institution + "/" + s.key
+		f.at[name] = "waiting"
+		f.bars[name] = f.progress.AddBar(int64(len(stageNames())),
+			mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-34s", name))),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return f.at[name] })))
+	}
+	return f
+}
+
+func (f *follower) update(item registry.WorkItem) {
+	name := item.Institution + "/" + item.Name
+	if f.progress == nil {
+		if !item.Retry && !f.ended[item.ID] {
+			f.ended[item.ID] = true
+			fmt.Fprintf(f.out, "  %-34s %s at %s\n", name, item.Status, item.Stage)
+		}
+		return
+	}
+	bar, ok := f.bars[name]
+	if !ok {
+		return
+	}
+	f.at[name] = item.Stage + " " + strings.ToLower(item.Status)
+	for i, stage := range stageNames() {
+		if stage == item.Stage {
+			bar.SetCurrent(int64(i))
+		}
+	}
+	switch {
+	case item.Status == "Success":
+		bar.SetCurrent(int64(len(stageNames())))
+	case !item.Retry:
+		bar.Abort(false)
+	}
+}
+
+func (f *follower) close() {
+	if f.progress != nil {
+		f.progress.Wait()
+	}
+}
+
+func (d *demo) summarise(ctx context.Context) error {
+	for i := range d.ended {
+		e := &d.ended[i]
+		if e.item.IntellectualObjectID == nil {
+			continue
+		}
+		var err error
+		if e.summary, err = d.registry.Summary(ctx, *e.item.IntellectualObjectID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asExpected says what is not as it should be about a bag; "" if all is. An
+// object that a later bag changed is judged by that one.
+func (d *demo) asExpected(e ended) string {
+	switch {
+	case e.item.Status != e.status:
+		return "should have ended as " + e.status
+	case !strings.Contains(e.item.Note+" "+e.item.Outcome, e.note):
+		return fmt.Sprintf("the reason should mention %q", e.note)
+	case e.status == "Success" && !d.changedLater(e) && (e.summary.Files != e.files || e.summary.Copies != e.copies):
+		return fmt.Sprintf("should have %d files in %d copies", e.files, e.copies)
+	}
+	return ""
+}
+
+func (d *demo) changedLater(e ended) bool {
+	for _, other := range d.ended {
+		if other.item.ObjectIdentifier == e.item.ObjectIdentifier && other.item.ID > e.item.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *demo) verdict() error {
+	if len(d.ended) != len(samples())+len(secondRound()) {
+		return errUnexpected
+	}
+	for _, e := range d.ended {
+		if d.asExpected(e) != "" {
+			return errUnexpected
+		}
+	}
+	return nil
+}
+
+// print shows how every bag ended, and what to try next.
+func (d *demo) print() {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\n%-10s %-28s %-8s %5s %6s %6s  %s\n", "END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO")
+	for _, e := range d.ended {
+		events := int64(0)
+		for _, n := range e.summary.Events {
+			events += n
+		}
+		reason := e.what
+		if e.status != "Success" {
+			reason += ": " + e.item.Note
+		}
+		if bad := d.asExpected(e); bad != "" {
+			reason += "  <-- UNEXPECTED: " + bad
+		}
+		fmt.Fprintf(&b, "%-10s %-28s %-8s %5d %6d %6d  %s\n", e.item.Status, e.item.ObjectIdentifier, e.item.Stage,
+			e.summary.Files, e.summary.Copies, events, shorten(reason, 160))
+	}
+	fmt.Fprintf(&b, "\n%d bags, %.1f MB, in %.1f s (%.1f MB/s); %d hand-offs mirrored to NSQ.\n",
+		len(d.ended), float64(d.bytes)/1e6, d.took.Seconds(), float64(d.bytes)/1e6/d.took.Seconds(), d.mirror)
+	fmt.Fprint(&b, `
+Try next:
+  farol dev                         the same servers, kept up, with a bucket to deposit into
+  farol validate BAG.tar            the pipeline's verdict on a bag of yours
+  farol item list, item show ID     what became of a bag, every attempt, every event
+`)
+	if _, err := b.WriteTo(d.out); err != nil {
+		d.log.Warn("the table could not be printed", "err", err)
+	}
+}
+
+func shorten(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+
+// awaitMirror waits until nsqd has all hand-offs, and counts what it has.
+func (d *demo) awaitMirror(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	mirror := nsqcompat.NewMirror(d.db, nsqcompat.MirrorOptions{NSQDTCPAddr: d.NSQDTCPAddr})
+	for {
+		lag, err := mirror.Lag(ctx)
+		if err != nil {
+			return err
+		}
+		if lag.Messages == 0 {
+			d.mirror, err = nsqdMessages(ctx, d.NSQDHTTPAddr)
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the mirror, which is %d messages behind: %w", lag.Messages, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// nsqdMessages asks nsqd how many messages its topics have been given.
+func nsqdMessages(ctx context.Context, addr string) (n int64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/stats?format=json", http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("ask nsqd: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask nsqd: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read as far as we need
+	var stats struct {
+		Topics []struct {
+			MessageCount int64 `json:"message_count"`
+		} `json:"topics"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&stats); err != nil {
+		return 0, fmt.Errorf("read nsqd's answer: %w", err)
+	}
+	for _, t := range stats.Topics {
+		n += t.MessageCount
+	}
+	return n, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// childEnv tells a farol process that it was started by another one and ends
+// with it: when its standard input closes, however the parent went.
+const childEnv = "FAROL_CHILD"
+
+// helpers are the farol processes that dev and demo start: workers, mirror,
+// bucket reader. One that ends by itself is started again.
+type helpers struct {
+	env    []string
+	logDir string
+	log    *slog.Logger
+
+	wg   sync.WaitGroup
+	stop context.CancelFunc
+	ctx  context.Context //nolint:containedctx // it ends the helpers, and lives as long as they
+}
+
+func newHelpers(ctx context.Context, dataDir string, env []string, log *slog.Logger) (*helpers, error) {
+	logDir := filepath.Join(dataDir, "log")
+	if err := os.MkdirAll(logDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the log directory: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	return &helpers{env: append(append(os.Environ(), env...), childEnv+"=1"), logDir: logDir, log: log, ctx: ctx, stop: stop}, nil
+}
+
+// start keeps `farol args…` running until stopAll. Its output goes to a log file.
+func (h *helpers) start(name string, args ...string) {
+	h.wg.Go(func() {
+		for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+			began := time.Now()
+			err := h.run(name, args)
+			if h.ctx.Err() != nil {
+				return
+			}
+			if time.Since(began) > 10*time.Second {
+				wait = 200 * time.Millisecond
+			}
+			h.log.WarnContext(h.ctx, "helper ended and is started again", "helper", name, "err", err)
+			t := time.NewTimer(wait)
+			select {
+			case <-h.ctx.Done():
+			case <-t.C:
+			}
+			t.Stop()
+		}
+	})
+}
+
+func (h *helpers) run(name string, args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	out, err := os.OpenFile(filepath.Join(h.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", name, err)
+	}
+	defer out.Close() //nolint:errcheck // the child writes to it, not we
+	// Not CommandContext: it kills, and a worker has something to give back.
+	cmd := exec.Command(self, args...) //nolint:gosec,noctx // our own program; stopped below by SIGTERM
+	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the parent
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("open a pipe to %s: %w", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-h.ctx.Done():
+	}
+	in.Close() //nolint:errcheck,gosec // closing it is the message
+	t := time.NewTimer(15 * time.Second)
+	defer t.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-t.C:
+		return errors.Join(cmd.Process.Kill(), <-ended)
+	}
+}
+
+// stopAll tells all helpers to stop and waits until they have.
+func (h *helpers) stopAll() {
+	h.stop()
+	h.wg.Wait()
+}
+
+// untilParentEnds ends ctx when this process is a helper whose parent is gone or
+// wants it to stop. A helper that does not end in time then is ended.
+func untilParentEnds(ctx context.Context) context.Context {
+	if os.Getenv(childEnv) == "" {
+		return ctx
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck,gosec // whatever ends it, it is the end
+		stop()
+		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
+	}()
+	return ctx
+}
+
+// isTerminal tells whether a person watches.
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

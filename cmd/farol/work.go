@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+func workCommand() *cobra.Command {
+	var f workFlags
+	c := &cobra.Command{
+		Use:   "work",
+		Short: "Claim work items and take them through their stages",
+		Long: `Claim work items from the database and take them through their stages, until
+SIGTERM or Ctrl-C: then nothing more is claimed, running stages get FAROL_GRACE
+to end, and what is left goes back at once. Start as many as you like, anywhere.
+
+Without --slots there are two pools: eight slots for items below 1 GiB and two
+for larger ones.`,
+		Example: `  farol work
+  farol work --stages 'Receive,Validate' --slots 4
+  farol work --stages Record --slots 1
+  farol work --min-size 1GiB --slots 2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runWork(cmd.Context(), f) },
+	}
+	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stageNames(), ", "))
+	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
+	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
+	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
+	return c
+}
+
+type workFlags struct {
+	stages           []string
+	minSize, maxSize string
+	slots            int
+}
+
+// stageNames are the ingest stages in their order.
+func stageNames() []string {
+	var names []string
+	for _, s := range pipeline.Ingest(pipeline.Deps{}) {
+		names = append(names, s.Stage)
+	}
+	return names
+}
+
+// pools turns the flags into pools.
+func (f workFlags) pools() ([]pipeline.Pool, error) {
+	const gib, small, large = 1 << 30, 8, 2
+	stages := f.stages
+	if len(stages) == 0 {
+		stages = stageNames()
+	}
+	minSize, minErr := parseSize("--min-size", f.minSize)
+	maxSize, maxErr := parseSize("--max-size", f.maxSize)
+	if err := errors.Join(minErr, maxErr); err != nil {
+		return nil, err
+	}
+	if f.slots < 0 {
+		return nil, fmt.Errorf("--slots is %d; it must be at least 1", f.slots)
+	}
+	if f.slots == 0 && minSize == 0 && maxSize == 0 {
+		return []pipeline.Pool{
+			{Name: "small", Stages: stages, MaxSize: gib, Slots: small},
+			{Name: "large", Stages: stages, MinSize: gib, Slots: large},
+		}, nil
+	}
+	slots := f.slots
+	if slots == 0 {
+		slots = small
+		if minSize >= gib {
+			slots = large
+		}
+	}
+	return []pipeline.Pool{{Name: "flags", Stages: stages, MinSize: minSize, MaxSize: maxSize, Slots: slots}}, nil
+}
+
+func runWork(ctx context.Context, f workFlags) error {
+	const help = "see `farol work --help`"
+	pools, err := f.pools()
+	if err != nil {
+		return usage(err, help)
+	}
+	config, err := loadWorkerConfig()
+	if err != nil {
+		return err
+	}
+	log := newLogger(config.Log)
+	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if ok, err := s.progress.Persistent(ctx); err == nil && !ok {
+		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
+	}
+	engine, err := claim.New(ctx, s.db, claim.Options{
+		Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, MaxAttempts: config.MaxAttempts, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
+		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers,
+	})
+	if err != nil {
+		return err
+	}
+	defer formats.Close()
+
+	deps := pipeline.Deps{
+		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
+		Formats: formats, Files: config.Files, Log: log,
+	}
+	metrics := newWorkMetrics()
+	runner, err := pipeline.NewRunner(engine, deps, pipeline.Ingest(deps), pipeline.RunnerOptions{
+		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
+		Observe: metrics.observe, Log: log,
+	})
+	if err != nil {
+		return usage(err, help)
+	}
+	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	group, groupCtx := errgroup.WithContext(ctx)
+	if config.HTTP.Addr != "" {
+		group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
+	}
+	group.Go(func() error { return runner.Run(groupCtx) })
+	return group.Wait()
+}
+
+// workMetrics are a worker's figures for Prometheus.
+type workMetrics struct {
+	registry *prometheus.Registry
+	ended    *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	bytes    *prometheus.CounterVec
+}
+
+func newWorkMetrics() *workMetrics {
+	m := &workMetrics{
+		registry: prometheus.NewRegistry(),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_stage_outcomes_total", Help: "Stages that ended, by outcome code; done if it is done.",
+		}, []string{"stage", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_stage_seconds", Help: "Time that stages took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}, []string{"stage"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_stage_bytes_total", Help: "Sizes of the items whose stage was done.",
+		}, []string{"stage"}),
+	}
+	m.registry.MustRegister(m.ended, m.took, m.bytes)
+	return m
+}
+
+func (m *workMetrics) observe(o pipeline.Outcome) {
+	code := o.Code
+	if code == "" {
+		code = "done"
+		m.bytes.WithLabelValues(o.Stage).Add(float64(o.Bytes))
+	}
+	m.ended.WithLabelValues(o.Stage, code).Inc()
+	m.took.WithLabelValues(o.Stage).Observe(o.Took.Seconds())
+}
+
+
+// parseSize reads a number of bytes such as 64MiB; "" is 0.
+func parseSize(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number, unit := text, int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n, ok := strings.CutSuffix(text, suffix); ok {
+			number, unit = n, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("%s is %q; it must be a number of bytes such as 1048576, 64MiB or 1GiB", flag, text)
+	}
+	return n * unit, nil
+}
