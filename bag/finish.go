@@ -11,10 +11,7 @@ import (
 
 // endOfArchive is called at the marker, or where the tar just ends. archive/tar
 // does not tell these apart, but the number of bytes it took does.
-func (rd *reader) endOfArchive() error {
-	if rd.src.err != nil {
-		return rd.fault(rd.src.err)
-	}
+func (rd *reader) endOfArchive() {
 	switch {
 	case len(rd.bag.Files) == 0 && len(rd.problems.list) == 0:
 		rd.problems.stop(codeEmpty, "", "The tar contains no files.")
@@ -25,7 +22,6 @@ func (rd *reader) endOfArchive() error {
 		rd.warnings.add(codeNoEndMarker, "",
 			"The tar has no end-of-archive marker. It may have been cut off after %s.", show(rd.inHand))
 	}
-	return nil
 }
 
 const magicBytes = 6
@@ -77,7 +73,8 @@ func compression(magic []byte) string {
 }
 
 // drain reads what is left, so that the caller knows the object was readable to
-// its end. After a proper end there are only zeros.
+// its end. After a proper end there are only zeros. An error of r has been taken
+// for damage so far; it comes again here, and then nothing found before counts.
 func (rd *reader) drain(ctx context.Context) error {
 	buf := rd.digester.small
 	garbage := false
@@ -88,6 +85,8 @@ func (rd *reader) drain(ctx context.Context) error {
 		n, err := rd.tar.Read(buf)
 		garbage = garbage || len(bytes.Trim(buf[:n], "\x00")) > 0
 		switch {
+		case rd.src.err != nil:
+			return rd.fault(rd.src.err)
 		case errors.Is(err, io.EOF):
 			if garbage && !rd.cutShort() {
 				rd.warnings.add(codeTrailingData, "", "There is data after the end of the tar, which is ignored.")

@@ -280,7 +280,7 @@ func (inv *Inventory) end() error {
 	}
 	_, err := inv.lines.ReadByte()
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) && inv.src.err == nil:
 		return nil
 	case err != nil:
 		return inv.fault(err)

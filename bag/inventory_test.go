@@ -3,6 +3,7 @@ package bag_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestInventoryThatIsCutOrChangedIsRefused(t *testing.T) {
 func TestInventoryPassesOnTheReadersOwnErrors(t *testing.T) {
 	t.Parallel()
 	data := inventory(t, read(t, sample(t, bagtest.Spec{})))
-	broken := errors.New("connection reset")
+	broken := fmt.Errorf("get: %w", io.EOF)
 	for n := range data {
 		_, err := bag.ReadInventory(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)))
 		if !errors.Is(err, broken) || errors.Is(err, bag.ErrInventory) {
@@ -103,6 +104,7 @@ func TestInventoryWithLinesThatMakeNoSenseIsRefused(t *testing.T) {
 		"negative count":       {`{"version":1,"files":-1}` + "\n" + end, false},
 		"no end":               {header + missing, false},
 		"fewer files":          {header + end, false},
+		"another end":          {header + missing + `{"end":true,"files":2}` + "\n", false},
 		"more files":           {header + missing + missing + end, false},
 		"after the end":        {header + missing + end + missing, false},
 		"path out of the bag":  {header + strings.Replace(missing, "data/a", "../a", 1) + end, false},

@@ -106,6 +106,17 @@ func TestManifestLinesThatCannotBeTrustedAreNamed(t *testing.T) {
 	}
 }
 
+// Editors count CR LF as one end of a line, and so must we.
+func TestFindingsCountLinesAsEditorsDo(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		b := withManifest(t, md5Of("a")+"  data/a"+end+end+"wrong"+end, "")
+		if len(b.Problems) != 1 || !strings.Contains(b.Problems[0].Message, "line 3:") {
+			t.Errorf("ends of line %q: %v", end, b.Problems)
+		}
+	}
+}
+
 // What comes after a line that is too long was not read, so that files listed
 // there must not be reported as unlisted.
 func TestALineThatIsTooLongIsTheOnlyFault(t *testing.T) {

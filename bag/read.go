@@ -132,10 +132,9 @@ func (rd *reader) entries(ctx context.Context) error {
 		header, err := archive.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return rd.endOfArchive()
+			rd.endOfArchive()
+			return nil
 		case err == nil, errors.Is(err, tar.ErrInsecurePath): // we judge paths ourselves
-		case rd.src.err != nil:
-			return rd.fault(rd.src.err)
 		default:
 			rd.badHeader(err, start, magic)
 			return nil
@@ -206,8 +205,6 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File) (mor
 	content, err := rd.digester.read(ctx, archive, f.Size, rd.partSize(f.Size), rd.reportTo(f, tee))
 	switch {
 	case err == nil:
-	case rd.src.err != nil:
-		return false, rd.fault(rd.src.err)
 	case ctx.Err() != nil:
 		return false, rd.fault(ctx.Err())
 	default:

@@ -305,7 +305,7 @@ func TestReadWarnsOfDataAfterTheEnd(t *testing.T) {
 func TestReadReturnsTheReadersOwnErrors(t *testing.T) {
 	t.Parallel()
 	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 200_000}, {Path: "data/s", Content: "x"}}})
-	for _, broken := range []error{errors.New("connection reset"), io.ErrUnexpectedEOF} {
+	for _, broken := range []error{errors.New("connection reset"), io.ErrUnexpectedEOF, fmt.Errorf("get: %w", io.EOF)} {
 		for n := 0; n <= len(data); n += 5000 {
 			r := io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken))
 			if _, err := bag.Read(t.Context(), r, bag.ReadOptions{}); !errors.Is(err, broken) {

@@ -2,7 +2,6 @@ package bag
 
 import (
 	"bufio"
-	"errors"
 	"io"
 )
 
@@ -19,9 +18,6 @@ type source struct {
 }
 
 func (s *source) Read(p []byte) (int, error) {
-	if s.err != nil {
-		return 0, s.err
-	}
 	n, err := s.r.Read(p)
 	for tries := 0; n == 0 && err == nil && len(p) > 0; tries++ {
 		if tries == 100 { // a reader that is stuck must not take us with it
@@ -30,7 +26,7 @@ func (s *source) Read(p []byte) (int, error) {
 		}
 		n, err = s.r.Read(p)
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF { //nolint:errorlint // one that wraps io.EOF is a broken connection
 		s.err = err
 	}
 	return n, err
