@@ -51,6 +51,7 @@ Settings come from the environment; docs/configuration.md lists them.
 Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could not tell.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), devCommand(), workCommand(), internalCommand())
+	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), workCommand(),
+		mirrorCommand(), validateCommand(), itemCommand(), versionCommand(), internalCommand())
 	return root
 }

@@ -56,7 +56,8 @@ func (s *settings) readStorage() storageConfig {
 	s.readBlock("", &staging)
 	c.Staging = staging.Bucket
 	if !strings.Contains(c.Staging, "staging") {
-		s.wrong("FAROL_STAGING_BUCKET", `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
+		name := fieldsOf("", &staging)[0].usedName(s.environ)
+		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
 	}
 	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
 	for _, spec := range storage.Targets() {
@@ -64,7 +65,11 @@ func (s *settings) readStorage() storageConfig {
 		// Two targets in one place would be one copy, recorded as two.
 		place := [2]string{t.Endpoint, t.Bucket}
 		if other, taken := places[place]; taken {
-			s.wrong(targetPrefix(spec.Name)+"BUCKET", `is "`+t.Bucket+`", like `+other+`; each must have a bucket of its own`)
+			name := targetPrefix(spec.Name) + "BUCKET"
+			if s.environ[name] == "" && s.environ[spec.EnvVar] != "" {
+				name = spec.EnvVar
+			}
+			s.wrong(name, `is "`+t.Bucket+`", like `+other+`; each must have a bucket of its own`)
 		}
 		places[place] = "that of " + t.Name
 		c.Targets = append(c.Targets, t)

@@ -37,6 +37,9 @@ type services struct {
 	closers []func() error
 }
 
+// progressPrefix begins all keys in Redis.
+const progressPrefix = "farol"
+
 // connectTime is how long the database and Redis may take to answer at start.
 const connectTime = 15 * time.Second
 
@@ -57,7 +60,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 		}
 	}
 	if n.Redis != nil {
-		store, err := progress.Connect(ctx, string(n.Redis.URL), "farol")
+		store, err := progress.Connect(ctx, string(n.Redis.URL), progressPrefix)
 		if err != nil {
 			return nil, failure{code: exitFailed, err: fmt.Errorf("connect to Redis: %w", err), next: "check FAROL_REDIS_URL and that Redis is running"}
 		}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func institutionCommand() *cobra.Command {
+	return group("institution", "Register depositors", institutionAddCommand(), institutionListCommand())
+}
+
+func institutionAddCommand() *cobra.Command {
+	var in registry.Institution
+	var create, asJSON bool
+	c := &cobra.Command{
+		Use:   "add IDENTIFIER --name NAME",
+		Short: "Register an institution and its buckets",
+		Long: `Register an institution by its domain name, so that its receiving bucket is read.
+
+The buckets must be there, unless --create-buckets makes them. Without flags they
+are aptrust.receiving.IDENTIFIER and aptrust.restore.IDENTIFIER.`,
+		Example: `  farol institution add example.edu --name 'Example University' --create-buckets
+  farol institution add library.org --name 'A Library' --receiving-bucket library-in --restore-bucket library-out`,
+		Args: oneArg("institution by its identifier"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if in.Name == "" {
+				return usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
+			}
+			in.Identifier = args[0]
+			in.ReceivingBucket = firstOf(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
+			in.RestoreBucket = firstOf(in.RestoreBucket, "aptrust.restore."+in.Identifier)
+			added, err := addInstitution(cmd.Context(), in, create)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), added)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered. It deposits into %s; what it gets back goes to %s.\n",
+				added.Identifier, added.ReceivingBucket, added.RestoreBucket)
+			return err
+		},
+	}
+	c.Flags().StringVar(&in.Name, "name", "", "name of the institution (required)")
+	c.Flags().StringVar(&in.ReceivingBucket, "receiving-bucket", "", "bucket that it deposits into")
+	c.Flags().StringVar(&in.RestoreBucket, "restore-bucket", "", "bucket that it gets bags back from")
+	c.Flags().BoolVar(&create, "create-buckets", false, "create both buckets, unless they are there")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// addInstitution makes the buckets first: if we die between, a second run goes
+// on, whereas a registered institution without buckets fails every reading.
+func addInstitution(ctx context.Context, in registry.Institution, create bool) (registry.Institution, error) {
+	if !create {
+		s, err := connectRegistry(ctx, "institution")
+		if err != nil {
+			return registry.Institution{}, err
+		}
+		defer s.close()
+		return register(ctx, s, in)
+	}
+	config, err := load(readInstitutionConfig)
+	if err != nil {
+		return registry.Institution{}, err
+	}
+	s, err := connect(ctx, "institution", needs{Database: &config.Database, S3: &config.S3})
+	if err != nil {
+		return registry.Institution{}, err
+	}
+	defer s.close()
+	for _, name := range []string{in.ReceivingBucket, in.RestoreBucket} {
+		b, err := s.receiving(name)
+		if err == nil {
+			err = b.Create(ctx)
+		}
+		if err != nil {
+			return registry.Institution{}, failure{
+				code: exitFailed, err: fmt.Errorf("create bucket %q: %w", name, err),
+				next: "check the FAROL_S3_… and AWS_… settings, or name other buckets with --receiving-bucket and --restore-bucket",
+			}
+		}
+	}
+	return register(ctx, s, in)
+}
+
+func register(ctx context.Context, s *services, in registry.Institution) (registry.Institution, error) {
+	added, err := s.registry.AddInstitution(ctx, in)
+	if errors.Is(err, registry.ErrRefused) {
+		err = failure{
+			code: exitFailed, err: err,
+			next: "`farol institution list` shows what is taken; an identifier is a domain name in lower case, and each bucket has one owner",
+		}
+	}
+	return added, err
+}
+
+func institutionListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the institutions",
+		Example: `  farol institution list
+  farol institution list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := allInstitutions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
+			var rows [][]string
+			for _, in := range list {
+				rows = append(rows, []string{
+					fmt.Sprint(in.ID), in.Identifier, in.State, plain(in.ReceivingBucket), plain(in.RestoreBucket), plain(in.Name),
+				})
+			}
+			return writeTable(cmd.OutOrStdout(), []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
+	s, err := connectRegistry(ctx, "institution")
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	const page = 500
+	all := []registry.Institution{} // null is no list in JSON
+	for after := int64(0); ; {
+		list, err := s.registry.Institutions(ctx, after, page, false)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+		if len(list) < page {
+			return all, nil
+		}
+		after = list[len(list)-1].ID
+	}
+}
+
+// connectRegistry connects a command that needs the registry and nothing else.
+func connectRegistry(ctx context.Context, command string) (*services, error) {
+	config, err := load(readDatabaseConfig)
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, command, needs{Database: &config})
+}

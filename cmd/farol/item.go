@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func itemCommand() *cobra.Command {
+	return group("item", "Look at work items, and decide about them",
+		itemListCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand())
+}
+
+// statuses are those that a work item can have.
+func statuses() []string {
+	return []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
+}
+
+// allStages are those that live items can be in: the ingest stages in their
+// order, and those of the other actions.
+func allStages() []string {
+	var names []string
+	for _, w := range oldWorkers() {
+		names = append(names, w.stage)
+	}
+	return append(names, "Requested", "Resolve")
+}
+
+func itemListCommand() *cobra.Command {
+	var f registry.ItemFilter
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List work items, newest first",
+		Example: `  farol item list
+  farol item list --status started --stage Store
+  farol item list --needs-review --json
+  farol item list --institution example.edu --name photographs.tar
+  farol item list --limit 20 --before 1000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
+				return usage(errors.New("--state and --status are the same"), "give one of them")
+			}
+			if err := checkFilter(&f); err != nil {
+				return err
+			}
+			s, err := connectRegistry(cmd.Context(), "item")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			items, err := s.registry.WorkItems(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), slices.Concat([]registry.WorkItem{}, items)) // null is no list
+			}
+			return printItems(cmd, items, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
+	flags.StringVar(&f.Status, "state", "", "the same as --status")
+	flags.StringVar(&f.Stage, "stage", "", "only in this stage: "+strings.Join(allStages(), ", "))
+	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
+	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
+	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
+	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// checkFilter spells status and stage as the registry does.
+func checkFilter(f *registry.ItemFilter) (err error) {
+	if f.Status, err = oneOf("--status", f.Status, statuses()); err != nil {
+		return err
+	}
+	if f.Stage, err = oneOf("--stage", f.Stage, allStages()); err != nil {
+		return err
+	}
+	if f.Limit < 1 || f.Limit > 10000 {
+		return usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
+	}
+	return nil
+}
+
+func oneOf(flag, value string, allowed []string) (string, error) {
+	if value == "" {
+		return "", nil
+	}
+	for _, a := range allowed {
+		if strings.EqualFold(a, value) {
+			return a, nil
+		}
+	}
+	return "", usage(fmt.Errorf("%s is %q", flag, value), "name one of: "+strings.Join(allowed, ", "))
+}
+
+func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFilter) error {
+	var rows [][]string
+	for _, i := range items {
+		status := i.Status
+		if i.NeedsAdminReview {
+			status += " !"
+		}
+		rows = append(rows, []string{
+			strconv.FormatInt(i.ID, 10), status, i.Stage, i.Institution, plain(i.Name), sizeOf(i.Size),
+			spanOf(time.Since(i.CreatedAt)), plain(i.Note),
+		})
+	}
+	header := []string{"ID", "STATUS", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
+	if err := writeTable(cmd.OutOrStdout(), header, rows); err != nil {
+		return err
+	}
+	if len(items) == f.Limit {
+		fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
+	}
+	return nil
+}
+
+func itemRequeueCommand() *cobra.Command {
+	var stage string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "requeue ID",
+		Short: "Put an item back into the queue",
+		Long: `Put an item back into the queue, at the stage that it came to or an earlier one,
+with all its attempts ahead of it. A worker that has the item at this moment loses
+it. Items that succeeded or were cancelled stay as they are.`,
+		Example: `  farol item requeue 7
+  farol item requeue 7 --stage Validate --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			stage, err := oneOf("--stage", stage, allStages())
+			if err != nil {
+				return err
+			}
+			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+				return r.Requeue(ctx, id, stage)
+			})
+		},
+	}
+	c.Flags().StringVar(&stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func itemCancelCommand() *cobra.Command {
+	var reason string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End an item for good",
+		Long: `End an item for good. A worker that has it at this moment loses it. To ingest the
+bag after all, the depositor uploads it again.`,
+		Example: `  farol item cancel 7
+  farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+				return r.Cancel(ctx, id, reason)
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "note for the depositor")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// changeItem makes one change to one item and shows what came of it.
+func changeItem(cmd *cobra.Command, arg string, asJSON bool,
+	change func(context.Context, *registry.Registry, int64) (registry.WorkItem, error),
+) error {
+	id, err := itemID(arg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	s, err := connectRegistry(ctx, "item")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	item, err := change(ctx, s.registry, id)
+	switch {
+	case errors.Is(err, registry.ErrRefused):
+		return failure{code: exitFailed, err: err, next: "see `farol item show " + arg + "`"}
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(cmd.OutOrStdout(), item)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, stateOf(item, time.Now()))
+	return err
+}
+
+func itemID(arg string) (int64, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
+	}
+	return id, nil
+}

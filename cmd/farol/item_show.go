@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func itemShowCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is known of an item",
+		Long: `Show an item: where it stands and what it waits for, every attempt, how many files
+the running stage has finished, and what is on record of its object.`,
+		Example: `  farol item show 7
+  farol item show 7 --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := itemID(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			view, err := readItem(ctx, id, cmd.ErrOrStderr())
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(cmd.OutOrStdout(), view)
+			}
+			return view.print(cmd.OutOrStdout())
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// itemView is all that is known of an item.
+type itemView struct {
+	Item     registry.WorkItem  `json:"item"`
+	State    string             `json:"state"` // for people: what happens next, or must
+	Attempts []registry.Attempt `json:"attempts"`
+	Progress []stageProgress    `json:"progress"` // null if Redis did not answer
+	Object   *objectView        `json:"object"`   // null if it is not on record
+	Events   []registry.Event   `json:"events"`   // of the object itself
+}
+
+type stageProgress struct {
+	Stage string `json:"stage"`
+	Files int64  `json:"files"` // that it has finished
+}
+
+type objectView struct {
+	registry.Object
+	Summary registry.ObjectSummary `json:"summary"`
+}
+
+// readItem reads what is known of an item. Where only Redis does not answer, the
+// rest is shown: whoever looks has trouble enough.
+func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, error) {
+	config, err := load(readItemConfig)
+	if err != nil {
+		return nil, err
+	}
+	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	v := &itemView{Attempts: []registry.Attempt{}, Events: []registry.Event{}}
+	if v.Item, err = s.registry.WorkItem(ctx, id); err != nil {
+		return nil, err
+	}
+	v.State = stateOf(v.Item, time.Now())
+	attempts, err := s.registry.Attempts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v.Attempts = append(v.Attempts, attempts...)
+	if err := v.readObject(ctx, s.registry); err != nil {
+		return nil, err
+	}
+	if v.Progress, err = readProgress(ctx, config.Redis, id); err != nil {
+		fmt.Fprintln(warnings, "The progress of files is not known:", err) //nolint:errcheck // a warning
+	}
+	return v, nil
+}
+
+func (v *itemView) readObject(ctx context.Context, r *registry.Registry) error {
+	object, err := r.Object(ctx, v.Item.ObjectIdentifier)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.Object = &objectView{Object: object}
+	if v.Object.Summary, err = r.Summary(ctx, object.ID); err != nil {
+		return err
+	}
+	events, err := r.ObjectEvents(ctx, object.ID)
+	v.Events = append(v.Events, events...)
+	return err
+}
+
+// readProgress adds up by stage what Redis knows. A stage that was begun anew
+// has one entry for each time, "Store@12"; the newest counts.
+func readProgress(ctx context.Context, c redisConfig, item int64) ([]stageProgress, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	summary, err := store.Summary(ctx, item)
+	if err != nil {
+		return nil, err
+	}
+	files, passes := map[string]int64{}, map[string]int64{}
+	for name, n := range summary {
+		stage, pass, _ := strings.Cut(name, "@")
+		number, _ := strconv.ParseInt(pass, 10, 64) // 0 for a stage without passes
+		if _, known := files[stage]; !known || number > passes[stage] {
+			files[stage], passes[stage] = n, number
+		}
+	}
+	order := allStages()
+	list := []stageProgress{}
+	for _, stage := range slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a), slices.Index(order, b)), cmp.Compare(a, b))
+	}) {
+		list = append(list, stageProgress{stage, files[stage]})
+	}
+	return list, nil
+}
+
+// stateOf says what happens to an item next, or what has to.
+func stateOf(i registry.WorkItem, now time.Time) string {
+	switch {
+	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
+		return fmt.Sprintf("in work on %s, process %d, which has it for %s unless it renews that",
+			plain(*i.Node), *i.PID, spanOf(i.LeaseExpiresAt.Sub(now)))
+	case i.WaitsFor != nil:
+		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
+	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
+		return fmt.Sprintf("it may be claimed in %s", spanOf(i.RunAt.Sub(now)))
+	case i.Status == "Pending":
+		return "it waits for a worker"
+	case i.Status == "Success":
+		return "done"
+	case i.Status == "Cancelled":
+		return "ended for good; the bag can be uploaded again"
+	case i.Status == "Failed":
+		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
+	}
+	return fmt.Sprintf("it waits for a person: `farol item requeue %d` or `farol item cancel %d`", i.ID, i.ID)
+}
+
+func (v *itemView) print(w io.Writer) error {
+	i := v.Item
+	lines := [][]string{
+		{"Action", i.Action},
+		{"Status", i.Status + " at " + i.Stage},
+		{"Next", v.State},
+		{"Bag", fmt.Sprintf("%s in %s, %s, uploaded %s", plain(i.Name), plain(i.Bucket), sizeOf(i.Size), at(i.BagDate))},
+		{"ETag", plain(i.ETag)},
+		{"Institution", i.Institution},
+		{"Object", plain(i.ObjectIdentifier)},
+		{"Queued", at(i.CreatedAt) + ", " + spanOf(time.Since(i.CreatedAt)) + " ago"},
+		{"Attempt", strconv.Itoa(i.Attempt) + " of this stage"},
+		{"Note", plain(i.Note)},
+	}
+	if i.Outcome != "" {
+		lines = append(lines, []string{"Outcome", plain(i.Outcome)})
+	}
+	if i.ErrorCode != "" {
+		lines = append(lines, []string{"Error code", i.ErrorCode})
+	}
+	if i.NeedsAdminReview {
+		lines = append(lines, []string{"Review", "a person has to look at it"})
+	}
+	for _, p := range v.Progress {
+		lines = append(lines, []string{"Progress", p.Stage + ": " + count(p.Files, "file", "files") + " finished"})
+	}
+	if err := writeTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
+		return err
+	}
+	if err := v.printAttempts(w); err != nil {
+		return err
+	}
+	return v.printObject(w)
+}
+
+func (v *itemView) printAttempts(w io.Writer) error {
+	var rows [][]string
+	for _, a := range v.Attempts {
+		outcome, end := "running", time.Now()
+		if a.Outcome != nil && a.EndedAt != nil {
+			outcome, end = *a.Outcome, *a.EndedAt
+		}
+		what := plain(a.Error)
+		if a.FileInHand != "" {
+			what = strings.TrimSpace(what + " (file in hand: " + plain(a.FileInHand) + ")")
+		}
+		rows = append(rows, []string{
+			a.Stage, strconv.Itoa(a.Attempt), at(a.ClaimedAt), spanOf(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,
+			fmt.Sprintf("%s/%d", plain(a.Node), a.PID), what,
+		})
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprint(w, "\nNo worker has claimed it yet.\n")
+		return err
+	}
+	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	return writeTable(w, []string{"STAGE", "TRY", "CLAIMED", "TOOK", "OUTCOME", "CODE", "NODE/PID", "ERROR"}, rows)
+}
+
+func (v *itemView) printObject(w io.Writer) error {
+	if v.Object == nil {
+		return nil
+	}
+	o, s := v.Object, v.Object.Summary
+	rows := [][]string{
+		{"Title", plain(o.Title)},
+		{"State", o.State + ", access " + o.Access},
+		{"Stored", fmt.Sprintf("%s, %s, in %s (%s)", count(s.Files, "file", "files"), sizeOf(s.Bytes), count(s.Copies, "copy", "copies"), o.StorageOption)},
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Events)) {
+		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", s.Events[kind], kind)})
+	}
+	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	if err := writeTable(w, []string{"On record", plain(o.Identifier)}, rows); err != nil {
+		return err
+	}
+	var events [][]string
+	for _, e := range v.Events {
+		events = append(events, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeInformation)})
+	}
+	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	return writeTable(w, []string{"WHEN", "EVENT OF THE OBJECT", "OUTCOME", "WHAT"}, events)
+}

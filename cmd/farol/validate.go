@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/farol-preservation/farol/bag"
+)
+
+func validateCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "validate BAG.tar",
+		Short: "Tell whether a bag in a tar file would be accepted",
+		Long: `Tell whether a bag in a local tar file would be accepted, by the code that the
+pipeline itself runs. All errors are listed at once; docs/validation-codes.md
+explains their codes. "-" reads the tar from standard input.
+
+Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
+		Example: `  farol validate photographs.tar
+  farol validate photographs.tar --json
+  farol validate - < photographs.tar`,
+		Args: oneArg("tar file, or - for standard input"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verdict, err := validate(cmd.Context(), args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return report(cmd.OutOrStdout(), args[0], verdict, asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// validate reads the tar at path; "-" is stdin. Its errors say that nothing can
+// be said about the bag.
+func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, error) {
+	const next = "name a tar file that you may read, or - for standard input"
+	in, size := stdin, int64(0)
+	if path != "-" {
+		f, err := os.Open(path) //nolint:gosec // the user names it
+		if err != nil {
+			return bag.Verdict{}, usage(err, next)
+		}
+		defer f.Close() //nolint:errcheck // only read
+		info, err := f.Stat()
+		if err != nil {
+			return bag.Verdict{}, usage(err, next)
+		}
+		if !info.Mode().IsRegular() {
+			return bag.Verdict{}, usage(fmt.Errorf("%s is not a file", path), next)
+		}
+		in, size = f, info.Size()
+	} else if f, ok := stdin.(*os.File); ok && isTerminal(f) {
+		return bag.Verdict{}, usage(errors.New("standard input is a terminal"), next)
+	}
+	show := newReadBar(size)
+	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{Progress: show.at})
+	show.end()
+	if err != nil {
+		return bag.Verdict{}, failure{
+			code: exitUsage, err: fmt.Errorf("read %s: %w", path, err),
+			next: "nothing was found out about the bag; see that the file can be read to its end",
+		}
+	}
+	return b.Validate(nil), nil
+}
+
+func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
+	answer := failure{code: exitFailed} // what was printed says it all
+	if asJSON {
+		if err := writeJSON(w, v); err != nil {
+			return failure{code: exitUsage, err: err}
+		}
+	} else {
+		if err := printVerdict(w, path, v); err != nil {
+			return failure{code: exitUsage, err: err}
+		}
+		answer.next = "correct the bag and validate it again; docs/validation-codes.md explains the codes"
+	}
+	if v.Valid {
+		return nil
+	}
+	return answer
+}
+
+func printVerdict(w io.Writer, path string, v bag.Verdict) error {
+	out := bufio.NewWriter(w)
+	for _, f := range v.Errors {
+		fmt.Fprintln(out, line("", f)) //nolint:errcheck // Flush tells
+	}
+	if v.More > 0 {
+		fmt.Fprintf(out, "… and %s that are not listed\n", count(v.More, "error", "errors")) //nolint:errcheck // Flush tells
+	}
+	for _, f := range v.Warnings {
+		fmt.Fprintln(out, line("warning: ", f)) //nolint:errcheck // Flush tells
+	}
+	verdict := "valid"
+	if !v.Valid {
+		verdict = "not valid: " + count(len(v.Errors)+v.More, "error", "errors")
+	}
+	if len(v.Warnings) > 0 {
+		verdict += ", " + count(len(v.Warnings), "warning", "warnings")
+	}
+	fmt.Fprintf(out, "%s is %s (profile %s, %s, %s)\n", //nolint:errcheck // Flush tells
+		plain(path), verdict, v.Profile, count(v.Files, "file", "files"), sizeOf(v.Bytes))
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write the verdict: %w", err)
+	}
+	return nil
+}
+
+func line(kind string, f bag.Finding) string {
+	if f.Path == "" {
+		return fmt.Sprintf("%s%s: %s", kind, f.Code, plain(f.Message))
+	}
+	return fmt.Sprintf("%s%s: %s: %s", kind, f.Code, plain(f.Path), plain(f.Message))
+}
+
+// readBar shows how far the reading of a large file has come, if there is
+// somebody to see it. Its methods work on nil too.
+type readBar struct {
+	progress *mpb.Progress
+	bar      *mpb.Bar
+}
+
+func newReadBar(size int64) *readBar {
+	const small = 64 << 20 // is read before one has looked
+	if size <= small || !isTerminal(os.Stderr) {
+		return nil
+	}
+	p := mpb.New(mpb.WithOutput(os.Stderr), mpb.WithWidth(60), mpb.WithRefreshRate(200*time.Millisecond))
+	return &readBar{p, p.AddBar(size, mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.CountersKibiByte("% .1f / % .1f")),
+		mpb.AppendDecorators(decor.Percentage(), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_GO)))}
+}
+
+func (b *readBar) at(_ string, _ int, bytes int64) {
+	if b != nil {
+		b.bar.SetCurrent(bytes)
+	}
+}
+
+func (b *readBar) end() {
+	if b != nil {
+		b.bar.Abort(true)
+		b.progress.Wait()
+	}
+}
