@@ -1,0 +1,397 @@
+package pipeline
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// sample has files of all sizes that are treated differently: several to a
+// request, streamed, and in parts.
+func (a *archive) sample() []byte {
+	files := []bagtest.File{{Path: "data/empty.txt"}}
+	for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
+		files = append(files, bagtest.File{Path: "data/" + name + ".bin", Size: 20_000})
+	}
+	files = append(files, bagtest.File{Path: "data/streamed.bin", Size: 3 << 20})
+	return a.bag(bagtest.Spec{Name: "sample", Files: files})
+}
+
+const sampleFiles = 24 // with its two tag files
+
+// intact fails the test unless the sample is stored once and recorded once.
+func (a *archive) intact(id int64) {
+	a.t.Helper()
+	if item := a.item(id); item.Status != "Success" {
+		a.t.Fatalf("item = %+v", item)
+	}
+	for _, target := range []string{"Standard-VA", "Standard-OR"} {
+		if n := len(a.keys(a.deps.Targets[target])); n != sampleFiles {
+			a.t.Errorf("%s has %d objects, want %d", target, n, sampleFiles)
+		}
+	}
+	for sql, want := range map[string]int{
+		`SELECT count(*) FROM generic_files`:                                                   sampleFiles,
+		`SELECT count(*) FROM checksums`:                                                       4 * sampleFiles,
+		`SELECT count(*) FROM storage_records`:                                                 2 * sampleFiles,
+		`SELECT count(*) FROM premis_events`:                                                   10*(sampleFiles-2) + 8*2 + 4,
+		`SELECT count(*) FROM topic_messages WHERE topic = 'ingest09_cleanup'`:                 1,
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                       0,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Cleanup' AND outcome = 'done'`: 1,
+	} {
+		if n := value[int](a, sql); n != want {
+			a.t.Errorf("%s = %d, want %d", sql, n, want)
+		}
+	}
+	if left := a.keys(a.deps.Staging); len(left) != 0 {
+		a.t.Errorf("left in staging: %v", left)
+	}
+	if left := a.keys(a.receiving); len(left) != 0 {
+		a.t.Errorf("left in receiving: %v", left)
+	}
+}
+
+// Redis may lose everything at any moment.
+func TestEmptiedRedisCostsOnlyTime(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	client := testenv.Redis(t)
+	a.deps.Progress = progress.New(client, "flushed")
+	id := a.deposit("sample.tar", a.sample())
+	ctx, stop := context.WithCancel(context.Background())
+	var flusher sync.WaitGroup
+	flusher.Go(func() {
+		for pause(ctx, 5*time.Millisecond) {
+			if err := client.FlushDB(ctx).Err(); err != nil && ctx.Err() == nil {
+				t.Errorf("FLUSHDB: %v", err)
+			}
+		}
+	})
+	a.work()
+	stop()
+	flusher.Wait()
+	a.intact(id)
+}
+
+// Connections to S3 that break, again and again, cost tries and no more.
+func TestBrokenConnectionsToS3(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	id := a.deposit("sample.tar", a.sample())
+	a.through(proxy)
+	a.exec(`UPDATE stage_settings SET max_attempts = 100, backoff_first = '10 milliseconds', backoff_most = '100 milliseconds'`)
+	ctx, stop := context.WithCancel(context.Background())
+	var breaker sync.WaitGroup
+	breaker.Go(func() {
+		for cuts := 0; cuts < 12 && pause(ctx, 10*time.Millisecond); cuts++ {
+			proxy.CutAfter(400_000)
+			pause(ctx, 150*time.Millisecond)
+			proxy.Resume()
+			pause(ctx, 100*time.Millisecond)
+		}
+		proxy.Resume()
+	})
+	a.work()
+	stop()
+	breaker.Wait()
+	a.intact(id)
+}
+
+// through sends what the stages say to S3 through a proxy; the test itself keeps
+// its own way.
+func (a *archive) through(proxy *testenv.Proxy) {
+	a.t.Helper()
+	direct := a.s3.Endpoint
+	a.s3.Endpoint = "https://" + proxy.Addr()
+	deps := a.deps
+	deps.Staging = a.bucket(a.s3.Prefix+"staging", "")
+	deps.Targets = map[string]*storage.Bucket{}
+	for _, target := range storage.Targets() {
+		deps.Targets[target.Name] = a.bucket(a.s3.Prefix+target.Bucket, target.StorageClass)
+	}
+	receiving := a.bucket(a.in.ReceivingBucket, "")
+	deps.Receiving = func(string) (*storage.Bucket, error) { return receiving, nil }
+	a.deps = deps
+	a.s3.Endpoint = direct
+}
+
+// A database that goes away for a while stops nothing for good.
+func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	addr := a.db.Config().ConnConfig.Host + ":" + portOf(a)
+	proxy := testenv.NewProxy(t, addr)
+	cut, err := registry.Connect(context.Background(), strings.Replace(a.db.Config().ConnString(), addr, proxy.Addr(), 1), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Close()
+	direct := a.db
+	a.db, a.deps.Registry = cut, registry.New(cut)
+	ctx, stop := context.WithCancel(context.Background())
+	var worker, breaker sync.WaitGroup
+	worker.Go(func() { a.run(ctx) })
+	breaker.Go(func() {
+		for range 5 {
+			pause(ctx, 60*time.Millisecond)
+			proxy.Cut()
+			pause(ctx, 300*time.Millisecond)
+			proxy.Resume()
+		}
+	})
+	breaker.Wait()
+	a.db, a.deps.Registry = direct, registry.New(direct)
+	a.atRest()
+	stop()
+	worker.Wait()
+	a.intact(id)
+}
+
+// A stage that failed half-way does not do again what it had finished.
+func TestStageIsTakenUpWhereItStood(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	direct := a.deps
+	a.through(proxy)
+	engine := a.engine()
+	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
+		a.one(engine, stage)
+	}
+	proxy.CutAfter(500_000) // some files are staged, others are not
+	a.one(engine, "Copy To Staging")
+	if item := a.item(id); item.Status != "Pending" || item.Stage != "Copy To Staging" || item.Attempt != 1 {
+		t.Fatalf("after the cut: %+v", item)
+	}
+	first := map[string]time.Time{}
+	for o, err := range direct.Staging.List(context.Background(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		first[o.Key] = o.LastModified
+	}
+	saved, err := a.deps.Progress.Summary(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finished := int64(0)
+	for _, n := range saved {
+		finished += n
+	}
+	if finished < 3 || finished >= sampleFiles {
+		t.Fatalf("%d files were finished before the cut; the test needs some, not all", finished)
+	}
+
+	proxy.Resume()
+	a.exec(`UPDATE work_items SET run_at = now()`)
+	before := proxy.Bytes()
+	a.one(engine, "Copy To Staging")
+	if item := a.item(id); item.Stage != "Format Identification" {
+		t.Fatalf("second attempt: %+v", item)
+	}
+	if passed := proxy.Bytes() - before; passed > 2*(4<<20) {
+		t.Errorf("the second attempt moved %d bytes", passed)
+	}
+	same := int64(0)
+	for o, err := range direct.Staging.List(context.Background(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := first[o.Key]; ok && at.Equal(o.LastModified) && !strings.HasSuffix(o.Key, ".zst") {
+			same++
+		}
+	}
+	if same < finished {
+		t.Errorf("%d of %d finished files were not written again", same, finished)
+	}
+}
+
+// A bag that is replaced or removed while it is being ingested ends so.
+func TestBagThatIsReplacedOrRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		meanwhile func(*archive)
+		status    string
+		code      string
+	}{
+		"replaced": {func(a *archive) {
+			tar := a.bag(bagtest.Spec{Name: "sample", Title: "Another"})
+			if _, err := a.receiving.Put(context.Background(), "sample.tar", strings.NewReader(string(tar)), storage.Upload{Size: int64(len(tar))}); err != nil {
+				a.t.Fatal(err)
+			}
+		}, "Cancelled", "bag-changed"},
+		"removed": {func(a *archive) {
+			if err := a.receiving.Delete(context.Background(), "sample.tar"); err != nil {
+				a.t.Fatal(err)
+			}
+		}, "Suspended", "bag-gone"},
+	} {
+		for _, before := range []string{"Receive", "Copy To Staging", "Format Identification"} {
+			t.Run(name+" before "+before, func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.deposit("sample.tar", a.sample())
+				engine := a.engine()
+				for _, s := range Ingest(a.deps) {
+					if s.Stage == before {
+						tc.meanwhile(a)
+					}
+					if a.item(id).Retry {
+						a.one(engine, s.Stage)
+					}
+				}
+				if item := a.item(id); item.Status != tc.status || item.ErrorCode != tc.code {
+					t.Errorf("item = %+v, want %s, %s", item, tc.status, tc.code)
+				}
+			})
+		}
+	}
+}
+
+// Once late stages have begun, a newer upload is left for an item of its own.
+func TestCleanupLeavesANewerUpload(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	steps := Ingest(a.deps)
+	for _, s := range steps[:6] {
+		a.one(engine, s.Stage)
+	}
+	second := a.deposit("sample.tar", a.bag(bagtest.Spec{Name: "sample", Title: "Newer"}))
+	if item := a.item(second); item.WaitsFor == nil || *item.WaitsFor != first {
+		t.Fatalf("the newer upload does not wait: %+v", item)
+	}
+	for _, s := range steps[6:] {
+		a.one(engine, s.Stage)
+	}
+	if item := a.item(first); item.Status != "Success" {
+		t.Fatalf("first = %+v", item)
+	}
+	if got := a.keys(a.receiving); len(got) != 1 {
+		t.Fatalf("receiving has %v, want the newer upload", got)
+	}
+	a.work()
+	if item := a.item(second); item.Status != "Success" {
+		t.Errorf("second = %+v", item)
+	}
+	if title := value[string](a, `SELECT title FROM intellectual_objects`); title != "Newer" {
+		t.Errorf("title = %q", title)
+	}
+}
+
+// What earlier stages left is made again when it is gone.
+func TestLostStagingIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	for _, s := range Ingest(a.deps)[:5] {
+		a.one(engine, s.Stage)
+	}
+	if err := a.deps.Staging.Delete(context.Background(), a.keys(a.deps.Staging)...); err != nil {
+		t.Fatal(err)
+	}
+	a.work()
+	a.intact(id)
+	if n := value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`); n != 1 {
+		t.Errorf("%d stages sent the item back, want 1", n)
+	}
+}
+
+// A copy that is not what it should be is found before anything is recorded.
+func TestBadCopiesAreFound(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(a *archive, b *storage.Bucket, key string){
+		"gone": func(a *archive, b *storage.Bucket, key string) {
+			if err := b.Delete(context.Background(), key); err != nil {
+				a.t.Fatal(err)
+			}
+		},
+		"other bytes": func(a *archive, b *storage.Bucket, key string) {
+			if _, err := b.Put(context.Background(), key, strings.NewReader("bytes"), storage.Upload{Size: 5}); err != nil {
+				a.t.Fatal(err)
+			}
+		},
+		"other bytes of the same size": func(a *archive, b *storage.Bucket, key string) {
+			o, err := b.Head(context.Background(), key)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
+			if _, err := b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up); err != nil {
+				a.t.Fatal(err)
+			}
+		},
+		"no metadata": func(a *archive, b *storage.Bucket, key string) {
+			o, err := b.Head(context.Background(), key)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			up := storage.Upload{Size: o.Size, ContentType: o.ContentType}
+			if _, err := b.Copy(context.Background(), storage.Source{Bucket: b, Key: key}, key, up, storage.Parts{}); err != nil {
+				a.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.deposit("sample.tar", a.sample())
+			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
+			engine := a.engine()
+			for _, s := range Ingest(a.deps)[:6] {
+				a.one(engine, s.Stage)
+			}
+			target := a.deps.Targets["Standard-VA"]
+			damage(a, target, a.keys(target)[7])
+			a.one(engine, "Storage Validation")
+			item := a.item(id)
+			if item.Status != "Suspended" || item.ErrorCode != "bad-copy" || !strings.Contains(item.Note, "Standard-VA") {
+				t.Errorf("item = %+v", item)
+			}
+		})
+	}
+}
+
+// engine returns a queue without upkeep, for tests that go step by step.
+func (a *archive) engine() *claim.Engine {
+	a.t.Helper()
+	o := claim.DefaultOptions()
+	o.Lease, o.Heartbeat, o.Log = 10*time.Minute, time.Minute, a.deps.Log
+	e, err := claim.New(context.Background(), a.db, o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return e
+}
+
+// one takes the only item that is due through a stage.
+func (a *archive) one(e *claim.Engine, stage string) {
+	a.t.Helper()
+	items, err := e.Claim(context.Background(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
+	if err != nil || len(items) != 1 {
+		a.t.Fatalf("Claim(%s) = %d items, %v", stage, len(items), err)
+	}
+	r, err := NewRunner(e, a.deps, Ingest(a.deps), RunnerOptions{Log: a.deps.Log})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	r.one(context.Background(), items[0])
+}
+
+func portOf(a *archive) string {
+	return value[string](a, `SELECT inet_server_port()::text`)
+}
