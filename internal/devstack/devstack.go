@@ -37,7 +37,7 @@ const (
 
 // Options say where a stack lives and what runs in it. Only Dir is required.
 type Options struct {
-	Dir        string // made if it is not there; two stacks cannot share one
+	Dir        string // new, empty or of an earlier stack; two stacks cannot share one
 	Executable string // the farol binary that is started for the children; "" is this program
 	PGBinDir   string // where initdb and postgres are; "" looks in the usual places
 	Only       []Service
@@ -146,20 +146,22 @@ func open(ctx context.Context, o Options) (*Stack, error) {
 	return s, nil
 }
 
-// makeDirs makes the data directory. PostgreSQL's own user has to pass through
-// it when we are root, so it can be passed but not read.
+// makeDirs makes the data directory, or makes an empty one its own. PostgreSQL's
+// user has to pass through it when we are root, so it can be passed but not read.
 func makeDirs(dir string) error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
 	}
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(dir, mode); err != nil {
-			return fmt.Errorf("make the data directory: %w", err)
-		}
-		if err := os.Chmod(dir, mode); err != nil { // whatever the umask
-			return fmt.Errorf("make the data directory: %w", err)
-		}
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 0 {
+		err = os.Chmod(dir, mode)
+	}
+	if err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
 	}
 	for _, name := range []string{"log", "redis", "s3", "nsq"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
@@ -193,6 +195,24 @@ func (s *Stack) Stop(ctx context.Context) error {
 		s.stopErr = errors.Join(err, g.Wait(), s.release())
 	})
 	return s.stopErr
+}
+
+// Remove stops the stack and deletes its directory, with what of it is elsewhere:
+// under root, the database may be in /var/lib/farol.
+func (s *Stack) Remove(ctx context.Context) error {
+	if err := s.Stop(ctx); err != nil {
+		return err
+	}
+	link := filepath.Join(s.dir, "postgres")
+	if target, err := os.Readlink(link); err == nil {
+		if err := os.RemoveAll(target); err != nil {
+			return fmt.Errorf("remove the database: %w", err)
+		}
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove the data directory: %w", err)
+	}
+	return nil
 }
 
 func (s *Stack) release() error {

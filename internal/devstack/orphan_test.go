@@ -1,6 +1,7 @@
 package devstack_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -235,7 +236,31 @@ func TestRunsInAPrivateDirectoryAsRoot(t *testing.T) {
 	if err := os.RemoveAll(o.Dir); err != nil {
 		t.Fatal(err)
 	}
-	query(t, start(t, o), "SELECT 'x'")
+	third := start(t, o)
+	query(t, third, "SELECT 'x'")
+	if err := third.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{o.Dir, home} {
+		if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", gone, err)
+		}
+	}
+}
+
+// An empty directory, as from mktemp -d, is the stack's own: nothing of it need
+// be elsewhere.
+func TestEmptyDirectoryHoldsEverything(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}, Ephemeral: true})
+	fi, err := os.Lstat(filepath.Join(dir, "postgres"))
+	if err != nil || !fi.IsDir() {
+		t.Errorf("the database is not in the directory: %v, %v", fi, err)
+	}
 }
 
 func copySelf(t *testing.T, to string) {

@@ -17,7 +17,7 @@ import (
 func (s *Stack) startRedis(ctx context.Context) error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return fmt.Errorf("Redis is not installed: apt-get install redis-server | brew install redis: %w", err)
+		return fmt.Errorf("no redis-server: apt-get install redis-server | brew install redis: %w", err)
 	}
 	addrs, err := s.onPorts([]string{"redis"}, func(addrs []string) (*child, error) {
 		return s.runRedis(ctx, path, addrs[0])

@@ -15,10 +15,8 @@ import (
 type Proxy struct {
 	addr   string
 	target string
-	ctx    context.Context // ends with the test; goroutines outlive any one call
 
 	mu          sync.Mutex
-	listener    net.Listener
 	conns       map[net.Conn]struct{} // both sides of all that are open
 	cut         bool
 	delay       time.Duration
@@ -40,11 +38,11 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{
-		addr: l.Addr().String(), target: addr, ctx: ctx, listener: l,
+		addr: l.Addr().String(), target: addr,
 		conns: map[net.Conn]struct{}{}, remaining: -1, changed: make(chan struct{}),
 	}
 	p.wg.Add(1)
-	go p.serve(l)
+	go p.serve(ctx, l)
 	t.Cleanup(func() {
 		cancel()
 		p.Cut()
@@ -116,7 +114,7 @@ func (p *Proxy) Bytes() int64 {
 	return p.bytes
 }
 
-func (p *Proxy) serve(l net.Listener) {
+func (p *Proxy) serve(ctx context.Context, l net.Listener) {
 	defer p.wg.Done()
 	for {
 		client, err := l.Accept()
@@ -124,19 +122,19 @@ func (p *Proxy) serve(l net.Listener) {
 			return
 		}
 		p.wg.Add(1)
-		go p.connect(client)
+		go p.connect(ctx, client)
 	}
 }
 
 // connect carries one connection in both directions until it ends.
-func (p *Proxy) connect(client net.Conn) {
+func (p *Proxy) connect(ctx context.Context, client net.Conn) {
 	defer p.wg.Done()
 	if !p.admit(client) {
 		return
 	}
 	defer p.drop(client)
 	var d net.Dialer
-	server, err := d.DialContext(p.ctx, "tcp", p.target)
+	server, err := d.DialContext(ctx, "tcp", p.target)
 	if err != nil {
 		return // the client sees the server refuse, as a closed connection
 	}
@@ -148,8 +146,8 @@ func (p *Proxy) connect(client net.Conn) {
 	p.connections++
 	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { p.carry(server, client) })
-	both.Go(func() { p.carry(client, server) })
+	both.Go(func() { p.carry(ctx, server, client) })
+	both.Go(func() { p.carry(ctx, client, server) })
 	both.Wait()
 }
 
@@ -174,11 +172,11 @@ func (p *Proxy) drop(c net.Conn) {
 
 // carry copies from src to dst, and hands on the end of one direction while the
 // other may go on.
-func (p *Proxy) carry(dst, src net.Conn) {
+func (p *Proxy) carry(ctx context.Context, dst, src net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
-		if n > 0 && p.hold() {
+		if n > 0 && p.hold(ctx) {
 			allowed, last := p.allow(n)
 			if _, werr := dst.Write(buf[:allowed]); werr != nil {
 				err = werr
@@ -204,7 +202,7 @@ func (p *Proxy) carry(dst, src net.Conn) {
 }
 
 // hold waits for the delay and reports whether the proxy still runs.
-func (p *Proxy) hold() bool {
+func (p *Proxy) hold(ctx context.Context) bool {
 	began := time.Now()
 	for {
 		p.mu.Lock()
@@ -212,16 +210,16 @@ func (p *Proxy) hold() bool {
 		p.mu.Unlock()
 		left := delay - time.Since(began)
 		if left <= 0 {
-			return p.ctx.Err() == nil
+			return ctx.Err() == nil
 		}
 		timer := time.NewTimer(left)
 		select {
 		case <-timer.C:
 		case <-changed:
-		case <-p.ctx.Done():
+		case <-ctx.Done():
 		}
 		timer.Stop()
-		if p.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return false
 		}
 	}

@@ -25,6 +25,9 @@ import (
 // RestoreDelay is how long the S3 server takes to restore a cold object.
 const RestoreDelay = 300 * time.Millisecond
 
+// memory is where Linux keeps files in memory.
+const memory = "/dev/shm"
+
 // running is what the tests of this process share. A test is handed nothing but
 // its testing.TB, so this has to be a variable of the package.
 var running = &environment{stacks: map[devstack.Service]*lazyStack{}}
@@ -122,7 +125,9 @@ func startStack(dir string, service devstack.Service) (*devstack.Stack, error) {
 func scratchDir() (dir string, alive *os.File, err error) {
 	base := scratchBase()
 	prefix := "farol-test-" + strconv.Itoa(os.Getuid()) + "-"
-	sweep(filepath.Join(base, prefix+"*"))
+	for _, place := range []string{memory, "/tmp", os.TempDir()} { // wherever the others had theirs
+		sweep(filepath.Join(place, prefix+"*"))
+	}
 	if dir, err = os.MkdirTemp(base, prefix); err != nil {
 		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
 	}
@@ -141,7 +146,7 @@ func scratchDir() (dir string, alive *os.File, err error) {
 // scratchBase is in memory where there is enough, which makes a cluster in a
 // third of the time. Under root it is where PostgreSQL's user can go.
 func scratchBase() string {
-	const memory, enough = "/dev/shm", 4 << 30 // bytes
+	const enough = 4 << 30 // bytes
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(memory, &fs); err == nil && uint64(fs.Bavail)*uint64(fs.Bsize) >= enough { //nolint:unconvert // the types differ between systems
 		return memory
