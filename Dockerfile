@@ -1,0 +1,18 @@
+# Farol in one image. What a container does is its command: work, read-buckets,
+# mirror, migrate up, ...
+FROM golang:1.26-alpine AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=unknown
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /farol ./cmd/farol
+
+# Not from scratch: health checks call wget, and S3 needs the certificates.
+FROM alpine:3.22
+RUN apk add --no-cache ca-certificates && adduser -D -H -u 10001 farol
+COPY --from=build /farol /usr/local/bin/farol
+COPY LICENSE /usr/share/doc/farol/LICENSE
+USER 10001
+ENTRYPOINT ["farol"]
+CMD ["--help"]

@@ -1,0 +1,253 @@
+package deploy_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// required are the settings that have no default, since they are secrets.
+func required() map[string]string {
+	return map[string]string{
+		"FAROL_POSTGRES_PASSWORD": "secret1", "FAROL_REDIS_PASSWORD": "secret2",
+		"FAROL_S3_ACCESS_KEY_ID": "secret3", "FAROL_S3_SECRET_ACCESS_KEY": "secret4",
+	}
+}
+
+// load reads docker-compose.yml as docker compose does, with only these
+// settings; it asks no engine and no network.
+func load(ctx context.Context, settings map[string]string) (*types.Project, error) {
+	var env []string
+	for name, value := range settings {
+		env = append(env, name+"="+value)
+	}
+	options, err := cli.NewProjectOptions([]string{filepath.Join("..", "docker-compose.yml")},
+		cli.WithEnv(env), cli.WithDefaultProfiles("tools"))
+	if err != nil {
+		return nil, err
+	}
+	return options.LoadProject(ctx)
+}
+
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := load(t.Context(), required())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// oneShot are the services that end when their work is done.
+func oneShot(name string) bool { return name == "migrate" || name == "cli" }
+
+func TestComposeFileHasEveryService(t *testing.T) {
+	t.Parallel()
+	want := []string{
+		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "read-buckets", "redis", "s3",
+		"work-check", "work-record", "work-stage", "work-store",
+	}
+	got := project(t).ServiceNames()
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("services (-want +got):\n%s", diff)
+	}
+}
+
+func TestComposeRefusesToStartWithoutASecret(t *testing.T) {
+	t.Parallel()
+	for missing := range required() {
+		settings := required()
+		delete(settings, missing)
+		if _, err := load(t.Context(), settings); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("without %s: %v; want an error that names it", missing, err)
+		}
+	}
+}
+
+// The example and the file must not drift apart, and neither may hold a secret.
+func TestExampleListsEverySetting(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile(filepath.Join("..", "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("env.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\$\{([A-Z0-9_]+)`).FindAllStringSubmatch(string(file), -1) {
+		used[m[1]] = true
+	}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(#?)([A-Z0-9_]+)=(.*)$`).FindAllStringSubmatch(string(example), -1) {
+		listed[m[2]] = true
+		if _, secret := required()[m[2]]; secret != (m[1] == "" && m[3] == "") {
+			t.Errorf("env.example: %s: only what must be set stands empty", m[2])
+		}
+	}
+	if diff := cmp.Diff(used, listed); diff != "" {
+		t.Errorf("settings used and listed (-used +listed):\n%s", diff)
+	}
+}
+
+func TestEverySettingOfASecretIsTakenFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	name := regexp.MustCompile(`PASSWORD|SECRET|ACCESS_KEY|AUTH|_URL$`)
+	for _, service := range project(t).Services {
+		for key, value := range service.Environment {
+			if value == nil || !name.MatchString(key) {
+				continue
+			}
+			taken := func(secret string) bool { return strings.Contains(*value, secret) }
+			if !slices.ContainsFunc(slices.Collect(maps.Values(required())), taken) {
+				t.Errorf("%s: %s is written into the file", service.Name, key)
+			}
+		}
+	}
+}
+
+func TestNothingIsOpenToOtherMachines(t *testing.T) {
+	t.Parallel()
+	for _, service := range project(t).Services {
+		for _, port := range service.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s: port %d is bound to %q, want 127.0.0.1", service.Name, port.Target, port.HostIP)
+			}
+		}
+	}
+}
+
+func TestServicesComeBackAndAreWatched(t *testing.T) {
+	t.Parallel()
+	unwatched := map[string]bool{"mirror": true, "read-buckets": true} // they serve nothing that could be asked
+	for _, service := range project(t).Services {
+		if want := types.RestartPolicyUnlessStopped; !oneShot(service.Name) && service.Restart != want {
+			t.Errorf("%s: restart is %q, want %q", service.Name, service.Restart, want)
+		}
+		if !oneShot(service.Name) && !unwatched[service.Name] && service.HealthCheck == nil {
+			t.Errorf("%s has no health check", service.Name)
+		}
+	}
+}
+
+// An image that is not pinned is another one tomorrow, and minio's are gone.
+func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
+	pinned := regexp.MustCompile(`^[a-z0-9./-]+:v?\d+\.\d+`)
+	for _, service := range project(t).Services {
+		if service.Build == nil && !pinned.MatchString(service.Image) {
+			t.Errorf("%s: image %q names no version", service.Name, service.Image)
+		}
+		if strings.Contains(service.Image, "minio") {
+			t.Errorf("%s: image %q no longer exists", service.Name, service.Image)
+		}
+	}
+}
+
+func TestWorkersShareTheStagesAndStayWithinTheirLimits(t *testing.T) {
+	t.Parallel()
+	var stages []string
+	for _, service := range project(t).Services {
+		if !strings.HasPrefix(service.Name, "work-") {
+			continue
+		}
+		if len(service.Command) != 3 || service.Command[0] != "work" || service.Command[1] != "--stages" {
+			t.Fatalf("%s: command is %q", service.Name, service.Command)
+		}
+		stages = append(stages, strings.Split(service.Command[2], ",")...)
+		if limit := service.Deploy.Resources.Limits.MemoryBytes; limit != 512<<20 {
+			t.Errorf("%s: memory limit is %d, want 512 MiB", service.Name, limit)
+		}
+		grace, err := time.ParseDuration(*service.Environment["FAROL_GRACE"])
+		if err != nil || service.StopGracePeriod == nil || time.Duration(*service.StopGracePeriod) < grace+20*time.Second {
+			t.Errorf("%s: stop_grace_period is %v, want more than FAROL_GRACE, %v: a kill leaves items to their lease",
+				service.Name, service.StopGracePeriod, grace)
+		}
+		for _, needed := range []string{"migrate", "redis", "s3"} {
+			if _, ok := service.DependsOn[needed]; !ok {
+				t.Errorf("%s starts before %s", service.Name, needed)
+			}
+		}
+	}
+	want := []string{
+		"Cleanup", "Copy To Staging", "Format Identification", "Receive", "Record", "Reingest Check",
+		"Storage Validation", "Store", "Validate",
+	}
+	slices.Sort(stages)
+	if diff := cmp.Diff(want, stages); diff != "" {
+		t.Errorf("stages of all workers (-want +got):\n%s", diff)
+	}
+}
+
+func TestRedisKeepsAnAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	redis, err := project(t).GetService("redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := strings.Join(redis.Command, " ")
+	if !strings.Contains(command, "--appendonly yes") || strings.Contains(command, required()["FAROL_REDIS_PASSWORD"]) {
+		t.Errorf("command is %q; want an append-only file and no password", command)
+	}
+}
+
+// Every target has its default bucket on the gateway, which keeps no storage
+// classes.
+func TestGatewayHasTheBucketOfEveryTarget(t *testing.T) {
+	t.Parallel()
+	p := project(t)
+	s3, err := p.GetService("s3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, err := p.GetService("work-store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buckets := strings.Fields(strings.Join(s3.Entrypoint, " "))
+	for _, target := range storage.Targets() {
+		if !slices.Contains(buckets, target.Bucket) {
+			t.Errorf("the gateway makes no bucket %s", target.Bucket)
+		}
+		setting := "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target.Name, "-", "_")) + "_STORAGE_CLASS"
+		if class := worker.Environment[setting]; target.StorageClass != "" && (class == nil || *class != "STANDARD") {
+			t.Errorf("%s is not STANDARD", setting)
+		}
+	}
+	if !slices.Contains(buckets, "staging") {
+		t.Error("the gateway makes no staging bucket")
+	}
+}
+
+func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
+	t.Parallel()
+	read := func(name, pattern string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s names no version of Go", name)
+		}
+		return string(m[1])
+	}
+	if want, got := read("go.mod", `(?m)^go (\d+\.\d+)`), read("Dockerfile", `(?m)^FROM golang:(\d+\.\d+)`); got != want {
+		t.Errorf("Dockerfile builds with Go %s, go.mod says %s", got, want)
+	}
+}
