@@ -1,0 +1,35 @@
+# The tools are pinned here and are no dependency of the program.
+lint := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
+
+version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+.PHONY: demo build test check lint bench deps
+.DEFAULT_GOAL := build
+
+demo: deps build                ## bags from upload to preservation, on this machine
+	bin/farol demo $(ARGS)
+
+build:                          ## bin/farol
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+
+# The race detector needs cgo, and so a C compiler.
+test: deps                      ## all tests, against real servers that they start
+	.ci/deps cc
+	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m ./...
+	if [ -f bench/go.mod ] && ls bench/*_test.go >/dev/null 2>&1; then cd bench && go test -timeout 15m ./...; fi
+
+check: lint                     ## what must hold before a commit, besides the tests
+	go vet ./...
+	go mod tidy -diff
+	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"
+
+lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix mends some
+	test -z "$$(gofmt -l . | tee /dev/stderr)"
+	$(lint) run $(ARGS)
+
+bench:                          ## make bench >old; change; make bench >new; benchstat old new
+	@go test -run '^$$' -bench . -count 6 ./...
+
+deps:                           ## PostgreSQL and Redis, where they are missing
+	.ci/deps servers
