@@ -227,7 +227,7 @@ func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) 
 
 // idle waits for about the poll interval and tells whether ctx lasted as long.
 func (m *Mirror) idle(ctx context.Context) bool {
-	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1)) //nolint:gosec // spreads load; nothing is kept secret by it
+	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1))
 }
 
 // upkeepEvery is about how often topics are made that are missing and old
@@ -246,7 +246,7 @@ func (m *Mirror) upkeep(ctx context.Context) error {
 		if err := m.trim(ctx); err != nil && ctx.Err() == nil {
 			m.o.Log.WarnContext(ctx, "old messages are still there, will try again", "err", err)
 		}
-		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5)) //nolint:gosec // spreads load; nothing is kept secret by it
+		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5))
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (m *Mirror) upkeep(ctx context.Context) error {
 // 10 s at most, up to half of it taken off at random.
 func backoff(failures int) time.Duration {
 	d := min(100*time.Millisecond<<min(failures-1, 10), 10*time.Second)
-	return d - rand.N(d/2) //nolint:gosec // spreads load; nothing is kept secret by it
+	return d - rand.N(d/2)
 }
 
 // pause waits for d and tells whether ctx lasted as long.
