@@ -45,11 +45,11 @@ func samples() []sample {
 		good(harbor, "letters", "Standard", "letters, first version", 2, text("data/letter-1.txt"), text("data/letter-2.txt")),
 		btr,
 		{
-			institution: lighthouse, key: "wrong-digest.tar", what: "a file was damaged on the way", status: "Failed", note: "checksum",
+			institution: lighthouse, key: "wrong-digest.tar", what: "a file was damaged on the way", status: "Failed", note: "data/page-001.txt",
 			bag: bagtest.Spec{Name: "wrong-digest", Files: pages("data/page", 3), Corrupt: []string{"data/page-001.txt"}},
 		},
 		{
-			institution: lighthouse, key: "missing-file.tar", what: "a file was forgotten", status: "Failed", note: "missing",
+			institution: lighthouse, key: "missing-file.tar", what: "a file was forgotten", status: "Failed", note: "data/page-002.txt",
 			bag: bagtest.Spec{Name: "missing-file", Files: pages("data/page", 3), Leave: []string{"data/page-002.txt"}},
 		},
 		{
