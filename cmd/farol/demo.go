@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 )
 
 // errUnexpected says that the demonstration did not end as it should.
-var errUnexpected = errors.New("not every bag ended as it should; the logs are in the data directory")
+var errUnexpected = errors.New("not every bag ended as it should")
 
 func demoCommand() *cobra.Command {
 	var data string
@@ -49,15 +50,12 @@ servers and, unless --data is given, their data are gone afterwards.`,
 }
 
 func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
+	temporary := false
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "farol-demo-"); err != nil {
 			return fmt.Errorf("make a data directory: %w", err)
 		}
-		defer func() {
-			if err == nil { // what went wrong can be looked into
-				err = os.RemoveAll(dir)
-			}
-		}()
+		temporary = true
 	} else if entries, readErr := os.ReadDir(dir); readErr == nil && len(entries) > 0 {
 		return usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
 	}
@@ -68,7 +66,13 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.stop(ctx)) }()
+	defer func() {
+		if temporary && err == nil { // else what went wrong can be looked into
+			err = l.remove(ctx)
+			return
+		}
+		err = errors.Join(err, l.stop(ctx))
+	}()
 	h, err := l.startHelpers(ctx, 0)
 	if err != nil {
 		return err
@@ -85,7 +89,10 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 		fmt.Fprintf(out, "\nStill up, until Ctrl-C: . %s/env\n", l.dir)
 		return errors.Join(d.verdict(), l.watch(ctx, out))
 	}
-	return d.verdict()
+	if err := d.verdict(); err != nil {
+		return failure{code: exitFailed, err: err, next: "see the logs in " + filepath.Join(l.dir, "log")}
+	}
+	return nil
 }
 
 // demo is one demonstration.

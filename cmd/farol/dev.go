@@ -150,13 +150,18 @@ func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*hel
 	return h, nil
 }
 
-func (l *local) stop(ctx context.Context) error {
+func (l *local) stop(ctx context.Context) error { return l.end(ctx, l.Stop) }
+
+// remove stops the stack and deletes its data.
+func (l *local) remove(ctx context.Context) error { return l.end(ctx, l.Remove) }
+
+func (l *local) end(ctx context.Context, how func(context.Context) error) error {
 	if l.services != nil {
 		l.close()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
-	return l.Stop(ctx)
+	return how(ctx)
 }
 
 func runDev(ctx context.Context, out io.Writer, dir string) (err error) {

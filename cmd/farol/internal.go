@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/devstack/servers"
 )
 
@@ -33,5 +34,9 @@ func internalCommand() *cobra.Command {
 			},
 		})
 	}
+	c.AddCommand(&cobra.Command{
+		Use: "identify", Short: "Identify formats for a worker, who feeds it", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return format.Serve(os.Stdin, os.Stdout) },
+	})
 	return c
 }
