@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -387,30 +386,5 @@ func TestCursorSetBackByHandPublishesAgain(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"1", "2"}, again.take(t, 2)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
-	}
-}
-
-func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
-	t.Parallel()
-	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
-	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, NSQDHTTPAddr: nsqd.HTTPAddr})
-	want := map[string]bool{}
-	for _, topic := range []string{
-		"ingest01_prefetch", "ingest02_bag_validation", "ingest03_reingest_check", "ingest04_staging",
-		"ingest05_format_identification", "ingest06_storage", "ingest07_storage_validation", "ingest08_record",
-		"ingest09_cleanup", "delete_item", "restore_file", "restore_object", "restore_glacier", "fixity_check",
-	} {
-		want[topic+"_worker_chan"] = true
-	}
-	look := NewMirror(db, MirrorOptions{NSQDHTTPAddr: nsqd.HTTPAddr})
-	eventually(t, "all channels", func() bool {
-		there, err := look.channels(t.Context())
-		return err == nil && cmp.Equal(want, there)
-	})
-	if err := look.makeTopics(t.Context()); err != nil {
-		t.Errorf("makeTopics again = %v", err)
-	}
-	if _, err := look.ask(t.Context(), http.MethodPost, "/topic/create", nil); err == nil {
-		t.Error("ask does not tell of an answer that is not 200")
 	}
 }
