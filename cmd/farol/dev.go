@@ -24,6 +24,7 @@ const stopTime = 30 * time.Second
 
 func devCommand() *cobra.Command {
 	var data string
+	var readInterval time.Duration
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run the whole of Farol on this machine until Ctrl-C",
@@ -34,9 +35,10 @@ next start takes it up. DIR/env holds the addresses and keys for other programs.
   farol dev --data /srv/farol
   . ./.farol/env && farol item list`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), cmd.OutOrStdout(), data) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), cmd.OutOrStdout(), data, readInterval) },
 	}
 	c.Flags().StringVar(&data, "data", ".farol", "directory for data, logs and addresses")
+	c.Flags().DurationVar(&readInterval, "read-interval", time.Second, "time between two looks into the receiving buckets")
 	return c
 }
 
@@ -164,7 +166,7 @@ func (l *local) end(ctx context.Context, how func(context.Context) error) error 
 	return how(ctx)
 }
 
-func runDev(ctx context.Context, out io.Writer, dir string) (err error) {
+func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Duration) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	began := time.Now()
 	l, err := startLocal(ctx, dir, log)
@@ -175,7 +177,7 @@ func runDev(ctx context.Context, out io.Writer, dir string) (err error) {
 	if err := l.institution(ctx, "Test University", "test.edu"); err != nil {
 		return err
 	}
-	h, err := l.startHelpers(ctx, time.Second)
+	h, err := l.startHelpers(ctx, readInterval)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -99,6 +100,11 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		// The live heap is small, so collect it seldom; but fit into 512 MiB.
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(400 << 20)
+	}
 	log := newLogger(config.Log)
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
@@ -120,6 +126,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
 		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers,
+		Memory: int64(config.IdentifyMemory),
 	})
 	if err != nil {
 		return err
@@ -181,7 +188,6 @@ func (m *workMetrics) observe(o pipeline.Outcome) {
 	m.ended.WithLabelValues(o.Stage, code).Inc()
 	m.took.WithLabelValues(o.Stage).Observe(o.Took.Seconds())
 }
-
 
 // parseSize reads a number of bytes such as 64MiB; "" is 0.
 func parseSize(flag, text string) (int64, error) {
