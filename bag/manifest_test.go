@@ -15,13 +15,10 @@ import (
 func md5Of(content string) string { return fmt.Sprintf("%x", md5.Sum([]byte(content))) }
 
 // withManifest is a bag with a payload of "data/a" and others, and a payload
-// manifest and a tag manifest that are given.
-func withManifest(t testing.TB, manifest, tagManifest string, others ...bagtest.File) *bag.Bag {
+// manifest that is given.
+func withManifest(t testing.TB, manifest string, others ...bagtest.File) *bag.Bag {
 	t.Helper()
 	files := []bagtest.File{{Path: "manifest-md5.txt", Content: manifest}}
-	if tagManifest != "" {
-		files = append(files, bagtest.File{Path: "tagmanifest-md5.txt", Content: tagManifest})
-	}
 	files = append(append(files, bagtest.File{Path: "data/a", Content: "a"}), others...)
 	return read(t, sample(t, bagtest.Spec{Manifests: []string{}, TagManifests: []string{}, Files: files}))
 }
@@ -51,7 +48,7 @@ func TestManifestLinesAreUnderstoodInEveryFormThatToolsWrite(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := withManifest(t, tt.manifest, "", odd, bagtest.File{Path: "extra.txt", Content: "tag"})
+			b := withManifest(t, tt.manifest, odd, bagtest.File{Path: "extra.txt", Content: "tag"})
 			v := b.Validate(nil)
 			// the name is understood, though the profile does not like it
 			if diff := cmp.Diff([]string{"illegal-control-character"}, codes(v.Errors)); diff != "" {
@@ -92,7 +89,7 @@ func TestManifestLinesThatCannotBeTrustedAreNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := withManifest(t, a+"  data/a\n"+tt.line+"\n", "")
+			b := withManifest(t, a+"  data/a\n"+tt.line+"\n")
 			if len(b.Problems) != 1 || b.Problems[0].Code != tt.code || b.Problems[0].Path != "manifest-md5.txt" {
 				t.Fatalf("problems %v, want one %s", b.Problems, tt.code)
 			}
@@ -110,7 +107,7 @@ func TestManifestLinesThatCannotBeTrustedAreNamed(t *testing.T) {
 func TestFindingsCountLinesAsEditorsDo(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"\n", "\r\n", "\r"} {
-		b := withManifest(t, md5Of("a")+"  data/a"+end+end+"wrong"+end, "")
+		b := withManifest(t, md5Of("a")+"  data/a"+end+end+"wrong"+end)
 		if len(b.Problems) != 1 || !strings.Contains(b.Problems[0].Message, "line 3:") {
 			t.Errorf("ends of line %q: %v", end, b.Problems)
 		}
@@ -121,7 +118,7 @@ func TestFindingsCountLinesAsEditorsDo(t *testing.T) {
 // there must not be reported as unlisted.
 func TestALineThatIsTooLongIsTheOnlyFault(t *testing.T) {
 	t.Parallel()
-	b := withManifest(t, strings.Repeat("x", 70_000)+"\n"+md5Of("a")+"  data/a\n", "")
+	b := withManifest(t, strings.Repeat("x", 70_000)+"\n"+md5Of("a")+"  data/a\n")
 	if diff := cmp.Diff([]string{"manifest-line-too-long"}, codes(b.Validate(nil).Errors)); diff != "" {
 		t.Error(diff)
 	}
@@ -132,12 +129,12 @@ func TestALineThatIsTooLongIsTheOnlyFault(t *testing.T) {
 func TestManifestMayNameAFileThatLooksEncoded(t *testing.T) {
 	t.Parallel()
 	manifest := md5Of("a") + "  data/a\n" + md5Of("x") + "  data/100%25.txt\n"
-	b := withManifest(t, manifest, "", bagtest.File{Path: "data/100%25.txt", Content: "x"})
+	b := withManifest(t, manifest, bagtest.File{Path: "data/100%25.txt", Content: "x"})
 	v := b.Validate(nil)
 	if diff := cmp.Diff([]string{"manifest-percent-sign"}, codes(v.Warnings)); !v.Valid || diff != "" {
 		t.Errorf("errors %v, warnings %v", v.Errors, v.Warnings)
 	}
-	b = withManifest(t, manifest, "", bagtest.File{Path: "data/100%.txt", Content: "x"})
+	b = withManifest(t, manifest, bagtest.File{Path: "data/100%.txt", Content: "x"})
 	if v := b.Validate(nil); !v.Valid || len(v.Warnings) > 0 {
 		t.Errorf("errors %v, warnings %v", v.Errors, v.Warnings)
 	}

@@ -432,7 +432,7 @@ func fixRecords(data []byte) []byte {
 	for line := range strings.Lines(text) {
 		_, record, _ := strings.Cut(line, " ")
 		n := len(record) + 3
-		out.WriteString(fmt.Sprintf("%d %s", n, record))
+		fmt.Fprintf(&out, "%d %s", n, record)
 	}
 	fixed := make([]byte, 512)
 	copy(fixed, out.String())

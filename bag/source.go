@@ -26,7 +26,7 @@ func (s *source) Read(p []byte) (int, error) {
 		}
 		n, err = s.r.Read(p)
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // one that wraps io.EOF is a broken connection
+	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err

@@ -39,7 +39,7 @@ var ErrLost = registry.ErrLost
 type Item struct {
 	ID               int64
 	Token            int64
-	Entered          int64  // token with which the item came to this stage: the same for all attempts since
+	Entered          int64 // token with which the item came to this stage: the same for all attempts since
 	Action           string
 	Stage            string
 	Topic            string // of this stage

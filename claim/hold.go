@@ -54,7 +54,7 @@ func (h *Hold) file() string {
 // for a while.
 func (h *Hold) Check(ctx context.Context) error {
 	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx)
+		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 	}
 	e := h.engine
 	e.mu.Lock()
@@ -67,7 +67,7 @@ func (h *Hold) Check(ctx context.Context) error {
 		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
 	}
 	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx)
+		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 const mostSentBack = 3
 
 // endSendingBack suspends an item that was sent back too often.
-func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) { //nolint:revive,staticcheck // the first is a value
+func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) { //nolint:staticcheck // the first is a value
 	var end *ending
 	if !errors.As(result, &end) || end.kind != endSendBack {
 		return result, nil

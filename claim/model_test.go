@@ -21,15 +21,17 @@ func TestOneOwnerWhateverHappens(t *testing.T) {
 		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies`)
 		m := &model{t: t, q: q, e: e, id: q.put("Receive", 1), latest: -1}
 		t.Repeat(map[string]func(*rapid.T){
-			"claim":      func(*rapid.T) { m.claim() },
-			"lapse":      func(*rapid.T) { m.lapse() },
-			"done":       func(t *rapid.T) { m.settle(t, nil, 0) },
-			"transient":  func(t *rapid.T) { m.settle(t, errors.New("trouble"), -1) },
-			"release":    func(t *rapid.T) { m.settle(t, claim.Release("stop"), +1) },
-			"requeue":    func(t *rapid.T) { m.byHand(t, `SELECT requeue($1)`) },
-			"type stage": func(t *rapid.T) { m.byHand(t, `UPDATE work_items SET stage = 'Receive', status = 'Pending' WHERE id = $1`) },
-			"fail":       func(t *rapid.T) { m.byHand(t, `UPDATE work_items SET status = 'Failed' WHERE id = $1`) },
-			"":           func(*rapid.T) { m.check() },
+			"claim":     func(*rapid.T) { m.claim() },
+			"lapse":     func(*rapid.T) { m.lapse() },
+			"done":      func(t *rapid.T) { m.settle(t, nil, 0) },
+			"transient": func(t *rapid.T) { m.settle(t, errors.New("trouble"), -1) },
+			"release":   func(t *rapid.T) { m.settle(t, claim.Release("stop"), +1) },
+			"requeue":   func(t *rapid.T) { m.byHand(t, `SELECT requeue($1)`) },
+			"type stage": func(t *rapid.T) {
+				m.byHand(t, `UPDATE work_items SET stage = 'Receive', status = 'Pending' WHERE id = $1`)
+			},
+			"fail": func(t *rapid.T) { m.byHand(t, `UPDATE work_items SET status = 'Failed' WHERE id = $1`) },
+			"":     func(*rapid.T) { m.check() },
 		})
 	})
 }

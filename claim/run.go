@@ -48,7 +48,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // every calls do about once in d, each call with a deadline of d.
 func (e *Engine) every(ctx context.Context, d time.Duration, what string, do func(context.Context) error) {
 	for {
-		if !pause(ctx, d*9/10+rand.N(d/10+1)) { //nolint:gosec // spreads load; nothing is kept secret by it
+		if !pause(ctx, d*9/10+rand.N(d/10+1)) {
 			return
 		}
 		call, cancel := context.WithTimeout(ctx, d)
@@ -252,7 +252,7 @@ func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) 
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() {
-		for pause(ctx, e.options.Poll/2+rand.N(e.options.Poll)) { //nolint:gosec // spreads load; nothing is kept secret by it
+		for pause(ctx, e.options.Poll/2+rand.N(e.options.Poll)) {
 			select {
 			case c <- struct{}{}:
 			default:

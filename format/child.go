@@ -92,12 +92,12 @@ func launchIn(ctx context.Context, o Options, dir string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirIn.Close()
+	defer theirIn.Close() //nolint:errcheck // the child has its own
 	out, theirOut, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	defer theirOut.Close()
+	defer theirOut.Close() //nolint:errcheck // the child has its own
 	cmd.Stdin, cmd.Stdout = theirIn, theirOut
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())

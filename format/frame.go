@@ -86,7 +86,7 @@ func readFrame(r io.Reader) (frame, error) {
 
 // noEOF keeps an end inside of something from looking like its proper end.
 func noEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

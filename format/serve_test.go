@@ -111,14 +111,14 @@ func checkSlice(t *rapid.T, s *source, file []byte, off int64, n int, backwards,
 	}
 	got, err := slice(off, n)
 	if off < 0 || off >= size || n < 0 {
-		if len(got) > 0 || err != io.EOF {
+		if len(got) > 0 || !errors.Is(err, io.EOF) {
 			t.Fatalf("%d bytes, %v outside of the file", len(got), err)
 		}
 		return
 	}
 	want := file[max(start, 0):min(end, size)]
 	switch {
-	case len(got) == n && err != nil, len(got) < n && err != io.EOF:
+	case len(got) == n && err != nil, len(got) < n && !errors.Is(err, io.EOF):
 		t.Fatalf("%d of %d bytes with %v", len(got), n, err)
 	case backwards && len(got) > 0, plenty:
 		if !bytes.Equal(got, want) {
@@ -220,7 +220,7 @@ func FuzzServe(f *testing.F) {
 		out, err := converse(sf, in)
 		for {
 			_, ferr := readFrame(out)
-			if ferr == io.EOF {
+			if errors.Is(ferr, io.EOF) {
 				break
 			}
 			if ferr != nil {

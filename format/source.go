@@ -104,7 +104,7 @@ func eofIf(short bool, err error) error {
 // EofSlice returns the n bytes that end off bytes before the end of the file.
 // Unlike Slice it returns nothing if any of them is beyond the budget, since
 // who reads backwards needs the last of them first.
-func (s *source) EofSlice(off int64, n int) ([]byte, error) {
+func (s *source) EofSlice(off int64, n int) ([]byte, error) { //nolint:revive // Siegfried looks for this name
 	if off < 0 || off >= s.size || n < 0 {
 		return nil, io.EOF
 	}

@@ -63,7 +63,7 @@ func groupFiles(files []*file, workers int) [][]*file {
 func (w *work) readGroup(ctx context.Context, tar *storage.Bucket, files []*file, do func(f *file, content []byte) error) error {
 	start := files[0].offset
 	last := files[len(files)-1]
-	var r io.ReadCloser = io.NopCloser(strings.NewReader(""))
+	r := io.NopCloser(strings.NewReader(""))
 	if length := last.offset + last.size - start; length > 0 {
 		var err error
 		r, err = tar.Get(ctx, w.item.Name, storage.Range{Offset: start, Length: length, IfMatch: w.item.ETag})

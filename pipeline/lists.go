@@ -101,7 +101,7 @@ func (w *work) openInventory(ctx context.Context, d Deps) (*inventory, error) {
 	raw := io.TeeReader(body, hash)
 	inv, err := bag.OpenInventory(raw)
 	if err != nil {
-		body.Close() //nolint:errcheck,gosec // the error before says more
+		body.Close() //nolint:errcheck // the error before says more
 		return nil, inventoryErr(err)
 	}
 	return &inventory{Inventory: inv, body: body, hash: hash, raw: raw}, nil
@@ -131,7 +131,7 @@ func (w *work) bag(ctx context.Context, d Deps) (*bag.Bag, string, error) {
 	b := inv.Bag
 	for f, err := range inv.Files() {
 		if err != nil {
-			inv.finish() //nolint:errcheck,gosec // the error before says more
+			inv.finish() //nolint:errcheck // the error before says more
 			return nil, "", inventoryErr(err)
 		}
 		b.Files = append(b.Files, f)

@@ -236,7 +236,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	start := time.Now()
 	result := hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) })
 	if err := hold.Context().Err(); err != nil && result != nil {
-		cause := context.Cause(hold.Context())
+		cause := context.Cause(hold.Context()) //nolint:contextcheck // the lease's own
 		if errors.Is(cause, claim.ErrLost) {
 			result = cause
 		} else {

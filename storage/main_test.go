@@ -83,7 +83,8 @@ func describe(content []byte) storage.Upload {
 }
 
 // describeParts adds what an upload in parts needs.
-func describeParts(content []byte, size int) storage.Parts {
+func describeParts(content []byte) storage.Parts {
+	const size = 5 << 20
 	p := storage.Parts{
 		Size: int64(size),
 		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {

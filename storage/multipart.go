@@ -76,17 +76,26 @@ type upload struct {
 	done map[int32]types.CompletedPart
 }
 
+// count is the number of parts that size bytes make.
+func (p Parts) count(size int64) (int64, error) {
+	n := (size + p.Size - 1) / p.Size
+	switch {
+	case p.Size < 0 || n < 1 || n > maxParts:
+		return 0, fmt.Errorf("%d bytes do not go in parts of %d", size, p.Size)
+	case p.SHA256 != nil && int64(len(p.SHA256)) != n:
+		return 0, fmt.Errorf("%d digests for %d parts", len(p.SHA256), n)
+	}
+	return n, nil
+}
+
 func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, send transfer) (Object, error) {
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
 	p.Size = cmp.Or(p.Size, PartSize(up.Size), smallestPart)
-	count := (up.Size + p.Size - 1) / p.Size
-	switch {
-	case p.Size < 0 || count < 1 || count > maxParts:
-		return Object{}, fmt.Errorf("%d bytes do not go in parts of %d", up.Size, p.Size)
-	case p.SHA256 != nil && int64(len(p.SHA256)) != count:
-		return Object{}, fmt.Errorf("%d digests for %d parts", len(p.SHA256), count)
+	count, err := p.count(up.Size)
+	if err != nil {
+		return Object{}, err
 	}
 	u := &upload{bucket: b, key: key, up: up, parts: p, done: make(map[int32]types.CompletedPart)}
 	if o, err := u.resume(ctx); err != nil || o.Key != "" {
@@ -97,7 +106,7 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, se
 			return Object{}, err
 		}
 	}
-	err := u.sendMissing(ctx, int32(count), send)
+	err = u.sendMissing(ctx, int32(count), send)
 	if err == nil {
 		var o Object
 		if o, err = u.complete(ctx); err == nil {

@@ -26,7 +26,7 @@ func TestPutPartsKeepsDigestMetadataAndStorageClass(t *testing.T) {
 	at.StorageClass = "GLACIER"
 	b := create(t, at)
 	content := noise(2*minPart + 17)
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	saved := ""
 	parts.SaveID = func(_ context.Context, id string) error { saved = id; return nil }
 
@@ -66,7 +66,7 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 	g := newGate(t, at, nil)
 	b := open(t, g.through(at), storage.Options{Concurrency: 1})
 	content := noise(3*minPart + 17)
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
@@ -109,7 +109,7 @@ func TestResumeReplacesPartsOfOtherContent(t *testing.T) {
 	other[minPart]++
 	id := leave(t, b, "key", other)
 
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	parts.Resume = id
 	if _, err := b.PutParts(t.Context(), "key", up, parts); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func leave(t *testing.T, b *storage.Bucket, key string, content []byte) string {
 	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	var ready atomic.Int32
 	openPart := parts.Open
 	parts.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
@@ -176,7 +176,7 @@ func TestAnUploadTheServerForgotStartsAnew(t *testing.T) {
 	other[0]++
 	put(t, b, "key", other) // alike in all but its bytes
 
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	parts.Resume = id
 	saved := ""
 	parts.SaveID = func(_ context.Context, id string) error { saved = id; return nil }
@@ -197,7 +197,7 @@ func TestACompletedUploadIsRecognized(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "parts"))
 	content := noise(minPart + 17)
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	id := ""
 	parts.SaveID = func(_ context.Context, begun string) error { id = begun; return nil }
 	first, err := b.PutParts(t.Context(), "key", up, parts)
@@ -239,7 +239,7 @@ func TestALostAnswerToCompleteIsNotALostObject(t *testing.T) {
 			at.Checksum = mode
 			b := open(t, at, storage.Options{})
 			content := noise(minPart + 17)
-			if _, err := b.PutParts(t.Context(), "key", describe(content), describeParts(content, minPart)); err != nil {
+			if _, err := b.PutParts(t.Context(), "key", describe(content), describeParts(content)); err != nil {
 				t.Fatal(err)
 			}
 			if !lost.Load() {
@@ -263,7 +263,7 @@ func TestAPartThatFailsIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "parts"))
 	content := noise(2*minPart + 17)
-	up, parts := describe(content), describeParts(content, minPart)
+	up, parts := describe(content), describeParts(content)
 	var opened atomic.Int32
 	openPart := parts.Open
 	parts.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
@@ -305,7 +305,7 @@ func TestOnlyAnUploadThatCanBeResumedStays(t *testing.T) {
 			t.Parallel()
 			b := create(t, target(t, "parts"))
 			content := noise(minPart + 17)
-			parts := describeParts(content, minPart)
+			parts := describeParts(content)
 			tt.change(&parts)
 			if _, err := b.PutParts(t.Context(), "key", describe(content), parts); !errors.Is(err, tt.want) {
 				t.Errorf("PutParts = %v, want %v", err, tt.want)
@@ -359,7 +359,7 @@ func TestPutPartsRefusesPartsThatDoNotFit(t *testing.T) {
 		"too many parts":      func(u *storage.Upload, p *storage.Parts) { u.Size, p.SHA256 = 1<<40, nil },
 		"metadata":            func(u *storage.Upload, _ *storage.Parts) { u.Metadata = map[string]string{"a": "\r"} },
 	} {
-		up, parts := describe(content), describeParts(content, minPart)
+		up, parts := describe(content), describeParts(content)
 		change(&up, &parts)
 		if _, err := b.PutParts(t.Context(), "key", up, parts); err == nil {
 			t.Errorf("%s: PutParts succeeds", name)

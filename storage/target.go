@@ -44,8 +44,8 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 type ChecksumMode string
 
 const (
-	// ChecksumSHA256, also the empty mode, sends x-amz-checksum-sha256 and has
-	// the server keep it.
+	// ChecksumSHA256 sends x-amz-checksum-sha256 and has the server keep it. The
+	// empty mode is the same.
 	ChecksumSHA256 ChecksumMode = "sha256"
 	// ChecksumETag is for servers that refuse checksum headers: it sends
 	// Content-MD5 where the MD5 is known, and requires the ETag to be the MD5.

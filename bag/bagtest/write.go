@@ -173,7 +173,7 @@ func (t *writer) put(f File, list bool) error {
 	if !list {
 		sink, note = io.Discard, func() {}
 	}
-	var dst io.Writer = io.Discard
+	dst := io.Discard
 	if !t.spec.leaves(f.Path) {
 		if err := t.tar.WriteHeader(t.header(t.spec.Name+"/"+f.Path, f.size())); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)

@@ -81,12 +81,12 @@ func shutDown(p *os.Process, g guarded, exited <-chan error) error {
 	grace := time.NewTimer(time.Duration(g.GraceMS) * time.Millisecond)
 	defer grace.Stop()
 	select {
-	case <-exited: // with whatever status: it was asked to
+	case <-exited: //nolint:errcheck // with whatever status: it was asked to
 		return nil
 	case <-grace.C:
 	}
 	err := p.Kill()
-	<-exited
+	<-exited //nolint:errcheck // it was killed
 	return errors.Join(err, fmt.Errorf("%s did not stop within %d ms and was killed", g.Path, g.GraceMS))
 }
 

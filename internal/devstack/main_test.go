@@ -125,10 +125,10 @@ func tempDir(t *testing.T) string {
 	t.Helper()
 	base := "/dev/shm"
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(base, &fs); err != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < 4<<30 {
+	if err := syscall.Statfs(base, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < 4<<30 {
 		base = "/tmp"
 	}
-	dir, err := os.MkdirTemp(base, "farol-devstack-")
+	dir, err := os.MkdirTemp(base, "farol-devstack-") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 
 func TestRunsAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/tmp", "farol-devstack-") // programs may not run from memory
+	dir, err := os.MkdirTemp("/tmp", "farol-devstack-") //nolint:usetesting // programs may not run from memory, and t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,6 +107,7 @@ func gateway(t *testing.T, sidecar bool) *s3.Client {
 }
 
 func withAndWithoutAttributes(t *testing.T, test func(*testing.T, *s3.Client)) {
+	t.Helper()
 	for name, sidecar := range map[string]bool{"attributes": false, "sidecar": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +119,7 @@ func withAndWithoutAttributes(t *testing.T, test func(*testing.T, *s3.Client)) {
 func TestStorageClassIsKept(t *testing.T) {
 	t.Parallel()
 	withAndWithoutAttributes(t, func(t *testing.T, client *s3.Client) {
+		t.Helper()
 		ctx := t.Context()
 		makeBucket(t, client, "classes")
 		put(t, client, "classes", "plain", "content", "")
@@ -195,6 +197,7 @@ func multipart(t *testing.T, client *s3.Client, bucket, key string, class types.
 func TestColdObjectIsReadableOnlyOnceRestored(t *testing.T) {
 	t.Parallel()
 	withAndWithoutAttributes(t, func(t *testing.T, client *s3.Client) {
+		t.Helper()
 		ctx := t.Context()
 		makeBucket(t, client, "cold")
 		put(t, client, "cold", "key", "content", types.StorageClassGlacier)

@@ -30,7 +30,7 @@ const memory = "/dev/shm"
 
 // running is what the tests of this process share. A test is handed nothing but
 // its testing.TB, so this has to be a variable of the package.
-var running = &environment{stacks: map[devstack.Service]*lazyStack{}}
+var running = &environment{stacks: map[devstack.Service]*lazyStack{}} //nolint:gochecknoglobals // see above
 
 type environment struct {
 	mu       sync.Mutex
