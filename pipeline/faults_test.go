@@ -395,3 +395,34 @@ func (a *archive) one(e *claim.Engine, stage string) {
 func portOf(a *archive) string {
 	return value[string](a, `SELECT inet_server_port()::text`)
 }
+
+// A large bag whose reading broke off is read on from its last checkpoint.
+func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const mib = 1 << 20
+	var files []bagtest.File
+	for _, name := range []string{"a", "b", "c", "d"} {
+		files = append(files, bagtest.File{Path: "data/" + name, Size: 40 * mib})
+	}
+	id := a.deposit("large.tar", a.bag(bagtest.Spec{Name: "large", Files: files}))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	a.through(proxy)
+	engine := a.engine()
+	proxy.CutAfter(150 * mib)
+	a.one(engine, "Receive")
+	if item := a.item(id); item.Stage != "Receive" || item.Status != "Pending" {
+		t.Fatalf("after the cut: %+v", item)
+	}
+	proxy.Resume()
+	a.exec(`UPDATE work_items SET run_at = now()`)
+	before := proxy.Bytes()
+	a.one(engine, "Receive")
+	a.one(engine, "Validate")
+	if item := a.item(id); item.Stage != "Reingest Check" {
+		t.Fatalf("second attempt: %+v", item)
+	}
+	if read := proxy.Bytes() - before; read > 90*mib {
+		t.Errorf("the second attempt read %d MiB of 160", read/mib)
+	}
+}

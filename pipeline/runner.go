@@ -106,10 +106,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer stopWork(nil)
 
 	var pools, items sync.WaitGroup
-	for _, p := range r.options.Pools {
-		freed := make(chan struct{}, 1)
-		r.freed = append(r.freed, freed)
-		pools.Go(func() { r.pool(ctx, work, p, freed, &items) })
+	for range r.options.Pools {
+		r.freed = append(r.freed, make(chan struct{}, 1))
+	}
+	for i, p := range r.options.Pools {
+		pools.Go(func() { r.pool(ctx, work, p, r.freed[i], &items) })
 	}
 	pools.Wait()
 	r.drain(stopWork, &items)

@@ -70,7 +70,7 @@ func (w *work) each(ctx context.Context, d Deps, files []*file, do doGroup) (map
 			if failed.tooMany() {
 				return nil
 			}
-			return w.tryGroup(groupCtx, files, do, saver, failed)
+			return w.hold.Do(func(context.Context) error { return w.tryGroup(groupCtx, files, do, saver, failed) })
 		})
 	}
 	err = group.Wait()
