@@ -51,6 +51,7 @@ type workConfig struct {
 	Grace           time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
 	Files           int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
 	IdentifyWorkers int           `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
+	IdentifyMemory  int64         `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
 }
 
 // workerConfig is all that farol work reads.

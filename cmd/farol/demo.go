@@ -386,7 +386,6 @@ func shorten(s string, most int) string {
 	return s
 }
 
-
 // awaitMirror waits until nsqd has all hand-offs, and counts what it has.
 func (d *demo) awaitMirror(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -163,7 +163,7 @@ func (f field) allowed() string {
 	switch f.value.Interface().(type) {
 	case time.Duration:
 		return "a duration such as 500ms, 30s or 5m"
-	case int:
+	case int, int64:
 		return fmt.Sprintf("a whole number from %d on", f.least)
 	}
 	return f.is
@@ -176,9 +176,9 @@ func (f field) check() string {
 		if v < 0 || v == 0 && f.least > 0 {
 			return fmt.Sprintf("is %v; it must be longer than nothing, such as %s", v, f.byDefault)
 		}
-	case int:
-		if int64(v) < f.least {
-			return fmt.Sprintf("is %d; it must be %s", v, f.allowed())
+	case int, int64:
+		if n := f.value.Int(); n < f.least {
+			return fmt.Sprintf("is %d; it must be %s", n, f.allowed())
 		}
 	case string:
 		if v != "" && !f.permits(v) {

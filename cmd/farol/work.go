@@ -126,7 +126,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
 		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers,
-		Memory: int64(config.IdentifyMemory),
+		Memory: config.IdentifyMemory,
 	})
 	if err != nil {
 		return err

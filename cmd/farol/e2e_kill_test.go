@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// slowly is how long each chunk of data to and from S3 takes while a test waits
+// for the middle of a stage: long enough that none gets to its end meanwhile.
+const slowly = 250 * time.Millisecond
+
+// A worker may die at any moment. The next one ends the stage that it was in, and
+// in the end everything is there once.
+func TestKillAtEachStage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	proxy := s.s3Proxy()
+	id := s.depositSample()
+	// An item waits before each stage until the test is ready to catch it there.
+	s.exec(`UPDATE stage_settings SET paused = true, max_attempts = 10, backoff_first = '100 milliseconds'`)
+	worker := s.worker()
+	for _, stage := range stageNames() {
+		proxy.Delay(slowly)
+		release := s.holdRecord(stage)
+		before := proxy.Bytes()
+		s.exec(`UPDATE stage_settings SET paused = false WHERE stage = $1`, stage)
+		worker.eventually("the middle of "+stage, func() bool {
+			if item := s.item(id); item.Stage != stage {
+				t.Fatalf("%s ended before it could be caught: %+v", stage, item)
+			}
+			return s.inTheMiddle(id, stage, proxy.Bytes()-before)
+		})
+		worker.kill()
+		release()
+		proxy.Delay(0)
+		worker = s.worker()
+		worker.eventually("the end of "+stage, func() bool {
+			item := s.item(id)
+			return item.Stage != stage || !item.Retry
+		})
+	}
+	s.intact(id)
+	for _, stage := range stageNames() {
+		if n := ask[int](t, s.db, `SELECT count(*) FROM work_item_attempts WHERE stage = $1 AND outcome = 'lease expired'`, stage); n < 1 {
+			t.Errorf("no lease expired at %s", stage)
+		}
+	}
+}
+
+// inTheMiddle tells whether a stage has done a part of its work, and a part only.
+// moved is how many bytes went to and from S3 meanwhile.
+func (s *site) inTheMiddle(id int64, stage string, moved int64) bool {
+	s.t.Helper()
+	if s.item(id).Status != "Started" {
+		return false
+	}
+	switch stage {
+	case "Receive":
+		return moved > 100_000 // of the three megabytes of the tar
+	case "Copy To Staging", "Format Identification", "Store", "Storage Validation":
+		n := s.finished(id, stage)
+		if n == sampleFiles {
+			s.t.Fatalf("%s has finished all files already", stage)
+		}
+		return n > 0
+	case "Record":
+		return s.someoneWaits()
+	case "Cleanup":
+		return len(keysOf(s.t, s.staging)) == 0 // and the tar is still there
+	}
+	return moved > 0 // it reads what earlier stages left
+}
+
+// holdRecord lets the transaction of Record begin and not end, until release is
+// called.
+func (s *site) holdRecord(stage string) (release func()) {
+	s.t.Helper()
+	if stage != "Record" {
+		return func() {}
+	}
+	tx, err := s.db.Begin(s.t.Context())
+	if err == nil {
+		_, err = tx.Exec(s.t.Context(), `LOCK TABLE premis_events IN SHARE MODE`)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(s.t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			s.t.Error(err)
+		}
+	}
+}
+
+// someoneWaits tells whether a transaction stands where holdRecord keeps it.
+func (s *site) someoneWaits() bool {
+	s.t.Helper()
+	return ask[int](s.t, s.db, `
+		SELECT count(*) FROM pg_locks
+		WHERE relation = 'premis_events'::regclass AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+}
+
+// A worker that is told to stop gives back what it cannot end, at once and with
+// no attempt counted.
+func TestSIGTERMGivesBackAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settings["FAROL_GRACE"] = "0s"
+	s.settings["FAROL_LEASE"], s.settings["FAROL_HEARTBEAT"] = "5m", "1m" // nobody waits for it to lapse
+	proxy := s.s3Proxy()
+	id := s.depositSample()
+	const stage = "Copy To Staging"
+	s.exec(`UPDATE stage_settings SET paused = (stage = $1)`, stage)
+	worker := s.worker()
+	worker.eventually("the item to come to "+stage, func() bool { return s.item(id).Stage == stage })
+	proxy.Delay(slowly)
+	s.exec(`UPDATE stage_settings SET paused = false`)
+	worker.eventually("the middle of "+stage, func() bool { return s.inTheMiddle(id, stage, 0) })
+
+	told := time.Now()
+	s.terminate(worker)
+	if took := time.Since(told); took > 5*time.Second {
+		t.Errorf("the worker took %v to end", took)
+	}
+	if item := s.item(id); item.Stage != stage || item.Status != "Pending" || item.Attempt != 0 {
+		t.Errorf("item = %+v", item)
+	}
+	counts(t, s.db, map[string]int{
+		`SELECT count(*) FROM work_items WHERE run_at <= now()`:                                            1,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Copy To Staging'`:                          1,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Copy To Staging' AND outcome = 'released'`: 1,
+	})
+
+	proxy.Delay(0)
+	worker = s.worker()
+	s.atRest(worker)
+	s.terminate(worker)
+	s.intact(id)
+}

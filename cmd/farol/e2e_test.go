@@ -1,0 +1,413 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// patience is how long a test waits for something before it gives up. It only
+// has to be longer than the slowest machine needs.
+const patience = 2 * time.Minute
+
+// site is an archive of a test's own, on real servers, and the settings for
+// processes that work on it.
+type site struct {
+	t         testing.TB
+	binary    string
+	settings  map[string]string
+	db        *pgxpool.Pool
+	redis     *redis.Client
+	progress  *progress.Store
+	registry  *registry.Registry
+	s3        testenv.S3Server
+	client    *storage.Client
+	in        registry.Institution
+	staging   *storage.Bucket
+	receiving *storage.Bucket
+	targets   map[string]*storage.Bucket
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	s := &site{t: t, binary: testenv.Binary(t), s3: testenv.S3(t), targets: map[string]*storage.Bucket{}, client: storage.NewClient(storage.Options{})}
+	t.Cleanup(s.client.Close)
+	dbURL, redisURL := testenv.DatabaseURL(t), testenv.RedisURL(t)
+	s.settings = workerSettings()
+	for name, value := range map[string]string{
+		"FAROL_DATABASE_URL": dbURL, "FAROL_REDIS_URL": redisURL,
+		"FAROL_S3_ENDPOINT": s.s3.Endpoint, "FAROL_S3_CA_FILE": s.s3.CAFile, "AWS_REGION": s.s3.Region,
+		"AWS_ACCESS_KEY_ID": s.s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s.s3.SecretAccessKey,
+		"FAROL_STAGING_BUCKET": s.s3.Prefix + "staging",
+	} {
+		s.settings[name] = value
+	}
+	db, err := pgxpool.New(t.Context(), dbURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.db, s.registry, s.redis = db, registry.New(db), redis.NewClient(options)
+	s.progress = progress.New(s.redis, progressPrefix)
+	t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
+	s.openBuckets()
+	return s
+}
+
+// workerSettings make a worker that notices soon, under the race detector too:
+// what that maps counts for the limit on the memory of format identification.
+func workerSettings() map[string]string {
+	return map[string]string{
+		"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_POLL": "200ms", "FAROL_IDENTIFY_MEMORY": "8589934592",
+	}
+}
+
+func (s *site) openBuckets() {
+	s.t.Helper()
+	s.staging = s.created(s.s3.Prefix + "staging")
+	for _, target := range storage.Targets() {
+		name := s.s3.Prefix + target.Bucket
+		s.settings[targetPrefix(target.Name)+"BUCKET"] = name
+		s.targets[target.Name] = s.created(name)
+	}
+	var err error
+	s.in, err = s.registry.AddInstitution(s.t.Context(), registry.Institution{
+		Name: "Test", Identifier: "test.edu", ReceivingBucket: s.s3.Prefix + "receiving", RestoreBucket: s.s3.Prefix + "restore",
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.receiving = s.created(s.in.ReceivingBucket)
+}
+
+func (s *site) created(name string) *storage.Bucket {
+	s.t.Helper()
+	b, err := s.client.Bucket(storage.Target{
+		Name: name, Bucket: name, Endpoint: s.s3.Endpoint, Region: s.s3.Region, CAFile: s.s3.CAFile, PathStyle: true,
+		AccessKeyID: s.s3.AccessKeyID, SecretAccessKey: storage.Secret(s.s3.SecretAccessKey),
+	})
+	if err == nil {
+		err = b.Create(s.t.Context())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// s3Proxy puts a proxy between S3 and the processes started from now on; the
+// test itself keeps its own way.
+func (s *site) s3Proxy() *testenv.Proxy {
+	s.t.Helper()
+	proxy := testenv.NewProxy(s.t, strings.TrimPrefix(s.s3.Endpoint, "https://"))
+	s.settings["FAROL_S3_ENDPOINT"] = "https://" + proxy.Addr()
+	return proxy
+}
+
+func (s *site) deposit(specs ...bagtest.Spec) {
+	s.t.Helper()
+	for _, spec := range specs {
+		tar, err := spec.Bytes()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := s.receiving.Put(s.t.Context(), spec.Name+".tar", bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.farol("read-buckets", "--once")
+}
+
+// depositSample deposits a bag with files of all sizes that are treated
+// differently, and returns its item.
+func (s *site) depositSample() int64 {
+	s.t.Helper()
+	s.deposit(sampleBag("sample"))
+	return ask[int64](s.t, s.db, `SELECT id FROM work_items`)
+}
+
+const sampleFiles = 24 // of sampleBag, with its two tag files
+
+func sampleBag(name string) bagtest.Spec {
+	files := []bagtest.File{{Path: "data/empty.txt"}, random("data/streamed.bin", 3<<20, 0)}
+	for _, letter := range strings.Split("abcdefghijklmnopqrst", "") {
+		files = append(files, random("data/"+letter+".bin", 20_000, 0))
+	}
+	return bagtest.Spec{Name: name, Files: files}
+}
+
+// farol runs a command to its end and returns what it said.
+func (s *site) farol(args ...string) string {
+	s.t.Helper()
+	p := startProcess(s.t, s.binary, s.t.TempDir(), s.settings, args...)
+	if err := p.wait(); err != nil {
+		s.t.Fatalf("farol %s: %v\n%s", strings.Join(args, " "), err, p.said())
+	}
+	return p.said()
+}
+
+// worker starts a worker process.
+func (s *site) worker() *process {
+	s.t.Helper()
+	return startProcess(s.t, s.binary, s.t.TempDir(), s.settings, "work")
+}
+
+func (s *site) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (s *site) item(id int64) registry.WorkItem {
+	s.t.Helper()
+	item, err := s.registry.WorkItem(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return item
+}
+
+// finished is how many files the item's present stage has finished, as Redis
+// has it.
+func (s *site) finished(id int64, stage string) (n int64) {
+	s.t.Helper()
+	summary, err := s.progress.Summary(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for pass, files := range summary {
+		if name, _, _ := strings.Cut(pass, "@"); name == stage {
+			n += files
+		}
+	}
+	return n
+}
+
+// atRest waits until there is no item left that a worker would take.
+func (s *site) atRest(worker *process) {
+	s.t.Helper()
+	worker.eventually("all items to be at rest", func() bool {
+		return ask[int](s.t, s.db, `SELECT count(*) FROM work_items WHERE retry`) == 0
+	})
+}
+
+// intact fails the test unless the sample is stored once, recorded once, and
+// has left nothing behind.
+func (s *site) intact(id int64) {
+	s.t.Helper()
+	if item := s.item(id); item.Status != "Success" {
+		s.t.Errorf("item = %+v", item)
+	}
+	for name, b := range s.targets {
+		want := 0
+		if name == "Standard-VA" || name == "Standard-OR" {
+			want = sampleFiles
+		}
+		if n := len(keysOf(s.t, b)); n != want {
+			s.t.Errorf("%s has %d objects, want %d", name, n, want)
+		}
+	}
+	for what, b := range map[string]*storage.Bucket{"staging": s.staging, "receiving": s.receiving} {
+		if left := keysOf(s.t, b); len(left) != 0 {
+			s.t.Errorf("left in %s: %v", what, left)
+		}
+	}
+	if left, err := s.redis.Keys(s.t.Context(), "*").Result(); err != nil || len(left) != 0 {
+		s.t.Errorf("left in Redis: %v, %v", left, err)
+	}
+	counts(s.t, s.db, map[string]int{
+		`SELECT count(*) FROM intellectual_objects`: 1,
+		`SELECT count(*) FROM generic_files`:        sampleFiles,
+		`SELECT count(*) FROM checksums`:            4 * sampleFiles,
+		`SELECT count(*) FROM storage_records`:      2 * sampleFiles,
+		`SELECT count(*) FROM premis_events`:        10*(sampleFiles-2) + 8*2 + 4,
+		`SELECT count(*) FROM topic_messages`:       len(stageNames()),
+	})
+	ledgerIsSound(s.t, s.db)
+}
+
+// ledgerIsSound fails the test unless every attempt has ended, no item was ever
+// in two hands, and no stage of a successful item was done twice or never.
+func ledgerIsSound(t testing.TB, db *pgxpool.Pool) {
+	t.Helper()
+	counts(t, db, map[string]int{
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`: 0,
+		`SELECT count(*) FROM work_item_attempts a JOIN work_item_attempts b USING (work_item_id)
+			WHERE a.claim_token < b.claim_token AND b.claimed_at < a.ended_at`: 0,
+		`SELECT count(*) FROM work_items w CROSS JOIN stage_settings s
+			WHERE w.status = 'Success' AND s.action = w.action AND 1 <> (
+				SELECT count(*) FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.stage = s.stage AND a.outcome = 'done')`: 0,
+	})
+	if t.Failed() {
+		t.Logf("ledger:\n%s", strings.Join(ledger(t, db), "\n"))
+	}
+}
+
+func ledger(t testing.TB, db *pgxpool.Pool) []string {
+	t.Helper()
+	rows, _ := db.Query(t.Context(), `
+		SELECT concat_ws(' ', work_item_id, claim_token, stage, attempt, pid, claimed_at::time, ended_at::time, outcome, error_code, left(error, 200))
+		FROM work_item_attempts ORDER BY work_item_id, claim_token`)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Error(err)
+	}
+	return lines
+}
+
+// counts compares the answers to queries with what they should be.
+func counts(t testing.TB, db *pgxpool.Pool, want map[string]int) {
+	t.Helper()
+	got := map[string]int{}
+	for sql := range want {
+		got[sql] = ask[int](t, db, sql)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("records (-want +got):\n" + diff)
+	}
+}
+
+func ask[T any](t testing.TB, db *pgxpool.Pool, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := db.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func keysOf(t testing.TB, b *storage.Bucket) (keys []string) {
+	t.Helper()
+	for o, err := range b.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// process is a farol process in a group of its own, with its output in a file:
+// its children may hold that open for longer than it lives.
+type process struct {
+	*exec.Cmd
+	t     testing.TB
+	log   string
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+func startProcess(t testing.TB, binary, dir string, settings map[string]string, args ...string) *process {
+	t.Helper()
+	log, err := os.CreateTemp(t.TempDir(), "farol-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // the child writes to it, not we
+	// Not CommandContext: how the process ends is what is tested.
+	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})} //nolint:noctx // killed at the end of the test
+	p.Dir, p.Stdout, p.Stderr = dir, log, log
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "PG_BINDIR=" + os.Getenv("PG_BINDIR"), "TMPDIR=" + os.TempDir()}
+	for name, value := range settings {
+		p.Env = append(p.Env, name+"="+value)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if said := p.said(); t.Failed() || strings.Contains(said, "DATA RACE") {
+			t.Errorf("%s %s said:\n%s", filepath.Base(binary), strings.Join(args, " "), said)
+		}
+	})
+	return p
+}
+
+// kill ends the process group with no chance to clean up.
+func (p *process) kill() {
+	p.t.Helper()
+	select {
+	case <-p.ended: // its number may be another's by now
+		return
+	default:
+	}
+	if err := syscall.Kill(-p.Process.Pid, syscall.SIGKILL); err != nil {
+		p.t.Errorf("kill %d: %v", p.Process.Pid, err)
+	}
+	<-p.ended
+}
+
+// eventually waits for what the process, while it runs, should bring about.
+func (p *process) eventually(what string, cond func() bool) {
+	p.t.Helper()
+	eventually(p.t, what, func() bool {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("%s ended before %s: %v", strings.Join(p.Args, " "), what, p.err)
+		default:
+		}
+		return cond()
+	})
+}
+
+// wait waits for the process to end by itself.
+func (p *process) wait() error {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case <-p.ended:
+		return p.err
+	case <-ctx.Done():
+		p.t.Fatalf("%s does not end:\n%s", strings.Join(p.Args, " "), p.said())
+		return nil
+	}
+}
+
+func (p *process) said() string {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+)
+
+// Two processes on one queue share its items, and never one at the same time.
+func TestTwoWorkersNeverShareAnItem(t *testing.T) {
+	t.Parallel()
+	const bags = 30
+	s := newSite(t)
+	first, second := s.worker(), s.worker()
+	second.eventually("both workers to listen", func() bool {
+		return ask[int](t, s.db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`) == 2
+	})
+	var specs []bagtest.Spec
+	for i := range bags {
+		specs = append(specs, bagtest.Spec{Name: fmt.Sprintf("bag-%02d", i), Files: []bagtest.File{text("data/a.txt"), random("data/b.bin", 10_000, uint64(i))}})
+	}
+	s.deposit(specs...)
+	s.atRest(first)
+	s.terminate(first)
+	s.terminate(second)
+
+	stages := len(stageNames())
+	counts(t, s.db, map[string]int{
+		`SELECT count(*) FROM work_items WHERE status = 'Success'`:       bags,
+		`SELECT count(DISTINCT pid) FROM work_item_attempts`:             2,
+		`SELECT count(*) FROM work_item_attempts`:                        bags * stages,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`: bags * stages,
+		`SELECT count(*) FROM topic_messages`:                            bags * stages,
+		`SELECT count(*) FROM generic_files`:                             bags * 4,
+		`SELECT count(*) FROM storage_records`:                           bags * 4 * 2,
+	})
+	ledgerIsSound(t, s.db)
+	for _, p := range []*process{first, second} {
+		if n := ask[int](t, s.db, `SELECT count(DISTINCT work_item_id) FROM work_item_attempts WHERE pid = $1`, p.Process.Pid); n == 0 {
+			t.Errorf("process %d did nothing", p.Process.Pid)
+		}
+	}
+}
+
+// terminate tells a process to stop and waits until it has, in good order.
+func (s *site) terminate(p *process) {
+	s.t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := p.wait(); err != nil {
+		s.t.Errorf("after SIGTERM: %v", err)
+	}
+}
