@@ -407,3 +407,24 @@ func TestLeaseShorterThanThreeHeartbeatsIsRefused(t *testing.T) {
 		t.Error("a lease shorter than three heartbeats was accepted")
 	}
 }
+
+// A claim does not wait behind an item that somebody else is just changing.
+func TestClaimPassesOverLockedItems(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	locked, free := q.put("Receive", 1), q.put("Receive", 1)
+	tx, err := q.db.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // it only holds the lock
+	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, locked); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	items, err := q.engine().Claim(ctx, at("Receive", 1), 1)
+	if err != nil || len(items) != 1 || items[0].ID != free {
+		t.Errorf("Claim = %v, %v; want item %d", items, err, free)
+	}
+}
