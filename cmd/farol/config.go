@@ -26,8 +26,8 @@ type redisConfig struct {
 }
 
 type nsqConfig struct {
-	TCPAddr  string `env:"FAROL_NSQD_TCP_ADDR,required,notEmpty" is:"host:port" doc:"nsqd's protocol, to which messages are published"`
-	HTTPAddr string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"nsqd's HTTP API, where topics are made before their first message; without it they are made as messages come"`
+	TCPAddr  string `env:"FAROL_NSQD_TCP_ADDR,required,notEmpty" is:"host:port" doc:"address of nsqd's protocol, to which messages are published"`
+	HTTPAddr string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API, where topics are made before their first message; without it they are made as messages come"`
 }
 
 type logConfig struct {
@@ -80,8 +80,9 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.StageSlots = s.readStages("_WORKERS")
 	c.ClaimCeiling = s.readStages("_BUFFER_SIZE")
 	c.MaxAttempts = s.readStages("_MAX_ATTEMPTS")
-	o := claim.Options{Lease: c.Lease, Heartbeat: c.Heartbeat, Poll: c.Poll}
-	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT", "FAROL_POLL") {
+	o := claim.DefaultOptions()
+	o.Lease, o.Heartbeat = c.Lease, c.Heartbeat
+	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
 		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
 	}
 	return c

@@ -39,20 +39,30 @@ func usage(err error, next string) failure { return failure{exitUsage, err, next
 // asFailure finds out what can be said of an error to a person.
 func asFailure(err error) failure {
 	var f failure
-	if errors.As(err, &f) {
-		return f
-	}
-	f = failure{code: exitFailed, err: err}
 	var pg *pgconn.PgError
+	known := errors.As(err, &f)
+	if !known {
+		f = failure{code: exitFailed, err: err}
+	}
 	switch {
+	case errors.Is(err, context.Canceled): // only a signal does that
+		f.err, f.next = errors.New("interrupted"), ""
+	case known:
 	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "42883"): // no such table, column, function
 		f.next = "the database lacks what this version needs: run `farol migrate up`"
 	case errors.Is(err, registry.ErrNotFound):
 		f.next = "`farol item list` shows the items there are"
-	case errors.Is(err, context.Canceled):
-		f.err = errors.New("interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
 		f.next = "see that the server answers, and try again"
 	}
 	return f
+}
+
+// orderly is what a service that runs until it is told to end comes to: that it
+// was told so while it was still starting is no failure.
+func orderly(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }

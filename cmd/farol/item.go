@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +62,7 @@ func itemListCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), slices.Concat([]registry.WorkItem{}, items)) // null is no list
+				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
 			}
 			return printItems(cmd, items, f)
 		},
@@ -124,7 +123,8 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 		return err
 	}
 	if len(items) == f.Limit {
-		fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
+		return err
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,12 +34,14 @@ Any number of processes may do so at once; they take turns.`,
 			if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
 				return err
 			}
+			var told strings.Builder
 			for _, m := range before {
 				if m.At.IsZero() {
-					fmt.Fprintln(cmd.OutOrStdout(), "applied", m.File)
+					told.WriteString("applied " + m.File + "\n")
 				}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The database is up to date, with %s.\n", count(len(before), "migration", "migrations"))
+			told.WriteString("The database is up to date, with " + count(len(before), "migration", "migrations") + ".\n")
+			_, err = io.WriteString(cmd.OutOrStdout(), told.String())
 			return err
 		},
 	}

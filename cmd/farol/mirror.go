@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/nsqcompat"
@@ -17,18 +19,22 @@ run, one publishes and the others stand by.`,
 		Example: `  farol mirror`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := load(readMirrorConfig)
-			if err != nil {
-				return err
-			}
-			s, err := connect(cmd.Context(), "mirror", needs{Database: &config.Database})
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
-				NSQDTCPAddr: config.NSQ.TCPAddr, NSQDHTTPAddr: config.NSQ.HTTPAddr, Log: newLogger(config.Log),
-			}).Run(cmd.Context())
+			return orderly(cmd.Context(), runMirror(cmd.Context()))
 		},
 	}
+}
+
+func runMirror(ctx context.Context) error {
+	config, err := load(readMirrorConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
+		NSQDTCPAddr: config.NSQ.TCPAddr, NSQDHTTPAddr: config.NSQ.HTTPAddr, Log: newLogger(config.Log),
+	}).Run(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -28,37 +29,45 @@ once; a bag gets one item all the same.`,
 			if cmd.Flags().Changed("interval") && interval <= 0 {
 				return usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
 			}
-			config, err := load(readReaderConfig)
-			if err != nil {
+			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval)
+			if once {
 				return err
 			}
-			if interval <= 0 {
-				interval = config.Read.Interval
-			}
-			log := newLogger(config.Log)
-			s, err := connect(cmd.Context(), "read-buckets", needs{Database: &config.Database, S3: &config.S3})
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			reader := pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
-			if !once {
-				return readAgainAndAgain(cmd.Context(), reader, interval, log)
-			}
-			created, err := reader.ReadAll(cmd.Context())
-			fmt.Fprintf(cmd.OutOrStdout(), "%s made.\n", count(created, "work item", "work items"))
-			if err != nil {
-				return failure{
-					code: exitFailed, err: err,
-					next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
-				}
-			}
-			return nil
+			return orderly(cmd.Context(), err)
 		},
 	}
 	c.Flags().BoolVar(&once, "once", false, "look once and exit")
 	c.Flags().DurationVar(&interval, "interval", 0, "time between two looks (default FAROL_READ_INTERVAL)")
 	return c
+}
+
+func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration) error {
+	config, err := load(readReaderConfig)
+	if err != nil {
+		return err
+	}
+	if interval <= 0 {
+		interval = config.Read.Interval
+	}
+	log := newLogger(config.Log)
+	s, err := connect(ctx, "read-buckets", needs{Database: &config.Database, S3: &config.S3})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	reader := pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
+	if !once {
+		return readAgainAndAgain(ctx, reader, interval, log)
+	}
+	created, err := reader.ReadAll(ctx)
+	if err != nil {
+		err = failure{
+			code: exitFailed, err: err,
+			next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
+		}
+	}
+	_, writeErr := fmt.Fprintf(out, "%s made.\n", count(created, "work item", "work items"))
+	return errors.Join(err, writeErr)
 }
 
 // readAgainAndAgain goes on after errors: the next look may find all well.

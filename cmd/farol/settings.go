@@ -174,7 +174,7 @@ func (f field) check() string {
 	switch v := f.value.Interface().(type) {
 	case time.Duration:
 		if v < 0 || v == 0 && f.least > 0 {
-			return fmt.Sprintf("is %v; it must be longer than nothing, such as %s", v, f.byDefault)
+			return fmt.Sprintf("is %v; it must be longer, such as %s", v, f.byDefault)
 		}
 	case int, int64:
 		if n := f.value.Int(); n < f.least {

@@ -48,7 +48,7 @@ func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, e
 	const next = "name a tar file that you may read, or - for standard input"
 	in, size := stdin, int64(0)
 	if path != "-" {
-		f, err := os.Open(path) //nolint:gosec // the user names it
+		f, err := os.Open(path)
 		if err != nil {
 			return bag.Verdict{}, usage(err, next)
 		}

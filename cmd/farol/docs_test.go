@@ -1,0 +1,107 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// The settings are documented from what the program reads. After a change:
+// go test ./cmd/farol -run Configuration -update.
+func TestConfigurationIsDocumented(t *testing.T) {
+	t.Parallel()
+	const begin, end = "<!-- generated: begin -->\n", "<!-- generated: end -->\n"
+	path := filepath.Join("..", "..", "docs", "configuration.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no %q and %q", path, begin, end)
+	}
+	want := before + begin + settingsTables() + end + after
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(page)); diff != "" {
+		t.Errorf("%s is not what the program reads: run this test with -update\n%s", path, diff)
+	}
+}
+
+func settingsTables() string {
+	var b strings.Builder
+	b.WriteString("\n| name | default | meaning | used by |\n|---|---|---|---|\n")
+	for _, block := range []struct {
+		of    any
+		users string
+	}{
+		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
+		{&redisConfig{}, "`work`, `item show`"},
+		{&s3Config{}, "`work`, `read-buckets`, `institution add --create-buckets`"},
+		{&stagingConfig{}, "`work`"},
+		{&nsqConfig{}, "`mirror`"},
+		{&workConfig{}, "`work`"},
+		{&httpConfig{}, "`work`"},
+		{&readConfig{}, "`read-buckets`"},
+		{&logConfig{}, "`work`, `read-buckets`, `mirror`"},
+	} {
+		for _, f := range fieldsOf("", block.of) {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, defaultOf(f), meaning(f), block.users)
+		}
+	}
+
+	b.WriteString("\n## Preservation targets\n\n| `<NAME>` | default bucket | its old name | provider | region | storage class |\n|---|---|---|---|---|---|\n")
+	for _, spec := range storage.Targets() {
+		name := strings.TrimSuffix(strings.TrimPrefix(targetPrefix(spec.Name), "FAROL_TARGET_"), "_")
+		class := "the bucket's"
+		if spec.StorageClass != "" {
+			class = "`" + spec.StorageClass + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s | %s |\n", name, spec.Bucket, spec.EnvVar, spec.Provider, spec.Region, class)
+	}
+	b.WriteString("\n| name | default | meaning |\n|---|---|---|\n")
+	for _, f := range fieldsOf("FAROL_TARGET_<NAME>_", &targetConfig{}) {
+		byDefault := defaultOf(f)
+		if f.byDefault == "" {
+			byDefault = "as above"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.name, byDefault, meaning(f))
+	}
+
+	b.WriteString("\n## Stages\n\n| stage | `<W>` |\n|---|---|\n")
+	for _, w := range oldWorkers() {
+		fmt.Fprintf(&b, "| %s | `%s` |\n", w.stage, strings.Join(w.names, "` or `"))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func defaultOf(f field) string {
+	switch {
+	case f.required:
+		return "required"
+	case f.byDefault == "":
+		return "none"
+	}
+	return "`" + f.byDefault + "`"
+}
+
+func meaning(f field) string {
+	text := f.doc + "; " + f.allowed()
+	if f.old != "" {
+		text += "; old name `" + f.old + "`"
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

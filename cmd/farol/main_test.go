@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// The test program is farol itself when it goes by that name, so that scripts
+// run what was just compiled, under the race detector and counted for coverage.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "farol" {
+		main()
+	}
+	flag.Bool("update", false, "write docs/configuration.md anew")
+	testenv.Main(m)
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := linkSelf(filepath.Join(bin, "farol")); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			tb, ok := e.T().(testing.TB)
+			if !ok {
+				return errors.New("the script's T is no testing.TB")
+			}
+			s3, nsq := testenv.S3(tb), testenv.NSQ(tb)
+			for name, value := range map[string]string{
+				"FAROL_DATABASE_URL": testenv.DatabaseURL(tb), "FAROL_REDIS_URL": testenv.RedisURL(tb),
+				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region,
+				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
+				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
+				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
+			} {
+				e.Setenv(name, value)
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": cmdExits, "bag": cmdBag, "deposit": cmdDeposit, "sql": cmdSQL, "await": cmdAwait,
+			"claim": cmdClaim, "progress": cmdProgress,
+		},
+	})
+}
+
+func linkSelf(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if os.Link(self, path) == nil {
+		return nil
+	}
+	in, err := os.Open(self)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// Whoever copies an example from --help must not be disappointed.
+func TestEveryExampleIsInAScript(t *testing.T) {
+	t.Parallel()
+	var scripts strings.Builder
+	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts:", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts.Write(text)
+	}
+	walk(rootCommand(), func(c *cobra.Command) {
+		if c.Example == "" && !c.HasSubCommands() {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " < ")
+			if line != "" && !strings.Contains(scripts.String(), " "+line+"\n") && !strings.Contains(scripts.String(), " "+line+" &") {
+				t.Errorf("no script runs %q", line)
+			}
+		}
+	})
+}
+
+// walk visits the commands that scripts can run: not cobra's own, nor those that
+// have servers in them and tests of their own.
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	for _, sub := range c.Commands() {
+		if !slices.Contains([]string{"completion", "help", "internal", "dev", "demo", "work"}, sub.Name()) {
+			visit(sub)
+			walk(sub, visit)
+		}
+	}
+}
+
+// A service manager sends SIGTERM, and takes another exit code than 0 for a crash.
+func TestSIGTERMEndsAServiceWell(t *testing.T) {
+	t.Parallel()
+	url, s3 := testenv.DatabaseURL(t), testenv.S3(t)
+	farol := filepath.Join(t.TempDir(), "farol")
+	if err := linkSelf(farol); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), farol, "read-buckets", "--interval", "1h")
+	c.Env = []string{
+		"FAROL_DATABASE_URL=" + url, "FAROL_S3_ENDPOINT=" + s3.Endpoint, "FAROL_S3_CA_FILE=" + s3.CAFile,
+		"AWS_ACCESS_KEY_ID=" + s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + s3.SecretAccessKey,
+	}
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	if err := await(ctx, url, `SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'farol-read-buckets' AND datname = current_database()`); err != nil {
+		t.Error(err)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("farol read-buckets: %v\n%s", err, stderr.String())
+	}
+}
+
+// cmdExits runs a program and checks what it exits with: exits CODE PROGRAM ARG...
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program [arg...]")
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// cmdBag makes a bag: bag FILE KIND.
+func cmdBag(ts *testscript.TestScript, neg bool, args []string) {
+	specs := map[string]bagtest.Spec{
+		"good":    {},
+		"corrupt": {Files: []bagtest.File{{Path: "data/a.txt", Content: "a"}, {Path: "data/b.txt", Content: "b"}}, Corrupt: []string{"data/a.txt"}, Leave: []string{"data/b.txt"}},
+		"hostile": {Entries: []bagtest.Entry{
+			{Name: "../../etc/passwd", Type: '0', Content: "x"},
+			{Name: "sample-bag/data/\x1b[31mred", Type: '0', Content: "x"},
+			{Name: "sample-bag/data/link", Type: '2', Linkname: "/etc/passwd"},
+		}},
+		"odd": {Profile: bagtest.BTR, StorageOption: "Nowhere"},
+	}
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bag file kind")
+	}
+	spec, ok := specs[args[1]]
+	if !ok {
+		ts.Fatalf("no kind of bag %q", args[1])
+	}
+	tar, err := spec.Bytes()
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), tar, 0o600))
+}
+
+// cmdDeposit uploads a file as a depositor would: deposit FILE BUCKET.
+func cmdDeposit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: deposit file bucket")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	client := storage.NewClient(storage.Options{})
+	defer client.Close()
+	b, err := client.Bucket(s3Config{
+		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
+		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
+	}.target(args[1]))
+	ts.Check(err)
+	content := ts.ReadFile(args[0])
+	_, err = b.Put(ctx, filepath.Base(args[0]), strings.NewReader(content), storage.Upload{Size: int64(len(content))})
+	ts.Check(err)
+}
+
+// cmdSQL runs a statement: sql STATEMENT.
+func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: sql statement")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	db, err := pgx.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"))
+	ts.Check(err)
+	_, err = db.Exec(ctx, args[0])
+	ts.Check(errors.Join(err, db.Close(ctx)))
+}
+
+// cmdAwait asks until the answer is true: await QUERY.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await query")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	ts.Check(await(ctx, ts.Getenv("FAROL_DATABASE_URL"), args[0]))
+}
+
+// await asks until the answer is true.
+func await(ctx context.Context, url, query string) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer db.Close(ctx)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var yes bool
+		if err := db.QueryRow(ctx, query).Scan(&yes); err != nil || yes {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("never true: %s", query)
+		}
+	}
+}
+
+// cmdClaim works as a worker would: claim STAGE hold|NEXT|CODE:MESSAGE. It takes
+// an item of a stage and keeps it, moves it to the next stage or fails it.
+func cmdClaim(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: claim stage hold|next-stage|code:message")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	ts.Check(err)
+	defer db.Close()
+	engine, err := claim.New(ctx, db, claim.DefaultOptions())
+	ts.Check(err)
+	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: args[0], Most: 1}}}, 1)
+	ts.Check(err)
+	if len(items) != 1 {
+		ts.Fatalf("there is no item at %s to claim", args[0])
+	}
+	code, message, fails := strings.Cut(args[1], ":")
+	switch {
+	case args[1] == "hold":
+	case fails:
+		ts.Check(engine.Hold(ctx, items[0]).Settle(ctx, claim.Done{}, claim.Fatal(code, "%s", message)))
+	default:
+		ts.Check(engine.Hold(ctx, items[0]).Settle(ctx, claim.Done{Next: args[1], Note: "Done by a script"}, nil))
+	}
+}
+
+// cmdProgress says that a stage has finished files: progress ITEM STAGE FILES.
+func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: progress item stage files")
+	}
+	item, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	files, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	results := map[int]string{}
+	for i := range files {
+		results[i] = fmt.Sprint("done ", i)
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progressPrefix)
+	ts.Check(err)
+	ts.Check(errors.Join(store.Done(ctx, progress.Claim{Item: item, Token: 1000}, args[1], results), store.Close()))
+}
+
+// bounded is for the commands of scripts, which have no context of their own.
+func bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
+}
