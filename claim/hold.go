@@ -90,8 +90,10 @@ func Release(why string) error {
 	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
 }
 
-// settleSQL is the transition: the item, the ledger, the topic message, and the
-// items that waited for this one, in one statement.
+// The transition is one statement: the item and the ledger, where the item goes
+// on to a stage the topic message, and where it has ended the items that waited
+// for it. What a transition does not need is left out, since planning it in
+// costs as much as running it.
 const settleSQL = `
 WITH moved AS (
 	UPDATE work_items SET
@@ -116,23 +118,36 @@ WITH moved AS (
 		intellectual_object_id = coalesce(@object_id, intellectual_object_id),
 		updated_at             = now()
 	WHERE id = @id AND claim_token = @token AND status = 'Started'
-	RETURNING id, action, stage, retry
+	RETURNING id, action, stage
 ), ended AS (
 	UPDATE work_item_attempts a SET
 		ended_at = now(), heard_at = now(), outcome = @ended, error_code = @code, error = @error, file_in_hand = @in_hand
 	FROM moved
 	WHERE a.work_item_id = moved.id AND a.claim_token = @token
-), said AS (
+`
+
+const settleSaidSQL = `), said AS (
 	INSERT INTO topic_messages (topic, body, work_item_id)
 	SELECT s.topic, moved.id::text, moved.id
 	FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
-	WHERE @publish
-), freed AS (
+`
+
+const settleFreedSQL = `), freed AS (
 	UPDATE work_items w SET waits_for = NULL, run_at = now(), updated_at = now()
 	FROM moved
-	WHERE w.waits_for = moved.id AND NOT moved.retry
-)
-SELECT count(*) FROM moved`
+	WHERE w.waits_for = moved.id
+`
+
+func (m move) statement() string {
+	sql := settleSQL
+	if m.Publish {
+		sql += settleSaidSQL
+	}
+	if !m.Retry {
+		sql += settleFreedSQL
+	}
+	return sql + `) SELECT count(*) FROM moved`
+}
 
 // Settle ends the claim with what the work came to. It returns ErrLost, and
 // changes nothing, if the item is no longer this worker's; any other error means
@@ -145,13 +160,13 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 		return err
 	}
 	m := decide(h.Item, done, result)
-	rows, _ := e.db.Query(ctx, settleSQL, pgx.NamedArgs{
+	rows, _ := e.db.Query(ctx, m.statement(), pgx.NamedArgs{
 		"id": h.Item.ID, "token": h.Item.Token,
 		"stage": m.Stage, "status": m.Status, "attempt": m.Attempt,
 		"backoff": m.Delay < 0, "delay": max(m.Delay, 0),
 		"retry": m.Retry, "review": m.Review, "note": m.Note, "outcome": m.Outcome,
-		"object_id": m.ObjectID, "publish": m.Publish,
-		"ended": m.Ended, "code": m.Code, "error": m.Error, "in_hand": h.file(),
+		"object_id": m.ObjectID,
+		"ended":     m.Ended, "code": m.Code, "error": m.Error, "in_hand": h.file(),
 	})
 	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {

@@ -159,3 +159,24 @@ func TestDeadWorkersItemsComeBack(t *testing.T) {
 		return err == nil && len(items) == 1 && items[0].Attempt == 2
 	})
 }
+
+// A worker that comes back late does not renew the lease of the one after it,
+// and learns that it has lost the item.
+func TestLateWorkerDoesNotRenewAnothersLease(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	late, next := q.engine(), q.engine()
+	q.put("Receive", 1)
+	h := q.claimOne(late, "Receive")
+	q.lapse()
+	q.reap(next)
+	q.exec(`UPDATE work_items SET run_at = now()`)
+	q.claimOne(next, "Receive")
+	lease := value[time.Time](q, `SELECT lease_expires_at FROM work_items`)
+	if err := h.Check(context.Background()); !errors.Is(err, claim.ErrLost) {
+		t.Errorf("Check = %v, want ErrLost", err)
+	}
+	if got := value[time.Time](q, `SELECT lease_expires_at FROM work_items`); !got.Equal(lease) {
+		t.Errorf("the lease went from %v to %v", lease, got)
+	}
+}
