@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/caarlos0/env/v10"
@@ -35,7 +36,9 @@ next start takes it up. DIR/env holds the addresses and keys for other programs.
   farol dev --data /srv/farol
   . ./.farol/env && farol item list`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), cmd.OutOrStdout(), data, readInterval) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDev(cmd.Context(), cmd.OutOrStdout(), data, readInterval)
+		},
 	}
 	c.Flags().StringVar(&data, "data", ".farol", "directory for data, logs and addresses")
 	c.Flags().DurationVar(&readInterval, "read-interval", time.Second, "time between two looks into the receiving buckets")
@@ -195,21 +198,63 @@ func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Du
 	return l.watch(ctx, out)
 }
 
-// watch looks after the stack until ctx ends or one of its servers does.
+// mostRestarts is how often the stack is started again within restartSpan. A
+// server that dies more often has a reason that goes on.
+const (
+	mostRestarts = 3
+	restartSpan  = time.Minute
+)
+
+// watch looks after the stack until ctx ends. When a server dies, the stack is
+// started again under the same addresses: workers and mirror wait for it.
 func (l *local) watch(ctx context.Context, out io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var restarts []time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(out, "Stopping.")
 			return nil
 		case err := <-l.Died():
-			return fmt.Errorf("a server of the stack ended: %w", err)
+			if n := len(restarts); n >= mostRestarts && time.Since(restarts[n-mostRestarts]) < restartSpan {
+				return fmt.Errorf("servers of the stack end again and again: %w", err)
+			}
+			restarts = append(restarts, time.Now())
+			fmt.Fprintln(out, "A server of the stack ended. All are started again.")
+			l.log.WarnContext(ctx, "a server of the stack ended", "err", err)
+			if err := l.restart(ctx); err != nil {
+				if ctx.Err() != nil {
+					return nil // told to stop meanwhile
+				}
+				return err
+			}
+			fmt.Fprintf(out, "Farol is up again after %v.\n", time.Since(restarts[len(restarts)-1]).Round(10*time.Millisecond))
 		case <-tick.C:
 			if err := l.createInstitutionBuckets(ctx); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "buckets of a new institution could not be made yet", "err", err)
 			}
 		}
 	}
+}
+
+// restart stops what is left of the stack and starts it anew. Its helpers, and
+// the programs of who sourced DIR/env, know it by its addresses.
+func (l *local) restart(ctx context.Context) error {
+	before := l.Env()
+	if err := l.stop(ctx); err != nil {
+		l.log.WarnContext(ctx, "the stack did not stop in order", "err", err)
+	}
+	again, err := startLocal(ctx, l.dir, l.log)
+	if err != nil {
+		return fmt.Errorf("start the stack again: %w", err)
+	}
+	*l = *again
+	if !slices.Equal(before, l.Env()) {
+		return failure{
+			code: exitFailed, err: errors.New("the stack came up under other addresses, since others have its own now"),
+			next: "start it again, and read DIR/env again",
+		}
+	}
+	return nil
 }

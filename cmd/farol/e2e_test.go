@@ -2,14 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -22,10 +16,6 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
-
-// patience is how long a test waits for something before it gives up. It only
-// has to be longer than the slowest machine needs.
-const patience = 2 * time.Minute
 
 // site is an archive of a test's own, on real servers, and the settings for
 // processes that work on it.
@@ -59,20 +49,26 @@ func newSite(t testing.TB) *site {
 	} {
 		s.settings[name] = value
 	}
-	db, err := pgxpool.New(t.Context(), dbURL)
+	s.connect(dbURL, redisURL)
+	s.openBuckets()
+	return s
+}
+
+// connect opens the test's own connections.
+func (s *site) connect(dbURL, redisURL string) {
+	s.t.Helper()
+	db, err := pgxpool.New(s.t.Context(), dbURL)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(db.Close)
+	s.t.Cleanup(db.Close)
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.db, s.registry, s.redis = db, registry.New(db), redis.NewClient(options)
 	s.progress = progress.New(s.redis, progressPrefix)
-	t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
-	s.openBuckets()
-	return s
+	s.t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
 }
 
 // workerSettings make a worker that notices soon, under the race detector too:
@@ -307,107 +303,4 @@ func keysOf(t testing.TB, b *storage.Bucket) (keys []string) {
 		keys = append(keys, o.Key)
 	}
 	return keys
-}
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-tick.C
-	}
-}
-
-// process is a farol process in a group of its own, with its output in a file:
-// its children may hold that open for longer than it lives.
-type process struct {
-	*exec.Cmd
-	t     testing.TB
-	log   string
-	ended chan struct{} // closed when err is set
-	err   error
-}
-
-func startProcess(t testing.TB, binary, dir string, settings map[string]string, args ...string) *process {
-	t.Helper()
-	log, err := os.CreateTemp(t.TempDir(), "farol-*.log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close() //nolint:errcheck // the child writes to it, not we
-	// Not CommandContext: how the process ends is what is tested.
-	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})} //nolint:noctx // killed at the end of the test
-	p.Dir, p.Stdout, p.Stderr = dir, log, log
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.Env = []string{"PATH=" + os.Getenv("PATH"), "PG_BINDIR=" + os.Getenv("PG_BINDIR"), "TMPDIR=" + os.TempDir()}
-	for name, value := range settings {
-		p.Env = append(p.Env, name+"="+value)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = p.Wait()
-		close(p.ended)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if said := p.said(); t.Failed() || strings.Contains(said, "DATA RACE") {
-			t.Errorf("%s %s said:\n%s", filepath.Base(binary), strings.Join(args, " "), said)
-		}
-	})
-	return p
-}
-
-// kill ends the process group with no chance to clean up.
-func (p *process) kill() {
-	p.t.Helper()
-	select {
-	case <-p.ended: // its number may be another's by now
-		return
-	default:
-	}
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGKILL); err != nil {
-		p.t.Errorf("kill %d: %v", p.Process.Pid, err)
-	}
-	<-p.ended
-}
-
-// eventually waits for what the process, while it runs, should bring about.
-func (p *process) eventually(what string, cond func() bool) {
-	p.t.Helper()
-	eventually(p.t, what, func() bool {
-		select {
-		case <-p.ended:
-			p.t.Fatalf("%s ended before %s: %v", strings.Join(p.Args, " "), what, p.err)
-		default:
-		}
-		return cond()
-	})
-}
-
-// wait waits for the process to end by itself.
-func (p *process) wait() error {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	select {
-	case <-p.ended:
-		return p.err
-	case <-ctx.Done():
-		p.t.Fatalf("%s does not end:\n%s", strings.Join(p.Args, " "), p.said())
-		return nil
-	}
-}
-
-func (p *process) said() string {
-	p.t.Helper()
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		p.t.Error(err)
-	}
-	return string(text)
 }
