@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 )
@@ -182,5 +184,73 @@ func TestBucketReaderLeavesOtherFilesAlone(t *testing.T) {
 	}
 	if log := a.log.String(); strings.Count(log, "not a bag") != 4 {
 		t.Errorf("log = %s", log)
+	}
+}
+
+// A version in which nothing changed stores nothing, and is on record as an
+// ingest all the same; a file that was deleted since comes back under its uuid.
+func TestReingestOfUnchangedAndDeletedFiles(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	version := func(day int) []byte {
+		return a.bag(bagtest.Spec{
+			Name: "atlas", Files: []bagtest.File{{Path: "data/map", Content: "map"}, {Path: "data/key", Content: "key"}},
+			ModTime: time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC),
+			Tags:    []bagtest.Tag{{File: "bag-info.txt", Name: "Bagging-Date", Value: "2026-01-01"}},
+		})
+	}
+	events := func() int {
+		return value[int](a, `SELECT count(*) FROM premis_events WHERE generic_file_id IS NOT NULL`)
+	}
+	a.deposit("atlas.tar", version(1))
+	a.work()
+	stored, before := a.keys(a.deps.Targets["Standard-VA"]), events()
+
+	id := a.deposit("atlas.tar", version(2))
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Fatalf("item = %+v", item)
+	}
+	if got := a.keys(a.deps.Targets["Standard-VA"]); !slices.Equal(got, stored) || events() != before {
+		t.Errorf("an unchanged version stored %v and made %d events of files", got, events()-before)
+	}
+	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'ingestion' AND generic_file_id IS NULL`); n != 2 {
+		t.Errorf("%d ingestions of the object on record, want 2", n)
+	}
+
+	uuid := value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier LIKE '%/map'`)
+	a.exec(`DELETE FROM storage_records WHERE generic_file_id = (SELECT id FROM generic_files WHERE identifier LIKE '%/map')`)
+	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/map'`)
+	id = a.deposit("atlas.tar", version(3))
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Fatalf("item = %+v", item)
+	}
+	if got := value[string](a, `SELECT state || ' ' || uuid FROM generic_files WHERE identifier LIKE '%/map'`); got != "A "+uuid {
+		t.Errorf("the deleted file is %s, want A %s", got, uuid)
+	}
+	if n := value[int](a, `SELECT count(*) FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id WHERE f.identifier LIKE '%/map'`); n != 2 {
+		t.Errorf("it has %d copies on record, want 2", n)
+	}
+}
+
+// The parts of a larger whole become one object, one after the other.
+func TestPartsOfAWholeBecomeOneObject(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for part, file := range map[string]string{"fleet.b01.of02": "data/ships", "fleet.b02.of02": "data/crews"} {
+		tar := a.bag(bagtest.Spec{Name: part, Files: []bagtest.File{{Path: file, Content: file}}})
+		a.deposit(part+".tar", tar)
+	}
+	if n := value[int](a, `SELECT count(*) FROM work_items WHERE waits_for IS NOT NULL`); n != 1 {
+		t.Errorf("%d parts wait for the other, want 1", n)
+	}
+	a.work()
+	if n := value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Success'`); n != 2 {
+		t.Fatalf("%d parts succeeded, want 2", n)
+	}
+	files := value[string](a, `SELECT string_agg(identifier, ' ' ORDER BY identifier) FROM generic_files WHERE identifier LIKE '%/data/%'`)
+	if want := "test.edu/fleet/data/crews test.edu/fleet/data/ships"; files != want {
+		t.Errorf("on record: %s, want %s", files, want)
 	}
 }
