@@ -1,0 +1,316 @@
+package farol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// documents returns the text of every Markdown file of the module by its path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	docs := map[string]string{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return skip(name, d)
+		case filepath.Ext(name) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		docs[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(docs) < 10 {
+		t.Fatalf("only %d documents were found", len(docs))
+	}
+	return docs
+}
+
+var (
+	fence    = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
+	codeSpan = regexp.MustCompile("`([^`\n]+)`")
+	link     = regexp.MustCompile(`\[[^\]\n]*\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+)
+
+// blocks returns the fenced blocks of a language.
+func blocks(text, language string) (list []string) {
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		if m[1] == language {
+			list = append(list, m[2])
+		}
+	}
+	return list
+}
+
+// spans returns the code spans outside of all blocks.
+func spans(text string) (list []string) {
+	for _, m := range codeSpan.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// anchors are what links may name in a document, as forges make them.
+func anchors(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		found[strings.ReplaceAll(anchor, " ", "-")] = true
+	}
+	return found
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	checked := 0
+	for name, text := range docs {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			checked++
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := name
+			if file != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(name), file))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			} else if anchor != "" && !anchors(docs[target])[anchor] {
+				t.Errorf("%s links to %s, which has no such heading", name, m[1])
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no link was found")
+	}
+}
+
+// manual is what the program says of its own commands.
+type manual struct {
+	program string
+	mu      sync.Mutex
+	pages   map[string]string
+}
+
+// page is the help of a command, such as "item show".
+func (m *manual) page(t *testing.T, command string) string {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if page, ok := m.pages[command]; ok {
+		return page
+	}
+	out, err := exec.CommandContext(t.Context(), m.program, append(strings.Fields(command), "--help")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("farol %s --help: %v\n%s", command, err, out)
+	}
+	m.pages[command] = string(out)
+	return string(out)
+}
+
+var subcommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +\S`)
+
+func (m *manual) subcommands(t *testing.T, command string) (names []string) {
+	t.Helper()
+	_, list, _ := strings.Cut(m.page(t, command), "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, found := range subcommand.FindAllStringSubmatch(list, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// check says what is wrong with a command line that begins behind "farol".
+func (m *manual) check(t *testing.T, words []string) string {
+	t.Helper()
+	command := ""
+	for {
+		below := m.subcommands(t, command)
+		if len(below) == 0 || len(words) == 0 || strings.HasPrefix(words[0], "-") {
+			break
+		}
+		if !slices.Contains(below, words[0]) {
+			return fmt.Sprintf("`farol %s` has no command %q", command, words[0])
+		}
+		command = strings.TrimSpace(command + " " + words[0])
+		words = words[1:]
+	}
+	for _, word := range words {
+		flag, _, _ := strings.Cut(word, "=")
+		if strings.HasPrefix(flag, "--") && !strings.Contains(m.page(t, command), flag+" ") {
+			return fmt.Sprintf("`farol %s` has no flag %s", command, flag)
+		}
+	}
+	return ""
+}
+
+// commandLine finds a call of the program, by its name or by way of compose.
+var commandLine = regexp.MustCompile(`^(?:(?:bin/|\./)?farol|docker compose run --rm cli) +([^#|>&;]+)`)
+
+// A document that is followed to the letter works.
+func TestCommandsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	m := &manual{program: testenv.Binary(t), pages: map[string]string{}}
+	checked := 0
+	for name, text := range documents(t) {
+		lines := spans(text)
+		for _, language := range []string{"sh", ""} {
+			for _, block := range blocks(text, language) {
+				lines = append(lines, strings.Split(block, "\n")...)
+			}
+		}
+		for _, line := range lines {
+			found := commandLine.FindStringSubmatch(strings.TrimSpace(line))
+			if found == nil {
+				continue
+			}
+			checked++
+			if wrong := m.check(t, strings.Fields(found[1])); wrong != "" {
+				t.Errorf("%s: %s: %s", name, line, wrong)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d commands were found", checked)
+	}
+}
+
+var testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]+)`")
+
+func TestTestsNamedInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	exist := map[string]bool{}
+	files := sources(t)
+	own, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range own { // which are no sources of a package
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, source{path: name, syntax: file})
+	}
+	for _, s := range files {
+		for _, d := range s.syntax.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.isTest() {
+				exist[f.Name.Name] = true
+			}
+		}
+	}
+	checked := 0
+	for name, text := range documents(t) {
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
+			checked++
+			if !exist[m[1]] {
+				t.Errorf("%s names %s, which is no test", name, m[1])
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d tests are named", checked)
+	}
+}
+
+var (
+	setting       = regexp.MustCompile(`\bFAROL_[A-Z0-9_]*[A-Z0-9]\b`)
+	targetSetting = regexp.MustCompile(`^FAROL_TARGET_[A-Z_]+?_(BUCKET|ENDPOINT|REGION|CA_FILE|ACCESS_KEY_ID|SECRET_ACCESS_KEY|STORAGE_CLASS|CHECKSUM)$`)
+)
+
+// docs/configuration.md is made from the program, so what is in it exists. The
+// other settings are those of docker-compose.yml.
+func TestSettingsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	compose, err := os.ReadFile("deploy/env.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, generated, _ := strings.Cut(docs["docs/configuration.md"], "<!-- generated: begin -->")
+	generated, _, _ = strings.Cut(generated, "<!-- generated: end -->")
+	known := map[string]bool{"FAROL_TARGET": true} // as in FAROL_TARGET_…
+	for _, name := range setting.FindAllString(generated+string(compose), -1) {
+		known[name] = true
+	}
+	if len(known) < 15 {
+		t.Fatalf("only %d settings are known", len(known))
+	}
+	for doc, text := range docs {
+		for _, name := range setting.FindAllString(text, -1) {
+			if m := targetSetting.FindStringSubmatch(name); m != nil && strings.Contains(generated, "FAROL_TARGET_<NAME>_"+m[1]) {
+				continue
+			}
+			if !known[name] {
+				t.Errorf("%s names %s, which is no setting", doc, name)
+			}
+		}
+	}
+}
+
+// Each statement is run on a database without items: the functions of the schema
+// may say that there is no such item, and nothing else may go wrong.
+func TestSQLInDocumentsRuns(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	checked := 0
+	for name, text := range documents(t) {
+		for _, block := range blocks(text, "sql") {
+			for statement := range strings.SplitSeq(block, ";\n") {
+				if strings.TrimSpace(statement) == "" {
+					continue
+				}
+				checked++
+				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+					return try(t.Context(), tx, statement)
+				})
+				if !errors.Is(err, errTried) {
+					t.Errorf("%s: %v\n%s", name, err, statement)
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d statements were found", checked)
+	}
+}
+
+// errTried takes back what a statement has done.
+var errTried = errors.New("the statement runs")
+
+func try(ctx context.Context, tx pgx.Tx, statement string) error {
+	_, err := tx.Exec(ctx, statement)
+	var pg *pgconn.PgError
+	if err == nil || errors.As(err, &pg) && pg.Code == "P0002" { // there is no item 7
+		return errTried
+	}
+	return err
+}
