@@ -28,8 +28,9 @@ lint:                           ## formatting (gofumpt, gci) included; make lint
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(lint) run $(ARGS)
 
-bench:                          ## make bench >old; change; make bench >new; benchstat old new
-	@go test -run '^$$' -bench . -count 6 ./...
+bench: deps                     ## whole ingests and hops on a stack with fsync, then the packages
+	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
+	go test -run '^$$' -bench . ./...
 
 deps:                           ## PostgreSQL and Redis, where they are missing
 	.ci/deps servers
