@@ -53,8 +53,8 @@ func documents(t *testing.T) map[string]string {
 
 var (
 	fence    = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
-	codeSpan = regexp.MustCompile("`([^`\n]+)`")
-	link     = regexp.MustCompile(`\[[^\]\n]*\]\(([^)\s]+)\)`)
+	codeSpan = regexp.MustCompile("`([^`]+)`")
+	link     = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 )
 
