@@ -75,7 +75,7 @@ func splitEntry(name string) (top, path, fault string) {
 		return "", "", "it has no top-level directory: all files of a bag must lie in one directory"
 	}
 	if fault := pathFault(top); fault != "" {
-		return "", "", "of its top-level directory: " + fault
+		return "", "", "in its top-level directory, " + fault
 	}
 	return top, path, pathFault(path)
 }

@@ -62,7 +62,7 @@ BEGIN
 			UPDATE work_item_attempts SET ended_at = clock_timestamp(), outcome = 'cancelled', error_code = 'superseded'
 			WHERE work_item_id = other.id AND claim_token = other.claim_token AND ended_at IS NULL;
 			UPDATE work_items SET
-				status = 'Cancelled', retry = false, needs_admin_review = true, claim_token = claim_token + 1,
+				status = 'Cancelled', retry = false, needs_admin_review = false, claim_token = claim_token + 1,
 				lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL, waits_for = NULL, run_at = now(),
 				error_code = 'superseded', updated_at = now(),
 				note = 'Cancelled because a newer version of this bag was received: item ' || NEW.id || '.'
@@ -221,10 +221,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	w work_items;
 BEGIN
-	UPDATE work_items SET status = 'Cancelled', note = coalesce(reason, note) WHERE id = item RETURNING * INTO w;
+	SELECT * INTO w FROM work_items WHERE id = item FOR UPDATE;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'there is no item %', item USING ERRCODE = 'no_data_found';
 	END IF;
+	IF w.status = 'Cancelled' THEN -- the rule below sees only changes of status
+		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', item, w.status USING ERRCODE = 'check_violation';
+	END IF;
+	UPDATE work_items SET status = 'Cancelled', note = coalesce(reason, note) WHERE id = item RETURNING * INTO w;
 	RETURN w;
 END
 $$;

@@ -12,17 +12,23 @@ import (
 )
 
 // BucketReader finds new bags in the institutions' receiving buckets and makes a
-// work item for each. Any number of readers may run at once.
+// work item for each. Any number of readers may run at once; one BucketReader
+// reads one time after the other.
 type BucketReader struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Log       *slog.Logger
+
+	told map[string]bool // what is no bag and was logged, by bucket and key
 }
+
+// mostTold bounds what a reader remembers to have logged.
+const mostTold = 10_000
 
 // ReadAll reads the receiving bucket of every active institution once and
 // returns how many work items it made. A bucket that cannot be read does not
 // keep it from the others; the errors come together at the end.
-func (r BucketReader) ReadAll(ctx context.Context) (created int, err error) {
+func (r *BucketReader) ReadAll(ctx context.Context) (created int, err error) {
 	const page = 100
 	var errs []error
 	for after := int64(0); ; {
@@ -44,7 +50,7 @@ func (r BucketReader) ReadAll(ctx context.Context) (created int, err error) {
 	}
 }
 
-func (r BucketReader) read(ctx context.Context, in registry.Institution) (created int, err error) {
+func (r *BucketReader) read(ctx context.Context, in registry.Institution) (created int, err error) {
 	bucket, err := r.Receiving(in.ReceivingBucket)
 	if err != nil {
 		return 0, err
@@ -65,7 +71,7 @@ func (r BucketReader) read(ctx context.Context, in registry.Institution) (create
 			return created, err
 		}
 		if why := notABag(object); why != "" {
-			r.Log.InfoContext(ctx, "not a bag, left alone", "institution", in.Identifier, "key", object.Key, "why", why)
+			r.tell(ctx, in, object.Key, why)
 			continue
 		}
 		uploads = append(uploads, registry.Upload{
@@ -78,6 +84,19 @@ func (r BucketReader) read(ctx context.Context, in registry.Institution) (create
 		}
 	}
 	return created, flush()
+}
+
+// tell logs what is no bag, once and not at every look.
+func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, why string) {
+	name := in.ReceivingBucket + "/" + key
+	if r.told[name] {
+		return
+	}
+	if r.told == nil || len(r.told) >= mostTold {
+		r.told = map[string]bool{}
+	}
+	r.told[name] = true
+	r.Log.InfoContext(ctx, "not a bag, left alone", "institution", in.Identifier, "key", key, "why", why)
 }
 
 // notABag says why an object in a receiving bucket is not taken for a bag; ""

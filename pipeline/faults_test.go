@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -424,5 +426,39 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	}
 	if read := proxy.Bytes() - before; read > 90*mib {
 		t.Errorf("the second attempt read %d MiB of 160", read/mib)
+	}
+}
+
+// A list that was damaged is made anew like one that is gone.
+func TestDamagedListsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	for list, next := range map[string]string{
+		planName: "Copy To Staging", formatsName: "Store", copiesName: "Record", inventoryName: "Store",
+	} {
+		t.Run(list, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			ctx := context.Background()
+			id := a.deposit("sample.tar", a.sample())
+			engine := a.engine()
+			for _, s := range Ingest(a.deps) {
+				if s.Stage == next {
+					break
+				}
+				a.one(engine, s.Stage)
+			}
+			key := fmt.Sprintf("%d/%s", id, list)
+			good := a.content(a.deps.Staging, key)
+			bad := append(bytes.Clone(good[:len(good)/2]), "damage"...)
+			if _, err := a.deps.Staging.Put(ctx, key, bytes.NewReader(bad), storage.Upload{Size: int64(len(bad))}); err != nil {
+				t.Fatal(err)
+			}
+			a.one(engine, next)
+			if item := a.item(id); item.Stage != madeBy(list) || item.Status != "Pending" {
+				t.Errorf("item is %s at %s, want it sent back to %s", item.Status, item.Stage, madeBy(list))
+			}
+			a.work()
+			a.intact(id)
+		})
 	}
 }

@@ -178,7 +178,7 @@ func TestBucketReaderLeavesOtherFilesAlone(t *testing.T) {
 	for _, key := range []string{"readme.txt", "bag.tar.gz", ".tar", "folder/bag.tar"} {
 		a.depositRaw(key)
 	}
-	reader := BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
+	reader := &BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
 	if n, err := reader.ReadAll(context.Background()); err != nil || n != 0 {
 		t.Errorf("ReadAll = %d, %v", n, err)
 	}

@@ -183,7 +183,7 @@ func newFile(i int, f *bag.File, k known) *file {
 // the list says of itself. A list that is not there, or that goes with another
 // inventory, sends the item back to the stage that makes it.
 func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
-	missing := claim.SendBack(madeBy(name), "The list "+name+" is no longer in the staging area. It is made anew.")
+	missing := claim.SendBack(madeBy(name), "The list "+name+" is not in the staging area, or of no use. It is made anew.")
 	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, missing
@@ -192,7 +192,34 @@ func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID str
 		return nil, storageErr(err)
 	}
 	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
-	z, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	source := &watched{r: body}
+	rows, err := decodeList(source, name, inventoryID, about, index)
+	if errors.Is(err, errOtherInventory) || err != nil && source.err == nil { // the bytes are wrong, not their way here
+		w.log.WarnContext(ctx, "list is of no use", "list", name, "err", err)
+		return nil, missing
+	}
+	return rows, err
+}
+
+// errOtherInventory says that a list goes with another inventory.
+var errOtherInventory = errors.New("the list goes with another inventory")
+
+// watched remembers an error of its reader that is not its end.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}
+
+func decodeList[T any](r io.Reader, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -203,7 +230,7 @@ func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID str
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if header.Inventory != inventoryID {
-		return nil, missing
+		return nil, errOtherInventory
 	}
 	if about != nil {
 		if err := json.Unmarshal(header.About, about); err != nil {

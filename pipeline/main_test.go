@@ -114,7 +114,7 @@ func (a *archive) deposit(key string, tar []byte) int64 {
 	if _, err := a.receiving.Put(ctx, key, bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
 		a.t.Fatal(err)
 	}
-	reader := BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
+	reader := &BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
 	if n, err := reader.ReadAll(ctx); err != nil || n != 1 {
 		a.t.Fatalf("ReadAll = %d, %v; want one new item", n, err)
 	}

@@ -120,8 +120,8 @@ func TestVersionsOfABagDoNotMeet(t *testing.T) {
 			if got := one.Status == "Cancelled"; got != tc.cancelled {
 				t.Errorf("first is %s, want cancelled: %v", one.Status, tc.cancelled)
 			}
-			if tc.cancelled && !strings.Contains(one.Note, fmt.Sprint(second)) {
-				t.Errorf("note %q does not name item %d", one.Note, second)
+			if tc.cancelled && (!strings.Contains(one.Note, fmt.Sprint(second)) || one.NeedsAdminReview) {
+				t.Errorf("first = %+v, want a note that names item %d, and no need of a person", one, second)
 			}
 			if got := two.WaitsFor != nil && *two.WaitsFor == first && two.RunAt == nil; got != tc.waits {
 				t.Errorf("second waits: %v, want %v", got, tc.waits)
@@ -235,6 +235,21 @@ func TestReplacedItemCannotBeRequeued(t *testing.T) {
 	a.upload(etag2, time.Now(), "bag.tar")
 	if _, err := a.Requeue(context.Background(), first, ""); !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "newer version") {
 		t.Errorf("Requeue = %v, want a refusal that names the newer version", err)
+	}
+}
+
+func TestCancelledItemStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.upload(etag1, time.Now(), "bag.tar")[0]
+	if _, err := a.Cancel(context.Background(), id, "wrong bag"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Cancel(context.Background(), id, "again"); !errors.Is(err, registry.ErrRefused) {
+		t.Errorf("second Cancel = %v, want ErrRefused", err)
+	}
+	if item, _ := a.WorkItem(context.Background(), id); item.Note != "wrong bag" {
+		t.Errorf("note = %q", item.Note)
 	}
 }
 

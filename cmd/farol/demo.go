@@ -162,7 +162,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 		return fmt.Errorf("upload README.txt: %w", err)
 	}
 
-	reader := pipeline.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
+	reader := &pipeline.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
 	n, err := reader.ReadAll(ctx)
 	if err != nil {
 		return err

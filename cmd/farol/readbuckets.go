@@ -55,7 +55,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		return err
 	}
 	defer s.close()
-	reader := pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
+	reader := &pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
 	if !once {
 		return readAgainAndAgain(ctx, reader, interval, log)
 	}
@@ -71,7 +71,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 }
 
 // readAgainAndAgain goes on after errors: the next look may find all well.
-func readAgainAndAgain(ctx context.Context, reader pipeline.BucketReader, interval time.Duration, log *slog.Logger) error {
+func readAgainAndAgain(ctx context.Context, reader *pipeline.BucketReader, interval time.Duration, log *slog.Logger) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

@@ -35,7 +35,7 @@ for larger ones.`,
   farol work --stages Record --slots 1
   farol work --min-size 1GiB --slots 2`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runWork(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
 	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stageNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
