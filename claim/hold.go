@@ -187,7 +187,7 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 const mostSentBack = 3
 
 // endSendingBack suspends an item that was sent back too often.
-func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) { //nolint:staticcheck // the first is a value
+func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) {
 	var end *ending
 	if !errors.As(result, &end) || end.kind != endSendBack {
 		return result, nil

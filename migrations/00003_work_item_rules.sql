@@ -225,8 +225,8 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'there is no item %', item USING ERRCODE = 'no_data_found';
 	END IF;
-	IF w.status = 'Cancelled' THEN -- the rule below sees only changes of status
-		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', item, w.status USING ERRCODE = 'check_violation';
+	IF w.status = 'Cancelled' THEN
+		RETURN w; -- as it is, with the reason that it was given first
 	END IF;
 	UPDATE work_items SET status = 'Cancelled', note = coalesce(reason, note) WHERE id = item RETURNING * INTO w;
 	RETURN w;

@@ -198,9 +198,9 @@ func value[T any](a *archive, sql string, args ...any) T {
 	return v
 }
 
-func (a *archive) exec(sql string, args ...any) {
+func (a *archive) exec(sql string) {
 	a.t.Helper()
-	if _, err := a.db.Exec(context.Background(), sql, args...); err != nil {
+	if _, err := a.db.Exec(context.Background(), sql); err != nil {
 		a.t.Fatalf("%s: %v", sql, err)
 	}
 }

@@ -245,8 +245,8 @@ func TestCancelledItemStaysAsItIs(t *testing.T) {
 	if _, err := a.Cancel(context.Background(), id, "wrong bag"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Cancel(context.Background(), id, "again"); !errors.Is(err, registry.ErrRefused) {
-		t.Errorf("second Cancel = %v, want ErrRefused", err)
+	if _, err := a.Cancel(context.Background(), id, "again"); err != nil {
+		t.Errorf("second Cancel = %v", err)
 	}
 	if item, _ := a.WorkItem(context.Background(), id); item.Note != "wrong bag" {
 		t.Errorf("note = %q", item.Note)

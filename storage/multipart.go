@@ -77,7 +77,7 @@ type upload struct {
 }
 
 // count is the number of parts that size bytes make.
-func (p Parts) count(size int64) (int64, error) {
+func (p Parts) count(size int64) (int32, error) {
 	n := (size + p.Size - 1) / p.Size
 	switch {
 	case p.Size < 0 || n < 1 || n > maxParts:
@@ -85,7 +85,7 @@ func (p Parts) count(size int64) (int64, error) {
 	case p.SHA256 != nil && int64(len(p.SHA256)) != n:
 		return 0, fmt.Errorf("%d digests for %d parts", len(p.SHA256), n)
 	}
-	return n, nil
+	return int32(n), nil // at most maxParts
 }
 
 func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, send transfer) (Object, error) {
@@ -106,7 +106,7 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, se
 			return Object{}, err
 		}
 	}
-	err = u.sendMissing(ctx, int32(count), send)
+	err = u.sendMissing(ctx, count, send)
 	if err == nil {
 		var o Object
 		if o, err = u.complete(ctx); err == nil {

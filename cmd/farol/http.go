@@ -80,5 +80,5 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	fmt.Fprintln(w, text) //nolint:errcheck // nobody is left to tell
+	fmt.Fprintln(w, text)
 }

@@ -95,7 +95,7 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 		return nil, err
 	}
 	if v.Progress, err = readProgress(ctx, config.Redis, id); err != nil {
-		fmt.Fprintln(warnings, "The progress of files is not known:", err) //nolint:errcheck // a warning
+		fmt.Fprintln(warnings, "The progress of files is not known:", err)
 	}
 	return v, nil
 }
@@ -226,7 +226,7 @@ func (v *itemView) printAttempts(w io.Writer) error {
 		_, err := fmt.Fprint(w, "\nNo worker has claimed it yet.\n")
 		return err
 	}
-	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	fmt.Fprintln(w)
 	return writeTable(w, []string{"STAGE", "TRY", "CLAIMED", "TOOK", "OUTCOME", "CODE", "NODE/PID", "ERROR"}, rows)
 }
 
@@ -243,7 +243,7 @@ func (v *itemView) printObject(w io.Writer) error {
 	for _, kind := range slices.Sorted(maps.Keys(s.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", s.Events[kind], kind)})
 	}
-	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	fmt.Fprintln(w)
 	if err := writeTable(w, []string{"On record", plain(o.Identifier)}, rows); err != nil {
 		return err
 	}
@@ -251,6 +251,6 @@ func (v *itemView) printObject(w io.Writer) error {
 	for _, e := range v.Events {
 		events = append(events, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeInformation)})
 	}
-	fmt.Fprintln(w) //nolint:errcheck // the table's error says the same
+	fmt.Fprintln(w)
 	return writeTable(w, []string{"WHEN", "EVENT OF THE OBJECT", "OUTCOME", "WHAT"}, events)
 }

@@ -33,10 +33,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
 	}
 	if f.err != nil {
-		fmt.Fprintln(stderr, "farol:", f.err) //nolint:errcheck // nowhere to report it
+		fmt.Fprintln(stderr, "farol:", f.err)
 	}
 	if f.next != "" {
-		fmt.Fprintln(stderr, "Next:", f.next) //nolint:errcheck // nowhere to report it
+		fmt.Fprintln(stderr, "Next:", f.next)
 	}
 	return f.code
 }

@@ -75,7 +75,7 @@ func (h *helpers) run(name string, args []string) error {
 	}
 	defer out.Close() //nolint:errcheck // the child writes to it, not we
 	// Not CommandContext: it kills, and a worker has something to give back.
-	cmd := exec.Command(self, args...) //nolint:gosec,noctx // our own program; stopped below by SIGTERM
+	cmd := exec.Command(self, args...) //nolint:noctx // our own program; stopped below by SIGTERM
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the parent
 	in, err := cmd.StdinPipe()
@@ -92,7 +92,7 @@ func (h *helpers) run(name string, args []string) error {
 		return err
 	case <-h.ctx.Done():
 	}
-	in.Close() //nolint:errcheck,gosec // closing it is the message
+	in.Close() //nolint:errcheck // closing it is the message
 	t := time.NewTimer(15 * time.Second)
 	defer t.Stop()
 	select {
@@ -117,7 +117,7 @@ func untilParentEnds(ctx context.Context) context.Context {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck,gosec // whatever ends it, it is the end
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // whatever ends it, it is the end
 		stop()
 		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
 	}()

@@ -45,25 +45,11 @@ Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
 // validate reads the tar at path; "-" is stdin. Its errors say that nothing can
 // be said about the bag.
 func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, error) {
-	const next = "name a tar file that you may read, or - for standard input"
-	in, size := stdin, int64(0)
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return bag.Verdict{}, usage(err, next)
-		}
-		defer f.Close() //nolint:errcheck // only read
-		info, err := f.Stat()
-		if err != nil {
-			return bag.Verdict{}, usage(err, next)
-		}
-		if !info.Mode().IsRegular() {
-			return bag.Verdict{}, usage(fmt.Errorf("%s is not a file", path), next)
-		}
-		in, size = f, info.Size()
-	} else if f, ok := stdin.(*os.File); ok && isTerminal(f) {
-		return bag.Verdict{}, usage(errors.New("standard input is a terminal"), next)
+	in, size, err := openTar(path, stdin)
+	if err != nil {
+		return bag.Verdict{}, usage(err, "name a tar file that you may read, or - for standard input")
 	}
+	defer in.Close() //nolint:errcheck // only read
 	show := newReadBar(size)
 	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{Progress: show.at})
 	show.end()
@@ -74,6 +60,28 @@ func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, e
 		}
 	}
 	return b.Validate(nil), nil
+}
+
+// openTar opens the tar at path and tells its size, as far as that is known.
+func openTar(path string, stdin io.Reader) (in io.ReadCloser, size int64, err error) {
+	if path == "-" {
+		if f, ok := stdin.(*os.File); ok && isTerminal(f) {
+			return nil, 0, errors.New("standard input is a terminal")
+		}
+		return io.NopCloser(stdin), 0, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
 }
 
 func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
@@ -97,13 +105,13 @@ func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
 func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 	out := bufio.NewWriter(w)
 	for _, f := range v.Errors {
-		fmt.Fprintln(out, line("", f)) //nolint:errcheck // Flush tells
+		fmt.Fprintln(out, line("", f))
 	}
 	if v.More > 0 {
-		fmt.Fprintf(out, "… and %s that are not listed\n", count(v.More, "error", "errors")) //nolint:errcheck // Flush tells
+		fmt.Fprintf(out, "… and %s that are not listed\n", count(v.More, "error", "errors"))
 	}
 	for _, f := range v.Warnings {
-		fmt.Fprintln(out, line("warning: ", f)) //nolint:errcheck // Flush tells
+		fmt.Fprintln(out, line("warning: ", f))
 	}
 	verdict := "valid"
 	if !v.Valid {
@@ -112,7 +120,7 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 	if len(v.Warnings) > 0 {
 		verdict += ", " + count(len(v.Warnings), "warning", "warnings")
 	}
-	fmt.Fprintf(out, "%s is %s (profile %s, %s, %s)\n", //nolint:errcheck // Flush tells
+	fmt.Fprintf(out, "%s is %s (profile %s, %s, %s)\n",
 		plain(path), verdict, v.Profile, count(v.Files, "file", "files"), sizeOf(v.Bytes))
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write the verdict: %w", err)
