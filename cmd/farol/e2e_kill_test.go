@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,13 +90,17 @@ func (s *site) holdRecord(stage string) (release func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return func() {
+	release = sync.OnceFunc(func() {
 		s.t.Helper()
-		err := tx.Rollback(s.t.Context())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err := tx.Rollback(ctx)
 		if err != nil && !errors.Is(err, pgx.ErrTxClosed) && !tx.Conn().IsClosed() { // as after a restart of the server
 			s.t.Error(err)
 		}
-	}
+	})
+	s.t.Cleanup(release) // else the pool would wait for this connection for ever
+	return release
 }
 
 // someoneWaits tells whether a transaction stands where holdRecord keeps it.
