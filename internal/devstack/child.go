@@ -167,27 +167,24 @@ func openLog(path string) (*os.File, error) {
 	return f, nil
 }
 
-// onPorts calls start with addresses until it gets a child, at most three times.
+// onPorts calls run with addresses until it gets a child, at most three times.
 // Between the choice of a port and its use, another process may take it; any
 // other failure is final.
-func (s *Stack) onPorts(ids []string, start func(addrs []string) (*child, error)) (addrs []string, err error) {
+func (s *Stack) onPorts(ctx context.Context, ids []string, run runner) (addrs []string, c *child, err error) {
 	for range 3 {
 		if addrs, err = s.ports.take(ids...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		c, startErr := start(addrs)
-		if startErr == nil {
-			s.watch(c)
-			return addrs, nil
+		if c, err = run(ctx, addrs); err == nil {
+			return addrs, c, nil
 		}
-		err = startErr
 		lost := false
 		for _, addr := range addrs {
 			lost = lost || !free(addr)
 		}
 		if !lost {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return nil, err
+	return nil, nil, err
 }

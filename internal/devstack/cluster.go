@@ -34,35 +34,6 @@ func (c cluster) own(path string) error {
 	return os.Chown(path, c.uid, c.gid)
 }
 
-// ready reports whether the server with this pid takes connections: it writes
-// so into the eighth line of its pid file (src/include/utils/pidfile.h).
-func (c cluster) ready(pid string) bool {
-	b, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
-	lines := strings.Split(string(b), "\n")
-	return err == nil && len(lines) >= 8 && lines[0] == pid && strings.TrimSpace(lines[7]) == "ready"
-}
-
-// forgetStranger removes a pid file that a crash has left and whose number now
-// belongs to another program, as happens in containers, where the numbers
-// repeat. PostgreSQL would take that program for a server on the same data. We
-// hold the lock that every server of this directory inherits.
-func (c cluster) forgetStranger() error {
-	path := filepath.Join(c.data(), "postmaster.pid")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil //nolint:nilerr // there is none, or PostgreSQL will complain itself
-	}
-	pid, _, _ := strings.Cut(string(b), "\n")
-	name, err := os.ReadFile("/proc/" + pid + "/comm")
-	if err != nil || strings.HasPrefix(string(name), "postgres") {
-		return nil //nolint:nilerr // no such process: PostgreSQL deals with that
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove a stale pid file: %w", err)
-	}
-	return nil
-}
-
 // clusterHome finds or makes the directory of the cluster of a stack: dir/postgres.
 // Under root, dir may lie where no other user can go, such as /root. Then the
 // cluster is kept in a directory of its own, named after dir, and dir/postgres

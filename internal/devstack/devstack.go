@@ -5,6 +5,10 @@
 // remembered between runs. PostgreSQL and Redis are the installed programs; the
 // gateway and nsqd are this program itself, started again as a child.
 //
+// A server that ends while the stack is up, however that comes, is started again
+// on the same address with the same data. If somebody else has done so already,
+// as pg_ctl restart does, his is let be until it ends.
+//
 // No server outlives the process that called [Start], however that ends: each
 // holds a pipe to it, or is watched by a guard that does. A stack is for
 // development, demonstrations and tests: one machine, one user, no copies.
@@ -41,12 +45,12 @@ type Options struct {
 	Executable string // the farol binary that is started for the children; "" is this program
 	PGBinDir   string // where initdb and postgres are; "" looks in the usual places
 	Only       []Service
-	// Ephemeral gives up durability for speed. It is for tests, which throw
-	// their data away, and for nothing else.
+	// Ephemeral gives up durability for speed, and a server that ends stays so.
+	// It is for tests, which throw their data away, and for nothing else.
 	Ephemeral bool
 	// RestoreDelay is how long RestoreObject takes to bring an object back.
 	RestoreDelay time.Duration
-	Log          *slog.Logger // nil is silent
+	Log          *slog.Logger // WARN: a server ended and is started again; nil is silent
 }
 
 // Stack is a set of running servers. The fields of services that were not asked
@@ -73,9 +77,8 @@ type Stack struct {
 	stopOnce sync.Once
 	stopErr  error
 
-	mu       sync.Mutex
-	children []*child
-	stopping bool
+	mu   sync.Mutex
+	kept []*server // guarded by mu
 }
 
 // Start starts the servers side by side and returns when all of them answer.
@@ -83,7 +86,8 @@ type Stack struct {
 // the others are stopped and the error has the end of its log.
 //
 // Another stack on the same directory is an error. One whose process has died
-// is waited for, up to 15 seconds, since its servers may still be stopping.
+// is waited for, up to 15 seconds, since its servers may still be stopping. A
+// PostgreSQL that somebody else runs on the data is stopped.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s, err := open(ctx, o)
 	if err != nil {
@@ -171,26 +175,27 @@ func makeDirs(dir string) error {
 	return nil
 }
 
-// Died reports the first server that ended without being told to, with the end
-// of its log. The others keep running until Stop.
+// Died reports the first server that ended and could not be started again in ten
+// tries, which take half a minute, with the end of its log. In an Ephemeral
+// stack the first end that nobody asked for is reported, and nothing is tried.
+// The others keep running until Stop.
 func (s *Stack) Died() <-chan error { return s.died }
 
 // Stop stops the servers, each in the order that keeps its data, and returns
-// when they are gone. When ctx ends first, or after 30 seconds, they are killed.
+// when they are gone; a PostgreSQL that somebody else runs on the data, too. When ctx ends first, or after 30 seconds, they are killed.
 // Later calls return what the first one returned.
 func (s *Stack) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		s.mu.Lock()
-		s.stopping = true
-		children := slices.Clone(s.children)
+		kept := slices.Clone(s.kept)
 		s.mu.Unlock()
 		err := announceStop(s.lock)
 		// No server needs another one to stop, so they may all do it at once.
 		var g errgroup.Group
-		for _, c := range children {
-			g.Go(func() error { return c.stop(ctx) })
+		for _, sv := range kept {
+			g.Go(func() error { return sv.stop(ctx) })
 		}
 		s.stopErr = errors.Join(err, g.Wait(), s.release())
 	})
@@ -220,23 +225,4 @@ func (s *Stack) release() error {
 		return fmt.Errorf("release the data directory: %w", err)
 	}
 	return nil
-}
-
-// watch makes c part of the stack: it is stopped with it, and its death reported.
-func (s *Stack) watch(c *child) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.children = append(s.children, c)
-	go func() {
-		<-c.exited
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.stopping {
-			return
-		}
-		select {
-		case s.died <- c.death():
-		default: // only the first one is news
-		}
-	}()
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 // guarded is a foreign server, as its guard gets to know it.
 type guarded struct {
+	Adopt   bool           `json:"adopt"` // the server is PostgreSQL and runs already; of the rest, only Dir counts
 	Path    string         `json:"path"`
 	Args    []string       `json:"args"`
 	Dir     string         `json:"dir"`
@@ -36,6 +38,9 @@ type guarded struct {
 // dies first takes the server with it on Linux, where the kernel sends the same
 // request to stop; elsewhere the server would be left.
 //
+// A PostgreSQL that somebody else has started can be adopted: the guard ends
+// when it does, and otherwise stops it in the same way.
+//
 // It must be called from the main goroutine of a process that does nothing else.
 func Guard(ctx context.Context, in io.Reader, out io.Writer) error {
 	// The kernel sends the death signal when the *thread* that started the
@@ -43,10 +48,21 @@ func Guard(ctx context.Context, in io.Reader, out io.Writer) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	// Otherwise the word READY to a parent that has just died would end us, and
+	// leave the server.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+
 	r := bufio.NewReader(in)
 	var g guarded
 	if err := ReadSettings(r, &g); err != nil {
 		return err
+	}
+	if g.Adopt {
+		ctx, cancel := UntilEOF(ctx, r)
+		defer cancel()
+		return adopt(ctx, cluster{path: g.Dir}, out)
 	}
 	cmd := exec.Command(g.Path, g.Args...)
 	cmd.Dir = g.Dir
@@ -72,6 +88,23 @@ func Guard(ctx context.Context, in io.Reader, out io.Writer) error {
 	case <-ctx.Done():
 	}
 	return shutDown(cmd.Process, g, exited)
+}
+
+// adopt is [Guard] for a PostgreSQL that runs already. It is not our child, so
+// its end has to be looked for.
+func adopt(ctx context.Context, home cluster, out io.Writer) error {
+	p, ok := home.postmaster()
+	if !ok {
+		return fmt.Errorf("nobody serves %s any more", home.data())
+	}
+	if _, err := fmt.Fprintln(out, "READY", p.pid); err != nil {
+		return errors.Join(err, home.evict(ctx)) // nobody listens any more
+	}
+	err := poll(ctx, 100*time.Millisecond, func() (bool, error) { return !home.serves(p.pid), nil })
+	if err == nil {
+		return fmt.Errorf("process %d ended by itself", p.pid)
+	}
+	return home.evict(context.WithoutCancel(ctx))
 }
 
 func shutDown(p *os.Process, g guarded, exited <-chan error) error {

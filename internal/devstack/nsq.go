@@ -14,14 +14,19 @@ type NSQSettings struct {
 }
 
 func (s *Stack) startNSQ(ctx context.Context) error {
-	addrs, err := s.onPorts([]string{"nsqd_tcp", "nsqd_http", "nsqadmin"}, func(addrs []string) (*child, error) {
+	run := func(ctx context.Context, addrs []string) (*child, error) {
 		return s.launch(ctx, NSQ, "nsq", NSQSettings{
 			Dir: filepath.Join(s.dir, "nsq"), TCPAddr: addrs[0], HTTPAddr: addrs[1], AdminAddr: addrs[2],
 		})
-	})
+	}
+	addrs, c, err := s.onPorts(ctx, []string{"nsqd_tcp", "nsqd_http", "nsqadmin"}, run)
 	if err != nil {
 		return err
 	}
+	s.keep(ctx, c, &server{
+		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
+		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
+	})
 	s.NSQDTCPAddr, s.NSQDHTTPAddr, s.NSQAdminURL = addrs[0], addrs[1], "http://"+addrs[2]
 	return nil
 }

@@ -120,7 +120,7 @@ func TestServerOfAKilledGuardGoesToo(t *testing.T) {
 func TestDeathOfAServerIsReportedWithItsLog(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
-	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}})
+	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}, Ephemeral: true})
 	for pid, command := range processesIn(t, dir) {
 		if strings.Contains(command, "redis-server") {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
@@ -173,15 +173,7 @@ func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 
 func TestRunsAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/tmp", "farol-devstack-") //nolint:usetesting // programs may not run from memory, and t.TempDir is closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // of a test that has ended
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	exe := filepath.Join(dir, "exe")
+	exe := filepath.Join(programDir(t), "exe")
 	copySelf(t, exe)
 	data := filepath.Join(tempDir(t), "data")
 	who := nobody(t)
@@ -261,6 +253,21 @@ func TestEmptyDirectoryHoldsEverything(t *testing.T) {
 	if err != nil || !fi.IsDir() {
 		t.Errorf("the database is not in the directory: %v, %v", fi, err)
 	}
+}
+
+// programDir is a directory for programs, which may not run from memory, that
+// every user can pass through.
+func programDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "farol-devstack-") //nolint:usetesting // t.TempDir is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // of a test that has ended
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func copySelf(t *testing.T, to string) {

@@ -35,15 +35,28 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 			return fmt.Errorf("make the cluster: %w", err)
 		}
 	}
-	if err := home.forgetStranger(); err != nil {
-		return err
+	if p, ok := home.postmaster(); ok {
+		s.options.Log.WarnContext(ctx, "somebody else's PostgreSQL runs on the data and is stopped", "pid", p.pid)
+		if err := home.evict(ctx); err != nil {
+			return err
+		}
 	}
-	addrs, err := s.onPorts([]string{"postgres"}, func(addrs []string) (*child, error) {
+	run := func(ctx context.Context, addrs []string) (*child, error) {
 		return s.runPostgres(ctx, bin, home, addrs[0])
-	})
+	}
+	addrs, c, err := s.onPorts(ctx, []string{"postgres"}, run)
 	if err != nil {
 		return err
 	}
+	s.keep(ctx, c, &server{
+		again: func(ctx context.Context) (*child, error) {
+			if c, err := s.adoptPostgres(ctx, home, addrs[0]); c != nil || err != nil {
+				return c, err
+			}
+			return run(ctx, addrs)
+		},
+		evict: home.evict,
+	})
 	s.DatabaseURL = (&url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, s.secrets.PostgresPassword),
 		Host: addrs[0], Path: superuser, RawQuery: "sslmode=disable",
@@ -64,6 +77,9 @@ func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr 
 	if s.options.Ephemeral {
 		args = append(args, ephemeralSettings()...)
 	}
+	if err := home.forgetStranger(); err != nil {
+		return nil, err
+	}
 	c, err := s.launch(ctx, Postgres, "guard", guarded{
 		Path: filepath.Join(bin, "postgres"), Args: args, Dir: home.path, UID: home.uid, GID: home.gid,
 		Stop: syscall.SIGINT, GraceMS: 20_000, // "fast": sessions are cut, the data is in order
@@ -71,18 +87,46 @@ func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr 
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, 5*time.Millisecond, func() (bool, error) {
+	return c, c.awaitPostgres(ctx, home)
+}
+
+// adoptPostgres puts a server that somebody else has started on the cluster
+// under a guard, which stops it with the stack. It returns nil when there is
+// none: then the cluster is free. One on another port would be of use to none of
+// our clients, and is stopped.
+func (s *Stack) adoptPostgres(ctx context.Context, home cluster, addr string) (*child, error) {
+	p, ok := home.successor(ctx)
+	if !ok {
+		return nil, nil //nolint:nilnil // as said above
+	}
+	if address(p.port) != addr {
+		s.options.Log.WarnContext(ctx, "somebody else's PostgreSQL runs on the data, but on another port, and is stopped", "pid", p.pid, "port", p.port)
+		return nil, home.evict(ctx)
+	}
+	s.options.Log.WarnContext(ctx, "somebody else has started PostgreSQL, which is let be", "pid", p.pid)
+	c, err := s.launch(ctx, Postgres, "guard", guarded{Adopt: true, Dir: home.path})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.awaitPostgres(ctx, home)
+}
+
+// awaitPostgres returns when the server of the guard c takes connections. If it
+// does not come to that, both are stopped.
+func (c *child) awaitPostgres(ctx context.Context, home cluster) error {
+	err := poll(ctx, 5*time.Millisecond, func() (bool, error) {
 		select {
 		case <-c.exited:
 			return false, c.death()
 		default:
-			return home.ready(c.ready), nil
+			p, ok := home.postmaster()
+			return ok && p.ready && strconv.Itoa(p.pid) == c.ready, nil
 		}
 	})
 	if err != nil {
-		return nil, errors.Join(err, c.giveUp(ctx))
+		return errors.Join(err, c.giveUp(ctx))
 	}
-	return c, nil
+	return nil
 }
 
 // ephemeralSettings trade all durability for speed.

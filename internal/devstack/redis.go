@@ -19,12 +19,15 @@ func (s *Stack) startRedis(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no redis-server: apt-get install redis-server | brew install redis: %w", err)
 	}
-	addrs, err := s.onPorts([]string{"redis"}, func(addrs []string) (*child, error) {
-		return s.runRedis(ctx, path, addrs[0])
-	})
+	run := func(ctx context.Context, addrs []string) (*child, error) { return s.runRedis(ctx, path, addrs[0]) }
+	addrs, c, err := s.onPorts(ctx, []string{"redis"}, run)
 	if err != nil {
 		return err
 	}
+	s.keep(ctx, c, &server{
+		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
+		answers: func(ctx context.Context) bool { return pong(ctx, addrs[0], s.secrets.RedisPassword) },
+	})
 	s.RedisURL = (&url.URL{Scheme: "redis", User: url.UserPassword("", s.secrets.RedisPassword), Host: addrs[0], Path: "0"}).String()
 	return nil
 }

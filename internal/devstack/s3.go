@@ -46,13 +46,18 @@ func (s *Stack) startS3(ctx context.Context) error {
 			return fmt.Errorf("make the certificates: %w", err)
 		}
 	}
-	addrs, err := s.onPorts([]string{"s3"}, func(addrs []string) (*child, error) {
+	run := func(ctx context.Context, addrs []string) (*child, error) {
 		settings.Addr = addrs[0]
 		return s.launch(ctx, S3, "s3", settings)
-	})
+	}
+	addrs, c, err := s.onPorts(ctx, []string{"s3"}, run)
 	if err != nil {
 		return err
 	}
+	s.keep(ctx, c, &server{
+		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
+		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
+	})
 	s.S3Endpoint, s.S3CAFile, s.Region = "https://"+addrs[0], caFile, region
 	s.AccessKeyID, s.SecretAccessKey = s.secrets.AccessKeyID, s.secrets.SecretAccessKey
 	return nil

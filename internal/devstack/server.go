@@ -1,0 +1,157 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// How a server that has ended is brought back.
+const (
+	firstPause   = 100 * time.Millisecond // before the first try; doubled after each one
+	longestPause = 5 * time.Second
+	lookPause    = time.Second // between two looks at a server of somebody else's
+	mostTries    = 10          // in a row; then it is reported by Died
+	tryTime      = 2 * time.Minute
+)
+
+// runner starts a server on addresses and returns when it answers.
+type runner func(ctx context.Context, addrs []string) (*child, error)
+
+// server is one server of a stack, and what it takes to have it back.
+type server struct {
+	again   func(context.Context) (*child, error) // on the same addresses with the same data
+	answers func(context.Context) bool            // whether anybody does at these addresses; nil: again sees to that
+	evict   func(context.Context) error           // stops what somebody else has started; nil: nothing
+
+	end   context.CancelFunc // stops the looking after, not the server
+	idle  chan struct{}      // closed once nobody looks after it
+	child *child             // the last one; may be read once idle is closed
+}
+
+// keep makes a server part of the stack: it is started again when it ends, and
+// stopped with the stack. ctx lends its values; it may end before.
+func (s *Stack) keep(ctx context.Context, c *child, sv *server) {
+	ctx, sv.end = context.WithCancel(context.WithoutCancel(ctx))
+	sv.child, sv.idle = c, make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, sv)
+	go func() {
+		defer close(sv.idle)
+		if err := s.lookAfter(ctx, sv); err != nil {
+			select {
+			case s.died <- err:
+			default: // only the first one is news
+			}
+		}
+	}()
+}
+
+// stop stops the server, whoever has started it. It waits for a try to start it
+// that is under way, which ends with its context and cleans up.
+func (sv *server) stop(ctx context.Context) error {
+	sv.end()
+	<-sv.idle
+	err := sv.child.stop(ctx)
+	if sv.evict != nil {
+		err = errors.Join(err, sv.evict(ctx))
+	}
+	return err
+}
+
+// lookAfter starts a server again whenever it ends. It returns nil when ctx has
+// ended, and an error when the server is beyond it.
+func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
+	pause := firstPause
+	for {
+		began := time.Now()
+		select {
+		case <-ctx.Done():
+		case <-sv.child.exited:
+		}
+		if ctx.Err() != nil {
+			return nil // we stop it
+		}
+		death, ended := sv.child.death(), time.Now()
+		if s.options.Ephemeral {
+			return death
+		}
+		service := string(sv.child.service)
+		s.options.Log.WarnContext(ctx, "server ended and is started again", "server", service, "err", death)
+		if ended.Sub(began) > longestPause {
+			pause = firstPause // else what ended it may go on
+		}
+		c, err := s.revive(ctx, sv, &pause)
+		if err != nil {
+			return fmt.Errorf("%s could not be started again in %d tries: %w", service, mostTries, err)
+		}
+		if c == nil {
+			return nil
+		}
+		sv.child = c
+		s.options.Log.WarnContext(ctx, "server is up again", "server", service, "took_ms", time.Since(ended).Milliseconds())
+	}
+}
+
+// revive tries to start a server until one runs, or somebody else's answers no
+// more and it is our turn again. It returns nil when ctx has ended.
+func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*child, error) {
+	service := string(sv.child.service)
+	wait, foreign := *pause, false
+	for tries := 1; ; {
+		if !sleep(ctx, wait) {
+			return nil, nil //nolint:nilnil // told to stop
+		}
+		if sv.answers != nil && sv.answers(ctx) {
+			if !foreign {
+				s.options.Log.WarnContext(ctx, "somebody else serves the address and is let be", "server", service)
+			}
+			wait, foreign, tries, *pause = lookPause, true, 1, firstPause
+			continue
+		}
+		foreign = false
+		c, err := s.try(ctx, sv)
+		*pause = min(2**pause, longestPause)
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil:
+			return nil, nil //nolint:nilnil,nilerr // told to stop
+		case tries == mostTries:
+			return nil, err
+		}
+		tries++
+		wait = *pause
+		s.options.Log.WarnContext(ctx, "server could not be started again yet", "server", service, "err", err)
+	}
+}
+
+func (s *Stack) try(ctx context.Context, sv *server) (*child, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("it did not answer within %s", tryTime))
+	defer cancel()
+	return sv.again(ctx)
+}
+
+// sleep reports whether it has slept to the end, which it has not when ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// listens reports whether anybody accepts connections at addr.
+func listens(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	return err == nil && conn.Close() == nil
+}
