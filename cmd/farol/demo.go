@@ -233,7 +233,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
 			show.close()
-			return fmt.Errorf("a server of the stack ended: %w", err)
+			return fmt.Errorf("a server of the stack does not come back: %w", err)
 		case <-tick.C:
 		}
 	}

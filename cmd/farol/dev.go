@@ -198,15 +198,16 @@ func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Du
 	return l.watch(ctx, out)
 }
 
-// mostRestarts is how often the stack is started again within restartSpan. A
-// server that dies more often has a reason that goes on.
+// mostRestarts is how often the stack is started anew within restartSpan. If a
+// server cannot be had back more often, the reason goes on.
 const (
 	mostRestarts = 3
-	restartSpan  = time.Minute
+	restartSpan  = 10 * time.Minute
 )
 
-// watch looks after the stack until ctx ends. When a server dies, the stack is
-// started again under the same addresses: workers and mirror wait for it.
+// watch looks after the stack until ctx ends. The stack starts a server that dies
+// again by itself; when it cannot, all of it is started anew under the same
+// addresses, which clears what was in the way. Workers and mirror wait for it.
 func (l *local) watch(ctx context.Context, out io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -218,11 +219,11 @@ func (l *local) watch(ctx context.Context, out io.Writer) error {
 			return nil
 		case err := <-l.Died():
 			if n := len(restarts); n >= mostRestarts && time.Since(restarts[n-mostRestarts]) < restartSpan {
-				return fmt.Errorf("servers of the stack end again and again: %w", err)
+				return fmt.Errorf("servers of the stack do not come back: %w", err)
 			}
 			restarts = append(restarts, time.Now())
-			fmt.Fprintln(out, "A server of the stack ended. All are started again.")
-			l.log.WarnContext(ctx, "a server of the stack ended", "err", err)
+			fmt.Fprintln(out, "A server of the stack does not come back. All are started anew.")
+			l.log.WarnContext(ctx, "a server of the stack does not come back", "err", err)
 			if err := l.restart(ctx); err != nil {
 				if ctx.Err() != nil {
 					return nil // told to stop meanwhile

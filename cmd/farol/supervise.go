@@ -37,8 +37,12 @@ func newHelpers(ctx context.Context, dataDir string, env []string, log *slog.Log
 	if err := os.MkdirAll(logDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
+	env = append(append(os.Environ(), env...), childEnv+"=1")
+	if os.Getenv("FAROL_GRACE") == "" {
+		env = append(env, "FAROL_GRACE=5s") // less than a helper is given to end: its items are given back, not left to their lease
+	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	return &helpers{env: append(append(os.Environ(), env...), childEnv+"=1"), logDir: logDir, log: log, ctx: ctx, stop: stop}, nil
+	return &helpers{env: env, logDir: logDir, log: log, ctx: ctx, stop: stop}, nil
 }
 
 // start keeps `farol args…` running until stopAll. Its output goes to a log file.
