@@ -30,8 +30,8 @@ func TestDevLosesAnyPartButNoBag(t *testing.T) {
 		{"nothing", func() {}},
 		{"redis", func() { d.flushRedis() }},
 		{"worker", func() { d.killOne("work --max-size") }},
-		{"nsqd", func() { d.restarts(func() { d.killOne("internal nsq") }) }},
-		{"postgres", func() { d.restarts(func() { d.killOne("bin/postgres -D") }) }},
+		{"nsqd", func() { d.replaced("internal nsq") }},
+		{"postgres", func() { d.replaced("bin/postgres -D") }},
 	} {
 		d.deposit(devBags(loss.name))
 		d.whileRecording(loss.of)
@@ -189,31 +189,42 @@ func (d *devSite) flushRedis() {
 	}
 }
 
-// killOne kills the only process of the stack whose command line has the words.
-func (d *devSite) killOne(words string) {
+// running lists the processes of the stack whose command line has the words.
+func (d *devSite) running(words string) (pids []int) {
 	d.t.Helper()
-	var found []int
 	for pid, line := range d.processes() {
 		if strings.Contains(line, words) && !strings.Contains(line, "internal guard") {
-			found = append(found, pid)
+			pids = append(pids, pid)
 		}
 	}
-	if len(found) != 1 {
-		d.t.Fatalf("%d processes have %q in their command line, want 1: %v", len(found), words, d.processes())
-	}
-	if err := syscall.Kill(found[0], syscall.SIGKILL); err != nil {
-		d.t.Fatal(err)
-	}
+	return pids
 }
 
-// restarts waits until the stack has come up again after what harms it.
-func (d *devSite) restarts(harm func()) {
+// killOne kills the only process whose command line has the words.
+func (d *devSite) killOne(words string) (pid int) {
 	d.t.Helper()
-	const again = "Farol is up again after"
-	before := strings.Count(d.dev.said(), again)
-	harm()
-	d.dev.eventually("the stack to start again", func() bool { return strings.Count(d.dev.said(), again) > before })
+	var pids []int
+	d.dev.eventually("exactly one "+words, func() bool { // a child just forked looks like its parent
+		pids = d.running(words)
+		return len(pids) == 1
+	})
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		d.t.Fatal(err)
+	}
+	return pids[0]
+}
+
+// replaced kills a server and waits until another one has taken its place and
+// the database answers.
+func (d *devSite) replaced(words string) {
+	d.t.Helper()
+	old := d.killOne(words)
+	d.dev.eventually("another "+words, func() bool {
+		pids := d.running(words)
+		return len(pids) == 1 && pids[0] != old
+	})
 	d.connect(d.settings["FAROL_DATABASE_URL"], d.settings["FAROL_REDIS_URL"])
+	d.dev.eventually("the database", func() bool { return d.registry.Ping(d.t.Context()) == nil })
 }
 
 // ended waits until the bags have come to an end and compares it.
