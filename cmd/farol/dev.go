@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/caarlos0/env/v10"
@@ -49,8 +48,9 @@ next start takes it up. DIR/env holds the addresses and keys for other programs.
 type local struct {
 	*devstack.Stack
 	*services
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	made int64 // the last institution whose buckets were made
 }
 
 // startLocal starts a stack in dir and prepares its database and buckets. The
@@ -104,9 +104,9 @@ func (l *local) createBuckets(ctx context.Context) error {
 // createInstitutionBuckets makes the buckets of institutions that have none yet,
 // as an operator would in production.
 func (l *local) createInstitutionBuckets(ctx context.Context) error {
-	for after := int64(0); ; {
-		list, err := l.registry.Institutions(ctx, after, 100, true)
-		if err != nil {
+	for {
+		list, err := l.registry.Institutions(ctx, l.made, 100, true)
+		if err != nil || len(list) == 0 {
 			return err
 		}
 		for _, in := range list {
@@ -119,10 +119,7 @@ func (l *local) createInstitutionBuckets(ctx context.Context) error {
 					return fmt.Errorf("create bucket %s of %s: %w", name, in.Identifier, err)
 				}
 			}
-			after = in.ID
-		}
-		if len(list) == 0 {
-			return nil
+			l.made = in.ID
 		}
 	}
 }
@@ -198,64 +195,26 @@ func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Du
 	return l.watch(ctx, out)
 }
 
-// mostRestarts is how often the stack is started anew within restartSpan. If a
-// server cannot be had back more often, the reason goes on.
-const (
-	mostRestarts = 3
-	restartSpan  = 10 * time.Minute
-)
-
 // watch looks after the stack until ctx ends. The stack starts a server that dies
-// again by itself; when it cannot, all of it is started anew under the same
-// addresses, which clears what was in the way. Workers and mirror wait for it.
+// again by itself; when it cannot, this is the end. Workers and mirror wait
+// meanwhile.
 func (l *local) watch(ctx context.Context, out io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var restarts []time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(out, "Stopping.")
 			return nil
 		case err := <-l.Died():
-			if n := len(restarts); n >= mostRestarts && time.Since(restarts[n-mostRestarts]) < restartSpan {
-				return fmt.Errorf("servers of the stack do not come back: %w", err)
+			return failure{
+				code: exitFailed, err: fmt.Errorf("a server of the stack does not come back: %w", err),
+				next: "see its log in " + filepath.Join(l.dir, "log"),
 			}
-			restarts = append(restarts, time.Now())
-			fmt.Fprintln(out, "A server of the stack does not come back. All are started anew.")
-			l.log.WarnContext(ctx, "a server of the stack does not come back", "err", err)
-			if err := l.restart(ctx); err != nil {
-				if ctx.Err() != nil {
-					return nil // told to stop meanwhile
-				}
-				return err
-			}
-			fmt.Fprintf(out, "Farol is up again after %v.\n", time.Since(restarts[len(restarts)-1]).Round(10*time.Millisecond))
 		case <-tick.C:
 			if err := l.createInstitutionBuckets(ctx); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "buckets of a new institution could not be made yet", "err", err)
 			}
 		}
 	}
-}
-
-// restart stops what is left of the stack and starts it anew. Its helpers, and
-// the programs of who sourced DIR/env, know it by its addresses.
-func (l *local) restart(ctx context.Context) error {
-	before := l.Env()
-	if err := l.stop(ctx); err != nil {
-		l.log.WarnContext(ctx, "the stack did not stop in order", "err", err)
-	}
-	again, err := startLocal(ctx, l.dir, l.log)
-	if err != nil {
-		return fmt.Errorf("start the stack again: %w", err)
-	}
-	*l = *again
-	if !slices.Equal(before, l.Env()) {
-		return failure{
-			code: exitFailed, err: errors.New("the stack came up under other addresses, since others have its own now"),
-			next: "start it again, and read DIR/env again",
-		}
-	}
-	return nil
 }

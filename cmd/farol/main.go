@@ -21,7 +21,7 @@ func main() {
 // run runs the command line and reports its error.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
-	parsed := false // cobra tells a wrong command line by nothing else
+	parsed := false       // cobra tells a wrong command line by nothing else
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
