@@ -45,7 +45,7 @@ func startProcess(t testing.TB, binary, dir string, settings map[string]string, 
 	}
 	defer log.Close() //nolint:errcheck // the child writes to it, not we
 	// Not CommandContext: how the process ends is what is tested.
-	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})} //nolint:noctx // killed at the end of the test
+	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})}
 	p.Dir, p.Stdout, p.Stderr = dir, log, log
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Env = []string{"PATH=" + os.Getenv("PATH"), "PG_BINDIR=" + os.Getenv("PG_BINDIR"), "TMPDIR=" + os.TempDir()}

@@ -1,7 +1,6 @@
 package devstack
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -127,8 +126,7 @@ func (p *ports) pick() (int, error) {
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func free(addr string) bool {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", addr)
+	l, err := net.Listen("tcp", addr) //nolint:noctx // a loopback port is free or not, at once
 	if err != nil {
 		return false
 	}

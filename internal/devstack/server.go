@@ -73,7 +73,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 		case <-sv.child.exited:
 		}
 		if ctx.Err() != nil {
-			return nil // we stop it
+			return nil //nolint:nilerr // we stop it
 		}
 		death, ended := sv.child.death(), time.Now()
 		if s.options.Ephemeral {

@@ -45,7 +45,7 @@ func runS3(ctx context.Context, in io.Reader, out io.Writer) error {
 			MaxConnections: 4096, MaxRequests: 4096, MultipartMaxParts: 10_000,
 			Quiet: true, KeepAlive: true,
 			S3Options: []s3api.Option{s3api.WithOnListen(func() {
-				fmt.Fprintln(out, "READY", s.Addr) //nolint:errcheck // without a reader, in has ended too
+				fmt.Fprintln(out, "READY", s.Addr)
 			})},
 		})
 	}()
