@@ -120,19 +120,11 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers,
-		Memory: config.IdentifyMemory,
-	})
+	formats, err := startIdentifier(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer formats.Close()
-
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
 		Formats: formats, Files: config.Files, Log: log,
@@ -152,6 +144,18 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	group.Go(func() error { return runner.Run(groupCtx) })
 	return group.Wait()
+}
+
+// startIdentifier has this program identify formats in children of its own. They
+// outlive ctx, as stages in work do; Close ends them.
+func startIdentifier(ctx context.Context, config workerConfig) (*format.Identifier, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return format.Start(context.WithoutCancel(ctx), format.Options{
+		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers, Memory: config.IdentifyMemory,
+	})
 }
 
 // workMetrics are a worker's figures for Prometheus.
