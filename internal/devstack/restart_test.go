@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -156,134 +155,7 @@ func (w *warnings) has(message, detail string) bool {
 	return false
 }
 
-// pgCtl runs pg_ctl on the stack's cluster, as the user whose it is.
-func pgCtl(t *testing.T, dir string, args ...string) error {
-	t.Helper()
-	data, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres", "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), pgCtlPath(t), append(args, "-D", data, "-l", filepath.Join(data, "pg_ctl.log"))...)
-	cmd.Dir = "/"
-	if os.Geteuid() == 0 {
-		fi, err := os.Stat(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		owner, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok {
-			t.Fatal("the cluster has no owner")
-		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return errors.Join(err, errors.New(string(out)))
-	}
-	return nil
-}
-
-func pgCtlPath(t *testing.T) string {
-	t.Helper()
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/pg_ctl", "/opt/homebrew/opt/postgresql@*/bin/pg_ctl", "/usr/local/opt/postgresql@*/bin/pg_ctl"} {
-		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
-			return found[len(found)-1]
-		}
-	}
-	path, err := exec.LookPath("pg_ctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// Whoever restarts PostgreSQL by its own means gets a stack that works, and no
-// orphan at its end, not even when the parent is killed.
-func TestPostgresRestartedBySomebodyElseIsPartOfTheStack(t *testing.T) {
-	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, end := range map[string]func(*process) error{
-		"stopped": func(p *process) error { return errors.Join(p.stdin.Close(), p.Wait()) },
-		"killed": func(p *process) error {
-			err := p.Process.Kill()
-			p.Wait() //nolint:errcheck // it was killed
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(tempDir(t), "data")
-			p := startParent(t, exe, dir, nil)
-			leave(t, &p.stack)
-			for range 2 {
-				before := guards(t, dir)
-				if err := pgCtl(t, dir, "restart"); err != nil {
-					t.Fatal(err)
-				}
-				eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, &p.stack) })
-				adopted(t, dir, before)
-			}
-			if err := end(p); err != nil {
-				t.Error(err)
-			}
-			awaitEmpty(t, dir)
-			if got := query(t, start(t, devstack.Options{Dir: dir}), "SELECT v FROM kept"); got != "in postgres" {
-				t.Errorf("the database has %q", got)
-			}
-		})
-	}
-}
-
-// guards are the processes that look after PostgreSQL and Redis.
-func guards(t *testing.T, dir string) map[int]bool {
-	t.Helper()
-	found := map[int]bool{}
-	for pid, command := range processesIn(t, dir) {
-		if strings.Contains(command, "internal guard") {
-			found[pid] = true
-		}
-	}
-	return found
-}
-
-// adopted waits until one guard has taken the place of one of those before.
-func adopted(t *testing.T, dir string, before map[int]bool) {
-	t.Helper()
-	eventually(t, "nobody looks after PostgreSQL", func() bool {
-		same, now := 0, guards(t, dir)
-		for pid := range now {
-			if before[pid] {
-				same++
-			}
-		}
-		return len(now) == len(before) && same == len(before)-1
-	})
-}
-
-// When somebody else's server ends, it is the stack's turn again.
-func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(tempDir(t), "data")
-	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
-	if err := pgCtl(t, dir, "restart"); err != nil {
-		t.Fatal(err)
-	}
-	harm(t, dir, syscall.SIGKILL, postgresWords)
-	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
-
-	// One where no client looks for it is of no use.
-	pgCtl(t, dir, "restart", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp") //nolint:errcheck // it may see its server stopped
-	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
-	notDead(t, s)
-	stop(t, s)
-	awaitEmpty(t, dir)
-}
-
-// Stop may come in the middle of somebody else's restart, before the new server
-// is known.
+// Stop may come before the servers are back.
 func TestStopWhileServersAreDownLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
@@ -291,25 +163,6 @@ func TestStopWhileServersAreDownLeavesNothing(t *testing.T) {
 	harm(t, dir, syscall.SIGKILL, postgresWords, "redis-server", "internal s3", "internal nsq")
 	stop(t, s)
 	awaitEmpty(t, dir)
-}
-
-// A PostgreSQL that was left on the data, by whomever, must not keep the stack
-// from coming up.
-func TestStartStopsSomebodyElsesPostgres(t *testing.T) {
-	t.Parallel()
-	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
-	stop(t, start(t, o))
-	if err := pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"); err != nil {
-		t.Fatal(err)
-	}
-	foreign := postmasterOf(t, o.Dir)
-	s := start(t, o)
-	query(t, s, "SELECT 'x'")
-	if now := postmasterOf(t, o.Dir); foreign == 0 || now == foreign {
-		t.Errorf("process %d serves the stack, %d was started by somebody else", now, foreign)
-	}
-	stop(t, s)
-	awaitEmpty(t, o.Dir)
 }
 
 // The stack gives up only after some time, and then says why.
@@ -331,16 +184,29 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	awaitEmpty(t, dir)
 }
 
-// freePort is a port that was free a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// As long as somebody else answers at a server's address, it is his; then it is
+// the stack's turn again.
+func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
+	t.Parallel()
+	exe := filepath.Join(programDir(t), "exe")
+	copySelf(t, exe)
+	dir := filepath.Join(tempDir(t), "data")
+	log := &warnings{}
+	s := start(t, devstack.Options{Dir: dir, Executable: exe, Only: []devstack.Service{devstack.NSQ}, Log: slog.New(log)})
+	if err := os.Remove(exe); err != nil { // so that it cannot be faster
+		t.Fatal(err)
+	}
+	harm(t, dir, syscall.SIGKILL, "internal nsq")
+	l, err := net.Listen("tcp", s.NSQDTCPAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err := errors.Join(err, l.Close()); err != nil {
+	defer l.Close() //nolint:errcheck // a second time, if all goes well
+	eventually(t, "the stack does not see who serves", func() bool { return log.has("somebody else serves the address", "nsq") })
+	copySelf(t, exe)
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return port
+	eventually(t, "nsqd does not come back", func() bool { return listening(s.NSQDHTTPAddr) })
+	notDead(t, s)
 }

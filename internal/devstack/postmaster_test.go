@@ -1,0 +1,263 @@
+package devstack_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// pgCtl runs pg_ctl on the stack's cluster, as the user whose it is.
+func pgCtl(t *testing.T, dir string, args ...string) error {
+	t.Helper()
+	data, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres", "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), pgCtlPath(t), append(args, "-D", data, "-l", filepath.Join(data, "pg_ctl.log"))...)
+	cmd.Dir = "/"
+	if os.Geteuid() == 0 {
+		fi, err := os.Stat(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok {
+			t.Fatal("the cluster has no owner")
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return errors.Join(err, errors.New(string(out)))
+	}
+	return nil
+}
+
+func pgCtlPath(t *testing.T) string {
+	t.Helper()
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/pg_ctl", "/opt/homebrew/opt/postgresql@*/bin/pg_ctl", "/usr/local/opt/postgresql@*/bin/pg_ctl"} {
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			return found[len(found)-1]
+		}
+	}
+	path, err := exec.LookPath("pg_ctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Whoever restarts PostgreSQL by its own means gets a stack that works, and no
+// orphan at its end, not even when the parent is killed.
+func TestPostgresRestartedBySomebodyElseIsPartOfTheStack(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(*process) error{
+		"stopped": func(p *process) error { return errors.Join(p.stdin.Close(), p.Wait()) },
+		"killed": func(p *process) error {
+			err := p.Process.Kill()
+			p.Wait() //nolint:errcheck // it was killed
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(tempDir(t), "data")
+			p := startParent(t, exe, dir, nil)
+			leave(t, &p.stack)
+			for range 2 {
+				before := guards(t, dir)
+				if err := pgCtl(t, dir, "restart"); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, &p.stack) })
+				adopted(t, dir, before)
+			}
+			if err := end(p); err != nil {
+				t.Error(err)
+			}
+			awaitEmpty(t, dir)
+			if got := query(t, start(t, devstack.Options{Dir: dir}), "SELECT v FROM kept"); got != "in postgres" {
+				t.Errorf("the database has %q", got)
+			}
+		})
+	}
+}
+
+// guards are the processes that look after PostgreSQL and Redis.
+func guards(t *testing.T, dir string) map[int]bool {
+	t.Helper()
+	found := map[int]bool{}
+	for pid, command := range processesIn(t, dir) {
+		if strings.Contains(command, "internal guard") {
+			found[pid] = true
+		}
+	}
+	return found
+}
+
+// adopted waits until one guard has taken the place of one of those before.
+func adopted(t *testing.T, dir string, before map[int]bool) {
+	t.Helper()
+	eventually(t, "nobody looks after PostgreSQL", func() bool {
+		same, now := 0, guards(t, dir)
+		for pid := range now {
+			if before[pid] {
+				same++
+			}
+		}
+		return len(now) == len(before) && same == len(before)-1
+	})
+}
+
+// When somebody else's server ends, it is the stack's turn again.
+func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
+	if err := pgCtl(t, dir, "restart"); err != nil {
+		t.Fatal(err)
+	}
+	harm(t, dir, syscall.SIGKILL, postgresWords)
+	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+
+	// One where no client looks for it is of no use.
+	pgCtl(t, dir, "restart", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp") //nolint:errcheck // it may see its server stopped
+	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+	notDead(t, s)
+	stop(t, s)
+	awaitEmpty(t, dir)
+}
+
+// Whoever shuts PostgreSQL down in order may be about to start it, and finds it
+// running if we are faster.
+func TestPostgresShutDownInOrderIsLeftToItsSuccessorForAMoment(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
+	began := time.Now()
+	harm(t, dir, syscall.SIGINT, postgresWords)
+	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("it was back after %s", took)
+	}
+}
+
+// Stop may come after somebody else's restart and before a guard has adopted
+// the new server, which here has no program.
+func TestStopStopsAPostgresThatNobodyLooksAfter(t *testing.T) {
+	t.Parallel()
+	exe := filepath.Join(programDir(t), "exe")
+	copySelf(t, exe)
+	dir := filepath.Join(tempDir(t), "data")
+	s := start(t, devstack.Options{Dir: dir, Executable: exe, Only: []devstack.Service{devstack.Postgres}})
+	if err := os.Remove(exe); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgCtl(t, dir, "restart"); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, s)
+	awaitEmpty(t, dir)
+}
+
+// The parent may die before its guard has said READY to it.
+func TestGuardWithoutAParentStopsWhatItAdopts(t *testing.T) {
+	t.Parallel()
+	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
+	stop(t, start(t, o))
+	if err := pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := exec.CommandContext(t.Context(), exe, "internal", "guard")
+	guard.Stdin = strings.NewReader(fmt.Sprintf("{\"adopt\":true,\"dir\":%q}\n", filepath.Join(o.Dir, "postgres")))
+	guard.Stdout = out
+	if err := errors.Join(broken.Close(), guard.Start(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	guard.Wait() //nolint:errcheck // it tells that nobody listens
+	if pid := postmasterOf(t, o.Dir); pid != 0 {
+		t.Errorf("process %d still serves", pid)
+	}
+	stop(t, start(t, o)) // which would stop it if it did
+	awaitEmpty(t, o.Dir)
+}
+
+// A PostgreSQL that was left on the data, by whomever, must not keep the stack
+// from coming up.
+func TestStartStopsSomebodyElsesPostgres(t *testing.T) {
+	t.Parallel()
+	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
+	stop(t, start(t, o))
+	if err := pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"); err != nil {
+		t.Fatal(err)
+	}
+	foreign := postmasterOf(t, o.Dir)
+	s := start(t, o)
+	query(t, s, "SELECT 'x'")
+	if now := postmasterOf(t, o.Dir); foreign == 0 || now == foreign {
+		t.Errorf("process %d serves the stack, %d was started by somebody else", now, foreign)
+	}
+	stop(t, s)
+	awaitEmpty(t, o.Dir)
+}
+
+// freePort is a port that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err := errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// The number in a pid file that a crash has left may by now be that of another
+// cluster's server, which is not ours to stop.
+func TestPostgresOfAnotherClusterIsSpared(t *testing.T) {
+	t.Parallel()
+	other := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}, Ephemeral: true}
+	o := other
+	o.Dir = filepath.Join(tempDir(t), "data")
+	stop(t, start(t, o))
+	bystander := start(t, other)
+	pidFile := filepath.Join("postgres", "data", "postmaster.pid")
+	b, err := os.ReadFile(filepath.Join(other.Dir, pidFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, pidFile), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	query(t, start(t, o), "SELECT 'x'")
+	query(t, bystander, "SELECT 'x'")
+	select {
+	case err := <-bystander.Died():
+		t.Errorf("the other cluster's server ended: %v", err)
+	default:
+	}
+}
