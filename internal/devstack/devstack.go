@@ -10,7 +10,9 @@
 // as pg_ctl restart does, his is let be until it ends.
 //
 // No server outlives the process that called [Start], however that ends: each
-// holds a pipe to it, or is watched by a guard that does. A stack is for
+// holds a pipe to it, or is watched by a guard that does. (If that process is
+// killed less than a second after somebody else has started PostgreSQL, there may
+// be no guard for it yet; the next Start stops it then.) A stack is for
 // development, demonstrations and tests: one machine, one user, no copies.
 package devstack
 
