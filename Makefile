@@ -17,10 +17,10 @@ build:                          ## bin/farol
 test: deps                      ## all tests, against real servers that they start
 	.ci/deps cc
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m ./...
-	if [ -f bench/go.mod ] && ls bench/*_test.go >/dev/null 2>&1; then cd bench && go test -timeout 15m ./...; fi
 
 check: lint                     ## what must hold before a commit, besides the tests
 	go vet ./...
+	cd bench && go vet ./... && go mod tidy -diff
 	go mod tidy -diff
 	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"
 
