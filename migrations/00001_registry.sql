@@ -105,8 +105,8 @@ CREATE INDEX storage_records_key ON storage_records (key); -- whether any record
 CREATE TABLE premis_events (
 	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	identifier             uuid        NOT NULL UNIQUE, -- derived from what happened, so that recording twice is recording once
-	institution_id         bigint      NOT NULL REFERENCES institutions,
-	intellectual_object_id bigint      NOT NULL REFERENCES intellectual_objects,
+	institution_id         bigint      NOT NULL,
+	intellectual_object_id bigint      NOT NULL,
 	generic_file_id        bigint      REFERENCES generic_files, -- NULL: the event is the object's
 	event_type             text        NOT NULL
 		CHECK (event_type IN ('access assignment', 'capture', 'compression', 'creation', 'deaccession', 'decompression', 'decryption',
@@ -120,7 +120,8 @@ CREATE TABLE premis_events (
 	object                 text        NOT NULL,
 	agent                  text        NOT NULL,
 	created_at             timestamptz NOT NULL DEFAULT now(),
-	updated_at             timestamptz NOT NULL DEFAULT now()
+	updated_at             timestamptz NOT NULL DEFAULT now(),
+	FOREIGN KEY (intellectual_object_id, institution_id) REFERENCES intellectual_objects (id, institution_id)
 );
 
 CREATE INDEX premis_events_file ON premis_events (generic_file_id) WHERE generic_file_id IS NOT NULL;

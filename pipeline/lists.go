@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,8 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -78,68 +81,84 @@ type listHeader struct {
 	About     json.RawMessage `json:"about,omitempty"`
 }
 
-// inventory is the bag as Receive found it.
-type inventory struct {
-	id string // digest of the stored bytes
-	*bag.Inventory
-	body io.ReadCloser
-	hash interface{ Sum([]byte) []byte }
-	raw  io.Reader
-}
-
-// openInventory starts reading the item's inventory. An item without one goes
-// back to Receive.
-func (w *work) openInventory(ctx context.Context, d Deps) (*inventory, error) {
+// bag reads the item's inventory into memory, and returns its id, the digest of
+// the stored bytes. The caller changes nothing of the bag: another stage in this
+// process may get the same. An item without an inventory goes back to Receive.
+func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err error) {
 	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
+		return nil, "", claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
 	}
 	if err != nil {
-		return nil, storageErr(err)
+		return nil, "", storageErr(err)
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+
+	const most = 8 << 20 // bytes of an inventory that is worth keeping
+	head, err := io.ReadAll(io.LimitReader(body, most+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("read the inventory: %w", err)
 	}
 	hash := sha256.New()
-	raw := io.TeeReader(body, hash)
-	inv, err := bag.OpenInventory(raw)
-	if err != nil {
-		body.Close() //nolint:errcheck // the error before says more
-		return nil, inventoryErr(err)
-	}
-	return &inventory{Inventory: inv, body: body, hash: hash, raw: raw}, nil
-}
-
-func inventoryErr(err error) error {
-	if errors.Is(err, bag.ErrInventory) {
-		return claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
-	}
-	return fmt.Errorf("read the inventory: %w", err)
-}
-
-// finish reads the inventory to its end, after which its id is known.
-func (inv *inventory) finish() error {
-	inv.Close() // nothing else reads raw from here on
-	_, err := io.Copy(io.Discard, inv.raw)
-	inv.id = hex.EncodeToString(inv.hash.Sum(nil))
-	return errors.Join(err, inv.body.Close())
-}
-
-// bag reads the whole inventory into memory.
-func (w *work) bag(ctx context.Context, d Deps) (*bag.Bag, string, error) {
-	inv, err := w.openInventory(ctx, d)
-	if err != nil {
-		return nil, "", err
-	}
-	b := inv.Bag
-	for f, err := range inv.Files() {
-		if err != nil {
-			inv.finish() //nolint:errcheck // the error before says more
-			return nil, "", inventoryErr(err)
+	source := io.TeeReader(io.MultiReader(bytes.NewReader(head), body), hash)
+	if len(head) <= most {
+		whole := sha256.Sum256(head)
+		if b := d.recent.get(hex.EncodeToString(whole[:])); b != nil {
+			return b, hex.EncodeToString(whole[:]), nil
 		}
-		b.Files = append(b.Files, f)
 	}
-	if err := inv.finish(); err != nil {
-		return nil, "", err
+	b, err = bag.ReadInventory(source)
+	if errors.Is(err, bag.ErrInventory) {
+		return nil, "", claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
 	}
-	return &b, inv.id, nil
+	if err != nil {
+		return nil, "", fmt.Errorf("read the inventory: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, source); err != nil {
+		return nil, "", fmt.Errorf("read the inventory: %w", err)
+	}
+	id = hex.EncodeToString(hash.Sum(nil))
+	d.recent.keep(id, b)
+	return b, id, nil
+}
+
+// recent keeps the inventories that this process decoded last, by their id, since
+// the same process often takes a bag through all its stages.
+type recent struct {
+	mu   sync.Mutex
+	bags []recentBag // the newest last
+}
+
+type recentBag struct {
+	id string
+	*bag.Bag
+}
+
+// mostRecent bounds the files of all bags that are kept, at about 1 KB a file.
+const mostRecent = 20_000
+
+func (r *recent) get(id string) *bag.Bag {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.bags {
+		if b.id == id {
+			return b.Bag
+		}
+	}
+	return nil
+}
+
+func (r *recent) keep(id string, b *bag.Bag) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bags = append(r.bags, recentBag{id, b})
+	files := 0
+	for i := len(r.bags) - 1; i >= 0; i-- {
+		if files += len(r.bags[i].Files) + 1; files > mostRecent {
+			r.bags = slices.Delete(r.bags, 0, i+1)
+			return
+		}
+	}
 }
 
 // toStore reads the inventory and the plan and returns the files that go into
@@ -157,7 +176,6 @@ func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inv
 		if k := p.known[i]; stored(f, k) {
 			files = append(files, newFile(i, f, k))
 		}
-		b.Files[i] = nil // what is not kept in files may go
 	}
 	return p, files, id, nil
 }

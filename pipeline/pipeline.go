@@ -29,6 +29,8 @@ type Deps struct {
 	Formats   *format.Identifier
 	Files     int // files of one item in work at once
 	Log       *slog.Logger
+
+	recent *recent
 }
 
 // A stage is one step in the life of an item.
@@ -52,6 +54,7 @@ type Step struct {
 // storage. The stages' names and notes are those that the registry has always
 // used.
 func Ingest(d Deps) []Step {
+	d.recent = &recent{}
 	return []Step{
 		{"Receive", "Finished pre-fetch metadata gathering", &receive{d}},
 		{"Validate", "Bag is valid", &validate{d}},

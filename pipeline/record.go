@@ -21,7 +21,7 @@ type record struct{ Deps }
 
 func (s *record) Run(ctx context.Context, w *work) error {
 	inv, err := s.Staging.Head(ctx, w.staged(inventoryName))
-	if err != nil && !errors.Is(err, storage.ErrNotFound) { // openInventory says what follows
+	if err != nil && !errors.Is(err, storage.ErrNotFound) { // w.bag says what follows
 		return storageErr(err)
 	}
 	b, inventoryID, err := w.bag(ctx, s.Deps)

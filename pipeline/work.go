@@ -199,9 +199,13 @@ func (f *failures) err() error {
 	return errors.Join(f.errs...)
 }
 
+// saveEvery is the pause between two writes of results. What a worker that is
+// killed had finished in it is done again.
+const saveEvery = 3 * time.Millisecond
+
 // saver writes results to Redis in the batches that come together while the
-// write before is under way, so that few are unsaved at any moment and many
-// small files cost few round trips.
+// write before is under way and for saveEvery after it, so that few are unsaved
+// at any moment and many small files cost few round trips.
 type saver struct {
 	save func(map[int]string) error
 	more chan struct{}
@@ -235,8 +239,12 @@ func (s *saver) add(index int, result string) {
 
 func (s *saver) run() {
 	defer close(s.end)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for range s.more {
+		<-pause.C
 		s.flush()
+		pause.Reset(saveEvery)
 	}
 	s.flush()
 }

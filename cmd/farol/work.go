@@ -153,9 +153,16 @@ func startIdentifier(ctx context.Context, config workerConfig) (*format.Identifi
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return format.Start(context.WithoutCancel(ctx), format.Options{
+	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
 		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers, Memory: config.IdentifyMemory,
 	})
+	if err != nil {
+		return nil, err
+	}
+	for range config.IdentifyWorkers { // children load their signatures now, and not while the first bag waits
+		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
+	}
+	return formats, nil
 }
 
 // workMetrics are a worker's figures for Prometheus.
