@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -69,20 +71,24 @@ func (s *cleanup) staging(ctx context.Context, w *work) error {
 	if _, err := s.Staging.AbortUploads(ctx, prefix, time.Now().Add(24*time.Hour)); err != nil {
 		return fmt.Errorf("abort uploads to staging: %w", storageErr(err))
 	}
-	const batch = 1000
+	const batch, atOnce = 250, 4
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	remove := func(keys []string) {
+		group.Go(func() error { return s.Staging.Delete(groupCtx, keys...) })
+	}
 	var keys []string
-	for object, err := range s.Staging.List(ctx, prefix, "") {
+	for object, err := range s.Staging.List(groupCtx, prefix, "") {
 		if err != nil {
-			return fmt.Errorf("list the staging area: %w", storageErr(err))
+			return fmt.Errorf("list the staging area: %w", storageErr(errors.Join(err, group.Wait())))
 		}
 		if keys = append(keys, object.Key); len(keys) == batch {
-			if err := s.Staging.Delete(ctx, keys...); err != nil {
-				return fmt.Errorf("clear the staging area: %w", storageErr(err))
-			}
-			keys = keys[:0]
+			remove(keys)
+			keys = nil
 		}
 	}
-	if err := s.Staging.Delete(ctx, keys...); err != nil {
+	remove(keys)
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("clear the staging area: %w", storageErr(err))
 	}
 	return nil
