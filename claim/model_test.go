@@ -87,7 +87,7 @@ func (m *model) lapse() {
 // transient, +1 released.
 func (m *model) settle(t *rapid.T, result error, kind int) {
 	if len(m.holds) == 0 {
-		t.Skip("no claims yet")
+		return // nobody has anything to report yet
 	}
 	i := rapid.IntRange(0, len(m.holds)-1).Draw(t, "claim")
 	next := (m.stage + 1) % len(modelStages())

@@ -180,6 +180,30 @@ func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inv
 	return p, files, id, nil
 }
 
+// copyPlan is which files go where, and as what.
+type copyPlan struct {
+	files       []*file
+	formats     map[int]identified
+	names       []string // of the targets, the primary first
+	targets     []*storage.Bucket
+	inventoryID string
+}
+
+// toCopy reads what Store has to make and Storage Validation has to find.
+func (w *work) toCopy(ctx context.Context, d Deps) (c copyPlan, err error) {
+	p, files, id, err := w.toStore(ctx, d)
+	if err != nil {
+		return copyPlan{}, err
+	}
+	c.files, c.inventoryID = files, id
+	c.formats, err = readList(ctx, w, d, formatsName, id, nil, func(f identified) int { return f.Index })
+	if err != nil {
+		return copyPlan{}, err
+	}
+	c.names, c.targets, err = d.targets(p.StorageOption)
+	return c, err
+}
+
 // newFile gives a file the key that it has in preservation storage: its uuid;
 // or, where content under that key is on record already, the uuid and the
 // beginning of its SHA-256, so that the old bytes stay until the record has

@@ -16,22 +16,14 @@ import (
 type store struct{ Deps }
 
 func (s *store) Run(ctx context.Context, w *work) error {
-	p, files, inventoryID, err := w.toStore(ctx, s.Deps)
+	c, err := w.toCopy(ctx, s.Deps)
 	if err != nil {
 		return err
 	}
-	formats, err := readList(ctx, w, s.Deps, formatsName, inventoryID, nil, func(f identified) int { return f.Index })
-	if err != nil {
-		return err
-	}
-	names, targets, err := s.targets(p.StorageOption)
-	if err != nil {
-		return err
-	}
-	_, err = w.each(ctx, s.Deps, files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
+	_, err = w.each(ctx, s.Deps, c.files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		for _, f := range group {
-			for i, target := range targets {
-				if err := s.copy(ctx, w, f, names[i], target, formats[f.index].MIME); err != nil {
+			for i, target := range c.targets {
+				if err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME); err != nil {
 					return err
 				}
 			}

@@ -28,27 +28,19 @@ type storedCopy struct {
 }
 
 func (s *verify) Run(ctx context.Context, w *work) error {
-	p, files, inventoryID, err := w.toStore(ctx, s.Deps)
+	c, err := w.toCopy(ctx, s.Deps)
 	if err != nil {
 		return err
 	}
-	formats, err := readList(ctx, w, s.Deps, formatsName, inventoryID, nil, func(f identified) int { return f.Index })
-	if err != nil {
-		return err
-	}
-	names, targets, err := s.targets(p.StorageOption)
-	if err != nil {
-		return err
-	}
-	results, err := w.each(ctx, s.Deps, files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
+	results, err := w.each(ctx, s.Deps, c.files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		for _, f := range group {
 			row := copies{Index: f.index}
-			for i, target := range targets {
-				c, err := s.copy(ctx, w, f, names[i], target, formats[f.index].MIME)
+			for i, target := range c.targets {
+				found, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME)
 				if err != nil {
-					return fmt.Errorf("copy of %s in %s: %w", f.path, names[i], err)
+					return fmt.Errorf("copy of %s in %s: %w", f.path, c.names[i], err)
 				}
-				row.Copies = append(row.Copies, c)
+				row.Copies = append(row.Copies, found)
 			}
 			result, err := encode(row)
 			if err != nil {
@@ -62,7 +54,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	rows := slices.Sorted(maps.Keys(results))
-	return writeList(ctx, w, s.Deps, copiesName, inventoryID, nil, len(rows), func(yield func(json.RawMessage) bool) {
+	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, nil, len(rows), func(yield func(json.RawMessage) bool) {
 		for _, i := range rows {
 			if !yield(json.RawMessage(results[i])) {
 				return
