@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -28,60 +29,132 @@ type file struct {
 	uuid    string
 	key     string // in preservation storage
 	format  string // media type by extension
+	pack    *pack  // what it is staged in
+	at      int64  // its place in the pack
 }
 
 // smallFile is the size up to which files are read into memory, several in one
 // request; larger ones are streamed.
 const smallFile = 256 << 10
 
-// groupFiles puts files that lie close together in the tar into groups, so that
-// one request reads many small ones. A group has at most a mebibyte and 64
-// files, and fewer where there would be less work than workers.
-func groupFiles(files []*file, workers int) [][]*file {
-	const maxBytes, maxFiles, maxGap = 1 << 20, 64, 64 << 10
-	most := min(max(len(files)/(2*workers), 1), maxFiles)
-	var groups [][]*file
+// A pack is what lies together in the staging area: one object with the content
+// of small files that are neighbours in the tar, or a file alone. A request costs
+// the same for 1 KiB as for a mebibyte, and a bag may have 100,000 files.
+type pack struct {
+	files []*file
+}
+
+// A pack has at most so many bytes and files. Between its files the tar may have
+// so much that is not staged: headers, and files that stay as they are.
+const (
+	maxPackBytes = 1 << 20
+	maxPackFiles = 64
+	maxPackGap   = 64 << 10
+)
+
+// packFiles puts every file of a list into a pack. The same list gives the same
+// packs, so each stage finds what another has staged.
+func packFiles(files []*file) {
+	var last *file
 	for _, f := range files {
-		if n := len(groups); n > 0 {
-			group := groups[n-1]
-			first, last := group[0], group[len(group)-1]
-			end := last.offset + last.size
-			if last.size <= smallFile && f.size <= smallFile && len(group) < most &&
-				f.offset >= end && f.offset-end <= maxGap && f.offset+f.size-first.offset <= maxBytes {
-				groups[n-1] = append(group, f)
-				continue
-			}
+		if last != nil && last.pack.takes(last, f) {
+			f.pack, f.at = last.pack, last.at+last.size
+			f.pack.files = append(f.pack.files, f)
+		} else {
+			f.pack, f.at = &pack{files: []*file{f}}, 0
 		}
-		groups = append(groups, []*file{f})
+		last = f
+	}
+}
+
+// takes tells whether f may follow the last file of the pack.
+func (p *pack) takes(last, f *file) bool {
+	end := last.offset + last.size
+	return last.size <= smallFile && f.size <= smallFile && len(p.files) < maxPackFiles &&
+		f.offset >= end && f.offset-end <= maxPackGap && f.offset+f.size-p.files[0].offset <= maxPackBytes
+}
+
+func (p *pack) size() int64 {
+	last := p.files[len(p.files)-1]
+	return last.at + last.size
+}
+
+// key names a pack in staging by what is in it, so that one from an earlier pass
+// of the item is never taken for another. A file alone has its own key.
+func (p *pack) key() string {
+	if len(p.files) == 1 {
+		return p.files[0].key
+	}
+	hash := sha256.New()
+	for _, f := range p.files {
+		hash.Write(f.sha256[:])
+	}
+	return "pack-" + hex.EncodeToString(hash.Sum(nil))
+}
+
+// byPack groups files by their packs.
+func byPack(files []*file) [][]*file { return groupFiles(files, maxPackFiles) }
+
+// spread groups files for so many workers: in the groups of [byPack], or in
+// smaller ones where those would be fewer than the workers can do with.
+func spread(files []*file, workers int) [][]*file {
+	return groupFiles(files, max(len(files)/(2*workers), 1))
+}
+
+func groupFiles(files []*file, most int) [][]*file {
+	var groups [][]*file
+	for i, f := range files {
+		if n := len(groups) - 1; i > 0 && files[i-1].pack == f.pack && len(groups[n]) < most {
+			groups[n] = append(groups[n], f)
+		} else {
+			groups = append(groups, []*file{f})
+		}
 	}
 	return groups
 }
 
-// readGroup reads the contents of a group of small files from the receiving tar
-// in one request and hands each to do. The tar must still be the one that the
-// item was made for.
-func (w *work) readGroup(ctx context.Context, tar *storage.Bucket, files []*file, do func(f *file, content []byte) error) error {
-	start := files[0].offset
-	last := files[len(files)-1]
-	r := io.NopCloser(strings.NewReader(""))
-	if length := last.offset + last.size - start; length > 0 {
-		var err error
-		r, err = tar.Get(ctx, w.item.Name, storage.Range{Offset: start, Length: length, IfMatch: w.item.ETag})
+// opener opens a range of an object.
+type opener func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
+
+// tar returns the receiving bucket and what opens ranges of the bag in it, which
+// must still be the one that the item was made for.
+func (w *work) tar(d Deps) (*storage.Bucket, opener, error) {
+	bucket, err := d.Receiving(w.item.Bucket)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	return bucket, func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+		r, err := bucket.Get(ctx, w.item.Name, storage.Range{Offset: offset, Length: length, IfMatch: w.item.ETag})
 		if err != nil {
-			return w.receivingErr(err)
+			return nil, w.receivingErr(err)
 		}
+		return r, nil
+	}, nil
+}
+
+// inTar and inPack say where the content of a file begins.
+func inTar(f *file) int64  { return f.offset }
+func inPack(f *file) int64 { return f.at }
+
+// readSmall reads the contents of small files of one pack in one request and
+// hands each to do.
+func readSmall(ctx context.Context, open opener, files []*file, at func(*file) int64, do func(f *file, content []byte) error) error {
+	last := files[len(files)-1]
+	pos := at(files[0])
+	r, err := open(ctx, pos, at(last)+last.size-pos)
+	if err != nil {
+		return err
 	}
 	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
-	at := start
 	for _, f := range files {
-		if _, err := io.CopyN(io.Discard, r, f.offset-at); err != nil {
-			return fmt.Errorf("read %s up to %s: %w", w.item.Name, f.path, err)
+		if _, err := io.CopyN(io.Discard, r, at(f)-pos); err != nil {
+			return fmt.Errorf("read up to %s: %w", f.path, err)
 		}
 		content := make([]byte, f.size)
 		if _, err := io.ReadFull(r, content); err != nil {
 			return fmt.Errorf("read %s: %w", f.path, err)
 		}
-		at = f.offset + f.size
+		pos = at(f) + f.size
 		if err := do(f, content); err != nil {
 			return err
 		}

@@ -45,40 +45,82 @@ func TestNamesInMetadata(t *testing.T) {
 	}
 }
 
-// Whatever files a bag has: each is in one group, in order, and what a group
-// reads in one request is small and lies together.
-func TestGroupsOfFiles(t *testing.T) {
+// Whatever files a bag has: each is in one pack, in order, and what a pack reads
+// in one request is small and lies together. Groups of work keep to packs.
+func TestPacksOfFiles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(
 			rapid.Int64Range(0, 5000), rapid.Int64Range(smallFile-2, smallFile+2), rapid.Int64Range(0, 5<<20)), 0, 300).Draw(t, "sizes")
-		workers := rapid.IntRange(1, 16).Draw(t, "workers")
 		var files []*file
 		offset := int64(512)
 		for i, size := range sizes {
-			files = append(files, &file{index: i, path: fmt.Sprint(i), offset: offset, size: size})
+			files = append(files, &file{index: i, path: fmt.Sprint(i), offset: offset, size: size, key: fmt.Sprint("key", i), sha256: [32]byte{byte(i), byte(i >> 8)}})
 			offset += (size+511)/512*512 + 512 + rapid.SampledFrom([]int64{0, 0, 0, 512, 100_000}).Draw(t, "gap")
 		}
-		next := 0
-		for _, group := range groupFiles(files, workers) {
-			var small int64
-			for _, f := range group {
-				if f.index != next {
-					t.Fatalf("file %d stands where %d should", f.index, next)
-				}
-				next++
-				if f.size > smallFile && len(group) > 1 {
-					t.Fatalf("a file of %d bytes shares a group of %d", f.size, len(group))
-				}
-				small += f.size
+		packFiles(files)
+
+		next, keys := 0, map[string]bool{}
+		for next < len(files) {
+			p := files[next].pack
+			if key := p.key(); keys[key] {
+				t.Fatalf("two packs are named %s", key)
+			} else if keys[key] = true; len(p.files) == 1 && key != files[next].key {
+				t.Fatalf("a file alone is named %s", key)
 			}
-			span := group[len(group)-1].offset + group[len(group)-1].size - group[0].offset
-			if len(group) > 64 || len(group) > 1 && span > 1<<20 {
-				t.Fatalf("a group of %d files spans %d bytes", len(group), span)
+			var size int64
+			for _, f := range p.files {
+				if f.index != next || f.pack != p || f.at != size {
+					t.Fatalf("file %d at %d stands where %d at %d should", f.index, f.at, next, size)
+				}
+				if f.size > smallFile && len(p.files) > 1 {
+					t.Fatalf("a file of %d bytes shares a pack of %d", f.size, len(p.files))
+				}
+				size += f.size
+				next++
+			}
+			last := p.files[len(p.files)-1]
+			span := last.offset + last.size - p.files[0].offset
+			if size != p.size() || len(p.files) > 64 || len(p.files) > 1 && span > 1<<20 {
+				t.Fatalf("a pack of %d files and %d bytes says %d and spans %d", len(p.files), size, p.size(), span)
 			}
 		}
-		if next != len(files) {
-			t.Fatalf("%d of %d files are in groups", next, len(files))
+
+		workers := rapid.IntRange(1, 16).Draw(t, "workers")
+		for most, groups := range map[int][][]*file{maxPackFiles: byPack(files), max(len(files)/(2*workers), 1): spread(files, workers)} {
+			next := 0
+			for _, group := range groups {
+				for _, f := range group {
+					if f.index != next || f.pack != group[0].pack || len(group) > most {
+						t.Fatalf("file %d stands where %d should, in a group of %d, most %d", f.index, next, len(group), most)
+					}
+					next++
+				}
+			}
+			if next != len(files) {
+				t.Fatalf("%d of %d files are in groups", next, len(files))
+			}
 		}
 	})
+}
+
+// The same files make the same pack, and other content another.
+func TestPackIsNamedByItsContent(t *testing.T) {
+	t.Parallel()
+	name := func(sums ...byte) string {
+		var files []*file
+		for i, sum := range sums {
+			files = append(files, &file{offset: int64(1024 * i), size: 10, sha256: [32]byte{sum}})
+		}
+		packFiles(files)
+		return files[0].pack.key()
+	}
+	if a, b := name(1, 2), name(1, 2); a != b {
+		t.Errorf("the same files are named %s and %s", a, b)
+	}
+	for _, other := range []string{name(2, 1), name(1, 3), name(1, 2, 3)} {
+		if other == name(1, 2) {
+			t.Errorf("other files are named %s too", other)
+		}
+	}
 }

@@ -22,13 +22,13 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	tar, err := s.Receiving(w.item.Bucket)
+	receiving, tar, err := w.tar(s.Deps)
 	if err != nil {
-		return fmt.Errorf("open the receiving bucket: %w", err)
+		return err
 	}
-	results, err := w.each(ctx, s.Deps, files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
+	results, err := w.each(ctx, s.Deps, spread(files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		if f := group[0]; f.size > smallFile {
-			content := io.NewSectionReader(tar.ReaderAt(ctx, w.item.Name, w.item.Size, w.item.ETag), f.offset, f.size)
+			content := io.NewSectionReader(receiving.ReaderAt(ctx, w.item.Name, w.item.Size, w.item.ETag), f.offset, f.size)
 			result, err := s.one(ctx, f, content)
 			if err != nil {
 				return w.receivingErr(err)
@@ -36,7 +36,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 			finished(f, result)
 			return nil
 		}
-		return w.readGroup(ctx, tar, group, func(f *file, content []byte) error {
+		return readSmall(ctx, tar, group, inTar, func(f *file, content []byte) error {
 			result, err := s.one(ctx, f, bytes.NewReader(content))
 			if err != nil {
 				return err

@@ -177,6 +177,7 @@ func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inv
 			files = append(files, newFile(i, f, k))
 		}
 	}
+	packFiles(files)
 	return p, files, id, nil
 }
 

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"time"
@@ -10,11 +12,11 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// stageFiles copies what will be stored from the tar to the staging bucket, each
-// file under its key below the item's own prefix. It reads the tar by the
-// offsets of the inventory, in parallel; every byte is checked against the
-// digests that Receive computed, so that a tar which changed between the two
-// reads is noticed whatever its ETag says.
+// stageFiles copies what will be stored from the tar to the staging bucket, below
+// the item's own prefix: small neighbours in one object, each other file under
+// its key. It reads the tar by the offsets of the inventory, in parallel; every
+// byte is checked against the digests that Receive computed, so that a tar which
+// changed between the two reads is noticed whatever its ETag says.
 type stageFiles struct{ Deps }
 
 func (s *stageFiles) Run(ctx context.Context, w *work) error {
@@ -22,56 +24,68 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	tar, err := s.Receiving(w.item.Bucket)
+	_, tar, err := w.tar(s.Deps)
 	if err != nil {
-		return fmt.Errorf("open the receiving bucket: %w", err)
+		return err
 	}
-	_, err = w.each(ctx, s.Deps, files, func(ctx context.Context, group []*file, finished func(*file, string)) error {
-		if group[0].size > smallFile {
-			if err := s.stream(ctx, w, tar, group[0]); err != nil {
-				return err
-			}
-			finished(group[0], "")
-			return nil
+	_, err = w.each(ctx, s.Deps, byPack(files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+		put := s.pack
+		if len(group[0].pack.files) == 1 {
+			put = s.alone
 		}
-		return w.readGroup(ctx, tar, group, func(f *file, content []byte) error {
-			_, err := s.Staging.Put(ctx, w.staged(f.key), bytes.NewReader(content), w.upload(f, f.format, false))
-			if err != nil {
-				return storageErr(err)
-			}
+		if err := put(ctx, w, tar, group[0].pack); err != nil {
+			return err
+		}
+		for _, f := range group {
 			finished(f, "")
-			return nil
-		})
+		}
+		return nil
 	})
 	return err
 }
 
-// stream copies a larger file without holding it: in one request, or in parts of
-// which those that the staging bucket has already are not sent again.
-func (s *stageFiles) stream(ctx context.Context, w *work, tar *storage.Bucket, f *file) error {
-	open := func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-		r, err := tar.Get(ctx, w.item.Name, storage.Range{Offset: f.offset + offset, Length: length, IfMatch: w.item.ETag})
-		if err != nil {
-			return nil, w.receivingErr(err)
+// pack copies small files as one object.
+func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) error {
+	content := bytes.NewBuffer(make([]byte, 0, p.size()))
+	err := readSmall(ctx, tar, p.files, inTar, func(f *file, c []byte) error {
+		if got := sha256.Sum256(c); got != f.sha256 {
+			return fmt.Errorf("%w: SHA-256 of %s in the tar is %x now, Receive found %x", storage.ErrDigest, f.path, got, f.sha256)
 		}
-		return r, nil
+		content.Write(c)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	up := w.upload(f, f.format, false)
+	up := storage.Upload{
+		Size: p.size(), SHA256: sha256.Sum256(content.Bytes()), MD5: md5.Sum(content.Bytes()), ContentType: "application/octet-stream",
+	}
+	_, err = s.Staging.Put(ctx, w.staged(p.key()), content, up)
+	return storageErr(err)
+}
+
+// alone copies a file without holding it: in one request, or in parts of which
+// those that the staging bucket has already are not sent again.
+func (s *stageFiles) alone(ctx context.Context, w *work, tar opener, p *pack) error {
+	f := p.files[0]
+	key, up := w.staged(p.key()), w.upload(f, f.format, false)
 	if storage.PartSize(f.size) > 0 {
-		parts, err := w.parts(ctx, s.Deps, f, s.Staging, w.staged(f.key))
+		parts, err := w.parts(ctx, s.Deps, f, s.Staging, key)
 		if err != nil {
 			return err
 		}
-		parts.Open = open
-		_, err = s.Staging.PutParts(ctx, w.staged(f.key), up, parts)
+		parts.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+			return tar(ctx, f.offset+offset, length)
+		}
+		_, err = s.Staging.PutParts(ctx, key, up, parts)
 		return storageErr(err)
 	}
-	r, err := open(ctx, 0, f.size)
+	r, err := tar(ctx, f.offset, f.size)
 	if err != nil {
 		return err
 	}
 	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
-	_, err = s.Staging.Put(ctx, w.staged(f.key), r, up)
+	_, err = s.Staging.Put(ctx, key, r, up)
 	return storageErr(err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,22 +35,28 @@ func (w *work) passOf() string { return fmt.Sprintf("%s@%d", w.item.Stage, w.ite
 // deletes what begins with staged("").
 func (w *work) staged(name string) string { return fmt.Sprintf("%d/%s", w.item.ID, name) }
 
-// maxErrors is how many files may fail before a stage gives up on the others.
+// maxErrors is how many files may fail before a stage gives up on the others. It
+// also gives up when as many as are done at a time fail one after the other: it
+// is not the files then, but what they go to.
 const maxErrors = 30
 
-// each runs do for all files that the stage has not finished yet, in groups and
-// several groups at a time, and returns the result of each by its place in the
-// inventory. What is finished goes to Redis as it comes: a worker that is killed
-// loses only the files in hand. After a failure the other files are still done.
-func (w *work) each(ctx context.Context, d Deps, files []*file, do doGroup) (map[int]string, error) {
+// each runs do for all files that the stage has not finished yet, several groups
+// at a time, and returns the result of each by its place in the inventory. What
+// is finished goes to Redis as it comes: a worker that is killed loses only the
+// files in hand. After a failure the other files are still done.
+func (w *work) each(ctx context.Context, d Deps, groups [][]*file, do doGroup) (map[int]string, error) {
 	results, err := d.Progress.Begin(ctx, w.claim(), w.passOf())
 	if err != nil {
 		return nil, w.progressErr(err)
 	}
-	var todo []*file
-	for _, f := range files {
-		if _, done := results[f.index]; !done {
-			todo = append(todo, f)
+	var todo [][]*file
+	for _, files := range groups {
+		files = slices.DeleteFunc(slices.Clone(files), func(f *file) bool {
+			_, done := results[f.index]
+			return done
+		})
+		if len(files) > 0 {
+			todo = append(todo, files)
 		}
 	}
 	if len(todo) == 0 {
@@ -62,10 +69,10 @@ func (w *work) each(ctx context.Context, d Deps, files []*file, do doGroup) (map
 	saver := newSaver(func(batch map[int]string) error {
 		return w.progressErr(d.Progress.Done(ctx, w.claim(), w.passOf(), batch))
 	})
-	failed := &failures{}
+	failed := &failures{mostInARow: max(d.Files, 2)}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(d.Files)
-	for _, files := range groupFiles(todo, d.Files) {
+	for _, files := range todo {
 		group.Go(func() error {
 			if failed.tooMany() {
 				return nil
@@ -101,6 +108,7 @@ func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver
 			s.add(f.index, result)
 		})
 		if err == nil {
+			failed.success()
 			return nil
 		}
 		var left []*file
@@ -177,20 +185,30 @@ func (w *work) receivingErr(err error) error {
 
 // failures collects what went wrong with files while others go on.
 type failures struct {
-	mu   sync.Mutex
-	errs []error
+	mostInARow int
+
+	mu     sync.Mutex
+	errs   []error
+	inARow int
 }
 
 func (f *failures) add(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.errs = append(f.errs, err)
+	f.inARow++
+}
+
+func (f *failures) success() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inARow = 0
 }
 
 func (f *failures) tooMany() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.errs) >= maxErrors
+	return len(f.errs) >= maxErrors || f.inARow >= f.mostInARow
 }
 
 func (f *failures) err() error {

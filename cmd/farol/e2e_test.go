@@ -148,7 +148,7 @@ const sampleFiles = 24 // of sampleBag, with its two tag files
 func sampleBag(name string) bagtest.Spec {
 	files := []bagtest.File{{Path: "data/empty.txt"}, random("data/streamed.bin", 3<<20, 0)}
 	for _, letter := range strings.Split("abcdefghijklmnopqrst", "") {
-		files = append(files, random("data/"+letter+".bin", 20_000, 0))
+		files = append(files, random("data/"+letter+".bin", 120_000, 0))
 	}
 	return bagtest.Spec{Name: name, Files: files}
 }
