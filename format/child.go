@@ -34,6 +34,9 @@ type child struct {
 // was told to end.
 const exitPatience = 5 * time.Second
 
+// tempPrefix begins the name of a child's directory for temporary files.
+const tempPrefix = "farol-format-"
+
 // startChild returns a child that has loaded its signatures.
 func startChild(ctx context.Context, o Options) (*child, error) {
 	c, err := launch(ctx, o)
@@ -56,7 +59,7 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 func launch(ctx context.Context, o Options) (*child, error) {
 	// Siegfried unpacks large members of archives into temporary files, which
 	// one that is killed does not remove
-	dir, err := os.MkdirTemp("", "farol-format-")
+	dir, err := os.MkdirTemp("", tempPrefix)
 	if err != nil {
 		return nil, err
 	}

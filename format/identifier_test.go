@@ -227,6 +227,28 @@ func TestAChildLeavesNoFilesBehind(t *testing.T) {
 	}
 }
 
+// A parent that was killed cannot clean up either.
+func TestAChildWithoutAParentLeavesNoDirectory(t *testing.T) {
+	t.Parallel()
+	f := start(t, Options{Workers: 1})
+	dir := filepath.Join(t.TempDir(), tempPrefix+"x")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := launchIn(t.Context(), f.opts, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	greeted := c.greet(f.opts)
+	spilled := os.WriteFile(filepath.Join(dir, "siegfried"), nil, 0o600)
+	if err := errors.Join(greeted, spilled, c.in.Close(), c.cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory: %v, want none", err)
+	}
+}
+
 func temp(t *testing.T, pid int) string {
 	t.Helper()
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

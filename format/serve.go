@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/richardlehane/siegfried"
 	"github.com/richardlehane/siegfried/pkg/config"
@@ -20,13 +22,15 @@ import (
 // file is in hand; the process must exit then, and so no child outlives its
 // parent, not even one that hangs. It limits the memory of the whole process,
 // and if out is [os.Stdout] it puts [os.Stderr] in that place, so that
-// nothing a library prints gets between the frames.
+// nothing a library prints gets between the frames, and removes in the end the
+// directory for temporary files that its parent made for it.
 //
 // A panic of Siegfried's is not recovered: the process ends, and the parent
 // sees it.
 func Serve(in io.Reader, out io.Writer) error {
 	if f, ok := out.(*os.File); ok && f == os.Stdout {
 		os.Stdout = os.Stderr
+		defer removeTemp()
 	}
 	s := newServer(in, out)
 	l, err := s.greeting()
@@ -41,6 +45,13 @@ func Serve(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("format: limit the process to %d bytes: %w", l.memory, err)
 	}
 	return s.run(sf, l.budget)
+}
+
+// removeTemp removes what the parent would, were it still there.
+func removeTemp() {
+	if dir := os.TempDir(); strings.HasPrefix(filepath.Base(dir), tempPrefix) {
+		_ = os.RemoveAll(dir) // for the system's own tidying, if it cannot be
+	}
 }
 
 // A server is the child's side of a conversation.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -225,6 +227,54 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	}
 }
 
+// A file of many parts is taken up at the part where it stood; an upload that
+// nobody remembers is not paid for.
+func TestLargeFileIsTakenUpAtItsParts(t *testing.T) {
+	t.Parallel()
+	const mib, size = 1 << 20, 260 << 20
+	a := newArchive(t)
+	id := a.deposit("large.tar", a.bag(bagtest.Spec{Name: "large", Files: []bagtest.File{{Path: "data/film", Size: size}}}))
+	a.client = storage.NewClient(storage.Options{Concurrency: 1})
+	t.Cleanup(a.client.Close)
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	staging := a.deps.Staging
+	a.through(proxy)
+	engine := a.engine()
+	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
+		a.one(engine, stage)
+	}
+	cut := func(after int64) {
+		t.Helper()
+		proxy.CutAfter(after)
+		a.one(engine, "Copy To Staging")
+		if item := a.item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
+			t.Fatalf("after the cut: %+v", item)
+		}
+		proxy.Resume()
+		a.exec(`UPDATE work_items SET run_at = now()`)
+	}
+	cut(100 * mib) // in the first part; every byte passes twice
+	a.deps.Progress = progress.New(testenv.Redis(t), "another")
+	cut(330 * mib) // in the third
+
+	before := proxy.Bytes()
+	a.one(engine, "Copy To Staging")
+	if item := a.item(id); item.Stage != "Format Identification" {
+		t.Fatalf("third attempt: %+v", item)
+	}
+	if passed := proxy.Bytes() - before; passed > 2*(size-128*mib)*21/20 {
+		t.Errorf("the third attempt moved %d MiB", passed/mib)
+	}
+	if n, err := staging.AbortUploads(context.Background(), "", time.Now().Add(24*time.Hour)); err != nil || n != 0 {
+		t.Errorf("%d uploads were forgotten, %v", n, err)
+	}
+	proxy.Resume()
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Errorf("item = %+v", item)
+	}
+}
+
 // written returns the objects in the staging bucket that hold files.
 func (a *archive) written(staging *storage.Bucket) map[string]storage.Object {
 	a.t.Helper()
@@ -367,6 +417,44 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 			}
 			a.work()
 			a.intact(id)
+		})
+	}
+}
+
+// What Copy To Staging reads must be what Receive has read, whatever the ETag
+// says of it.
+func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"data/c.bin", "data/streamed.bin"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			ctx := context.Background()
+			id := a.deposit("sample.tar", a.sample())
+			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
+			engine := a.engine()
+			a.one(engine, "Receive")
+			a.one(engine, "Validate")
+			key := fmt.Sprintf("%d/%s", id, inventoryName)
+			b, err := bag.ReadInventory(bytes.NewReader(a.content(a.deps.Staging, key)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := &b.Files[slices.IndexFunc(b.Files, func(f *bag.File) bool { return f.Path == path })].Digests.SHA256
+			changed[0] ^= 1
+			var other bytes.Buffer
+			if err := bag.WriteInventory(&other, b); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.deps.Staging.Put(ctx, key, &other, storage.Upload{Size: int64(other.Len())}); err != nil {
+				t.Fatal(err)
+			}
+			a.one(engine, "Reingest Check")
+			a.one(engine, "Copy To Staging")
+			item := a.item(id)
+			if item.Status != "Suspended" || item.Stage != "Copy To Staging" || !strings.Contains(item.Note, path) && !strings.Contains(item.Note, "digest mismatch") {
+				t.Errorf("item = %+v", item)
+			}
 		})
 	}
 }
