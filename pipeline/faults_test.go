@@ -429,26 +429,15 @@ func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
-			ctx := context.Background()
 			id := a.deposit("sample.tar", a.sample())
 			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
 			engine := a.engine()
 			a.one(engine, "Receive")
 			a.one(engine, "Validate")
-			key := fmt.Sprintf("%d/%s", id, inventoryName)
-			b, err := bag.ReadInventory(bytes.NewReader(a.content(a.deps.Staging, key)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			changed := &b.Files[slices.IndexFunc(b.Files, func(f *bag.File) bool { return f.Path == path })].Digests.SHA256
-			changed[0] ^= 1
-			var other bytes.Buffer
-			if err := bag.WriteInventory(&other, b); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := a.deps.Staging.Put(ctx, key, &other, storage.Upload{Size: int64(other.Len())}); err != nil {
-				t.Fatal(err)
-			}
+			a.changeInventory(id, func(b *bag.Bag) {
+				at := slices.IndexFunc(b.Files, func(f *bag.File) bool { return f.Path == path })
+				b.Files[at].Digests.SHA256[0] ^= 1
+			})
 			a.one(engine, "Reingest Check")
 			a.one(engine, "Copy To Staging")
 			item := a.item(id)
@@ -457,6 +446,42 @@ func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// changeInventory puts another inventory in place of the item's.
+func (a *archive) changeInventory(id int64, change func(*bag.Bag)) {
+	a.t.Helper()
+	key := fmt.Sprintf("%d/%s", id, inventoryName)
+	b, err := bag.ReadInventory(bytes.NewReader(a.content(a.deps.Staging, key)))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	change(b)
+	var other bytes.Buffer
+	if err := bag.WriteInventory(&other, b); err != nil {
+		a.t.Fatal(err)
+	}
+	if _, err := a.deps.Staging.Put(context.Background(), key, &other, storage.Upload{Size: int64(other.Len())}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// A list that an earlier pass left is not taken for this one's.
+func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
+		a.one(engine, stage)
+	}
+	a.changeInventory(id, func(b *bag.Bag) { b.Files[0].ModTime = b.Files[0].ModTime.Add(time.Hour) })
+	a.one(engine, "Copy To Staging")
+	if item := a.item(id); item.Stage != "Reingest Check" || item.Status != "Pending" {
+		t.Errorf("item is %s at %s, want it sent back to Reingest Check", item.Status, item.Stage)
+	}
+	a.work()
+	a.intact(id)
 }
 
 // A copy that is not what it should be is found before anything is recorded.

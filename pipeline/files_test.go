@@ -76,6 +76,9 @@ func TestPacksOfFiles(t *testing.T) {
 				if f.size > smallFile && len(p.files) > 1 {
 					t.Fatalf("a file of %d bytes shares a pack of %d", f.size, len(p.files))
 				}
+				if f != p.files[0] && f.offset-(files[next-1].offset+files[next-1].size) > 64<<10 {
+					t.Fatalf("file %d is in a pack with one that lies %d bytes before it", next, f.offset-files[next-1].offset)
+				}
 				size += f.size
 				next++
 			}
