@@ -383,14 +383,19 @@ func TestLostStagingIsMadeAgain(t *testing.T) {
 	}
 }
 
-// Bytes that changed while they lay in staging are not stored.
+// Files that were lost or changed while they lay in staging are taken from the
+// tar again.
 func TestDamagedStagingIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	for name, packed := range map[string]bool{"small files": true, "a file alone": false} {
+	for name, tc := range map[string]struct{ packed, gone bool }{
+		"small files changed":  {packed: true},
+		"small files lost":     {packed: true, gone: true},
+		"a file alone changed": {},
+		"a file alone lost":    {gone: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
-			ctx := context.Background()
 			id := a.deposit("sample.tar", a.sample())
 			engine := a.engine()
 			for _, s := range Ingest(a.deps)[:5] {
@@ -398,15 +403,10 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 			}
 			damaged := 0
 			for key := range a.written(a.deps.Staging) {
-				if strings.Contains(key, "/pack-") != packed {
-					continue
+				if strings.Contains(key, "/pack-") == tc.packed {
+					a.damage(key, tc.gone)
+					damaged++
 				}
-				content := a.content(a.deps.Staging, key)
-				content[len(content)/2] ^= 1
-				if _, err := a.deps.Staging.Put(ctx, key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
-					t.Fatal(err)
-				}
-				damaged++
 			}
 			if damaged == 0 {
 				t.Fatal("there was nothing to damage")
@@ -418,6 +418,22 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 			a.work()
 			a.intact(id)
 		})
+	}
+}
+
+// damage changes a bit in the middle of a staged object, or deletes it.
+func (a *archive) damage(key string, gone bool) {
+	a.t.Helper()
+	if err := func() error {
+		if gone {
+			return a.deps.Staging.Delete(context.Background(), key)
+		}
+		content := a.content(a.deps.Staging, key)
+		content[len(content)/2] ^= 1
+		_, err := a.deps.Staging.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))})
+		return err
+	}(); err != nil {
+		a.t.Fatal(err)
 	}
 }
 
