@@ -58,12 +58,27 @@ func fileRecord(path string, version int) registry.FileRecord {
 	if strings.HasPrefix(path, "data/") {
 		f.Manifests = []string{"md5:" + f.MD5, "sha256:" + f.SHA256}
 	}
-	for _, target := range []string{"Standard-VA", "Standard-OR"} {
+	for i, target := range []string{"Standard-VA", "Standard-OR"} {
+		stored := at.Add(time.Duration(i+1) * time.Hour)
 		f.Copies = append(f.Copies, registry.Copy{
-			Target: target, Bucket: target, Key: key, URL: "https://" + target + "/" + key, StoredAt: at, VerifiedAt: at,
+			Target: target, Bucket: "bucket-of-" + target, Key: key, URL: "https://" + target + "/" + key, ETag: f.MD5 + target,
+			StoredAt: stored, VerifiedAt: stored.Add(12 * time.Hour),
 		})
 	}
 	return f
+}
+
+// ingested puts a version of the bag on record and ends its item.
+func (a *archive) ingested(etag string, files ...registry.FileRecord) (item, object int64) {
+	a.t.Helper()
+	item = a.started(etag, 3)
+	object, err := a.Record(context.Background(), a.recording(item, 3, files...))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.exec(`UPDATE work_items SET claim_token = 9, stage = 'Cleanup', status = 'Success', retry = false, lease_expires_at = NULL,
+		node = NULL, pid = NULL, worker = NULL, intellectual_object_id = $2 WHERE id = $1`, item, object)
+	return item, object
 }
 
 func (a *archive) counts() map[string]int64 {
@@ -137,11 +152,7 @@ func TestRecordingTwiceAtOnceIsRecordingOnce(t *testing.T) {
 func TestReingestSwitchesChangedFiles(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	first := a.started(etag1, 3)
-	if _, err := a.Record(context.Background(), a.recording(first, 3, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))); err != nil {
-		t.Fatal(err)
-	}
-	a.exec(`UPDATE work_items SET claim_token = 9, stage = 'Cleanup', status = 'Success', retry = false, lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL`)
+	a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))
 	second := a.started(etag2, 4)
 	for range 2 {
 		if _, err := a.Record(context.Background(), a.recording(second, 4, fileRecord("data/a.txt", 2))); err != nil {
@@ -187,6 +198,13 @@ func TestRefusedRecordingLeavesNothing(t *testing.T) {
 			a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
 				SELECT $1, id, 'test.edu/bag/data/a.txt', gen_random_uuid(), 'x/y', 1, 'Standard', now() FROM intellectual_objects`, a.in.ID)
 		}, registry.ErrMoved},
+		"a file of another object": {func(a *archive, _ *registry.Recording) {
+			a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag)
+				VALUES ($1, 'test.edu/other', 'T', 'other', 'p', 'e')`, a.in.ID)
+			a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
+				SELECT $1, id, 'test.edu/bag/data/a.txt', $2, 'x/y', 1, 'Standard', now() FROM intellectual_objects`,
+				a.in.ID, fileRecord("data/a.txt", 1).UUID)
+		}, registry.ErrMoved},
 		"an object in another option": {func(a *archive, _ *registry.Recording) {
 			a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag, storage_option)
 				VALUES ($1, 'test.edu/bag', 'T', 'bag', 'p', 'e', 'Glacier-VA')`, a.in.ID)
@@ -219,6 +237,42 @@ func TestRefusedRecordingLeavesNothing(t *testing.T) {
 				t.Errorf("rows changed (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A claim that moves on while the recording looks at it for the last time is
+// waited for, and then refuses it.
+func TestRecordingWaitsForAClaimThatIsMovingOn(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	rec := a.recording(a.started(etag1, 3), 3, fileRecord("data/a.txt", 1))
+	tx, err := a.db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // it was committed, or the test has failed
+	if _, err := tx.Exec(ctx, `UPDATE work_items SET claim_token = claim_token + 1`); err != nil {
+		t.Fatal(err)
+	}
+
+	recorded := make(chan error, 1)
+	go func() {
+		_, err := a.Record(ctx, rec)
+		recorded <- err
+	}()
+	wait(t, "the recording to end, or to stand behind the claim", func() bool {
+		return len(recorded) == 1 || value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+	})
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-recorded; !errors.Is(err, registry.ErrLost) {
+		t.Errorf("Record = %v, want ErrLost", err)
+	}
+	if n := a.counts()["intellectual_objects"]; n != 0 {
+		t.Errorf("%d objects on record, want none", n)
 	}
 }
 
