@@ -1,0 +1,140 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func (a *archive) item(id int64) registry.WorkItem {
+	a.t.Helper()
+	item, err := a.WorkItem(context.Background(), id)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return item
+}
+
+// The stage begins anew, now: nothing of the last try is taken up or told, and
+// its attempt has an end in the ledger.
+func TestRequeuedItemBeginsAnew(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.started(etag1, 3)
+	a.exec(`UPDATE work_items SET claim_token = 7, attempt = 2, run_at = now() + interval '1 hour', note = 'Trouble.', outcome = 'Trouble.', error_code = 'trouble'`)
+	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker) VALUES ($1, 7, 'Record', 2, 'n', 1, 'w')`, id)
+	item, err := a.Requeue(context.Background(), id, "Store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if item.Outcome != "" || item.ErrorCode != "" || item.Note != "Requeued for Store" || item.RunAt == nil || item.RunAt.After(item.UpdatedAt) {
+		t.Errorf("item = %+v", item)
+	}
+	if entered := value[int64](a, `SELECT entered_token FROM work_items`); entered != item.ClaimToken || entered != 8 {
+		t.Errorf("its progress goes by %d, and its token is %d; want 8 for both", entered, item.ClaimToken)
+	}
+	if got := value[string](a, `SELECT concat_ws(' ', ended_at IS NOT NULL, outcome, error_code, error) FROM work_item_attempts`); got != "t cancelled by-hand Requeued for Store" {
+		t.Errorf("attempt = %q", got)
+	}
+}
+
+// What is queued already keeps its place, its attempts and its token.
+func TestRequeueOfAQueuedItemChangesNothing(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.upload(etag1, time.Now(), "bag.tar")[0]
+	a.exec(`UPDATE work_items SET claim_token = 5, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
+	before := a.item(id)
+	for _, stage := range []string{"", "Receive"} {
+		after, err := a.Requeue(context.Background(), id, stage)
+		if diff := cmp.Diff(before, after); err != nil || diff != "" {
+			t.Errorf("Requeue(%q): %v, item (-before +after):\n%s", stage, err, diff)
+		}
+	}
+}
+
+// A person looks at what a person has parked, and not at what is over.
+func TestItemsEndedByHandSayWho(t *testing.T) {
+	t.Parallel()
+	for status, review := range map[string]bool{"Suspended": true, "Failed": true, "Cancelled": false} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.upload(etag1, time.Now(), "bag.tar")[0]
+			a.exec(`UPDATE work_items SET status = $1`, status)
+			item := a.item(id)
+			want := status + " by " + value[string](a, `SELECT session_user::text`)
+			if item.NeedsAdminReview != review || item.Retry || item.Note != want || item.ErrorCode != "by-hand" {
+				t.Errorf("item = %+v, want review: %v, note %q", item, review, want)
+			}
+		})
+	}
+}
+
+// Every process that waits for work of a stage hears of it at once.
+func TestRequeuedAndNewItemsAreHeardOf(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	c, err := a.db.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if _, err := c.Exec(ctx, `LISTEN farol_work`); err != nil {
+		t.Fatal(err)
+	}
+	hear := func(stage string) {
+		t.Helper()
+		n, err := c.Conn().WaitForNotification(ctx)
+		if err != nil || n.Payload != stage {
+			t.Fatalf("heard %+v, %v; want %s", n, err, stage)
+		}
+	}
+	id := a.upload(etag1, time.Now(), "bag.tar")[0]
+	hear("Receive")
+	a.exec(`UPDATE work_items SET claim_token = 6, stage = 'Store'`)
+	if _, err := a.Requeue(ctx, id, "Validate"); err != nil {
+		t.Fatal(err)
+	}
+	hear("Validate")
+}
+
+// A refusal says what to do instead.
+func TestRefusalsHaveAHint(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.upload(etag1, time.Now(), "bag.tar")[0]
+	_, err := a.Requeue(context.Background(), id, "Store")
+	if !errors.Is(err, registry.ErrRefused) || !strings.HasSuffix(err.Error(), "Name the stage that it has reached, or an earlier one.") {
+		t.Errorf("Requeue = %v, want a refusal with a hint", err)
+	}
+}
+
+// The bands begin at 0, 64 MiB, 1 GiB and 64 GiB, and an item changes its band
+// with its size.
+func TestBandGoesBySize(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for size, want := range map[int64]int{
+		0: 0, 64<<20 - 1: 0, 64 << 20: 1, 1<<30 - 1: 1, 1 << 30: 2, 64<<30 - 1: 2, 64 << 30: 3, 5 << 40: 3,
+	} {
+		id := value[int64](a, `
+			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+			VALUES ($1, 'Ingest', 'Receive', $2::bigint || '.tar', 'r', 'e', $2, now()) RETURNING id`, a.in.ID, size)
+		if band := value[int](a, `SELECT size_band FROM work_items WHERE id = $1`, id); band != want {
+			t.Errorf("%d bytes are in band %d, want %d", size, band, want)
+		}
+		a.exec(`UPDATE work_items SET size = 70 << 20 WHERE id = $1`, id)
+		if band := value[int](a, `SELECT size_band FROM work_items WHERE id = $1`, id); band != 1 {
+			t.Errorf("70 MiB that were %d bytes are in band %d, want 1", size, band)
+		}
+	}
+}

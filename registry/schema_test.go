@@ -1,0 +1,82 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Whoever writes to the database, these rows cannot be in it.
+func TestRowsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.institution("other.edu")
+	item, _ := a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))
+	live := a.upload(etag2, a.in.CreatedAt, "live.tar")[0]
+	const another = ` SELECT institution_id, action, stage, name, bucket, etag, size, bag_date FROM work_items WHERE name = 'live.tar'`
+	const restore = `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
+		SELECT institution_id, 'Restore Object', 'Receive', name, bucket, etag, size, bag_date, 'o' FROM work_items`
+	for sql, constraint := range map[string]string{
+		`UPDATE institutions SET restore_bucket = 'one' `:                                                      "institutions_restore_bucket_key",
+		`UPDATE institutions SET type = 'SubscriptionInstitution'`:                                             "institutions_check1",
+		`UPDATE institutions SET member_institution_id = id`:                                                   "institutions_check1",
+		`UPDATE institutions SET state = 'X'`:                                                                  "institutions_state_check",
+		`UPDATE intellectual_objects SET access = 'public'`:                                                    "intellectual_objects_access_check",
+		`UPDATE intellectual_objects SET title = ''`:                                                           "intellectual_objects_title_check",
+		`UPDATE intellectual_objects SET storage_option = 'Attic'`:                                             "intellectual_objects_storage_option_check",
+		`UPDATE intellectual_objects SET storage_option = 'Glacier-VA'`:                                        "generic_files_intellectual_object_id_storage_option_fkey",
+		`UPDATE generic_files SET storage_option = 'Glacier-VA'`:                                               "generic_files_intellectual_object_id_storage_option_fkey",
+		`UPDATE generic_files SET institution_id = institution_id + 1`:                                         "generic_files_intellectual_object_id_institution_id_fkey",
+		`UPDATE generic_files SET uuid = (SELECT min(uuid::text)::uuid FROM generic_files)`:                    "generic_files_uuid_key",
+		`UPDATE generic_files SET size = -1`:                                                                   "generic_files_size_check",
+		`UPDATE checksums SET digest = left(digest, -1)`:                                                       "checksums_check",
+		`UPDATE checksums SET digest = repeat('F', length(digest))`:                                            "checksums_check",
+		`UPDATE checksums SET algorithm = 'crc32'`:                                                             "checksums_algorithm_check",
+		`UPDATE storage_records SET url = 'http://host/key'`:                                                   "storage_records_url_check",
+		`UPDATE storage_records SET url = (SELECT min(url) FROM storage_records)`:                              "storage_records_generic_file_id_url_key",
+		`UPDATE premis_events SET outcome = 'Failed'`:                                                          "premis_events_outcome_check",
+		`UPDATE premis_events SET event_type = 'deposit'`:                                                      "premis_events_event_type_check",
+		`UPDATE premis_events SET institution_id = institution_id + 1`:                                         "premis_events_intellectual_object_id_institution_id_fkey",
+		`UPDATE premis_events SET identifier = (SELECT min(identifier::text)::uuid FROM premis_events)`:        "premis_events_identifier_key",
+		`DELETE FROM checksums; DELETE FROM generic_files`:                                                     "storage_records_generic_file_id_fkey",
+		`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)` + another: "work_items_live_ingest",
+		restore: "stage_fits_action",
+		`UPDATE work_items SET claim_token = 10, status = 'Success', retry = false WHERE name = 'live.tar'`:  "success_is_at_the_end",
+		`UPDATE work_items SET claim_token = 10, status = 'Failed' WHERE name = 'live.tar'`:                  "retry_is_live",
+		`UPDATE work_items SET claim_token = 10, status = 'Started' WHERE name = 'live.tar'`:                 "started_is_leased",
+		`UPDATE work_items SET waits_for = (SELECT min(id) FROM work_items) WHERE name = 'live.tar'`:         "waiting_is_pending",
+		`UPDATE work_items SET waits_for = id, run_at = 'infinity' WHERE name = 'live.tar'`:                  "waits_for_another",
+		`UPDATE work_items SET waits_for = 99, run_at = 'infinity' WHERE name = 'live.tar'`:                  "work_items_waits_for_fkey",
+		`UPDATE work_items SET priority = 101`:                                                               "work_items_priority_check",
+		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now())`:         "work_item_attempts_check",
+		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'lost')`: "work_item_attempts_outcome_check",
+	} {
+		_, err := a.db.Exec(context.Background(), sql)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.ConstraintName != constraint {
+			t.Errorf("%s: %v, want it refused by %s", sql, err, constraint)
+		}
+	}
+	if a.item(item).Status != "Success" || a.item(live).Status != "Pending" {
+		t.Error("an item has changed")
+	}
+}
+
+// Each action has topics of its own, also where its stage is called the same.
+func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for action, want := range map[string]string{
+		"Delete": "delete_item", "Restore File": "restore_file", "Restore Object": "restore_object", "Glacier Restore": "restore_glacier",
+	} {
+		id := value[int64](a, `
+			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
+			VALUES ($1, $2, 'Requested', 'bag.tar', 'r', 'e', 1, now(), 'test.edu/bag') RETURNING id`, a.in.ID, action)
+		got := value[string](a, `SELECT coalesce(string_agg(topic || ' ' || body, ', '), 'none') FROM topic_messages WHERE work_item_id = $1 AND body = $1::text`, id)
+		if got != want+" "+value[string](a, `SELECT $1::bigint::text`, id) {
+			t.Errorf("%s is announced as %q, want %s", action, got, want)
+		}
+	}
+}
