@@ -90,10 +90,10 @@ func Release(why string) error {
 	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
 }
 
-// The transition is one statement: the item and the ledger, where the item goes
-// on to a stage the topic message, and where it has ended the items that waited
-// for it. What a transition does not need is left out, since planning it in
-// costs as much as running it.
+// The transition is one statement: the item and the ledger, and where the item
+// goes on to a stage the topic message, which is left out elsewhere, since
+// planning it in costs as much as running it. What waited for an item that has
+// ended is let go of by the trigger work_item_ended.
 const settleSQL = `
 WITH moved AS (
 	UPDATE work_items SET
@@ -132,19 +132,10 @@ const settleSaidSQL = `), said AS (
 	FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
 `
 
-const settleFreedSQL = `), freed AS (
-	UPDATE work_items w SET waits_for = NULL, run_at = now(), updated_at = now()
-	FROM moved
-	WHERE w.waits_for = moved.id
-`
-
 func (m move) statement() string {
 	sql := settleSQL
 	if m.Publish {
 		sql += settleSaidSQL
-	}
-	if !m.Retry {
-		sql += settleFreedSQL
 	}
 	return sql + `) SELECT count(*) FROM moved`
 }

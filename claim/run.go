@@ -105,10 +105,6 @@ WITH dead AS MATERIALIZED (
 	UPDATE work_item_attempts a SET ended_at = now(), outcome = 'lease expired', error_code = 'lease-expired', error = moved.note
 	FROM moved
 	WHERE a.work_item_id = moved.id AND a.claim_token = moved.claim_token
-), freed AS (
-	UPDATE work_items w SET waits_for = NULL, run_at = now(), updated_at = now()
-	FROM moved
-	WHERE w.waits_for = moved.id AND NOT moved.retry
 )
 SELECT id, stage FROM moved`
 

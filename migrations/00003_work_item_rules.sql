@@ -11,16 +11,41 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN stage IN ('Store', 'Storage Validation', 'Record', 'Cleanup');
 -- +goose StatementEnd
 
--- end_waiting lets go of the items that waited for one that has ended. If that
--- one was itself waiting, they now wait for what it waited for.
+-- An item that has ended, whoever ended it, lets go of those that waited for it.
+-- If it was itself waiting, they now wait for what it waited for. This is a
+-- statement of its own, after the one that ended the item: it sees also what
+-- came to wait while that one stood at the item's lock.
 -- +goose StatementBegin
-CREATE FUNCTION end_waiting(ended bigint, ended_waited_for bigint) RETURNS void
-LANGUAGE sql AS $$
+CREATE FUNCTION work_item_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
 	UPDATE work_items SET
-		waits_for  = ended_waited_for,
-		run_at     = CASE WHEN ended_waited_for IS NULL THEN now() ELSE 'infinity' END,
+		waits_for  = OLD.waits_for,
+		run_at     = CASE WHEN OLD.waits_for IS NULL THEN now() ELSE 'infinity' END,
 		updated_at = now()
-	WHERE waits_for = ended
+	WHERE waits_for = OLD.id;
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
+	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
+
+-- last_in_work returns the live ingest of an object that none waits for yet, an
+-- item itself aside, or NULL: live items of one object stand in one line. None
+-- of them ends before the caller commits, and whoever ends one then finds the
+-- caller's item behind it.
+-- +goose StatementBegin
+CREATE FUNCTION last_in_work(object text, item bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM FROM work_items
+	WHERE object_identifier = object AND action = 'Ingest' AND retry AND id <> item
+	ORDER BY id
+	FOR UPDATE;
+	RETURN (SELECT max(id) FROM work_items w
+		WHERE object_identifier = object AND action = 'Ingest' AND retry AND id <> item
+			AND NOT EXISTS (SELECT FROM work_items behind WHERE behind.waits_for = w.id));
+END
 $$;
 -- +goose StatementEnd
 
@@ -51,28 +76,26 @@ BEGIN
 	END IF;
 
 	PERFORM pg_advisory_xact_lock(hashtextextended(NEW.object_identifier, 0));
-	FOR other IN
+	FOR other IN -- the depositor has replaced this upload and nothing of it is stored yet
 		SELECT * FROM work_items
 		WHERE object_identifier = NEW.object_identifier AND action = 'Ingest' AND retry
+			AND name = NEW.name AND etag <> NEW.etag AND NOT is_late_stage(stage)
 		ORDER BY id
 		FOR UPDATE
 	LOOP
-		IF other.name = NEW.name AND other.etag <> NEW.etag AND NOT is_late_stage(other.stage) THEN
-			-- The depositor has replaced this upload and nothing of it is stored yet.
-			UPDATE work_item_attempts SET ended_at = clock_timestamp(), outcome = 'cancelled', error_code = 'superseded'
-			WHERE work_item_id = other.id AND claim_token = other.claim_token AND ended_at IS NULL;
-			UPDATE work_items SET
-				status = 'Cancelled', retry = false, needs_admin_review = false, claim_token = claim_token + 1,
-				lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL, waits_for = NULL, run_at = now(),
-				error_code = 'superseded', updated_at = now(),
-				note = 'Cancelled because a newer version of this bag was received: item ' || NEW.id || '.'
-			WHERE id = other.id;
-			PERFORM end_waiting(other.id, other.waits_for);
-		ELSE
-			NEW.waits_for := other.id;
-			NEW.run_at := 'infinity';
-		END IF;
+		UPDATE work_item_attempts SET ended_at = clock_timestamp(), outcome = 'cancelled', error_code = 'superseded'
+		WHERE work_item_id = other.id AND claim_token = other.claim_token AND ended_at IS NULL;
+		UPDATE work_items SET
+			status = 'Cancelled', retry = false, needs_admin_review = false, claim_token = claim_token + 1,
+			lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL, waits_for = NULL, run_at = now(),
+			error_code = 'superseded', updated_at = now(),
+			note = 'Cancelled because a newer version of this bag was received: item ' || NEW.id || '.'
+		WHERE id = other.id;
 	END LOOP;
+	NEW.waits_for := last_in_work(NEW.object_identifier, NEW.id);
+	IF NEW.waits_for IS NOT NULL THEN
+		NEW.run_at := 'infinity';
+	END IF;
 	RETURN NEW;
 END
 $$;
@@ -136,8 +159,7 @@ BEGIN
 					USING ERRCODE = 'check_violation';
 			END IF;
 			IF NOT OLD.retry THEN -- it rejoins the queue behind what its object has in work
-				NEW.waits_for := (SELECT max(id) FROM work_items
-					WHERE object_identifier = OLD.object_identifier AND action = 'Ingest' AND retry AND id <> OLD.id);
+				NEW.waits_for := last_in_work(OLD.object_identifier, OLD.id);
 			END IF;
 		END IF;
 		NEW.entered_token := OLD.claim_token + 1; -- the stage is begun anew, not taken up
@@ -161,7 +183,6 @@ BEGIN
 		END IF;
 		NEW.waits_for := NULL;
 		NEW.run_at := now();
-		PERFORM end_waiting(OLD.id, OLD.waits_for);
 	ELSE
 		RAISE EXCEPTION 'item % cannot be set to % by hand', OLD.id, NEW.status
 			USING ERRCODE = 'check_violation', HINT = 'Only a worker starts an item or brings it to success.';
@@ -246,5 +267,7 @@ DROP FUNCTION work_item_announced();
 DROP TRIGGER work_item_created ON work_items;
 DROP FUNCTION work_item_created();
 DROP FUNCTION append_topic_message(text, text, bigint);
-DROP FUNCTION end_waiting(bigint, bigint);
+DROP FUNCTION last_in_work(text, bigint);
+DROP TRIGGER work_item_ended ON work_items;
+DROP FUNCTION work_item_ended();
 DROP FUNCTION is_late_stage(text);

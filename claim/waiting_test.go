@@ -1,0 +1,59 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/farol-preservation/farol/claim"
+)
+
+// What comes to wait for an item at the moment of its end must not wait for
+// ever: the end of the one and the arrival of the other take their turns.
+func TestItemThatEndsFreesWhatComesToWaitMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ prepare, arrive string }{
+		"a new version": {
+			arrive: `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+				SELECT institution_id, action, 'Receive', name, bucket, repeat('f', 32), 1, now() FROM work_items WHERE id = $1 RETURNING id`,
+		},
+		"another part, requeued": {
+			prepare: `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+				SELECT institution_id, action, 'Receive', replace(name, '.tar', '.b02.of02.tar'), bucket, repeat('f', 32), 1, now() FROM work_items;
+				UPDATE work_items SET status = 'Failed' WHERE stage = 'Receive'`,
+			arrive: `SELECT (requeue(id)).id FROM work_items WHERE status = 'Failed' AND $1 > 0`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			first := q.put("Cleanup", 1)
+			q.exec(tc.prepare)
+			h := q.claimOne(q.engine(), "Cleanup")
+			tx, err := q.db.Begin(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(context.Background()) //nolint:errcheck // it was committed, or the test has failed
+			var second int64
+			if err := tx.QueryRow(context.Background(), tc.arrive, first).Scan(&second); err != nil {
+				t.Fatal(err)
+			}
+
+			settled := make(chan error, 1)
+			go func() { settled <- h.Settle(context.Background(), claim.Done{}, nil) }()
+			wait(t, "the first to have ended, or to stand behind the second", func() bool {
+				return len(settled) == 1 || value[bool](q, `SELECT EXISTS (SELECT FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+			})
+			if err := tx.Commit(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-settled; err != nil {
+				t.Fatal(err)
+			}
+			if r := q.row(second); !r.Due {
+				t.Errorf("the first has ended, and the second still waits: %+v", r)
+			}
+		})
+	}
+}
