@@ -143,22 +143,16 @@ func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
 	defer cut.Close()
 	direct := a.db
 	a.db, a.deps.Registry = cut, registry.New(cut)
-	ctx, stop := context.WithCancel(context.Background())
-	var worker, breaker sync.WaitGroup
-	worker.Go(func() { a.run(ctx) })
-	breaker.Go(func() {
-		for range 5 {
-			pause(ctx, 60*time.Millisecond)
-			proxy.Cut()
-			pause(ctx, 300*time.Millisecond)
-			proxy.Resume()
-		}
-	})
-	breaker.Wait()
+	stop := a.start()
+	for range 5 {
+		pause(t.Context(), 60*time.Millisecond)
+		proxy.Cut()
+		pause(t.Context(), 300*time.Millisecond)
+		proxy.Resume()
+	}
 	a.db, a.deps.Registry = direct, registry.New(direct)
 	a.atRest()
 	stop()
-	worker.Wait()
 	a.intact(id)
 }
 

@@ -134,24 +134,23 @@ func (a *archive) bag(spec bagtest.Spec) []byte {
 	return tar
 }
 
-// work runs a worker with two pools until every item is at rest.
+// work runs a worker until every item is at rest.
 func (a *archive) work() {
 	a.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var worker sync.WaitGroup
-	worker.Go(func() { a.run(ctx) })
+	stop := a.start()
 	a.atRest()
 	stop()
-	worker.Wait()
 }
 
-func (a *archive) run(ctx context.Context) {
+// start starts a worker with two pools; the function that it returns ends it.
+func (a *archive) start() (stop func()) {
+	a.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	o := claim.DefaultOptions()
 	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 2*time.Second, 100*time.Millisecond, a.deps.Log
 	engine, err := claim.New(ctx, a.db, o)
 	if err != nil {
-		a.t.Error(err)
-		return
+		a.t.Fatal(err)
 	}
 	steps := Ingest(a.deps)
 	var stages []string
@@ -163,11 +162,17 @@ func (a *archive) run(ctx context.Context) {
 		Log:   a.deps.Log,
 	})
 	if err != nil {
-		a.t.Error(err)
-		return
+		a.t.Fatal(err)
 	}
-	if err := r.Run(ctx); err != nil {
-		a.t.Error(err)
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			a.t.Error(err)
+		}
+	})
+	return func() {
+		cancel()
+		worker.Wait()
 	}
 }
 
