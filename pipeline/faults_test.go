@@ -156,6 +156,31 @@ func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
 	a.intact(id)
 }
 
+// A connection that breaks once costs a file another try, and not the item an
+// attempt.
+func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	a.through(proxy)
+	engine := a.engine()
+	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
+		a.one(engine, stage)
+	}
+	proxy.CutAfter(3 << 20)
+	var mender sync.WaitGroup
+	mender.Go(func() {
+		defer proxy.Resume()
+		wait(t, time.Minute, "a file to fail", func() bool { return strings.Contains(a.log.String(), "will be tried again") })
+	})
+	a.one(engine, "Copy To Staging")
+	mender.Wait()
+	if item := a.item(id); item.Stage != "Format Identification" {
+		t.Errorf("item = %+v", item)
+	}
+}
+
 // A stage that failed half-way does not do again what it had finished.
 func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	t.Parallel()
@@ -518,6 +543,16 @@ func TestBadCopiesAreFound(t *testing.T) {
 				a.t.Fatal(err)
 			}
 		},
+		"another content type": func(a *archive, b *storage.Bucket, key string) {
+			o, err := b.Head(context.Background(), key)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			up := storage.Upload{Size: o.Size, ContentType: "text/x-other", Metadata: o.Metadata}
+			if _, err := b.Copy(context.Background(), storage.Source{Bucket: b, Key: key}, key, up, storage.Parts{}); err != nil {
+				a.t.Fatal(err)
+			}
+		},
 		"no metadata": func(a *archive, b *storage.Bucket, key string) {
 			o, err := b.Head(context.Background(), key)
 			if err != nil {
@@ -599,6 +634,18 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	}
 	proxy.Resume()
 	a.exec(`UPDATE work_items SET run_at = now()`)
+	// The reply to the last one was lost, and it was sent again.
+	w := &work{item: claim.Item{
+		ID: id, Stage: "Receive",
+		Token: value[int64](a, `SELECT claim_token FROM work_items`), Entered: value[int64](a, `SELECT entered_token FROM work_items`),
+	}}
+	kept, err := a.deps.Progress.Entries(t.Context(), id, w.passOf(), checkpoints)
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("%d checkpoints were kept, %v", len(kept), err)
+	}
+	if err := a.deps.Progress.Append(t.Context(), w.claim(), w.passOf(), checkpoints, kept[len(kept)-1]); err != nil {
+		t.Fatal(err)
+	}
 	before := proxy.Bytes()
 	a.one(engine, "Receive")
 	a.one(engine, "Validate")
@@ -607,6 +654,18 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	}
 	if read := proxy.Bytes() - before; read > 90*mib {
 		t.Errorf("the second attempt read %d MiB of 160", read/mib)
+	}
+	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, f := range b.Files {
+		paths = append(paths, f.Path)
+	}
+	slices.Sort(paths)
+	if n := len(slices.Compact(slices.Clone(paths))); n != len(paths) || !slices.Contains(paths, "data/d") {
+		t.Errorf("the inventory has %v", paths)
 	}
 }
 

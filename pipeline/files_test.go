@@ -1,13 +1,25 @@
 package pipeline
 
 import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // Names go into headers as they are only where every provider carries them
@@ -124,6 +136,115 @@ func TestPackIsNamedByItsContent(t *testing.T) {
 	for _, other := range []string{name(2, 1), name(1, 3), name(1, 2, 3)} {
 		if other == name(1, 2) {
 			t.Errorf("other files are named %s too", other)
+		}
+	}
+}
+
+// A copy is held against everything that its provider says of it.
+func TestCompareCopy(t *testing.T) {
+	t.Parallel()
+	content := []byte("content")
+	f := &file{size: 7, sha256: sha256.Sum256(content), md5: md5.Sum(content)}
+	inParts := &file{size: 7, sha256: f.sha256, md5: f.md5, parts: [][32]byte{sha256.Sum256(content[:5]), sha256.Sum256(content[5:])}}
+	want := storage.Upload{Size: 7, ContentType: "text/plain", Metadata: map[string]string{"bag": "b"}}
+	// The checksums are those that S3 documents: base64 of the digest, and of the
+	// digest of the parts' digests with their number.
+	sum := base64.StdEncoding.EncodeToString(f.sha256[:])
+	both := sha256.Sum256(append(inParts.parts[0][:], inParts.parts[1][:]...))
+	composite := base64.StdEncoding.EncodeToString(both[:]) + "-2"
+	good := storage.Object{Size: 7, SHA256: sum, ETag: "e", ContentType: "text/plain", Metadata: map[string]string{"bag": "b", "more": "x"}}
+	for name, tc := range map[string]struct {
+		f      *file
+		change func(*storage.Object)
+		wrong  string
+	}{
+		"good":                         {f, func(*storage.Object) {}, ""},
+		"good by ETag":                 {f, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(f.md5[:]) }, ""},
+		"good in parts":                {inParts, func(o *storage.Object) { o.SHA256 = composite }, ""},
+		"parts copied whole":           {inParts, func(*storage.Object) {}, ""},
+		"parts without any checksum":   {inParts, func(o *storage.Object) { o.SHA256 = "" }, ""},
+		"size alone, of parts":         {inParts, func(o *storage.Object) { o.SHA256, o.Size = "", 8 }, "8 bytes"},
+		"composite of a file in one":   {f, func(o *storage.Object) { o.SHA256 = composite }, "SHA-256"},
+		"another checksum":             {f, func(o *storage.Object) { o.SHA256 = "x" + sum[1:] }, "SHA-256"},
+		"another ETag and no checksum": {f, func(o *storage.Object) { o.SHA256 = "" }, "ETag"},
+		"another content type":         {f, func(o *storage.Object) { o.ContentType = "text/html" }, "text/html"},
+		"metadata missing":             {f, func(o *storage.Object) { o.Metadata = nil }, "metadata bag"},
+	} {
+		o := good
+		tc.change(&o)
+		err := compare(o, want, tc.f)
+		if (err == nil) != (tc.wrong == "") || err != nil && !strings.Contains(err.Error(), tc.wrong) {
+			t.Errorf("%s: %v, want %q", name, err, tc.wrong)
+		}
+	}
+}
+
+// A file's uuid is the same for the same upload, and no other's.
+func TestFileUUID(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 1, ObjectIdentifier: "test.edu/bag", ETag: "a"}
+	mine := fileUUID(item, 3, "data/x")
+	if again := fileUUID(item, 3, "data/x"); again != mine {
+		t.Errorf("%s, and %s again", mine, again)
+	}
+	anotherItem, anotherObject, anotherUpload := item, item, item
+	anotherItem.ID, anotherObject.ObjectIdentifier, anotherUpload.ETag = 2, "test.edu/bags", "b"
+	for name, other := range map[string]string{
+		"another item":   fileUUID(anotherItem, 3, "data/x"),
+		"another object": fileUUID(anotherObject, 3, "data/x"),
+		"another upload": fileUUID(anotherUpload, 3, "data/x"),
+		"another place":  fileUUID(item, 4, "data/x"),
+		"another path":   fileUUID(item, 3, "data/y"),
+	} {
+		if other == mine {
+			t.Errorf("%s has the same uuid", name)
+		}
+	}
+}
+
+// The stream of a tar outlives connections that break, as long as it gets on.
+func TestStreamOutlivesBrokenConnections(t *testing.T) {
+	t.Parallel()
+	content := []byte("the content of a tar")
+	for name, tc := range map[string]struct {
+		each []int // bytes that come through each connection before it breaks
+		want error
+	}{
+		"one break":               {[]int{5, 100}, nil},
+		"without a byte between":  {[]int{5, 0, 0, 100}, nil},
+		"many, but it gets on":    {[]int{1, 1, 1, 1, 1, 1, 100}, nil},
+		"again and again at once": {[]int{5, 0, 0, 0, 0, 100}, io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opened := 0
+			p := &patient{ctx: t.Context(), size: int64(len(content)), open: func(offset int64) (io.ReadCloser, error) {
+				n := tc.each[opened]
+				opened++
+				rest := content[offset:]
+				if n >= len(rest) {
+					return io.NopCloser(bytes.NewReader(rest)), nil
+				}
+				return io.NopCloser(io.MultiReader(bytes.NewReader(rest[:n]), iotest.ErrReader(io.ErrUnexpectedEOF))), nil
+			}}
+			got, err := io.ReadAll(p)
+			if !errors.Is(err, tc.want) || err == nil && !bytes.Equal(got, content) {
+				t.Errorf("read %q, %v, want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// Access is one of three, in lower case, and the institution's unless the bag
+// says otherwise.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"Consortia": "consortia", "INSTITUTION": "institution", "restricted": "restricted", "": "institution", "public": "institution",
+	} {
+		r := recorder{bag: &bag.Bag{Tags: []bag.Tag{{File: "aptrust-info.txt", Name: "Access", Value: said}}}}
+		if got := r.access(); got != want {
+			t.Errorf("Access %q is stored as %q, want %q", said, got, want)
 		}
 	}
 }

@@ -315,8 +315,9 @@ func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID st
 	})
 }
 
-// putStaged writes something of this item to the staging bucket. It is spooled
-// on disk first, since S3 wants to know its size and digest before.
+// putStaged writes something of this item to the staging bucket, if the item is
+// still ours. It is spooled on disk first, since S3 wants to know its size and
+// digest before.
 func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) (err error) {
 	spool, err := os.CreateTemp("", "farol-*")
 	if err != nil {
@@ -336,6 +337,9 @@ func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io
 	size, err := spool.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	if err := w.hold.Check(ctx); err != nil {
+		return err
 	}
 	up := storage.Upload{Size: size, SHA256: [32]byte(hash.Sum(nil)), ContentType: "application/zstd"}
 	if storage.PartSize(size) > 0 {

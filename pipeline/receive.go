@@ -64,17 +64,10 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if len(b.Problems) > 0 {
 		return claim.Fatal(b.Problems[0].Code, "%s", findings(b.Problems, b.More))
 	}
-	if err := w.hold.Check(ctx); err != nil {
-		return err
-	}
 	for i, f := range b.Files {
 		f.UUID = fileUUID(w.item, i, f.Path)
 		f.Format = format.ByExtension(f.Path)
 	}
-	return s.putStaged(ctx, w, b)
-}
-
-func (s *receive) putStaged(ctx context.Context, w *work, b *bag.Bag) error {
 	return w.putStaged(ctx, s.Deps, inventoryName, func(out io.Writer) error { return bag.WriteInventory(out, b) })
 }
 
