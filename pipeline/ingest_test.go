@@ -179,8 +179,10 @@ func TestBucketReaderLeavesOtherFilesAlone(t *testing.T) {
 		a.depositRaw(key)
 	}
 	reader := &BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
-	if n, err := reader.ReadAll(context.Background()); err != nil || n != 0 {
-		t.Errorf("ReadAll = %d, %v", n, err)
+	for range 2 { // and says so once
+		if n, err := reader.ReadAll(context.Background()); err != nil || n != 0 {
+			t.Errorf("ReadAll = %d, %v", n, err)
+		}
 	}
 	if log := a.log.String(); strings.Count(log, "not a bag") != 4 {
 		t.Errorf("log = %s", log)
