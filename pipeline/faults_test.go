@@ -224,6 +224,9 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	if item := a.item(id); item.Stage != "Format Identification" {
 		t.Fatalf("second attempt: %+v", item)
 	}
+	if kept, err := a.deps.Progress.Summary(t.Context(), id); err != nil || len(kept) != 0 {
+		t.Errorf("a finished stage left %v in Redis, %v", kept, err)
+	}
 	if passed := proxy.Bytes() - before; passed > left*21/20 { // HTTP and TLS need some too
 		t.Errorf("the second attempt moved %d bytes, %d were left", passed, left)
 	}

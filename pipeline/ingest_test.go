@@ -58,6 +58,12 @@ func TestGoodBagIsStoredAndRecorded(t *testing.T) {
 			if err := a.db.QueryRow(context.Background(), `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/good/data/a.txt'`).Scan(&uuid); err != nil {
 				t.Fatal(err)
 			}
+			if option == "Wasabi-TX" { // which rejects some characters in headers
+				object, err := a.deps.Targets[option].Head(context.Background(), uuid)
+				if err != nil || object.Metadata["bagpath-encoded"] != "data%2Fa.txt" || object.Metadata["bagpath"] != "" {
+					t.Errorf("copy in Texas = %+v, %v", object, err)
+				}
+			}
 			if option != "Standard" {
 				return
 			}
