@@ -23,7 +23,10 @@ import (
 // object in staging, and streamed.
 func (a *archive) sample() []byte {
 	files := []bagtest.File{{Path: "data/empty.txt"}}
-	for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
+	for _, name := range strings.Split("abcdefghij", "") {
+		files = append(files, bagtest.File{Path: "data/" + name + ".bin", Size: 15_000})
+	}
+	for _, name := range strings.Split("klmnopqrst", "") {
 		files = append(files, bagtest.File{Path: "data/" + name + ".bin", Size: 120_000})
 	}
 	files = append(files, bagtest.File{Path: "data/streamed.bin", Size: 3 << 20})
@@ -168,7 +171,7 @@ func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
 	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
 		a.one(engine, stage)
 	}
-	proxy.CutAfter(3 << 20)
+	proxy.CutAfter(2 << 20)
 	var mender sync.WaitGroup
 	mender.Go(func() {
 		defer proxy.Resume()
@@ -184,12 +187,12 @@ func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
 // A stage that failed half-way does not do again what it had finished.
 func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	t.Parallel()
-	const files, size = 40, 200_000
+	const files, size = 400, 16_000
 	a := newArchive(t)
 	a.deps.Files = 1 // one object at a time: what was in flight is one at most
 	spec := bagtest.Spec{Name: "packs"}
 	for i := range files {
-		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%02d.bin", i), Size: size})
+		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
 	}
 	id := a.deposit("packs.tar", a.bag(spec))
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
@@ -227,7 +230,7 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	if kept, err := a.deps.Progress.Summary(t.Context(), id); err != nil || len(kept) != 0 {
 		t.Errorf("a finished stage left %v in Redis, %v", kept, err)
 	}
-	if passed := proxy.Bytes() - before; passed > left*21/20 { // HTTP and TLS need some too
+	if passed := proxy.Bytes() - before; passed > left*11/10 { // tar, HTTP and TLS need some too
 		t.Errorf("the second attempt moved %d bytes, %d were left", passed, left)
 	}
 	second := a.written(staging)

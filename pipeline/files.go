@@ -33,46 +33,45 @@ type file struct {
 	at      int64  // its place in the pack
 }
 
-// smallFile is the size up to which files are read into memory, several in one
-// request; larger ones are streamed.
-const smallFile = 256 << 10
-
-// A pack is what lies together in the staging area: one object with the content
-// of small files that are neighbours in the tar, or a file alone. A request costs
-// the same for 1 KiB as for a mebibyte, and a bag may have 100,000 files.
-type pack struct {
-	files []*file
-}
-
-// A pack has at most so many bytes and files. Between its files the tar may have
-// so much that is not staged: headers, and files that stay as they are.
 const (
-	maxPackBytes = 1 << 20
-	maxPackFiles = 64
-	maxPackGap   = 64 << 10
+	// packedFile is the size in bytes up to which files share an object in the
+	// staging area. Their copies come through the worker; those of larger ones the
+	// store makes cheaper by itself.
+	packedFile = 16 << 10
+	// wholeFile is the size up to which files are read into memory; larger ones
+	// are streamed.
+	wholeFile = 256 << 10
+
+	// A request reads at most so many bytes and files. Between two of them the tar
+	// may have so much else: headers, and files that are not wanted.
+	maxRequest = 1 << 20
+	maxFiles   = 64
+	maxGap     = 64 << 10
 )
+
+// A pack is an object in the staging area: the content of small files that are
+// neighbours in the tar, one after the other, or a file alone. A bag may have
+// 100,000 files, and a request costs a store more than some KiB do.
+type pack struct{ files []*file }
 
 // packFiles puts every file of a list into a pack. The same list gives the same
 // packs, so each stage finds what another has staged.
 func packFiles(files []*file) {
-	var last *file
-	for _, f := range files {
-		if last != nil && last.pack.takes(last, f) {
-			f.pack, f.at = last.pack, last.at+last.size
-			f.pack.files = append(f.pack.files, f)
-		} else {
-			f.pack, f.at = &pack{files: []*file{f}}, 0
+	groups := groupFiles(files, func(group []*file, f *file) bool {
+		return len(group) < maxFiles && together(group, f, packedFile)
+	})
+	for _, group := range groups {
+		p := &pack{group}
+		at := int64(0)
+		for _, f := range group {
+			f.pack, f.at = p, at
+			at += f.size
 		}
-		last = f
 	}
 }
 
-// takes tells whether f may follow the last file of the pack.
-func (p *pack) takes(last, f *file) bool {
-	end := last.offset + last.size
-	return last.size <= smallFile && f.size <= smallFile && len(p.files) < maxPackFiles &&
-		f.offset >= end && f.offset-end <= maxPackGap && f.offset+f.size-p.files[0].offset <= maxPackBytes
-}
+// shared tells whether the pack is of several files.
+func (p *pack) shared() bool { return len(p.files) > 1 }
 
 func (p *pack) size() int64 {
 	last := p.files[len(p.files)-1]
@@ -82,7 +81,7 @@ func (p *pack) size() int64 {
 // key names a pack in staging by what is in it, so that one from an earlier pass
 // of the item is never taken for another. A file alone has its own key.
 func (p *pack) key() string {
-	if len(p.files) == 1 {
+	if !p.shared() {
 		return p.files[0].key
 	}
 	hash := sha256.New()
@@ -92,25 +91,59 @@ func (p *pack) key() string {
 	return "pack-" + hex.EncodeToString(hash.Sum(nil))
 }
 
-// byPack groups files by their packs.
-func byPack(files []*file) [][]*file { return groupFiles(files, maxPackFiles) }
-
-// spread groups files for so many workers: in the groups of [byPack], or in
-// smaller ones where those would be fewer than the workers can do with.
-func spread(files []*file, workers int) [][]*file {
-	return groupFiles(files, max(len(files)/(2*workers), 1))
-}
-
-func groupFiles(files []*file, most int) [][]*file {
+// groupFiles divides a list, in its order, into groups of files that belong with
+// those before them.
+func groupFiles(files []*file, belongs func(group []*file, f *file) bool) [][]*file {
 	var groups [][]*file
-	for i, f := range files {
-		if n := len(groups) - 1; i > 0 && files[i-1].pack == f.pack && len(groups[n]) < most {
+	for _, f := range files {
+		if n := len(groups) - 1; n >= 0 && belongs(groups[n], f) {
 			groups[n] = append(groups[n], f)
 		} else {
 			groups = append(groups, []*file{f})
 		}
 	}
 	return groups
+}
+
+// together tells whether one request should read f and the group before it, all
+// of at most so many bytes, from the tar.
+func together(group []*file, f *file, largest int64) bool {
+	first, last := group[0], group[len(group)-1]
+	end := last.offset + last.size
+	return last.size <= largest && f.size <= largest &&
+		f.offset >= end && f.offset-end <= maxGap && f.offset+f.size-first.offset <= maxRequest
+}
+
+// share is how many files go into a group at most, so that so many workers all
+// have something to do.
+func share(files []*file, workers int) int { return min(max(len(files)/(2*workers), 1), maxFiles) }
+
+// inTheTar groups files that one request reads from the tar.
+func inTheTar(files []*file, workers int) [][]*file {
+	most := share(files, workers)
+	return groupFiles(files, func(group []*file, f *file) bool {
+		return len(group) < most && together(group, f, wholeFile)
+	})
+}
+
+// inTheTarByPack is inTheTar, but for packs of several files, which stay whole
+// and by themselves.
+func inTheTarByPack(files []*file, workers int) [][]*file {
+	most := share(files, workers)
+	return groupFiles(files, func(group []*file, f *file) bool {
+		if group[0].pack.shared() || f.pack.shared() {
+			return group[0].pack == f.pack
+		}
+		return len(group) < most && together(group, f, wholeFile)
+	})
+}
+
+// inStaging groups files that one request reads from the staging area.
+func inStaging(files []*file, workers int) [][]*file {
+	most := share(files, workers)
+	return groupFiles(files, func(group []*file, f *file) bool {
+		return len(group) < most && group[0].pack == f.pack
+	})
 }
 
 // opener opens a range of an object.
@@ -132,13 +165,13 @@ func (w *work) tar(d Deps) (*storage.Bucket, opener, error) {
 	}, nil
 }
 
-// inTar and inPack say where the content of a file begins.
-func inTar(f *file) int64  { return f.offset }
-func inPack(f *file) int64 { return f.at }
+// atTar and atPack say where the content of a file begins.
+func atTar(f *file) int64  { return f.offset }
+func atPack(f *file) int64 { return f.at }
 
-// readSmall reads the contents of small files of one pack in one request and
+// readGroup reads the contents of a group of small files in one request and
 // hands each to do.
-func readSmall(ctx context.Context, open opener, files []*file, at func(*file) int64, do func(f *file, content []byte) error) error {
+func readGroup(ctx context.Context, open opener, files []*file, at func(*file) int64, do func(f *file, content []byte) error) error {
 	last := files[len(files)-1]
 	pos := at(files[0])
 	r, err := open(ctx, pos, at(last)+last.size-pos)

@@ -57,66 +57,91 @@ func TestNamesInMetadata(t *testing.T) {
 	}
 }
 
-// Whatever files a bag has: each is in one pack, in order, and what a pack reads
-// in one request is small and lies together. Groups of work keep to packs.
-func TestPacksOfFiles(t *testing.T) {
+// Whatever files a bag has: each is in one pack and in one group of work, in
+// order, and what is read in one request is small and lies together.
+func TestPacksAndGroupsOfFiles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(
-			rapid.Int64Range(0, 5000), rapid.Int64Range(smallFile-2, smallFile+2), rapid.Int64Range(0, 5<<20)), 0, 300).Draw(t, "sizes")
+			rapid.Int64Range(0, 5000), rapid.Int64Range(packedFile-2, packedFile+2), rapid.Int64Range(wholeFile-2, wholeFile+2),
+			rapid.Int64Range(0, 5<<20)), 0, 300).Draw(t, "sizes")
+		workers := rapid.IntRange(1, 16).Draw(t, "workers")
 		var files []*file
 		offset := int64(512)
 		for i, size := range sizes {
-			files = append(files, &file{index: i, path: fmt.Sprint(i), offset: offset, size: size, key: fmt.Sprint("key", i), sha256: [32]byte{byte(i), byte(i >> 8)}})
+			files = append(files, &file{
+				index: i, path: fmt.Sprint(i), offset: offset, size: size, key: fmt.Sprint("key", i), sha256: [32]byte{byte(i), byte(i >> 8)},
+			})
 			offset += (size+511)/512*512 + 512 + rapid.SampledFrom([]int64{0, 0, 0, 512, 100_000}).Draw(t, "gap")
 		}
 		packFiles(files)
 
-		next, keys := 0, map[string]bool{}
-		for next < len(files) {
+		var packs [][]*file
+		keys := map[string]bool{}
+		for next := 0; next < len(files); next += len(packs[len(packs)-1]) {
 			p := files[next].pack
-			if key := p.key(); keys[key] {
-				t.Fatalf("two packs are named %s", key)
-			} else if keys[key] = true; len(p.files) == 1 && key != files[next].key {
-				t.Fatalf("a file alone is named %s", key)
+			packs = append(packs, p.files)
+			if keys[p.key()] || len(p.files) == 1 && p.key() != files[next].key {
+				t.Fatalf("a pack of %d files is named %s, as others are: %v", len(p.files), p.key(), keys[p.key()])
 			}
+			keys[p.key()] = true
 			var size int64
 			for _, f := range p.files {
-				if f.index != next || f.pack != p || f.at != size {
-					t.Fatalf("file %d at %d stands where %d at %d should", f.index, f.at, next, size)
-				}
-				if f.size > smallFile && len(p.files) > 1 {
-					t.Fatalf("a file of %d bytes shares a pack of %d", f.size, len(p.files))
-				}
-				if f != p.files[0] && f.offset-(files[next-1].offset+files[next-1].size) > 64<<10 {
-					t.Fatalf("file %d is in a pack with one that lies %d bytes before it", next, f.offset-files[next-1].offset)
+				if f.pack != p || f.at != size {
+					t.Fatalf("file %d begins at %d in its pack, want %d", f.index, f.at, size)
 				}
 				size += f.size
-				next++
 			}
-			last := p.files[len(p.files)-1]
-			span := last.offset + last.size - p.files[0].offset
-			if size != p.size() || len(p.files) > 64 || len(p.files) > 1 && span > 1<<20 {
-				t.Fatalf("a pack of %d files and %d bytes says %d and spans %d", len(p.files), size, p.size(), span)
+			if size != p.size() {
+				t.Fatalf("a pack of %d bytes says %d", size, p.size())
 			}
 		}
 
-		workers := rapid.IntRange(1, 16).Draw(t, "workers")
-		for most, groups := range map[int][][]*file{maxPackFiles: byPack(files), max(len(files)/(2*workers), 1): spread(files, workers)} {
-			next := 0
-			for _, group := range groups {
-				for _, f := range group {
-					if f.index != next || f.pack != group[0].pack || len(group) > most {
-						t.Fatalf("file %d stands where %d should, in a group of %d, most %d", f.index, next, len(group), most)
-					}
-					next++
-				}
+		inOrder(t, packs, len(files), 64, 16<<10)
+
+		most := min(max(len(files)/(2*workers), 1), 64)
+		inOrder(t, inStaging(files, workers), len(files), most, 16<<10)
+		inOrder(t, inTheTar(files, workers), len(files), most, 256<<10)
+		for _, group := range inStaging(files, workers) {
+			if group[0].pack != group[len(group)-1].pack {
+				t.Fatal("a group has files of two packs")
 			}
-			if next != len(files) {
-				t.Fatalf("%d of %d files are in groups", next, len(files))
+		}
+		staged := inTheTarByPack(files, workers)
+		inOrder(t, staged, len(files), 64, 256<<10)
+		for _, group := range staged {
+			if p := group[0].pack; len(p.files) > 1 && len(group) != len(p.files) || len(p.files) == 1 && len(group) > most {
+				t.Fatalf("a group has %d files, its first pack %d; %d are the most", len(group), len(p.files), most)
 			}
 		}
 	})
+}
+
+// inOrder checks that groups hold all files in their order, and each group what
+// one request may read.
+func inOrder(t *rapid.T, groups [][]*file, files, most int, largest int64) {
+	next := 0
+	for _, group := range groups {
+		for i, f := range group {
+			if f.index != next {
+				t.Fatalf("file %d stands where %d should", f.index, next)
+			}
+			next++
+			if len(group) > 1 && f.size > largest {
+				t.Fatalf("a file of %d bytes is in a group of %d", f.size, len(group))
+			}
+			if i > 0 && f.offset-(group[i-1].offset+group[i-1].size) > 64<<10 {
+				t.Fatalf("file %d is in a group with one that lies far before it", f.index)
+			}
+		}
+		span := group[len(group)-1].offset + group[len(group)-1].size - group[0].offset
+		if len(group) > most || len(group) > 1 && span > 1<<20 {
+			t.Fatalf("a group of %d files spans %d bytes", len(group), span)
+		}
+	}
+	if next != files {
+		t.Fatalf("%d of %d files are in groups", next, files)
+	}
 }
 
 // The same files make the same pack, and other content another.

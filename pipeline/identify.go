@@ -26,8 +26,8 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	results, err := w.each(ctx, s.Deps, spread(files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
-		if f := group[0]; f.size > smallFile {
+	results, err := w.each(ctx, s.Deps, inTheTar(files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+		if f := group[0]; f.size > wholeFile {
 			content := io.NewSectionReader(receiving.ReaderAt(ctx, w.item.Name, w.item.Size, w.item.ETag), f.offset, f.size)
 			result, err := s.one(ctx, f, content)
 			if err != nil {
@@ -36,7 +36,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 			finished(f, result)
 			return nil
 		}
-		return readSmall(ctx, tar, group, inTar, func(f *file, content []byte) error {
+		return readGroup(ctx, tar, group, atTar, func(f *file, content []byte) error {
 			result, err := s.one(ctx, f, bytes.NewReader(content))
 			if err != nil {
 				return err

@@ -28,18 +28,32 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.each(ctx, s.Deps, byPack(files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
-		put := s.pack
-		if len(group[0].pack.files) == 1 {
-			put = s.alone
+	_, err = w.each(ctx, s.Deps, inTheTarByPack(files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+		first := group[0]
+		switch {
+		case first.pack.shared():
+			if err := s.pack(ctx, w, tar, first.pack); err != nil {
+				return err
+			}
+			for _, f := range group {
+				finished(f, "")
+			}
+			return nil
+		case first.size > wholeFile:
+			if err := s.stream(ctx, w, tar, first); err != nil {
+				return err
+			}
+			finished(first, "")
+			return nil
 		}
-		if err := put(ctx, w, tar, group[0].pack); err != nil {
-			return err
-		}
-		for _, f := range group {
+		return readGroup(ctx, tar, group, atTar, func(f *file, content []byte) error {
+			_, err := s.Staging.Put(ctx, w.staged(f.key), bytes.NewReader(content), w.upload(f, f.format, false))
+			if err != nil {
+				return storageErr(err)
+			}
 			finished(f, "")
-		}
-		return nil
+			return nil
+		})
 	})
 	return err
 }
@@ -47,7 +61,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 // pack copies small files as one object.
 func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) error {
 	content := bytes.NewBuffer(make([]byte, 0, p.size()))
-	err := readSmall(ctx, tar, p.files, inTar, func(f *file, c []byte) error {
+	err := readGroup(ctx, tar, p.files, atTar, func(f *file, c []byte) error {
 		if got := sha256.Sum256(c); got != f.sha256 {
 			return fmt.Errorf("%w: SHA-256 of %s in the tar is %x now, Receive found %x", storage.ErrDigest, f.path, got, f.sha256)
 		}
@@ -64,11 +78,10 @@ func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) err
 	return storageErr(err)
 }
 
-// alone copies a file without holding it: in one request, or in parts of which
-// those that the staging bucket has already are not sent again.
-func (s *stageFiles) alone(ctx context.Context, w *work, tar opener, p *pack) error {
-	f := p.files[0]
-	key, up := w.staged(p.key()), w.upload(f, f.format, false)
+// stream copies a larger file without holding it: in one request, or in parts of
+// which those that the staging bucket has already are not sent again.
+func (s *stageFiles) stream(ctx context.Context, w *work, tar opener, f *file) error {
+	key, up := w.staged(f.key), w.upload(f, f.format, false)
 	if storage.PartSize(f.size) > 0 {
 		parts, err := w.parts(ctx, s.Deps, f, s.Staging, key)
 		if err != nil {

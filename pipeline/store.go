@@ -23,9 +23,9 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.each(ctx, s.Deps, spread(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+	_, err = w.each(ctx, s.Deps, inStaging(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		p := group[0].pack
-		if len(p.files) == 1 {
+		if !p.shared() {
 			if err := s.copy(ctx, w, c, group[0]); err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ func (s *store) Run(ctx context.Context, w *work) error {
 			r, err := s.Staging.Get(ctx, w.staged(p.key()), storage.Range{Offset: offset, Length: length})
 			return r, stagedErr(err, group[0])
 		}
-		return readSmall(ctx, staged, group, inPack, func(f *file, content []byte) error {
+		return readGroup(ctx, staged, group, atPack, func(f *file, content []byte) error {
 			if err := s.put(ctx, w, c, f, content); err != nil {
 				return err
 			}
