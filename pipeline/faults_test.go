@@ -168,9 +168,7 @@ func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
 	a.through(proxy)
 	engine := a.engine()
-	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
-		a.one(engine, stage)
-	}
+	a.upTo(engine, "Copy To Staging")
 	proxy.CutAfter(2 << 20)
 	var mender sync.WaitGroup
 	mender.Go(func() {
@@ -199,9 +197,7 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	staging := a.deps.Staging
 	a.through(proxy)
 	engine := a.engine()
-	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
-		a.one(engine, stage)
-	}
+	a.upTo(engine, "Copy To Staging")
 	// Every byte passes twice, from the tar and to staging: half of them pass.
 	proxy.CutAfter(files * size)
 	a.one(engine, "Copy To Staging")
@@ -265,9 +261,7 @@ func TestLargeFileIsTakenUpAtItsParts(t *testing.T) {
 	staging := a.deps.Staging
 	a.through(proxy)
 	engine := a.engine()
-	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
-		a.one(engine, stage)
-	}
+	a.upTo(engine, "Copy To Staging")
 	cut := func(after int64) {
 		t.Helper()
 		proxy.CutAfter(after)
@@ -395,9 +389,7 @@ func TestLostStagingIsMadeAgain(t *testing.T) {
 	a := newArchive(t)
 	id := a.deposit("sample.tar", a.sample())
 	engine := a.engine()
-	for _, s := range Ingest(a.deps)[:5] {
-		a.one(engine, s.Stage)
-	}
+	a.upTo(engine, "Store")
 	if err := a.deps.Staging.Delete(context.Background(), a.keys(a.deps.Staging)...); err != nil {
 		t.Fatal(err)
 	}
@@ -423,9 +415,7 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 			a := newArchive(t)
 			id := a.deposit("sample.tar", a.sample())
 			engine := a.engine()
-			for _, s := range Ingest(a.deps)[:5] {
-				a.one(engine, s.Stage)
-			}
+			a.upTo(engine, "Store")
 			damaged := 0
 			for key := range a.written(a.deps.Staging) {
 				if strings.Contains(key, "/pack-") == tc.packed {
@@ -513,9 +503,7 @@ func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
 	a := newArchive(t)
 	id := a.deposit("sample.tar", a.sample())
 	engine := a.engine()
-	for _, stage := range []string{"Receive", "Validate", "Reingest Check"} {
-		a.one(engine, stage)
-	}
+	a.upTo(engine, "Copy To Staging")
 	a.changeInventory(id, func(b *bag.Bag) { b.Files[0].ModTime = b.Files[0].ModTime.Add(time.Hour) })
 	a.one(engine, "Copy To Staging")
 	if item := a.item(id); item.Stage != "Reingest Check" || item.Status != "Pending" {
@@ -576,9 +564,7 @@ func TestBadCopiesAreFound(t *testing.T) {
 			id := a.deposit("sample.tar", a.sample())
 			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
 			engine := a.engine()
-			for _, s := range Ingest(a.deps)[:6] {
-				a.one(engine, s.Stage)
-			}
+			a.upTo(engine, "Storage Validation")
 			target := a.deps.Targets["Standard-VA"]
 			damage(a, target, a.keys(target)[7])
 			a.one(engine, "Storage Validation")
@@ -614,6 +600,18 @@ func (a *archive) one(e *claim.Engine, stage string) {
 		a.t.Fatal(err)
 	}
 	r.one(context.Background(), items[0])
+}
+
+// upTo takes it through the stages before another.
+func (a *archive) upTo(e *claim.Engine, stage string) {
+	a.t.Helper()
+	for _, s := range Ingest(a.deps) {
+		if s.Stage == stage {
+			return
+		}
+		a.one(e, s.Stage)
+	}
+	a.t.Fatalf("there is no stage %s", stage)
 }
 
 func portOf(a *archive) string {
@@ -687,12 +685,7 @@ func TestDamagedListsAreMadeAgain(t *testing.T) {
 			ctx := context.Background()
 			id := a.deposit("sample.tar", a.sample())
 			engine := a.engine()
-			for _, s := range Ingest(a.deps) {
-				if s.Stage == next {
-					break
-				}
-				a.one(engine, s.Stage)
-			}
+			a.upTo(engine, next)
 			key := fmt.Sprintf("%d/%s", id, list)
 			good := a.content(a.deps.Staging, key)
 			bad := append(bytes.Clone(good[:len(good)/2]), "damage"...)

@@ -130,9 +130,7 @@ func TestCleanupEndsUploadsAndForgetsProgress(t *testing.T) {
 	ctx := context.Background()
 	id := a.deposit("sample.tar", a.sample())
 	engine := a.engine()
-	for _, s := range Ingest(a.deps)[:8] {
-		a.one(engine, s.Stage)
-	}
+	a.upTo(engine, "Cleanup")
 	broken := errors.New("broken")
 	_, err := a.deps.Staging.PutParts(ctx, fmt.Sprintf("%d/large", id), storage.Upload{Size: 10 << 20}, storage.Parts{
 		Size:   5 << 20,
@@ -169,9 +167,7 @@ func TestRegistryThatChangedMeanwhileIsAskedAgain(t *testing.T) {
 	a.exec(`UPDATE generic_files SET identifier = identifier || '.away' WHERE identifier LIKE '%/letter'`)
 	id := a.deposit("letters.tar", version("two"))
 	engine := a.engine()
-	for _, s := range Ingest(a.deps)[:7] {
-		a.one(engine, s.Stage)
-	}
+	a.upTo(engine, "Record")
 	a.exec(`UPDATE generic_files SET identifier = replace(identifier, '.away', '')`)
 	a.one(engine, "Record")
 	if item := a.item(id); item.Stage != "Reingest Check" || item.Status != "Pending" {
@@ -231,9 +227,7 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			ctx := context.Background()
 			id := a.deposit("sample.tar", a.sample())
 			engine := a.engine()
-			for _, s := range Ingest(a.deps)[:7] {
-				a.one(engine, s.Stage)
-			}
+			a.upTo(engine, "Record")
 			w := a.hold(engine, "Record")
 			a.deps.recent = &recent{}
 			_, inventoryID, err := w.bag(ctx, a.deps)
