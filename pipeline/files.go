@@ -138,6 +138,12 @@ func inTheTarByPack(files []*file, workers int) [][]*file {
 	})
 }
 
+// inShares groups files of which each costs requests of its own.
+func inShares(files []*file, workers int) [][]*file {
+	most := share(files, workers)
+	return groupFiles(files, func(group []*file, _ *file) bool { return len(group) < most })
+}
+
 // inStaging groups files that one request reads from the staging area.
 func inStaging(files []*file, workers int) [][]*file {
 	most := share(files, workers)

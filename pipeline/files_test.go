@@ -107,6 +107,18 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 				t.Fatal("a group has files of two packs")
 			}
 		}
+		next := 0
+		for _, group := range inShares(files, workers) {
+			for _, f := range group {
+				if f.index != next || len(group) > most {
+					t.Fatalf("file %d stands where %d should, in a group of %d", f.index, next, len(group))
+				}
+				next++
+			}
+		}
+		if next != len(files) {
+			t.Fatalf("%d of %d files are in shares", next, len(files))
+		}
 		staged := inTheTarByPack(files, workers)
 		inOrder(t, staged, len(files), 64, 256<<10)
 		for _, group := range staged {

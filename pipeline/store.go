@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -24,35 +25,33 @@ func (s *store) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	_, err = w.each(ctx, s.Deps, inStaging(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
-		p := group[0].pack
-		if !p.shared() {
-			if err := s.copy(ctx, w, c, group[0]); err != nil {
-				return err
-			}
-			finished(group[0], "")
-			return nil
+		if p := group[0].pack; p.shared() {
+			return readGroup(ctx, s.staged(w, p), group, atPack, func(f *file, content []byte) error {
+				if err := s.put(ctx, w, c, f, content); err != nil {
+					return err
+				}
+				finished(f, "")
+				return nil
+			})
 		}
-		staged := func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-			r, err := s.Staging.Get(ctx, w.staged(p.key()), storage.Range{Offset: offset, Length: length})
-			return r, stagedErr(err, group[0])
+		if err := s.copy(ctx, w, c, group[0]); err != nil {
+			return err
 		}
-		return readGroup(ctx, staged, group, atPack, func(f *file, content []byte) error {
-			if err := s.put(ctx, w, c, f, content); err != nil {
-				return err
-			}
-			finished(f, "")
-			return nil
-		})
+		finished(group[0], "")
+		return nil
 	})
 	return err
 }
 
 // put makes the copies of a small file.
 func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content []byte) error {
+	if sha256.Sum256(content) != f.sha256 {
+		return unstaged(f)
+	}
 	for i, target := range c.targets {
 		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
 		if _, err := target.Put(ctx, f.key, bytes.NewReader(content), up); err != nil {
-			return fmt.Errorf("store in %s: %w", c.names[i], stagedErr(err, f))
+			return fmt.Errorf("store in %s: %w", c.names[i], storageErr(err))
 		}
 	}
 	return nil
@@ -70,21 +69,55 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 			}
 		}
 		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
-		if _, err := target.Copy(ctx, source, f.key, up, parts); err != nil {
-			return fmt.Errorf("copy to %s: %w", c.names[i], stagedErr(err, f))
+		_, err := target.Copy(ctx, source, f.key, up, parts)
+		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDigest) {
+			if lost := s.check(ctx, w, f); lost != nil { // else it is the target's doing
+				return lost
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("copy to %s: %w", c.names[i], storageErr(err))
 		}
 	}
 	return nil
 }
 
-// stagedErr gives what went wrong with a copy its meaning: bytes that the staging
-// area has lost, or that are not the file's any more, are taken from the tar again.
-func stagedErr(err error, f *file) error {
-	switch {
-	case errors.Is(err, storage.ErrNotFound):
-		return claim.SendBack("Copy To Staging", fmt.Sprintf("The file %s is no longer in the staging area. It is copied again.", f.path))
-	case errors.Is(err, storage.ErrDigest):
-		return claim.SendBack("Copy To Staging", fmt.Sprintf("The file %s was damaged in the staging area. It is copied again.", f.path))
+// staged opens ranges of a pack. One that is gone or has another size is copied
+// again.
+func (s *store) staged(w *work, p *pack) opener {
+	key := w.staged(p.key())
+	return func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+		r, err := s.Staging.Get(ctx, key, storage.Range{Offset: offset, Length: length})
+		if err == nil {
+			return r, nil
+		}
+		o, headErr := s.Staging.Head(ctx, key)
+		if errors.Is(headErr, storage.ErrNotFound) || headErr == nil && o.Size != p.size() {
+			return nil, unstaged(p.files[0])
+		}
+		return nil, storageErr(err)
 	}
-	return storageErr(err)
+}
+
+// check reads a file in staging to its end and tells whether it is still whole.
+func (s *store) check(ctx context.Context, w *work, f *file) error {
+	r, err := s.staged(w, f.pack)(ctx, 0, f.size)
+	if err != nil {
+		return err
+	}
+	defer r.Close() //nolint:errcheck // it was read to its end, or the error says more
+	hash := sha256.New()
+	if _, err := io.Copy(hash, r); err != nil {
+		return fmt.Errorf("read %s in the staging area: %w", f.path, err)
+	}
+	if [32]byte(hash.Sum(nil)) != f.sha256 {
+		return unstaged(f)
+	}
+	return nil
+}
+
+// unstaged has the bytes that the staging area has lost or changed taken from the
+// tar again.
+func unstaged(f *file) error {
+	return claim.SendBack("Copy To Staging", fmt.Sprintf("The file %s is no longer whole in the staging area. It is copied again.", f.path))
 }

@@ -32,7 +32,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	results, err := w.each(ctx, s.Deps, inStaging(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+	results, err := w.each(ctx, s.Deps, inShares(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		for _, f := range group {
 			row := copies{Index: f.index}
 			for i, target := range c.targets {
