@@ -16,6 +16,9 @@ type Checkpoint struct {
 	// comes before it is whole, and a range from there on is never empty.
 	Offset int64  `json:"offset"`
 	TopDir string `json:"top_dir"`
+	// After is the last entry before Offset in the words of messages: it need
+	// not be one of Files.
+	After string `json:"after,omitempty"`
 	// Files are those in the tar before Offset. When handed to
 	// ReadOptions.Checkpoint, only those after the last checkpoint; in
 	// ReadOptions.Resume, all. [Checkpoint.Append] makes the one of the other.
@@ -43,6 +46,7 @@ func (rd *reader) checkpoint(ctx context.Context) error {
 	err := rd.opts.Checkpoint(ctx, Checkpoint{
 		Offset:   rd.next,
 		TopDir:   rd.bag.TopDir,
+		After:    rd.after,
 		Files:    rd.bag.Files[rd.saved:],
 		Problems: rd.problems.list,
 		Warnings: rd.warnings.list,
@@ -57,7 +61,7 @@ func (rd *reader) checkpoint(ctx context.Context) error {
 
 // resume restores what an earlier Read knew at the checkpoint.
 func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
-	rd.bag.TopDir = c.TopDir
+	rd.bag.TopDir, rd.after = c.TopDir, c.After
 	rd.problems = findings{list: slices.Clone(c.Problems), more: c.More}
 	rd.warnings = findings{list: slices.Clone(c.Warnings)}
 	for _, f := range c.Files {
@@ -70,7 +74,6 @@ func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
 		}
 		rd.add(f)
 		done()
-		rd.inHand = f.Path
 	}
 	rd.saved = len(rd.bag.Files)
 	return nil

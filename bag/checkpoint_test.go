@@ -180,3 +180,24 @@ func TestReadingOnInAReplacedBagIsRefused(t *testing.T) {
 		t.Error("no error though nothing can be opened again")
 	}
 }
+
+// The last entry before a checkpoint need not be a file of the bag; messages
+// about what comes after it name it all the same.
+func TestReadingOnNamesTheEntryBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{Entries: []bagtest.Entry{
+		{Name: "other/data/\xff\"a", Type: tar.TypeReg, Content: "elsewhere"},
+		{Name: "sample-bag/dir/", Type: tar.TypeDir},
+	}})
+	data = data[:len(data)-2*512] // without its end marker
+	_, points := checkpoints(t, data, 1)
+	c := points[len(points)-1]
+	got, err := bag.Read(t.Context(), bytes.NewReader(data[c.Offset:]), bag.ReadOptions{Resume: &c, Reopen: ranges(data)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `It may have been cut off after other/data/\xff"a.`
+	if len(got.Warnings) != 1 || !strings.HasSuffix(got.Warnings[0].Message, want) {
+		t.Errorf("warnings: %v, want one that ends in %s", got.Warnings, want)
+	}
+}

@@ -16,11 +16,11 @@ func (rd *reader) endOfArchive() {
 	case len(rd.bag.Files) == 0 && len(rd.problems.list) == 0:
 		rd.problems.stop(codeEmpty, "", "The tar contains no files.")
 	case rd.tar.offset < rd.next: // archive/tar puts up with this
-		rd.problems.stop(codeTruncated, show(rd.inHand),
-			"The tar ends in the padding after %s. The file may not have been uploaded completely.", show(rd.inHand))
+		rd.problems.stop(codeTruncated, rd.after,
+			"The tar ends in the padding after %s. The file may not have been uploaded completely.", rd.after)
 	case rd.tar.offset == rd.next:
 		rd.warnings.add(codeNoEndMarker, "",
-			"The tar has no end-of-archive marker. It may have been cut off after %s.", show(rd.inHand))
+			"The tar has no end-of-archive marker. It may have been cut off after %s.", rd.after)
 	}
 }
 
@@ -30,8 +30,8 @@ const magicBytes = 6
 func (rd *reader) badHeader(err error, start int64, magic []byte) {
 	first := start == 0 && rd.next == 0 && rd.tar.offset <= blockSize
 	after := "its beginning"
-	if rd.inHand != "" {
-		after = show(rd.inHand)
+	if rd.after != "" {
+		after = rd.after
 	}
 	switch {
 	case first:
@@ -41,14 +41,14 @@ func (rd *reader) badHeader(err error, start int64, magic []byte) {
 		}
 		rd.problems.stop(codeNotATar, "", "This is not a tar file.%s", hint)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		rd.problems.stop(codeTruncated, show(rd.inHand),
+		rd.problems.stop(codeTruncated, rd.after,
 			"The tar ends in the middle of a header or of padding, after %s. The file may not have been uploaded completely.",
 			after)
 	case errors.Is(err, tar.ErrHeader):
-		rd.problems.stop(codeCorrupt, show(rd.inHand),
+		rd.problems.stop(codeCorrupt, rd.after,
 			"The tar is damaged after %s: what follows is not a valid header.", after)
 	default:
-		rd.problems.stop(codeCorrupt, show(rd.inHand), "The tar is damaged after %s: %s.", after, show(err.Error()))
+		rd.problems.stop(codeCorrupt, rd.after, "The tar is damaged after %s: %s.", after, show(err.Error()))
 	}
 }
 

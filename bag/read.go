@@ -87,11 +87,11 @@ type reader struct {
 	early    []*manifestParser // read before bagit.txt
 	encoded  []encodedPath
 
-	next        int64 // offset of the next header; -1 if that cannot be known
-	inHand      string
-	saved       int   // files that the last checkpoint had
-	savedOffset int64 // offset of the last checkpoint
-	reported    int64 // offset of the last call of Progress
+	next        int64  // offset of the next header; -1 if that cannot be known
+	after       string // the last entry, as show shows it
+	saved       int    // files that the last checkpoint had
+	savedOffset int64  // offset of the last checkpoint
+	reported    int64  // offset of the last call of Progress
 }
 
 func newReader(r io.Reader, o ReadOptions) *reader {
@@ -153,10 +153,10 @@ func (rd *reader) entries(ctx context.Context) error {
 
 // fault is an error that is not the tar's.
 func (rd *reader) fault(err error) error {
-	if rd.inHand == "" {
+	if rd.after == "" {
 		return fmt.Errorf("read tar at offset %d: %w", rd.tar.offset, err)
 	}
-	return fmt.Errorf("read tar at offset %d, in or after %s: %w", rd.tar.offset, show(rd.inHand), err)
+	return fmt.Errorf("read tar at offset %d, in or after %s: %w", rd.tar.offset, rd.after, err)
 }
 
 // entry takes one entry of the tar. It returns false if there is no point in
@@ -167,7 +167,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		rd.next = rd.tar.offset // archive/tar has read what belongs to it
 		return true, nil
 	}
-	rd.inHand = header.Name
+	rd.after = show(header.Name)
 	if what := unsupported(header); what != "" {
 		// A sparse file's size says nothing of the bytes in the tar, and may
 		// be 8 EiB; archive/tar knows how to step over it.
@@ -180,7 +180,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 	if !ok {
 		return true, nil
 	}
-	rd.inHand = path
+	rd.after = show(path)
 	if len(rd.byPath) >= rd.opts.MaxFiles && rd.byPath[path] == nil {
 		rd.tooMany()
 		return false, nil
