@@ -784,8 +784,7 @@ func TestDamagedListsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// Item 1 does not clear the staging area of item 10, nor touch a bag that is not
-// on record.
+// Item 1 does not clear the staging area of item 10.
 func TestCleanupKeepsToItsOwn(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -801,15 +800,5 @@ func TestCleanupKeepsToItsOwn(t *testing.T) {
 	}
 	if got := a.keys(a.deps.Staging); len(got) != 1 || got[0] != other {
 		t.Errorf("staging has %v, want what is of item %d0", got, id)
-	}
-
-	id = a.deposit("second.tar", a.bag(bagtest.Spec{Name: "second"}))
-	a.exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Cleanup' WHERE status = 'Pending'`)
-	a.one(a.engine(), "Cleanup")
-	if item := a.item(id); item.Status != "Failed" || item.ErrorCode != "not-recorded" {
-		t.Errorf("item = %+v", item)
-	}
-	if got := a.keys(a.receiving); len(got) != 1 {
-		t.Errorf("receiving has %v, want the bag that is not on record", got)
 	}
 }

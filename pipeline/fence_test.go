@@ -108,17 +108,24 @@ func (a *archive) everything() map[string]string {
 // earlier one is.
 func TestCleanupKeepsATarThatIsNotOnRecord(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
-	a.deposit("sample.tar", a.bag(bagtest.Spec{Name: "sample", Title: "one"}))
-	a.work()
-	id := a.deposit("sample.tar", a.bag(bagtest.Spec{Name: "sample", Title: "two"}))
-	a.exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Cleanup' WHERE status = 'Pending'`)
-	a.one(a.engine(), "Cleanup")
-	if item := a.item(id); item.Status != "Failed" || item.ErrorCode != "not-recorded" {
-		t.Errorf("item = %+v", item)
-	}
-	if got := a.keys(a.receiving); len(got) != 1 {
-		t.Errorf("receiving has %v, want the bag that is not on record", got)
+	for name, earlier := range map[string]bool{"the first version": false, "a later version": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			if earlier {
+				a.deposit("sample.tar", a.bag(bagtest.Spec{Name: "sample", Title: "one"}))
+				a.work()
+			}
+			id := a.deposit("sample.tar", a.bag(bagtest.Spec{Name: "sample", Title: "two"}))
+			a.exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Cleanup' WHERE status = 'Pending'`)
+			a.one(a.engine(), "Cleanup")
+			if item := a.item(id); item.Status != "Failed" || item.ErrorCode != "not-recorded" {
+				t.Errorf("item = %+v", item)
+			}
+			if got := a.keys(a.receiving); len(got) != 1 {
+				t.Errorf("receiving has %v, want the bag that is not on record", got)
+			}
+		})
 	}
 }
 
