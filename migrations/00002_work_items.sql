@@ -7,9 +7,24 @@
 -- is created; a pool names the bands that it takes.
 CREATE TABLE size_bands (
 	band     smallint PRIMARY KEY,
-	min_size bigint   NOT NULL UNIQUE CHECK (min_size >= 0)
-);
+	min_size bigint   NOT NULL UNIQUE CHECK (min_size >= 0),
+	turn     bigint   NOT NULL DEFAULT 0 -- the latest turn in this band that was claimed; see institution_turns
+) WITH (fillfactor = 50);
 INSERT INTO size_bands VALUES (0, 0), (1, 64 << 20), (2, 1 << 30), (3, 64::bigint << 30);
+
+-- Institutions take turns by bytes (start-time fair queueing, Goyal et al. 1996).
+-- A turn is a number of bytes on one scale for a band: a new item gets the turn
+-- that its institution has come to, or the one that is being served if that is
+-- later, and moves its institution on by its own size. An institution that floods
+-- the queue so stands in its own way, and one that comes seldom is served next.
+-- A row is added for each item, since a counter would be a chain of dead versions
+-- in a transaction that adds many; all but the last are deleted in time.
+CREATE TABLE institution_turns (
+	institution_id bigint   NOT NULL REFERENCES institutions,
+	size_band      smallint NOT NULL,
+	next_turn      bigint   NOT NULL,
+	PRIMARY KEY (institution_id, size_band, next_turn)
+);
 
 -- What each stage is called, in which order, and how it is treated. Changes
 -- hold from the next claim on.
@@ -23,23 +38,36 @@ CREATE TABLE stage_settings (
 	backoff_first interval NOT NULL DEFAULT '1 second' CHECK (backoff_first > '0'),
 	backoff_most  interval NOT NULL DEFAULT '10 minutes',
 	cap           integer  CHECK (cap >= 1), -- how many may run at once in all processes; NULL: any number
+	overdue       interval NOT NULL DEFAULT '1 hour' CHECK (overdue > '0'), -- a priority whose first item has waited longer gets half of the claims
+	-- How long a worker may be at it, and how long its silence means its death.
+	processing_timeout interval CHECK (processing_timeout > '0'), -- NULL: as long as it needs
+	heartbeat          interval NOT NULL DEFAULT '10 seconds' CHECK (heartbeat > '0'), -- a worker is heard of as often, at least
+	lease              interval NOT NULL DEFAULT '30 seconds',
+	unrenewed_timeout  interval NOT NULL CHECK (unrenewed_timeout > '0'), -- the two for a worker that cannot heartbeat
+	unrenewed_lease    interval NOT NULL,
+	-- Who paused it, when and why.
+	paused_at     timestamptz,
+	paused_by     text,
+	pause_reason  text,
 	PRIMARY KEY (action, stage),
-	CHECK (backoff_most >= backoff_first)
+	CHECK (backoff_most >= backoff_first),
+	CONSTRAINT lease_outlasts_heartbeats CHECK (lease >= 3 * heartbeat), -- one late heartbeat loses no live work
+	CONSTRAINT unrenewed_lease_outlasts_timeout CHECK (unrenewed_lease >= 3 * unrenewed_timeout)
 );
-INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap) VALUES
-	('Ingest', 'Receive',               1, 'ingest01_prefetch',              3, NULL),
-	('Ingest', 'Validate',              2, 'ingest02_bag_validation',        3, NULL),
-	('Ingest', 'Reingest Check',        3, 'ingest03_reingest_check',        3, NULL),
-	('Ingest', 'Copy To Staging',       4, 'ingest04_staging',               3, NULL),
-	('Ingest', 'Format Identification', 5, 'ingest05_format_identification', 3, NULL),
-	('Ingest', 'Store',                 6, 'ingest06_storage',               3, NULL),
-	('Ingest', 'Storage Validation',    7, 'ingest07_storage_validation',    3, NULL),
-	('Ingest', 'Record',                8, 'ingest08_record',                5, 2),
-	('Ingest', 'Cleanup',               9, 'ingest09_cleanup',               3, NULL),
-	('Delete',          'Requested',    1, 'delete_item',                    3, NULL),
-	('Restore File',    'Requested',    1, 'restore_file',                   3, NULL),
-	('Restore Object',  'Requested',    1, 'restore_object',                 3, NULL),
-	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL);
+INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap, unrenewed_timeout, unrenewed_lease) VALUES
+	('Ingest', 'Receive',               1, 'ingest01_prefetch',              3, NULL, '15 minutes', '45 minutes'),
+	('Ingest', 'Validate',              2, 'ingest02_bag_validation',        3, NULL, '3 minutes',  '9 minutes'),
+	('Ingest', 'Reingest Check',        3, 'ingest03_reingest_check',        3, NULL, '20 seconds', '60 seconds'),
+	('Ingest', 'Copy To Staging',       4, 'ingest04_staging',               3, NULL, '15 minutes', '45 minutes'),
+	('Ingest', 'Format Identification', 5, 'ingest05_format_identification', 3, NULL, '15 minutes', '45 minutes'),
+	('Ingest', 'Store',                 6, 'ingest06_storage',               3, NULL, '15 minutes', '45 minutes'),
+	('Ingest', 'Storage Validation',    7, 'ingest07_storage_validation',    3, NULL, '3 minutes',  '9 minutes'),
+	('Ingest', 'Record',                8, 'ingest08_record',                5, 2,    '3 minutes',  '9 minutes'),
+	('Ingest', 'Cleanup',               9, 'ingest09_cleanup',               3, NULL, '20 seconds', '60 seconds'),
+	('Delete',          'Requested',    1, 'delete_item',                    3, NULL, '3 minutes',  '9 minutes'),
+	('Restore File',    'Requested',    1, 'restore_file',                   3, NULL, '15 minutes', '45 minutes'),
+	('Restore Object',  'Requested',    1, 'restore_object',                 3, NULL, '15 minutes', '45 minutes'),
+	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL, '20 seconds', '60 seconds');
 
 CREATE TABLE work_items (
 	-- What the queue moves: fixed width, together.
@@ -50,6 +78,7 @@ CREATE TABLE work_items (
 	lease_expires_at       timestamptz,
 	stage_started_at       timestamptz,
 	size                   bigint      NOT NULL CHECK (size >= 0), -- bytes of the tar, object or file
+	turn                   bigint      NOT NULL DEFAULT 0, -- its institution's turn in its band; lower goes first
 	waits_for              bigint      REFERENCES work_items, -- another item of the same object that must end first
 	attempt                integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0), -- claims of this stage that count
 	pid                    integer,
@@ -57,8 +86,8 @@ CREATE TABLE work_items (
 	priority               smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN -100 AND 100), -- lower goes first
 	retry                  boolean     NOT NULL DEFAULT true,  -- false: no worker takes it before a person requeues it
 	needs_admin_review     boolean     NOT NULL DEFAULT false,
-	stage                  text        NOT NULL,
-	status                 text        NOT NULL DEFAULT 'Pending'
+	stage                  text        COLLATE "C" NOT NULL,
+	status                 text        COLLATE "C" NOT NULL DEFAULT 'Pending'
 		CHECK (status IN ('Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended')),
 	node                   text,
 	worker                 text, -- one process start: two starts never share it
@@ -71,6 +100,7 @@ CREATE TABLE work_items (
 	etag                   text        NOT NULL CHECK (octet_length(etag) BETWEEN 1 AND 128),
 	bag_date               timestamptz NOT NULL, -- when the tar was uploaded
 	object_identifier      text        NOT NULL,
+	storage_option         text, -- NULL until the bag has been read
 	intellectual_object_id bigint      REFERENCES intellectual_objects,
 	generic_file_id        bigint      REFERENCES generic_files,
 	"user"                 text        NOT NULL DEFAULT 'system@aptrust.org' CHECK ("user" LIKE '_%@_%'),
@@ -104,13 +134,12 @@ CREATE TABLE work_items (
 );
 
 -- What the claim walks, exactly in its order.
-CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, run_at, id) WHERE status = 'Pending' AND retry;
+CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, turn, run_at, id) WHERE status = 'Pending' AND retry;
 -- What the reaper and the caps walk.
-CREATE INDEX work_items_lease ON work_items (lease_expires_at) WHERE status = 'Started';
--- Two live ingests of the same upload cannot be.
-CREATE UNIQUE INDEX work_items_live_ingest ON work_items (institution_id, name, etag) WHERE action = 'Ingest' AND retry;
--- Live items of one object, which go one after the other.
-CREATE INDEX work_items_object ON work_items (object_identifier) WHERE retry;
+CREATE INDEX work_items_lease ON work_items (stage, lease_expires_at) WHERE status = 'Started';
+-- Two live ingests of the same upload cannot be; live items of one object go one
+-- after the other.
+CREATE UNIQUE INDEX work_items_live_ingest ON work_items (object_identifier, name, etag) WHERE action = 'Ingest' AND retry;
 CREATE INDEX work_items_waiting ON work_items (waits_for) WHERE waits_for IS NOT NULL;
 -- Look-ups by people and by the bucket reader; only rows that have ended, which hops leave alone.
 CREATE INDEX work_items_ended_bag ON work_items (institution_id, name, etag) WHERE NOT retry;
@@ -118,7 +147,7 @@ CREATE INDEX work_items_review ON work_items (id) WHERE needs_admin_review;
 
 -- The attempt ledger: one row for each claim, written at its start and its end.
 -- It has no foreign key to work_items, whose row would then be locked once more
--- on every hop; items are never deleted.
+-- on every hop.
 CREATE TABLE work_item_attempts (
 	work_item_id bigint      NOT NULL,
 	claim_token  bigint      NOT NULL,
@@ -131,7 +160,7 @@ CREATE TABLE work_item_attempts (
 	heard_at     timestamptz NOT NULL DEFAULT now(), -- last sign of life
 	ended_at     timestamptz,
 	outcome      text
-		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'panic', 'cancelled')),
+		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'oom', 'panic', 'cancelled')),
 	error_code   text        NOT NULL DEFAULT '',
 	error        text        NOT NULL DEFAULT '',
 	file_in_hand text        NOT NULL DEFAULT '',
@@ -139,10 +168,30 @@ CREATE TABLE work_item_attempts (
 	CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ) WITH (fillfactor = 80);
 
+-- One row for each start of a worker process. No lease hangs on it: it tells
+-- people who is there, and the reaper what a silent worker died of.
+CREATE TABLE worker_processes (
+	worker      text        PRIMARY KEY, -- two starts never share it
+	node        text        NOT NULL,
+	pid         integer     NOT NULL,
+	host        text        NOT NULL, -- boot and process namespace: who shares them sees whether it lives
+	pid_started bigint      NOT NULL, -- the kernel's start time of the process, since numbers are used again
+	pools       jsonb       NOT NULL DEFAULT '[]',
+	heartbeat   interval    NOT NULL,
+	cgroup      text        NOT NULL DEFAULT '',
+	oom_kills   bigint      NOT NULL DEFAULT 0, -- of its control group, when it was last heard of
+	started_at  timestamptz NOT NULL DEFAULT now(),
+	heard_at    timestamptz NOT NULL DEFAULT now(),
+	draining    boolean     NOT NULL DEFAULT false, -- it was asked to stop
+	ended_at    timestamptz,
+	ending      text CHECK (ending IN ('stopped', 'killed', 'oom', 'panic', 'silent')),
+	CHECK ((ended_at IS NULL) = (ending IS NULL))
+) WITH (fillfactor = 50);
+
 -- What a person changed by hand, from the console, the command line or psql.
 CREATE TABLE work_item_audit (
 	id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	work_item_id     bigint      NOT NULL REFERENCES work_items,
+	work_item_id     bigint      NOT NULL, -- stays when the item is archived
 	at               timestamptz NOT NULL DEFAULT clock_timestamp(),
 	session_user_is  text        NOT NULL DEFAULT session_user,
 	application_name text        NOT NULL DEFAULT current_setting('application_name'),
@@ -184,7 +233,17 @@ CREATE TABLE topic_readers (
 	updated_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- Items that have ended for good, and their attempts, leave the queue's tables
+-- after a while. Who asks for any item asks the views.
+CREATE TABLE work_items_archive (LIKE work_items INCLUDING STORAGE, PRIMARY KEY (id));
+CREATE INDEX work_items_archive_bag ON work_items_archive (institution_id, name, etag);
+CREATE TABLE work_item_attempts_archive (LIKE work_item_attempts INCLUDING STORAGE, PRIMARY KEY (work_item_id, claim_token));
+CREATE VIEW all_work_items AS SELECT * FROM work_items UNION ALL SELECT * FROM work_items_archive;
+CREATE VIEW attempts AS SELECT * FROM work_item_attempts UNION ALL SELECT * FROM work_item_attempts_archive;
+
 ANALYZE size_bands, stage_settings;
 
 -- +goose Down
-DROP TABLE topic_readers, retired_copies, topic_messages, work_item_audit, work_item_attempts, work_items, stage_settings, size_bands;
+DROP VIEW attempts, all_work_items;
+DROP TABLE work_item_attempts_archive, work_items_archive, topic_readers, retired_copies, topic_messages, work_item_audit,
+	worker_processes, work_item_attempts, work_items, stage_settings, institution_turns, size_bands;

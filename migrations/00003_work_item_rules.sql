@@ -16,7 +16,8 @@ RETURN stage IN ('Store', 'Storage Validation', 'Record', 'Cleanup');
 -- statement of its own, after the one that ended the item: it sees also what
 -- came to wait while that one stood at the item's lock.
 -- +goose StatementBegin
-CREATE FUNCTION work_item_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION work_item_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	UPDATE work_items SET
 		waits_for  = OLD.waits_for,
@@ -57,25 +58,67 @@ LANGUAGE sql AS $$
 $$;
 -- +goose StatementEnd
 
--- A new item: its band, its object, and its place behind or instead of other
--- live items of the same object. One advisory lock for each object makes two
--- uploads that arrive together take their turns.
+-- object_identifier_of is what the bag in a tar becomes: the parts of a bag that
+-- came in several tars are one object.
 -- +goose StatementBegin
-CREATE FUNCTION work_item_created() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION object_identifier_of(institution text, name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN institution || '/' || regexp_replace(regexp_replace(name, '\.tar$', ''), '\.b\d+\.of\d+$', '');
+-- +goose StatementEnd
+
+-- lock_institution makes those take turns who bring items of one institution
+-- into the queue, until their transactions end.
+-- +goose StatementBegin
+CREATE FUNCTION lock_institution(institution bigint) RETURNS void LANGUAGE sql AS $$
+	SELECT pg_advisory_xact_lock(hashtextextended('farol institution', institution))
+$$;
+-- +goose StatementEnd
+
+-- turn_cost is what an item takes of its institution's turns. The mebibyte is for
+-- the work that any item makes, however small.
+-- +goose StatementBegin
+CREATE FUNCTION turn_cost(size bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN least(size, 1::bigint << 50) + (1 << 20);
+-- +goose StatementEnd
+
+-- take_turn returns the turn of an institution's next item in a band. The caller
+-- has locked the institution.
+-- +goose StatementBegin
+CREATE FUNCTION take_turn(institution bigint, band smallint, size bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	served bigint := (SELECT b.turn FROM size_bands b WHERE b.band = take_turn.band);
+	come_to bigint := (SELECT max(t.next_turn) FROM institution_turns t
+		WHERE t.institution_id = institution AND t.size_band = take_turn.band);
+	taken bigint := greatest(served, come_to);
+BEGIN
+	INSERT INTO institution_turns VALUES (institution, band, taken + turn_cost(size));
+	RETURN taken;
+END
+$$;
+-- +goose StatementEnd
+
+-- A new item: its band, its turn, its object, and its place behind or instead of
+-- other live items of the same object.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_created() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	other record;
 BEGIN
+	PERFORM lock_institution(NEW.institution_id);
 	NEW.size_band := (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
 	NEW.queued_at := coalesce(NEW.queued_at, now());
 	IF NEW.action <> 'Ingest' THEN
 		RETURN NEW;
 	END IF;
-	IF NEW.object_identifier IS NULL THEN
-		NEW.object_identifier := (SELECT identifier FROM institutions WHERE id = NEW.institution_id)
-			|| '/' || regexp_replace(regexp_replace(NEW.name, '\.tar$', ''), '\.b\d+\.of\d+$', '');
-	END IF;
 
-	PERFORM pg_advisory_xact_lock(hashtextextended(NEW.object_identifier, 0));
+	NEW.object_identifier := object_identifier_of((SELECT identifier FROM institutions WHERE id = NEW.institution_id), NEW.name);
+	IF NOT EXISTS (SELECT FROM work_items WHERE object_identifier = NEW.object_identifier AND action = 'Ingest' AND retry) THEN
+		RETURN NEW;
+	END IF;
 	FOR other IN -- the depositor has replaced this upload and nothing of it is stored yet
 		SELECT * FROM work_items
 		WHERE object_identifier = NEW.object_identifier AND action = 'Ingest' AND retry
@@ -104,23 +147,35 @@ $$;
 CREATE TRIGGER work_item_created BEFORE INSERT ON work_items
 	FOR EACH ROW EXECUTE FUNCTION work_item_created();
 
+-- New items are told of once for each statement: in the topic log, and to the
+-- workers that wait.
 -- +goose StatementBegin
-CREATE FUNCTION work_item_announced() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION work_items_announced() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
-	PERFORM pg_notify('farol_work', NEW.stage); -- equal payloads of one transaction are sent once
+	INSERT INTO topic_messages (topic, body, work_item_id)
+	SELECT s.topic, c.id::text, c.id
+	FROM created c JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage
+	ORDER BY c.id;
+	PERFORM pg_notify('farol_work', E'\n' || stage) FROM created GROUP BY stage;
 	RETURN NULL;
 END
 $$;
 -- +goose StatementEnd
 
-CREATE TRIGGER work_item_announced AFTER INSERT ON work_items
-	FOR EACH ROW EXECUTE FUNCTION work_item_announced();
+CREATE TRIGGER work_items_announced AFTER INSERT ON work_items
+	REFERENCING NEW TABLE AS created
+	FOR EACH STATEMENT EXECUTE FUNCTION work_items_announced();
 
 -- +goose StatementBegin
-CREATE FUNCTION work_item_resized() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION work_item_resized() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	NEW.size_band := (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	IF NEW.size_band <> OLD.size_band THEN
+		PERFORM lock_institution(NEW.institution_id);
+		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
+	END IF;
 	RETURN NEW;
 END
 $$;
@@ -129,8 +184,51 @@ $$;
 CREATE TRIGGER work_item_resized BEFORE UPDATE OF size ON work_items
 	FOR EACH ROW WHEN (OLD.size IS DISTINCT FROM NEW.size) EXECUTE FUNCTION work_item_resized();
 
+-- Whoever moves the edges of the bands moves the live items with them.
 -- +goose StatementBegin
-CREATE FUNCTION work_item_by_hand() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION size_bands_moved() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	UPDATE work_items w SET size_band = (SELECT max(band) FROM size_bands WHERE min_size <= w.size)
+	WHERE retry AND size_band <> (SELECT max(band) FROM size_bands WHERE min_size <= w.size);
+	IF NOT EXISTS (SELECT FROM size_bands WHERE min_size = 0) THEN
+		RAISE EXCEPTION 'no size band begins at 0 bytes: small items would have none' USING ERRCODE = 'check_violation';
+	END IF;
+	PERFORM pg_notify('farol_settings', '');
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER size_bands_moved AFTER INSERT OR DELETE OR UPDATE OF band, min_size ON size_bands
+	FOR EACH STATEMENT EXECUTE FUNCTION size_bands_moved();
+
+-- Who pauses a stage is written beside it, and workers hear of any change.
+-- +goose StatementBegin
+CREATE FUNCTION stage_settings_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF NEW.paused AND NOT OLD.paused THEN
+		NEW.paused_at := now();
+		NEW.paused_by := session_user;
+	ELSIF NOT NEW.paused THEN
+		NEW.paused_at := NULL;
+		NEW.paused_by := NULL;
+		NEW.pause_reason := NULL;
+	END IF;
+	PERFORM pg_notify('farol_settings', '');
+	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);
+	RETURN NEW;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER stage_settings_changed BEFORE UPDATE ON stage_settings
+	FOR EACH ROW EXECUTE FUNCTION stage_settings_changed();
+
+-- +goose StatementBegin
+CREATE FUNCTION work_item_by_hand() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	old_ordinal smallint := (SELECT ordinal FROM stage_settings WHERE action = OLD.action AND stage = OLD.stage);
 	new_ordinal smallint := (SELECT ordinal FROM stage_settings WHERE action = NEW.action AND stage = NEW.stage);
@@ -149,8 +247,9 @@ BEGIN
 			RAISE EXCEPTION 'item % cannot be requeued to %: it has only come to %', OLD.id, NEW.stage, OLD.stage
 				USING ERRCODE = 'check_violation', HINT = 'Name the stage that it has reached, or an earlier one.';
 		END IF;
+		PERFORM lock_institution(OLD.institution_id);
+		NEW.turn := take_turn(OLD.institution_id, OLD.size_band, OLD.size); -- behind what its institution has queued
 		IF OLD.action = 'Ingest' THEN
-			PERFORM pg_advisory_xact_lock(hashtextextended(OLD.object_identifier, 0));
 			SELECT id INTO newer FROM work_items
 			WHERE institution_id = OLD.institution_id AND name = OLD.name AND id > OLD.id AND action = 'Ingest'
 				AND status IN ('Pending', 'Started', 'Success') LIMIT 1;
@@ -202,7 +301,7 @@ BEGIN
 	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
 	IF NEW.status = 'Pending' THEN
 		PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
-		PERFORM pg_notify('farol_work', NEW.stage);
+		PERFORM pg_notify('farol_work', E'\n' || NEW.stage); -- equal payloads of one transaction are sent once
 	END IF;
 	RETURN NEW;
 END
@@ -262,10 +361,18 @@ DROP TRIGGER work_item_by_hand ON work_items;
 DROP FUNCTION work_item_by_hand();
 DROP TRIGGER work_item_resized ON work_items;
 DROP FUNCTION work_item_resized();
-DROP TRIGGER work_item_announced ON work_items;
-DROP FUNCTION work_item_announced();
+DROP TRIGGER stage_settings_changed ON stage_settings;
+DROP FUNCTION stage_settings_changed();
+DROP TRIGGER size_bands_moved ON size_bands;
+DROP FUNCTION size_bands_moved();
+DROP TRIGGER work_items_announced ON work_items;
+DROP FUNCTION work_items_announced();
 DROP TRIGGER work_item_created ON work_items;
 DROP FUNCTION work_item_created();
+DROP FUNCTION take_turn(bigint, smallint, bigint);
+DROP FUNCTION turn_cost(bigint);
+DROP FUNCTION lock_institution(bigint);
+DROP FUNCTION object_identifier_of(text, text);
 DROP FUNCTION append_topic_message(text, text, bigint);
 DROP FUNCTION last_in_work(text, bigint);
 DROP TRIGGER work_item_ended ON work_items;

@@ -18,20 +18,21 @@ type Upload struct {
 
 // newUploadsSQL leaves out what has a live item (work_items_live_ingest), and
 // what has ended in a way that the same bytes would end in again
-// (work_items_ended_bag). A cancelled or suspended upload counts as new once it
+// (work_items_ended_bag, work_items_archive_bag). A cancelled or suspended upload counts as new once it
 // was uploaded again; a successful one only after its object was deleted.
 const newUploadsSQL = `
 SELECT u.key, u.etag, u.size, u.modified AS last_modified
 FROM unnest(@keys::text[], @etags::text[], @sizes::bigint[], @modified::timestamptz[]) AS u (key, etag, size, modified)
 LEFT JOIN LATERAL (
-	SELECT w.status, w.intellectual_object_id, w.bag_date FROM work_items w
+	SELECT w.status, w.intellectual_object_id, w.bag_date FROM all_work_items w
 	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND NOT w.retry
 	ORDER BY w.id DESC LIMIT 1
 ) ended ON true
 LEFT JOIN intellectual_objects o ON o.id = ended.intellectual_object_id
 WHERE NOT EXISTS (
 	SELECT FROM work_items w
-	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND w.retry)
+	WHERE w.object_identifier = object_identifier_of(@identifier, u.key) AND w.name = u.key AND w.etag = u.etag
+	  AND w.action = 'Ingest' AND w.retry)
   AND CASE ended.status
 	WHEN 'Success'   THEN o.state = 'D'
 	WHEN 'Cancelled' THEN u.modified > ended.bag_date
@@ -61,11 +62,11 @@ func (r *Registry) CreateIngests(ctx context.Context, in Institution, uploads []
 		keys, etags, sizes, modified = append(keys, u.Key), append(etags, u.ETag), append(sizes, u.Size), append(modified, u.LastModified)
 	}
 	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('farol bucket reader', $1))`, in.ID); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT lock_institution($1)`, in.ID); err != nil {
 			return err
 		}
 		rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
-			"institution": in.ID, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
+			"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
 		})
 		fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
 		if err != nil {
@@ -148,7 +149,7 @@ type ItemFilter struct {
 
 const workItemsSQL = `
 SELECT ` + workItemColumns + `
-FROM work_items w JOIN institutions i ON i.id = w.institution_id
+FROM all_work_items w JOIN institutions i ON i.id = w.institution_id
 WHERE (@status = '' OR w.status = @status)
   AND (@stage = '' OR w.stage = @stage)
   AND (@institution = '' OR i.identifier = @institution)
@@ -174,7 +175,7 @@ func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, err
 // WorkItem returns one work item, or ErrNotFound.
 func (r *Registry) WorkItem(ctx context.Context, id int64) (WorkItem, error) {
 	return r.oneItem(ctx, "show", `SELECT `+workItemColumns+`
-		FROM work_items w JOIN institutions i ON i.id = w.institution_id WHERE w.id = @id`, pgx.NamedArgs{"id": id})
+		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id WHERE w.id = @id`, pgx.NamedArgs{"id": id})
 }
 
 // Requeue makes an item claimable again, at the stage named or else at the last
@@ -223,7 +224,7 @@ type Attempt struct {
 func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT claim_token, stage, attempt, node, pid, worker, claimed_at, heard_at, ended_at, outcome, error_code, error, file_in_hand
-		FROM work_item_attempts WHERE work_item_id = $1 ORDER BY claim_token`, item)
+		FROM attempts WHERE work_item_id = $1 ORDER BY claim_token`, item)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Attempt])
 	if err != nil {
 		return nil, fmt.Errorf("list attempts of item %d: %w", item, err)
