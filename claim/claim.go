@@ -12,6 +12,10 @@
 //
 // A transition is one statement: it moves the item, ends the attempt in the
 // ledger, and appends the topic message. The only clock is the database's.
+//
+// The slots of a process meet in its [Engine]: claims that come while another is
+// under way go into the next statement together, and so do ends of claims.
+// Callers have a call for each item and pay the price of a batch.
 package claim
 
 import (
@@ -25,7 +29,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry"
@@ -45,7 +48,8 @@ type Item struct {
 	Topic            string // of this stage
 	Attempt          int    // claims of this stage that count, this one included
 	MaxAttempts      int
-	Name             string // key of the tar in the receiving bucket
+	Timeout          time.Duration // how long the stage may take; 0: as long as it needs
+	Name             string        // key of the tar in the receiving bucket
 	Bucket           string
 	ETag             string
 	Size             int64
@@ -53,28 +57,40 @@ type Item struct {
 	ObjectIdentifier string
 	InstitutionID    int64
 	Institution      string // identifier
+
+	band  int16
+	at    position
+	lease time.Duration
 }
 
-// Options is how a process works the queue.
+// Options is how a process works the queue. What is zero goes by stage_settings,
+// which administrators may change at run time.
 type Options struct {
-	Lease       time.Duration  // how long a claim lasts unless renewed
-	Heartbeat   time.Duration  // between two renewals; at most a third of Lease
-	Poll        time.Duration  // between two looks at a queue that nothing was heard from, with jitter
-	MaxAttempts map[string]int // by stage; a stage that is not there goes by stage_settings
+	Lease       time.Duration            // how long a claim of any stage lasts unless renewed
+	Heartbeat   time.Duration            // between two renewals; at most a third of any lease
+	Leases      map[string]time.Duration // by stage, before Lease
+	Timeouts    map[string]time.Duration // how long a stage may take
+	MaxAttempts map[string]int           // by stage
+	Unrenewed   bool                     // this process cannot heartbeat: leases then last three processing timeouts at least
+	Poll        time.Duration            // between two looks at a queue that nothing was heard from, with jitter
+	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay
 	Log         *slog.Logger
 }
 
 // DefaultOptions are those of a worker that nobody configured.
 func DefaultOptions() Options {
-	return Options{Lease: 30 * time.Second, Heartbeat: 10 * time.Second, Poll: 2 * time.Second}
+	return Options{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour}
 }
 
-// Validate refuses a lease that a single late heartbeat would lose.
+// Validate refuses what contradicts itself, whatever the database says: a lease
+// that a single late heartbeat would lose.
 func (o Options) Validate() error {
 	switch {
-	case o.Heartbeat <= 0 || o.Lease <= 0 || o.Poll <= 0:
-		return errors.New("lease, heartbeat and poll must be longer than nothing")
-	case o.Lease < 3*o.Heartbeat:
+	case o.Poll <= 0:
+		return errors.New("poll must be longer than nothing")
+	case o.Lease < 0 || o.Heartbeat < 0:
+		return errors.New("lease and heartbeat must be longer than nothing")
+	case o.Lease > 0 && o.Heartbeat > 0 && o.Lease < 3*o.Heartbeat:
 		return fmt.Errorf("the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work", o.Lease, o.Heartbeat)
 	}
 	return nil
@@ -82,23 +98,48 @@ func (o Options) Validate() error {
 
 // Engine is the queue as one process sees it. It is safe for concurrent use.
 type Engine struct {
-	db      *pgxpool.Pool
+	store   store
 	options Options
 	log     *slog.Logger
-	node    string
-	worker  string // unique to this start of the process
+	self    process
+	kernel  kernel
 
-	wake   *wake
-	capped atomic.Pointer[map[string]bool] // stages with a cap across processes
+	wake     *wake
+	known    atomic.Pointer[settings]
+	ends     batcher[move, error]
+	draining chan struct{} // closed when the process is asked to stop
+	changed  chan struct{} // gets a value when settings are to be read anew
 
-	mu   sync.Mutex
-	held map[int64]*Hold // by item
-	beat time.Time       // when the leases were last renewed, by this process's monotonic clock
+	reapRounds atomic.Int64
+
+	mu       sync.Mutex
+	held     map[int64]*Hold // by item
+	beat     time.Time       // when the leases were last renewed, by this process's monotonic clock
+	claimers map[string]*claimer
+	turns    map[int16]int64 // the latest that was claimed, by band
+	told     map[int16]int64 // what of it is in the database
+	recorder *recorder
+	slots    []int // of the recorder, that are free
+	drain    sync.Once
 }
 
 // New returns the queue in db. Nothing is renewed, reaped or heard of until
-// [Engine.Run] is called.
+// [Engine.Run] is called. Settings under which live work could be lost are an
+// error. Close gives back the engine's connections.
 func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
+	s, err := newPostgres(db) //nolint:contextcheck // its connections live as long as the engine
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEngine(ctx, s, linux(), o)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -109,171 +150,68 @@ func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	e := &Engine{
-		db: db, options: o, log: o.Log, node: node,
-		worker: fmt.Sprintf("%s-%d-%s", node, os.Getpid(), uuid.NewString()[:8]),
-		wake:   newWake(),
-		held:   map[int64]*Hold{},
+	pid := os.Getpid()
+	self := process{
+		identity: identity{node: node, pid: pid, worker: fmt.Sprintf("%s-%d-%s", node, pid, uuid.NewString()[:8])},
+		host:     k.host(), cgroup: k.group(), pools: []byte("[]"),
 	}
-	return e, e.readCaps(ctx)
+	if self.started, err = k.startTime(pid); err != nil {
+		self.host = "" // nobody could tell whether this process lives
+	}
+	e := &Engine{
+		store: s, options: o, log: o.Log, self: self, kernel: k,
+		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1),
+		held: map[int64]*Hold{}, claimers: map[string]*claimer{}, turns: map[int16]int64{}, told: map[int16]int64{},
+	}
+	e.ends = batcher[move, error]{do: e.settleBatch, lanes: 2, most: 256}
+	return e, e.readSettings(ctx)
 }
+
+// Close gives back the engine's connections. Nothing may be called afterwards.
+func (e *Engine) Close() { e.store.close() }
 
 // Worker names this start of this process in the rows that it claims.
-func (e *Engine) Worker() string { return e.worker }
+func (e *Engine) Worker() string { return e.self.worker }
 
-// Lease is how long a claim lasts unless renewed.
-func (e *Engine) Lease() time.Duration { return e.options.Lease }
+// Draining is closed when the process has been asked to stop, by
+// drain_worker in the database.
+func (e *Engine) Draining() <-chan struct{} { return e.draining }
 
-// Want is how many items of a stage may be claimed.
-type Want struct {
-	Stage string
-	Most  int
+// Describe says which work this process takes, for worker_processes and
+// why_not. The value is written as JSON. Call it before Run.
+func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
+
+// readSettings reads how stages are treated. Settings that this process cannot
+// work under are an error, and the last ones stay.
+func (e *Engine) readSettings(ctx context.Context) error {
+	stages, bands, err := e.store.settings(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := newSettings(stages, bands, e.options)
+	if err != nil {
+		return fmt.Errorf("settings of stages: %w", err)
+	}
+	e.known.Store(s)
+	return nil
 }
-
-// Filter says which items a pool takes.
-type Filter struct {
-	Stages  []Want // in the order of preference
-	MinSize int64  // bytes
-	MaxSize int64  // bytes, exclusive; 0: no bound
-}
-
-// claimSQL walks one cell after the other (a stage in a size band), each by
-// work_items_ready exactly in its order, and stops as soon as it has enough.
-// The caps of stages that have one are counted from live leases; the caller
-// then holds the stage's advisory lock.
-const claimSQL = `
-WITH cell AS MATERIALIZED (
-	SELECT want.ord, s.stage, b.band,
-		CASE WHEN s.cap IS NULL THEN want.most
-		     ELSE least(want.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
-		END AS room
-	FROM unnest(@stages::text[], @most::int[]) WITH ORDINALITY AS want (stage, most, ord)
-	JOIN stage_settings s ON s.stage = want.stage AND NOT s.paused
-	CROSS JOIN size_bands b
-	WHERE b.min_size < @max_size
-	  AND b.band >= (SELECT max(band) FROM size_bands WHERE min_size <= @min_size)
-	ORDER BY want.ord, b.band
-), ready AS MATERIALIZED (
-	SELECT i.id
-	FROM cell
-	CROSS JOIN LATERAL (
-		SELECT w.id FROM work_items w
-		WHERE w.status = 'Pending' AND w.retry
-		  AND w.stage = cell.stage AND w.size_band = cell.band
-		  AND w.run_at <= now() AND w.size >= @min_size AND w.size < @max_size
-		ORDER BY w.priority, w.run_at, w.id
-		LIMIT greatest(cell.room, 0)
-		FOR UPDATE SKIP LOCKED
-	) i
-	LIMIT @n
-), claimed AS (
-	UPDATE work_items w SET
-		status           = 'Started',
-		claim_token      = claim_token + 1,
-		attempt          = attempt + 1,
-		node             = @node,
-		pid              = @pid,
-		worker           = @worker,
-		stage_started_at = now(),
-		lease_expires_at = now() + @lease::interval,
-		note             = 'Item has started stage '
-			|| (SELECT s.topic FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage),
-		updated_at       = now()
-	WHERE w.id = ANY (ARRAY(SELECT id FROM ready)) AND w.status = 'Pending'
-	RETURNING w.*
-), ledger AS (
-	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
-	SELECT id, claim_token, stage, attempt, node, pid, worker FROM claimed
-)
-SELECT c.id, c.claim_token AS token, c.entered_token AS entered, c.action, c.stage, s.topic, c.attempt, s.max_attempts,
-	c.name, c.bucket, c.etag, c.size, c.bag_date, c.object_identifier, c.institution_id, i.identifier AS institution
-FROM claimed c
-JOIN institutions i ON i.id = c.institution_id
-JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage`
-
-// lockCapSQL makes the claims of a capped stage take turns, so that its live
-// leases can be counted.
-const lockCapSQL = `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`
 
 // Claim takes up to n items that f allows and that are due, each for the time of
 // a lease. It does not wait: not for items to come, nor for other workers. The
-// caller holds each with [Engine.Hold] and ends it with [Hold.Settle].
+// caller holds each with [Engine.Hold] and ends it with [Hold.Settle]. Items may
+// come with an error, if only a part of the claims failed.
 func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
-	capped := *e.capped.Load()
-	var free []Want
-	var items []Item
-	for _, w := range f.Stages {
-		if !capped[w.Stage] {
-			free = append(free, w)
-			continue
-		}
-		got, err := e.claimCapped(ctx, f, w, n-len(items))
-		if err != nil {
-			return items, err
-		}
-		items = append(items, got...)
+	key := f.key()
+	e.mu.Lock()
+	c := e.claimers[key]
+	if c == nil {
+		c = newClaimer(e, f)
+		e.claimers[key] = c
 	}
-	if len(free) == 0 || len(items) >= n {
-		return items, nil
-	}
-	got, err := e.claim(ctx, e.db, f, free, n-len(items))
-	return append(items, got...), err
-}
-
-func (e *Engine) claimCapped(ctx context.Context, f Filter, w Want, n int) (items []Item, err error) {
-	if n <= 0 {
-		return nil, nil
-	}
-	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockCapSQL, w.Stage); err != nil {
-			return fmt.Errorf("take turns for %s: %w", w.Stage, err)
-		}
-		items, err = e.claim(ctx, tx, f, []Want{w}, n)
-		return err
-	})
-	return items, err
-}
-
-// querier is a pool or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-func (e *Engine) claim(ctx context.Context, db querier, f Filter, wants []Want, n int) ([]Item, error) {
-	stages, most := make([]string, len(wants)), make([]int, len(wants))
-	for i, w := range wants {
-		stages[i], most[i] = w.Stage, min(w.Most, n)
-	}
-	maxSize := f.MaxSize
-	if maxSize == 0 {
-		maxSize = 1<<63 - 1
-	}
-	rows, _ := db.Query(ctx, claimSQL, pgx.NamedArgs{ // CollectRows returns the error
-		"stages": stages, "most": most, "n": n, "min_size": f.MinSize, "max_size": maxSize,
-		"node": e.node, "pid": os.Getpid(), "worker": e.worker, "lease": e.options.Lease,
-	})
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByName[Item])
+	e.mu.Unlock()
+	got, err := c.asks.ask(ctx, request{wants: f.Stages, n: n})
 	if err != nil {
-		return nil, fmt.Errorf("claim work: %w", err)
+		return nil, err
 	}
-	for i := range items {
-		if m, ok := e.options.MaxAttempts[items[i].Stage]; ok {
-			items[i].MaxAttempts = m
-		}
-	}
-	return items, nil
-}
-
-func (e *Engine) readCaps(ctx context.Context) error {
-	rows, _ := e.db.Query(ctx, `SELECT stage FROM stage_settings WHERE cap IS NOT NULL`)
-	stages, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("read the stages' caps: %w", err)
-	}
-	capped := map[string]bool{}
-	for _, s := range stages {
-		capped[s] = true
-	}
-	e.capped.Store(&capped)
-	return nil
+	return got.items, got.err
 }

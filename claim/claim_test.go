@@ -106,12 +106,11 @@ func TestPausedStageIsNotClaimed(t *testing.T) {
 	q.claimOne(q.engine(), "Receive")
 }
 
-// Priority goes before age, age before id.
-func TestClaimGoesByPriorityThenAge(t *testing.T) {
+// Priority goes before the order in which items came.
+func TestClaimGoesByPriorityThenTurn(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	late, early, urgent := q.put("Receive", 1), q.put("Receive", 1), q.put("Receive", 1)
-	q.exec(`UPDATE work_items SET run_at = now() - interval '1 hour' WHERE id = $1`, early)
+	early, late, urgent := q.put("Receive", 1), q.put("Receive", 1), q.put("Receive", 1)
 	q.exec(`UPDATE work_items SET priority = -1 WHERE id = $1`, urgent)
 	var got []int64
 	for e := q.engine(); len(got) < 3; {
@@ -403,7 +402,7 @@ func TestLeaseShorterThanThreeHeartbeatsIsRefused(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
-	o.Lease = 3*o.Heartbeat - 1
+	o.Heartbeat, o.Lease = time.Second, 3*time.Second-1
 	if err := o.Validate(); err == nil {
 		t.Error("a lease shorter than three heartbeats was accepted")
 	}

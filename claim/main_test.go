@@ -66,6 +66,7 @@ func (q *queue) engine(change ...func(*claim.Options)) *claim.Engine {
 	if err != nil {
 		q.t.Fatal(err)
 	}
+	q.t.Cleanup(e.Close)
 	return e
 }
 

@@ -69,6 +69,12 @@ func IsTransient(err error) bool {
 	return err != nil && !errors.Is(err, ErrLost)
 }
 
+// Release is the result of work that was stopped for no fault of its own: the
+// item goes back at once and the attempt does not count.
+func Release(why string) error {
+	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
+}
+
 // NeedsPerson tells whether an item that ends so is parked for a person at once.
 func NeedsPerson(err error) bool {
 	var e *ending
@@ -101,36 +107,46 @@ func (e *ending) Unwrap() error { return e.err }
 
 // Done is what follows when a stage's work is done.
 type Done struct {
-	Next     string // stage; "": the item has come to its end
-	Note     string // for the depositor
-	Outcome  string // set at the end only
-	ObjectID int64  // intellectual object, set at the end only
+	Next          string // stage; "": the item has come to its end
+	Note          string // for the depositor
+	Outcome       string // set at the end only
+	ObjectID      int64  // intellectual object, set at the end only
+	StorageOption string // of the bag, set by the stage that learns it
 }
 
-// move is one transition as the settling statement takes it.
+// move is one transition as the settling statement takes it. Strings that are
+// empty leave what the item has, where the statement says so.
 type move struct {
-	Stage    string
-	Status   string
-	Delay    time.Duration // -1: the stage's own backoff
-	Attempt  int
-	Retry    bool
-	Review   bool
-	Note     string
-	Outcome  string
-	ObjectID *int64
-	Publish  bool // append a message to the topic of Stage
-	Ended    string
-	Code     string
-	Error    string
+	ID            int64
+	Token         int64
+	Stage         string
+	Status        string
+	Delay         time.Duration
+	Attempt       int
+	Retry         bool
+	Review        bool
+	Note          string
+	Outcome       string
+	ObjectID      *int64
+	StorageOption string
+	Topic         string // to append a message to; "": none
+	Ended         string
+	Code          string
+	Error         string
+	InHand        string
 }
 
-// decide is the policy: what becomes of an item, given what its stage returned.
-func decide(item Item, done Done, result error) move {
-	m := move{Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result)}
+// decide is the policy: what becomes of an item, given what its stage returned
+// and how its stage, and the one that it goes on to, are treated.
+func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
+	m := move{
+		ID: item.ID, Token: item.Token,
+		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result),
+	}
 	if result == nil {
-		m.Ended, m.Note, m.Attempt = "done", done.Note, 0
+		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", done.Note, 0, done.StorageOption
 		if done.Next != "" {
-			m.Stage, m.Publish = done.Next, true
+			m.Stage, m.Topic = done.Next, of(done.Next).Topic
 			return m
 		}
 		m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
@@ -152,7 +168,7 @@ func decide(item Item, done Done, result error) move {
 	case endRelease:
 		m.Ended, m.Attempt = "released", item.Attempt-1
 	case endSendBack:
-		m.Ended, m.Stage, m.Attempt, m.Publish = "sent back", e.stage, 0, true
+		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
 	case endCancel:
 		m.Ended, m.Status, m.Retry = "cancelled", "Cancelled", false
 	case endSuspend:
@@ -165,13 +181,22 @@ func decide(item Item, done Done, result error) move {
 		if e.kind == endPanic {
 			m.Ended = "panic"
 		}
-		m.Delay = -1
+		m.Delay = of(item.Stage).backoff(item.Attempt)
 		if item.Attempt >= item.MaxAttempts {
 			m.Status, m.Retry, m.Review, m.Delay = "Suspended", false, true, 0
 			m.Note = exhausted(m.Note, item.Attempt)
 		}
 	}
 	return m
+}
+
+// backoff is how long an item waits after its nth failure in a row.
+func (s StageSettings) backoff(n int) time.Duration {
+	d := s.BackoffFirst
+	for ; n > 1 && d < s.BackoffMost; n-- {
+		d *= 2
+	}
+	return min(d, s.BackoffMost)
 }
 
 func exhausted(note string, attempts int) string {

@@ -3,6 +3,35 @@
 
 -- +goose Up
 
+-- What a column may hold is checked by its type, which costs an UPDATE nothing
+-- where the column is not assigned; a CHECK of the table is read and evaluated by
+-- every statement of the queue.
+-- +goose StatementBegin
+CREATE FUNCTION no_such(kind text, given text, allowed text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	RAISE EXCEPTION 'there is no % "%"', kind, given USING ERRCODE = 'check_violation', HINT = 'There are ' || allowed || '.';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE DOMAIN work_action AS text COLLATE "C"
+	CHECK (VALUE IN ('Ingest', 'Delete', 'Restore File', 'Restore Object', 'Glacier Restore')
+		OR no_such('action', VALUE, 'Ingest, Delete, Restore File, Restore Object and Glacier Restore'));
+CREATE DOMAIN work_stage AS text COLLATE "C"
+	CHECK (VALUE IN ('Receive', 'Validate', 'Reingest Check', 'Copy To Staging', 'Format Identification', 'Store', 'Storage Validation',
+			'Record', 'Cleanup', 'Requested', 'Fetch', 'Unpack', 'Restoring', 'Package', 'Available in S3', 'Resolve')
+		OR no_such('stage', VALUE, 'Receive, Validate, Reingest Check, Copy To Staging, Format Identification, Store, Storage Validation, '
+			'Record and Cleanup; for other actions Requested, Fetch, Unpack, Restoring, Package, Available in S3 and Resolve'));
+CREATE DOMAIN work_status AS text COLLATE "C"
+	CHECK (VALUE IN ('Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended')
+		OR no_such('status', VALUE, 'Pending, Started, Success, Failed, Cancelled and Suspended'));
+CREATE DOMAIN object_key AS text CONSTRAINT "1 to 1000 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 1000);
+CREATE DOMAIN object_etag AS text COLLATE "C" CONSTRAINT "1 to 128 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
+CREATE DOMAIN byte_count AS bigint CONSTRAINT "0 or more" CHECK (VALUE >= 0);
+CREATE DOMAIN attempt_count AS integer CONSTRAINT "0 or more" CHECK (VALUE >= 0);
+CREATE DOMAIN work_priority AS smallint CONSTRAINT "-100 to 100" CHECK (VALUE BETWEEN -100 AND 100);
+CREATE DOMAIN user_email AS text CONSTRAINT "an e-mail address" CHECK (VALUE LIKE '_%@_%');
+
 -- Size bands spread work by bytes. An item's band is set from its size when it
 -- is created; a pool names the bands that it takes.
 CREATE TABLE size_bands (
@@ -29,10 +58,10 @@ CREATE TABLE institution_turns (
 -- What each stage is called, in which order, and how it is treated. Changes
 -- hold from the next claim on.
 CREATE TABLE stage_settings (
-	action        text     NOT NULL,
-	stage         text     NOT NULL,
+	action        work_action NOT NULL,
+	stage         work_stage  NOT NULL,
 	ordinal       smallint NOT NULL, -- place in the life of the item
-	topic         text     NOT NULL, -- the NSQ topic that the mirror publishes to
+	topic         text     NOT NULL CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'), -- the NSQ topic that the mirror publishes to
 	paused        boolean  NOT NULL DEFAULT false,
 	max_attempts  integer  NOT NULL DEFAULT 3 CHECK (max_attempts >= 1),
 	backoff_first interval NOT NULL DEFAULT '1 second' CHECK (backoff_first > '0'),
@@ -77,33 +106,31 @@ CREATE TABLE work_items (
 	run_at                 timestamptz NOT NULL DEFAULT now(), -- not before this; 'infinity' while waits_for is set
 	lease_expires_at       timestamptz,
 	stage_started_at       timestamptz,
-	size                   bigint      NOT NULL CHECK (size >= 0), -- bytes of the tar, object or file
+	size                   byte_count  NOT NULL, -- bytes of the tar, object or file
 	turn                   bigint      NOT NULL DEFAULT 0, -- its institution's turn in its band; lower goes first
 	waits_for              bigint      REFERENCES work_items, -- another item of the same object that must end first
-	attempt                integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0), -- claims of this stage that count
+	attempt                attempt_count NOT NULL DEFAULT 0, -- claims of this stage that count
 	pid                    integer,
 	size_band              smallint    NOT NULL DEFAULT 0,
-	priority               smallint    NOT NULL DEFAULT 0 CHECK (priority BETWEEN -100 AND 100), -- lower goes first
+	priority               work_priority NOT NULL DEFAULT 0, -- lower goes first
 	retry                  boolean     NOT NULL DEFAULT true,  -- false: no worker takes it before a person requeues it
 	needs_admin_review     boolean     NOT NULL DEFAULT false,
-	stage                  text        COLLATE "C" NOT NULL,
-	status                 text        COLLATE "C" NOT NULL DEFAULT 'Pending'
-		CHECK (status IN ('Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended')),
+	stage                  work_stage  NOT NULL,
+	status                 work_status NOT NULL DEFAULT 'Pending',
 	node                   text,
 	worker                 text, -- one process start: two starts never share it
 	-- What the item is about.
 	institution_id         bigint      NOT NULL REFERENCES institutions,
-	action                 text        NOT NULL
-		CHECK (action IN ('Ingest', 'Delete', 'Restore File', 'Restore Object', 'Glacier Restore')),
-	name                   text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 1000), -- key in the receiving bucket
-	bucket                 text        NOT NULL CHECK (octet_length(bucket) BETWEEN 1 AND 1000),
-	etag                   text        NOT NULL CHECK (octet_length(etag) BETWEEN 1 AND 128),
+	action                 work_action NOT NULL,
+	name                   object_key  NOT NULL, -- key in the receiving bucket
+	bucket                 object_key  NOT NULL,
+	etag                   object_etag NOT NULL,
 	bag_date               timestamptz NOT NULL, -- when the tar was uploaded
 	object_identifier      text        NOT NULL,
 	storage_option         text, -- NULL until the bag has been read
 	intellectual_object_id bigint      REFERENCES intellectual_objects,
 	generic_file_id        bigint      REFERENCES generic_files,
-	"user"                 text        NOT NULL DEFAULT 'system@aptrust.org' CHECK ("user" LIKE '_%@_%'),
+	"user"                 user_email  NOT NULL DEFAULT 'system@aptrust.org',
 	inst_approver          text,
 	aptrust_approver       text,
 	note                   text        NOT NULL DEFAULT '',
@@ -114,18 +141,15 @@ CREATE TABLE work_items (
 	created_at             timestamptz NOT NULL DEFAULT now(),
 	updated_at             timestamptz NOT NULL DEFAULT now(),
 
-	CHECK (stage IN ('Available in S3', 'Cleanup', 'Copy To Staging', 'Format Identification', 'Fetch', 'Package', 'Receive',
-		'Record', 'Reingest Check', 'Requested', 'Resolve', 'Restoring', 'Storage Validation', 'Store', 'Unpack', 'Validate')),
-	CONSTRAINT stage_fits_action CHECK (
-		(action = 'Ingest') = (stage IN ('Receive', 'Validate', 'Reingest Check', 'Copy To Staging', 'Format Identification',
-			'Store', 'Storage Validation', 'Record', 'Cleanup'))),
+	CONSTRAINT stage_fits_action CHECK ((action = 'Ingest') =
+		(stage <> ALL ('{Available in S3,Fetch,Package,Requested,Resolve,Restoring,Unpack}'::text[]))),
 	CONSTRAINT success_is_at_the_end CHECK (status <> 'Success' OR stage IN ('Cleanup', 'Resolve')),
 	CONSTRAINT retry_is_live CHECK (retry = (status IN ('Pending', 'Started'))),
 	CONSTRAINT started_is_leased CHECK (
 		CASE WHEN status = 'Started'
 		     THEN lease_expires_at IS NOT NULL AND node IS NOT NULL AND pid IS NOT NULL AND worker IS NOT NULL AND attempt >= 1
 		     ELSE lease_expires_at IS NULL AND node IS NULL AND pid IS NULL AND worker IS NULL END),
-	CONSTRAINT waiting_is_pending CHECK (waits_for IS NULL OR (status = 'Pending' AND run_at = 'infinity')),
+	CONSTRAINT waiting_is_pending CHECK ((waits_for IS NULL OR status = 'Pending') AND (waits_for IS NOT NULL) = (run_at = 'infinity')),
 	CONSTRAINT waits_for_another CHECK (waits_for <> id)
 ) WITH (
 	fillfactor = 60, -- room for the next version of the row on its own page
@@ -137,13 +161,22 @@ CREATE TABLE work_items (
 CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, turn, run_at, id) WHERE status = 'Pending' AND retry;
 -- What the reaper and the caps walk.
 CREATE INDEX work_items_lease ON work_items (stage, lease_expires_at) WHERE status = 'Started';
--- Two live ingests of the same upload cannot be; live items of one object go one
--- after the other.
-CREATE UNIQUE INDEX work_items_live_ingest ON work_items (object_identifier, name, etag) WHERE action = 'Ingest' AND retry;
 CREATE INDEX work_items_waiting ON work_items (waits_for) WHERE waits_for IS NOT NULL;
 -- Look-ups by people and by the bucket reader; only rows that have ended, which hops leave alone.
 CREATE INDEX work_items_ended_bag ON work_items (institution_id, name, etag) WHERE NOT retry;
 CREATE INDEX work_items_review ON work_items (id) WHERE needs_admin_review;
+
+-- The uploads that have a live ingest. Two of the same upload cannot be, and live
+-- items of one object go one after the other. Triggers keep it with the items'
+-- beginning and end; as an index of work_items it would be written on every hop
+-- and make each a third dearer.
+CREATE TABLE uploads_in_work (
+	object_identifier text COLLATE "C" NOT NULL,
+	name              text COLLATE "C" NOT NULL,
+	etag              text COLLATE "C" NOT NULL,
+	work_item_id      bigint NOT NULL,
+	CONSTRAINT one_live_ingest PRIMARY KEY (object_identifier, name, etag)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000);
 
 -- The attempt ledger: one row for each claim, written at its start and its end.
 -- It has no foreign key to work_items, whose row would then be locked once more
@@ -207,7 +240,7 @@ CREATE INDEX work_item_audit_item ON work_item_audit (work_item_id);
 CREATE TABLE topic_messages (
 	id           bigint      GENERATED ALWAYS AS IDENTITY,
 	xid          xid8        NOT NULL DEFAULT pg_current_xact_id(),
-	topic        text        NOT NULL CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'),
+	topic        text        NOT NULL CHECK (topic <> ''),
 	body         text        NOT NULL CHECK (body <> ''),
 	work_item_id bigint, -- no foreign key, as in work_item_attempts
 	created_at   timestamptz NOT NULL DEFAULT now(),
@@ -246,4 +279,6 @@ ANALYZE size_bands, stage_settings;
 -- +goose Down
 DROP VIEW attempts, all_work_items;
 DROP TABLE work_item_attempts_archive, work_items_archive, topic_readers, retired_copies, topic_messages, work_item_audit,
-	worker_processes, work_item_attempts, work_items, stage_settings, institution_turns, size_bands;
+	worker_processes, work_item_attempts, uploads_in_work, work_items, stage_settings, institution_turns, size_bands;
+DROP DOMAIN work_action, work_stage, work_status, object_key, object_etag, byte_count, attempt_count, work_priority, user_email;
+DROP FUNCTION no_such(text, text, text);

@@ -24,6 +24,8 @@ BEGIN
 		run_at     = CASE WHEN OLD.waits_for IS NULL THEN now() ELSE 'infinity' END,
 		updated_at = now()
 	WHERE waits_for = OLD.id;
+	DELETE FROM uploads_in_work WHERE object_identifier = OLD.object_identifier AND name = OLD.name AND etag = OLD.etag
+		AND work_item_id = OLD.id;
 	RETURN NULL;
 END
 $$;
@@ -31,6 +33,40 @@ $$;
 
 CREATE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
 	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
+
+-- uploads_begin notes that an upload is in work, or refuses it because it is.
+-- +goose StatementBegin
+CREATE FUNCTION uploads_begin(item work_items) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	other bigint;
+BEGIN
+	IF item.action <> 'Ingest' THEN
+		RETURN;
+	END IF;
+	INSERT INTO uploads_in_work VALUES (item.object_identifier, item.name, item.etag, item.id)
+	ON CONFLICT DO NOTHING;
+	IF NOT FOUND THEN
+		SELECT work_item_id INTO other FROM uploads_in_work
+		WHERE object_identifier = item.object_identifier AND name = item.name AND etag = item.etag;
+		RAISE EXCEPTION 'the upload % with ETag % is in work already: item %', item.name, item.etag, other
+			USING ERRCODE = 'unique_violation', CONSTRAINT = 'one_live_ingest', TABLE = 'uploads_in_work';
+	END IF;
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION work_item_revived() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	PERFORM uploads_begin(NEW);
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_revived AFTER UPDATE OF status ON work_items
+	FOR EACH ROW WHEN (NEW.retry AND NOT OLD.retry) EXECUTE FUNCTION work_item_revived();
 
 -- last_in_work returns the live ingest of an object that none waits for yet, an
 -- item itself aside, or NULL: live items of one object stand in one line. None
@@ -40,11 +76,11 @@ CREATE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
 CREATE FUNCTION last_in_work(object text, item bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM work_items
-	WHERE object_identifier = object AND action = 'Ingest' AND retry AND id <> item
+	WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
 	ORDER BY id
 	FOR UPDATE;
 	RETURN (SELECT max(id) FROM work_items w
-		WHERE object_identifier = object AND action = 'Ingest' AND retry AND id <> item
+		WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
 			AND NOT EXISTS (SELECT FROM work_items behind WHERE behind.waits_for = w.id));
 END
 $$;
@@ -116,13 +152,15 @@ BEGIN
 	END IF;
 
 	NEW.object_identifier := object_identifier_of((SELECT identifier FROM institutions WHERE id = NEW.institution_id), NEW.name);
-	IF NOT EXISTS (SELECT FROM work_items WHERE object_identifier = NEW.object_identifier AND action = 'Ingest' AND retry) THEN
+	IF NOT EXISTS (SELECT FROM uploads_in_work WHERE object_identifier = NEW.object_identifier) THEN
+		PERFORM uploads_begin(NEW);
 		RETURN NEW;
 	END IF;
 	FOR other IN -- the depositor has replaced this upload and nothing of it is stored yet
 		SELECT * FROM work_items
-		WHERE object_identifier = NEW.object_identifier AND action = 'Ingest' AND retry
-			AND name = NEW.name AND etag <> NEW.etag AND NOT is_late_stage(stage)
+		WHERE id IN (SELECT work_item_id FROM uploads_in_work
+				WHERE object_identifier = NEW.object_identifier AND name = NEW.name AND etag <> NEW.etag)
+			AND retry AND NOT is_late_stage(stage)
 		ORDER BY id
 		FOR UPDATE
 	LOOP
@@ -135,6 +173,7 @@ BEGIN
 			note = 'Cancelled because a newer version of this bag was received: item ' || NEW.id || '.'
 		WHERE id = other.id;
 	END LOOP;
+	PERFORM uploads_begin(NEW);
 	NEW.waits_for := last_in_work(NEW.object_identifier, NEW.id);
 	IF NEW.waits_for IS NOT NULL THEN
 		NEW.run_at := 'infinity';
@@ -157,7 +196,8 @@ BEGIN
 	SELECT s.topic, c.id::text, c.id
 	FROM created c JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage
 	ORDER BY c.id;
-	PERFORM pg_notify('farol_work', E'\n' || stage) FROM created GROUP BY stage;
+	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(turn)))
+	FROM created GROUP BY stage, size_band, priority;
 	RETURN NULL;
 END
 $$;
@@ -377,4 +417,7 @@ DROP FUNCTION append_topic_message(text, text, bigint);
 DROP FUNCTION last_in_work(text, bigint);
 DROP TRIGGER work_item_ended ON work_items;
 DROP FUNCTION work_item_ended();
+DROP TRIGGER work_item_revived ON work_items;
+DROP FUNCTION work_item_revived();
+DROP FUNCTION uploads_begin(work_items);
 DROP FUNCTION is_late_stage(text);

@@ -235,15 +235,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	hold := r.engine.Hold(ctx, item)
 	w := &work{item: item, hold: hold, log: log}
 	start := time.Now()
-	result := hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) })
-	if err := hold.Context().Err(); err != nil && result != nil {
-		cause := context.Cause(hold.Context()) //nolint:contextcheck // the lease's own
-		if errors.Is(cause, claim.ErrLost) {
-			result = cause
-		} else {
-			result = claim.Release(cause.Error())
-		}
-	}
+	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
 	took := time.Since(start)
 	if r.options.Observe != nil {
 		r.options.Observe(Outcome{Stage: item.Stage, Code: claim.Code(result), Took: took, Bytes: item.Size})
@@ -255,7 +247,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{Next: r.next[item.Stage], Note: step.note, Outcome: "Ingest complete", ObjectID: w.objectID}
-	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.Lease())
+	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
 	if err := r.settle(settled, hold, done, result); err != nil {
 		hold.Abandon()

@@ -16,7 +16,7 @@ type Upload struct {
 	LastModified time.Time
 }
 
-// newUploadsSQL leaves out what has a live item (work_items_live_ingest), and
+// newUploadsSQL leaves out what has a live item (one_live_ingest), and
 // what has ended in a way that the same bytes would end in again
 // (work_items_ended_bag, work_items_archive_bag). A cancelled or suspended upload counts as new once it
 // was uploaded again; a successful one only after its object was deleted.
@@ -30,9 +30,8 @@ LEFT JOIN LATERAL (
 ) ended ON true
 LEFT JOIN intellectual_objects o ON o.id = ended.intellectual_object_id
 WHERE NOT EXISTS (
-	SELECT FROM work_items w
-	WHERE w.object_identifier = object_identifier_of(@identifier, u.key) AND w.name = u.key AND w.etag = u.etag
-	  AND w.action = 'Ingest' AND w.retry)
+	SELECT FROM uploads_in_work w
+	WHERE w.object_identifier = object_identifier_of(@identifier, u.key) AND w.name = u.key AND w.etag = u.etag)
   AND CASE ended.status
 	WHEN 'Success'   THEN o.state = 'D'
 	WHEN 'Cancelled' THEN u.modified > ended.bag_date
@@ -45,7 +44,6 @@ const createIngestSQL = `
 INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, note, outcome)
 VALUES (@institution, 'Ingest', 'Receive', @key, @bucket, @etag, @size, @modified,
 	'Bag is in receiving bucket', 'Item is pending ingest')
-ON CONFLICT DO NOTHING
 RETURNING id`
 
 // CreateIngests makes a work item for each of the uploads that has none yet and

@@ -165,7 +165,7 @@ func TestChangesByHand(t *testing.T) {
 		"requeue a failed item":           {`status = 'Failed'`, `status = 'Pending'`, "", "Store Pending"},
 		"to an earlier stage":             {`status = 'Failed'`, `status = 'Pending', stage = 'Receive'`, "", "Receive Pending"},
 		"to a later stage":                {`status = 'Failed'`, `status = 'Pending', stage = 'Record'`, "only come to Store", ""},
-		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, "cannot be requeued to Stroe", ""},
+		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, `there is no stage "Stroe"`, ""},
 		"to a stage of another action":    {`status = 'Failed'`, `status = 'Pending', stage = 'Requested'`, "cannot be requeued", ""},
 		"release a running item":          {started, `status = 'Pending'`, "", "Store Pending"},
 		"only the stage of a running one": {started, `stage = 'Validate'`, "", "Validate Pending"},
@@ -178,7 +178,7 @@ func TestChangesByHand(t *testing.T) {
 		"a finished item": {
 			`claim_token = 7, status = 'Success', stage = 'Cleanup', retry = false`, `status = 'Pending', stage = 'Store'`, "has ended", "",
 		},
-		"a status that is none": {"", `status = 'Pendign'`, "by hand", ""},
+		"a status that is none": {"", `status = 'Pendign'`, `there is no status "Pendign"`, ""},
 		"the lease alone":       {"", `node = 'mine'`, "started_is_leased", ""},
 		"retry alone":           {"", `retry = false`, "retry_is_live", ""},
 	} {

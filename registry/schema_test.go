@@ -41,7 +41,7 @@ func TestRowsThatCannotBe(t *testing.T) {
 		`UPDATE premis_events SET institution_id = institution_id + 1`:                                         "premis_events_intellectual_object_id_institution_id_fkey",
 		`UPDATE premis_events SET identifier = (SELECT min(identifier::text)::uuid FROM premis_events)`:        "premis_events_identifier_key",
 		`DELETE FROM checksums; DELETE FROM generic_files`:                                                     "storage_records_generic_file_id_fkey",
-		`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)` + another: "work_items_live_ingest",
+		`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)` + another: "one_live_ingest",
 		restore: "stage_fits_action",
 		`UPDATE work_items SET claim_token = 10, status = 'Success', retry = false WHERE name = 'live.tar'`:  "success_is_at_the_end",
 		`UPDATE work_items SET claim_token = 10, status = 'Failed' WHERE name = 'live.tar'`:                  "retry_is_live",
@@ -49,7 +49,7 @@ func TestRowsThatCannotBe(t *testing.T) {
 		`UPDATE work_items SET waits_for = (SELECT min(id) FROM work_items) WHERE name = 'live.tar'`:         "waiting_is_pending",
 		`UPDATE work_items SET waits_for = id, run_at = 'infinity' WHERE name = 'live.tar'`:                  "waits_for_another",
 		`UPDATE work_items SET waits_for = 99, run_at = 'infinity' WHERE name = 'live.tar'`:                  "work_items_waits_for_fkey",
-		`UPDATE work_items SET priority = 101`:                                                               "work_items_priority_check",
+		`UPDATE work_items SET priority = 101`:                                                               "-100 to 100",
 		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now())`:         "work_item_attempts_check",
 		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'lost')`: "work_item_attempts_outcome_check",
 	} {

@@ -45,8 +45,8 @@ type readConfig struct {
 
 // workConfig is how a worker process works the queue.
 type workConfig struct {
-	Lease           time.Duration `env:"FAROL_LEASE" envDefault:"30s" doc:"how long a claim lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats"`
-	Heartbeat       time.Duration `env:"FAROL_HEARTBEAT" envDefault:"10s" doc:"time between two renewals of a process's claims"`
+	Lease           time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
+	Heartbeat       time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
 	Poll            time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
 	Grace           time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
 	Files           int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
@@ -81,7 +81,7 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.ClaimCeiling = s.readStages("_BUFFER_SIZE")
 	c.MaxAttempts = s.readStages("_MAX_ATTEMPTS")
 	o := claim.DefaultOptions()
-	o.Lease, o.Heartbeat = c.Lease, c.Heartbeat
+	o.Lease, o.Heartbeat, o.Poll = c.Lease, c.Heartbeat, c.Poll
 	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
 		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
 	}

@@ -37,7 +37,7 @@ func worker(t *testing.T, more map[string]string) workerConfig {
 func TestWorkerHasDefaults(t *testing.T) {
 	t.Parallel()
 	c := worker(t, nil)
-	want := workConfig{Lease: 30 * time.Second, Heartbeat: 10 * time.Second, Poll: 2 * time.Second, Grace: 30 * time.Second, Files: 8, IdentifyWorkers: 2, IdentifyMemory: 256 << 20}
+	want := workConfig{Poll: 2 * time.Second, Grace: 30 * time.Second, Files: 8, IdentifyWorkers: 2, IdentifyMemory: 256 << 20}
 	if diff := cmp.Diff(want, c.workConfig); diff != "" {
 		t.Error(diff)
 	}
@@ -195,7 +195,7 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 // One late heartbeat must not cost a live worker its items.
 func TestLeaseIsAtLeastThreeHeartbeats(t *testing.T) {
 	t.Parallel()
-	_, err := loadFrom(enough(map[string]string{"FAROL_LEASE": "29s"}), readWorkerConfig)
+	_, err := loadFrom(enough(map[string]string{"FAROL_LEASE": "29s", "FAROL_HEARTBEAT": "10s"}), readWorkerConfig)
 	if err == nil || !strings.Contains(err.Error(), "FAROL_LEASE and FAROL_HEARTBEAT do not fit") {
 		t.Errorf("err = %v", err)
 	}

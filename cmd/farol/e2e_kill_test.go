@@ -46,8 +46,8 @@ func TestKillAtEachStage(t *testing.T) {
 	}
 	s.intact(id)
 	for _, stage := range stageNames() {
-		if n := ask[int](t, s.db, `SELECT count(*) FROM work_item_attempts WHERE stage = $1 AND outcome = 'lease expired'`, stage); n < 1 {
-			t.Errorf("no lease expired at %s", stage)
+		if n := ask[int](t, s.db, `SELECT count(*) FROM work_item_attempts WHERE stage = $1 AND outcome = 'killed'`, stage); n < 1 {
+			t.Errorf("the ledger names no killed worker at %s", stage)
 		}
 	}
 }

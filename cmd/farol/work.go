@@ -120,6 +120,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return err
 	}
+	defer engine.Close()
 	formats, err := startIdentifier(ctx, config)
 	if err != nil {
 		return err

@@ -1,0 +1,225 @@
+package claim
+
+import (
+	"context"
+	"time"
+)
+
+// claimer makes the claims of one filter. Calls that meet go into one statement.
+type claimer struct {
+	engine *Engine
+	filter Filter
+	hints  *hints
+	asks   batcher[request, answer]
+	round  int // which size band comes first, so that none of a pool's bands waits for another to be empty
+}
+
+type request struct {
+	wants []Want
+	n     int
+}
+
+type answer struct {
+	items []Item
+	err   error
+}
+
+// mostRequests is how many calls go into one statement.
+const mostRequests = 128
+
+func newClaimer(e *Engine, f Filter) *claimer {
+	c := &claimer{engine: e, filter: f, hints: newHints()}
+	c.asks = batcher[request, answer]{do: c.claim, lanes: 1, most: mostRequests}
+	e.wake.tell(c.hints)
+	return c
+}
+
+// claim serves several calls with one statement, or with two where a stage is
+// capped, and shares out what it got in the order of the calls.
+func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, error) {
+	wants, n := together(requests)
+	known := c.engine.known.Load()
+	var free []probe
+	var items []Item
+	var failed error
+	for _, w := range wants {
+		probes := c.probes(known, w)
+		if len(probes) > 0 && probes[0].capped {
+			got, err := c.walk(ctx, known, probes, n-len(items))
+			items = append(items, got...)
+			if err != nil {
+				failed = err
+			}
+		} else {
+			free = append(free, probes...)
+		}
+	}
+	c.round++
+	if failed == nil {
+		got, err := c.walk(ctx, known, free, n-len(items))
+		items = append(items, got...)
+		failed = err
+	}
+	return c.share(ctx, requests, items, failed), nil
+}
+
+// together adds up what calls want. All have the same stages in the same order,
+// since they have the same filter.
+func together(requests []request) (wants []Want, n int) {
+	wants = make([]Want, len(requests[0].wants))
+	for _, r := range requests {
+		for i, w := range r.wants {
+			wants[i].Stage = w.Stage
+			wants[i].Most += max(0, min(w.Most, r.n))
+		}
+		n += max(0, r.n)
+	}
+	return wants, n
+}
+
+func (c *claimer) probes(known *settings, w Want) []probe {
+	if w.Most <= 0 {
+		return nil
+	}
+	bands := known.bandsWithin(c.filter.MinSize, c.filter.MaxSize)
+	probes := make([]probe, 0, len(bands))
+	for i := range bands {
+		at := cell{w.Stage, bands[(i+c.round)%len(bands)]}
+		probes = append(probes, probe{cell: at, most: w.Most, capped: known.of(c.filter.action(), w.Stage).Capped})
+	}
+	return probes
+}
+
+// walk claims up to n items from the cells of probes.
+func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n int) ([]Item, error) {
+	if n <= 0 || len(probes) == 0 {
+		return nil, nil
+	}
+	e, begun := c.engine, time.Now()
+	for i := range probes {
+		probes[i].from = c.hints.begin(probes[i].cell, begun)
+	}
+	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(begun)
+	last := map[cell]position{}
+	for i := range items {
+		item := &items[i]
+		st := known.of(item.Action, item.Stage)
+		item.Topic, item.MaxAttempts, item.Timeout, item.lease = st.Topic, st.MaxAttempts, st.Timeout, st.Lease
+		at := cell{item.Stage, item.band}
+		if l, ok := last[at]; !ok || l.before(item.at) {
+			last[at] = item.at
+		}
+	}
+	for _, p := range probes {
+		if l, ok := last[p.cell]; ok {
+			c.hints.end(p.cell, p.from, l, took)
+			e.served(p.band, l)
+		}
+	}
+	return items, nil
+}
+
+// share gives items to calls, each no more than it asked for. An item that none
+// of them can take, since each has its own bounds by stage, goes back.
+func (c *claimer) share(ctx context.Context, requests []request, items []Item, failed error) []answer {
+	answers := make([]answer, len(requests))
+	left := make([]map[string]int, len(requests))
+	for i, r := range requests {
+		answers[i].err = failed
+		if len(requests) > 1 {
+			left[i] = map[string]int{}
+			for _, w := range r.wants {
+				left[i][w.Stage] += w.Most
+			}
+		}
+	}
+	if len(requests) == 1 {
+		answers[0].items = items
+		return answers
+	}
+	var back []Ending
+next:
+	for _, item := range items {
+		for i, r := range requests {
+			if len(answers[i].items) < r.n && left[i][item.Stage] > 0 {
+				answers[i].items = append(answers[i].items, item)
+				left[i][item.Stage]--
+				continue next
+			}
+		}
+		back = append(back, Ending{Item: item, Result: Release("More was claimed than could be worked on.")})
+	}
+	if len(back) > 0 {
+		for _, err := range c.engine.Settle(ctx, back) {
+			if err != nil {
+				c.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
+			}
+		}
+	}
+	return answers
+}
+
+// served notes how far the turns of a band have come. A priority that overtakes
+// is no measure of it.
+func (e *Engine) served(band int16, at position) {
+	if at.priority != 0 {
+		return
+	}
+	e.mu.Lock()
+	e.turns[band] = max(e.turns[band], at.turn)
+	e.mu.Unlock()
+}
+
+// tellServed writes down how far the turns have come, where this process has
+// moved them since it did so last.
+func (e *Engine) tellServed(ctx context.Context) error {
+	news := map[int16]int64{}
+	e.mu.Lock()
+	for band, turn := range e.turns {
+		if told, ok := e.told[band]; !ok || turn > told {
+			news[band] = turn
+		}
+	}
+	e.mu.Unlock()
+	if len(news) == 0 {
+		return nil
+	}
+	if err := e.store.serve(ctx, news); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	for band, turn := range news {
+		e.told[band] = turn
+	}
+	e.mu.Unlock()
+	return nil
+}
+
+// lookForOverdue finds the priorities that have waited too long behind better
+// ones, for each filter that this process claims by.
+func (e *Engine) lookForOverdue(ctx context.Context) error {
+	e.mu.Lock()
+	claimers := make([]*claimer, 0, len(e.claimers))
+	for _, c := range e.claimers {
+		claimers = append(claimers, c)
+	}
+	e.mu.Unlock()
+	for _, c := range claimers {
+		cells := c.hints.seen()
+		if len(cells) == 0 {
+			continue
+		}
+		found, err := e.store.overdue(ctx, c.filter.action(), cells)
+		if err != nil {
+			return err
+		}
+		for _, at := range cells {
+			c.hints.setOverdue(at, found[at])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package claim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Want is how many items of a stage may be claimed.
+type Want struct {
+	Stage string
+	Most  int
+}
+
+// Filter says which items a pool takes. What is empty does not narrow.
+type Filter struct {
+	Action         string        // "" is Ingest
+	Stages         []Want        // in the order of preference
+	MinSize        int64         // bytes
+	MaxSize        int64         // bytes, exclusive; 0: no bound
+	MinAge         time.Duration // since the item was made
+	Institutions   []string      // identifiers
+	StorageOptions []string      // items of another option are left alone, those of which none is known yet are not
+}
+
+func (f Filter) action() string {
+	if f.Action == "" {
+		return "Ingest"
+	}
+	return f.Action
+}
+
+// key is the same for filters that take the same items, however many of them.
+func (f Filter) key() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d %d %d %q %q", f.action(), f.MinSize, f.MaxSize, f.MinAge, f.Institutions, f.StorageOptions)
+	for _, w := range f.Stages {
+		fmt.Fprintf(&b, " %q", w.Stage)
+	}
+	return b.String()
+}
+
+// narrows tells whether the filter looks at more than stage and size.
+func (f Filter) narrows() bool {
+	return f.MinAge > 0 || len(f.Institutions) > 0 || len(f.StorageOptions) > 0
+}
+
+// cell is one stage in one size band: what the index of claimable items is made
+// of, and what a claim walks in one go.
+type cell struct {
+	stage string
+	band  int16
+}
+
+// position is a place in a cell, in the order in which items go.
+type position struct {
+	priority int16
+	turn     int64
+}
+
+// start is before every item.
+func start() position { return position{priority: -1 << 15, turn: -1 << 63} }
+
+func (p position) before(o position) bool {
+	return p.priority < o.priority || p.priority == o.priority && p.turn < o.turn
+}
+
+// probe is one cell as one statement walks it.
+type probe struct {
+	cell
+
+	most   int
+	from   position
+	capped bool // how many run at once in all processes is bounded
+}

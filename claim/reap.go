@@ -1,0 +1,287 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// reapSQL ends attempts whose worker is gone. Each counts: an item that kills
+// its workers is parked after as many as its stage allows. It finds them by
+// work_items_lease, from where the last round ended, so that it does not walk
+// the dead entries of leases long over.
+const reapSQL = `
+WITH dead AS MATERIALIZED (
+	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, w.attempt,
+		coalesce(p.ending, 'silent') AS ending,
+		w.attempt >= coalesce(($3::int[])[array_position($4::text[], w.stage)], s.max_attempts) AS parks,
+		least(s.backoff_first * 2 ^ least(w.attempt - 1, 20), s.backoff_most) AS backoff
+	FROM (SELECT DISTINCT stage FROM stage_settings) st
+	CROSS JOIN LATERAL (
+		SELECT * FROM work_items w
+		WHERE w.status = 'Started' AND w.stage = st.stage AND /* which */
+		ORDER BY w.lease_expires_at
+		LIMIT $1
+		FOR UPDATE SKIP LOCKED
+	) w
+	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+	LEFT JOIN worker_processes p ON p.worker = w.worker
+	LIMIT $1
+), told AS MATERIALIZED (
+	SELECT dead.*,
+		coalesce(nullif(hand.file, ''), a.file_in_hand) AS file,
+		CASE dead.ending
+			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
+			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'
+			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
+			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
+		END AS what,
+		1 + (SELECT count(*) FROM work_item_attempts k
+			WHERE k.work_item_id = dead.id AND k.claim_token > dead.entered_token AND k.claim_token < dead.claim_token
+			  AND k.outcome IN ('lease expired', 'killed', 'oom', 'panic')) AS kills
+	FROM dead
+	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
+	LEFT JOIN unnest($5::bigint[], $6::text[]) AS hand (item, file) ON hand.item = dead.id
+	LEFT JOIN unnest($7::text[], $8::text[]) AS said (worker, words) ON said.worker = dead.of_worker
+), moved AS (
+	UPDATE work_items w SET
+		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
+		claim_token        = w.claim_token + 1,
+		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
+		lease_expires_at   = NULL,
+		node               = NULL,
+		pid                = NULL,
+		worker             = NULL,
+		retry              = NOT parks,
+		needs_admin_review = parks,
+		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease-expired' END,
+		note               = told.what
+			|| CASE WHEN told.file <> '' THEN ' The file in hand was ' || told.file || '.' ELSE '' END
+			|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || told.attempt || ' times, and '
+				|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
+		updated_at         = now()
+	FROM told
+	WHERE w.id = told.id
+	RETURNING w.id, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code,
+		told.claim_token AS held, told.ending, told.what, told.file
+), ended AS (
+	UPDATE work_item_attempts a SET
+		ended_at = now(), error = moved.what, error_code = moved.error_code, file_in_hand = moved.file,
+		outcome = CASE moved.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END
+	FROM moved
+	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
+)
+SELECT id, stage, size_band, priority, turn, note FROM moved`
+
+// Which attempts a round ends: those whose lease lapsed not longer ago than a
+// time, or those of workers that are known to be dead, however long their leases
+// would last.
+const (
+	lapsedSQL = `w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`
+	ofDeadSQL = `w.worker = ANY ($2::text[])`
+)
+
+// obituary is what the workers of a host know of one that died there.
+type obituary struct {
+	process
+
+	death
+	hands map[int64]string // files in hand by item
+}
+
+// reaped is an item that was taken from a worker that is gone.
+type reaped struct {
+	id   int64
+	cell cell
+	at   position
+	note string
+}
+
+// reapPage is how many attempts one statement ends. A page that the database
+// refuses is gone through item by item, so that one bad row holds up no other.
+const reapPage = 100
+
+// Reap ends the claims of workers that are gone, and returns how many. Those of
+// dead workers of this host end at once and with the cause of death, others when
+// their lease has lapsed. Any number of processes may call it: one at a time
+// does the work.
+func (e *Engine) Reap(ctx context.Context) (int, error) {
+	dead, err := e.survey(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for {
+		since := e.reapedSince()
+		list, busy, err := e.store.reap(ctx, reapPage, since, dead, e.options.MaxAttempts)
+		if err != nil {
+			return n, err
+		}
+		for _, r := range list {
+			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.cell.stage, "note", r.note)
+			e.wake.put(r.cell, r.at)
+		}
+		n += len(list)
+		if busy || len(list) < reapPage {
+			break
+		}
+	}
+	for _, o := range dead {
+		discardRecord(o.worker)
+	}
+	e.reapRounds.Add(1)
+	return n, nil
+}
+
+// reapedSince is how far back a round looks. Leases lapse in the order of time,
+// so all but some rounds need only go back to the one before, and a minute for
+// claims that committed late.
+func (e *Engine) reapedSince() time.Duration {
+	const everyNth = 16
+	if e.reapRounds.Load()%everyNth == 0 {
+		return 100 * 365 * 24 * time.Hour
+	}
+	return time.Minute + everyNth*e.known.Load().shortestLease()
+}
+
+// survey finds out which workers of this host have died, and of what, and notes
+// it. A host that tells nothing of its processes leaves it to the leases.
+func (e *Engine) survey(ctx context.Context) ([]obituary, error) {
+	if e.self.host == "" {
+		return nil, nil
+	}
+	neighbours, err := e.store.neighbours(ctx, e.self)
+	if err != nil {
+		return nil, err
+	}
+	var dead []obituary
+	for _, p := range neighbours {
+		if d, ok := e.kernel.causeOf(p); ok {
+			e.log.WarnContext(ctx, "worker died", "worker", p.worker, "pid", p.pid, "cause", d.ending, "said", d.detail)
+			dead = append(dead, obituary{process: p, death: d, hands: handsOf(p.worker)})
+		}
+	}
+	return dead, nil
+}
+
+// neighbours lists the other workers of a host that have not ended as far as is
+// known. After those of dead workers nothing is left to reap, so their rows are
+// ended in the transaction that reaps.
+func (p *postgres) neighbours(ctx context.Context, self process) ([]process, error) {
+	rows, _ := p.beat.Query(ctx, `
+		SELECT worker, node, pid, pid_started, cgroup, oom_kills
+		FROM worker_processes WHERE host = $1 AND worker <> $2 AND ended_at IS NULL`, self.host, self.worker)
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o process, err error) {
+		err = row.Scan(&o.worker, &o.node, &o.pid, &o.started, &o.cgroup, &o.oomKills)
+		return o, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the workers of this host: %w", p.noticed(err))
+	}
+	return list, nil
+}
+
+// silentSQL ends the rows of processes that nothing was heard of for longer than
+// any of their leases. One that is heard of again says so with its heartbeat.
+const silentSQL = `
+UPDATE worker_processes SET ended_at = now(), ending = 'silent'
+WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
+
+func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error) {
+	err = pgx.BeginFunc(ctx, p.beat, func(tx pgx.Tx) error {
+		var ours bool
+		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0))`).Scan(&ours)
+		if err != nil || !ours {
+			busy = !ours
+			return err
+		}
+		n := newNews(dead, attempts)
+		if len(dead) > 0 {
+			_, err := tx.Exec(ctx, `
+				UPDATE worker_processes p SET ended_at = now(), ending = d.ending
+				FROM unnest($1::text[], $2::text[]) AS d (worker, ending)
+				WHERE p.worker = d.worker AND p.ended_at IS NULL`, n.workers, n.endings)
+			if err != nil {
+				return err
+			}
+			if list, err = reapIn(ctx, tx, ofDeadSQL, most, n.workers, n); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, silentSQL); err != nil {
+			return err
+		}
+		lapsed, err := reapIn(ctx, tx, lapsedSQL, most-len(list), since, n)
+		list = append(list, lapsed...)
+		return err
+	})
+	switch {
+	case err != nil && refused(err) && most > 1:
+		return p.reapSingly(ctx, most, since, dead, attempts)
+	case err != nil:
+		return nil, false, fmt.Errorf("end the claims of workers that are gone: %w", p.noticed(err))
+	}
+	return list, busy, nil
+}
+
+// reapSingly is reap where the database refused a page: what of it can be ended
+// is, and the rest is told of.
+func (p *postgres) reapSingly(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) ([]reaped, bool, error) {
+	n := newNews(dead, attempts)
+	rows, _ := p.beat.Query(ctx, `
+		SELECT id FROM work_items w
+		WHERE status = 'Started' AND (`+lapsedSQL+` OR worker = ANY ($1::text[]))
+		ORDER BY lease_expires_at LIMIT 1000`, n.workers, since)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, false, fmt.Errorf("list the claims of workers that are gone: %w", p.noticed(err))
+	}
+	var list []reaped
+	var errs []error
+	for _, id := range ids {
+		one, err := reapIn(ctx, p.beat, `w.id = $2::bigint`, 1, id, n)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("item %d: %w", id, err))
+		}
+		list = append(list, one...)
+	}
+	if len(list) == 0 {
+		return nil, false, fmt.Errorf("end the claims of workers that are gone: %w", errors.Join(errs...))
+	}
+	return list, len(list) < most, nil
+}
+
+// news is what a round of reaping brings along, column by column.
+type news struct {
+	workers, endings, words []string
+	items                   []int64
+	files                   []string
+	attempts                []int32 // allowed, where a process overrides the settings
+	stages                  []string
+}
+
+func newNews(dead []obituary, attempts map[string]int) (n news) {
+	for _, o := range dead {
+		n.workers, n.endings, n.words = append(n.workers, o.worker), append(n.endings, o.ending), append(n.words, o.detail)
+		for item, file := range o.hands {
+			n.items, n.files = append(n.items, item), append(n.files, file)
+		}
+	}
+	for stage, most := range attempts {
+		n.stages, n.attempts = append(n.stages, stage), append(n.attempts, int32(most)) //nolint:gosec // a few
+	}
+	return n
+}
+
+func reapIn(ctx context.Context, db querier, which string, most int, arg any, n news) ([]reaped, error) {
+	rows, _ := db.Query(ctx, strings.Replace(reapSQL, "/* which */", which, 1),
+		max(most, 0), arg, n.attempts, n.stages, n.items, n.files, n.workers, n.words)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
+		err = row.Scan(&r.id, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note)
+		return r, err
+	})
+}

@@ -1,0 +1,146 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// StageSettings is how one stage of one action is treated: a row of
+// stage_settings, which administrators change at run time.
+type StageSettings struct {
+	Action       string
+	Stage        string
+	Topic        string
+	MaxAttempts  int
+	BackoffFirst time.Duration // after a first failure; doubled with each further one
+	BackoffMost  time.Duration
+	Overdue      time.Duration // a priority that waited longer gets half of the claims
+	Timeout      time.Duration // how long the stage may take; 0: as long as it needs
+	Heartbeat    time.Duration // a worker renews its leases as often, at least
+	Lease        time.Duration // how long silence means death
+	Capped       bool          // there is a bound on how many run at once in all processes
+
+	// Timeout and lease of a worker that cannot heartbeat.
+	UnrenewedTimeout time.Duration
+	UnrenewedLease   time.Duration
+}
+
+// check refuses a lease that live work could lose.
+func (s StageSettings) check() error {
+	switch {
+	case s.Lease <= 0 || s.Heartbeat <= 0:
+		return fmt.Errorf("%s: lease and heartbeat must be longer than nothing", s.Stage)
+	case s.Lease < 3*s.Heartbeat:
+		return fmt.Errorf("%s: the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
+			s.Stage, s.Lease, s.Heartbeat)
+	case s.UnrenewedLease < 3*s.UnrenewedTimeout:
+		return fmt.Errorf("%s: without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: slow work would be given to a second worker",
+			s.Stage, s.UnrenewedLease, s.UnrenewedTimeout)
+	}
+	return nil
+}
+
+// sizeBand is a row of size_bands.
+type sizeBand struct {
+	Band    int16
+	MinSize int64
+}
+
+// settings are those of all stages, as they were read last, with what this
+// process overrides.
+type settings struct {
+	stages map[stageKey]StageSettings
+	bands  []sizeBand // by size, the smallest first
+	leases leases     // those that are not the database's
+}
+
+type stageKey struct{ action, stage string }
+
+// override puts a process's own settings in the place of the database's.
+func (s *settings) override(o Options) error {
+	var errs []error
+	for key, st := range s.stages {
+		if o.Lease > 0 {
+			st.Lease = o.Lease
+		}
+		if o.Heartbeat > 0 {
+			st.Heartbeat = o.Heartbeat
+		}
+		if n, ok := o.MaxAttempts[st.Stage]; ok {
+			st.MaxAttempts = n
+		}
+		if d, ok := o.Leases[st.Stage]; ok {
+			st.Lease = d
+		}
+		if d, ok := o.Timeouts[st.Stage]; ok {
+			st.Timeout, st.UnrenewedTimeout = d, d
+			if _, given := o.Leases[st.Stage]; !given {
+				st.UnrenewedLease = max(st.UnrenewedLease, 3*d)
+			}
+		}
+		if o.Unrenewed {
+			if d, ok := o.Leases[st.Stage]; ok {
+				st.UnrenewedLease = d
+			}
+			st.Heartbeat = st.UnrenewedLease / 3 // none is sent; nothing is to be refused for it
+			st.Lease, st.Timeout = st.UnrenewedLease, st.UnrenewedTimeout
+		}
+		s.stages[key] = st
+		if _, given := o.Leases[st.Stage]; given || o.Lease > 0 || o.Unrenewed {
+			s.leases[st.Stage] = st.Lease
+		}
+		errs = append(errs, st.check())
+	}
+	return errors.Join(errs...)
+}
+
+// heartbeat is how often a process has to renew so that no stage's lease is
+// lost for one late heartbeat.
+func (s *settings) heartbeat() time.Duration {
+	d := time.Minute
+	for _, st := range s.stages {
+		d = min(d, st.Heartbeat, st.Lease/3)
+	}
+	return d
+}
+
+// shortestLease is that of the stage with the shortest.
+func (s *settings) shortestLease() time.Duration {
+	d := time.Hour
+	for _, st := range s.stages {
+		d = min(d, st.Lease)
+	}
+	return d
+}
+
+// of returns the settings of a stage, also those of one that was never heard of.
+func (s *settings) of(action, stage string) StageSettings {
+	if st, ok := s.stages[stageKey{action, stage}]; ok {
+		return st
+	}
+	return StageSettings{Action: action, Stage: stage, MaxAttempts: 1, Lease: 30 * time.Second, Heartbeat: 10 * time.Second}
+}
+
+// bandsWithin lists the bands that hold sizes from least to below most; 0 is no
+// bound.
+func (s *settings) bandsWithin(least, most int64) []int16 {
+	var in []int16
+	for i, b := range s.bands {
+		above := i+1 < len(s.bands) && s.bands[i+1].MinSize <= least
+		if !above && (most == 0 || b.MinSize < most) {
+			in = append(in, b.Band)
+		}
+	}
+	return in
+}
+
+func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings, error) {
+	s := &settings{stages: map[stageKey]StageSettings{}, bands: bands, leases: leases{}}
+	slices.SortFunc(s.bands, func(a, b sizeBand) int { return int(min(max(a.MinSize-b.MinSize, -1), 1)) })
+	for _, st := range stages {
+		s.stages[stageKey{st.Action, st.Stage}] = st
+	}
+	return s, s.override(o)
+}

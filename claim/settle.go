@@ -1,0 +1,107 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Ending is what came of one claim.
+type Ending struct {
+	Item   Item
+	Done   Done
+	Result error  // nil: the stage's work is done
+	File   string // in hand, for the ledger
+}
+
+// Settle ends the claim with what the work came to. It returns ErrLost, and
+// changes nothing, if the item is no longer this worker's; any other error means
+// that it is not known whether the item was moved, and that the caller may call
+// again: a second call after a first that did land returns ErrLost.
+func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
+	err := h.engine.Settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.file()}})[0]
+	if err == nil || errors.Is(err, ErrLost) {
+		h.drop(nil)
+	}
+	return err
+}
+
+// Settle ends several claims at once, each as [Hold.Settle] does and with an
+// error of its own: one that is stale is reported alone.
+func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
+	errs := make([]error, len(endings))
+	moves, at := make([]move, 0, len(endings)), make([]int, 0, len(endings))
+	known := e.known.Load()
+	for i, end := range endings {
+		result, err := e.endSendingBack(ctx, end.Item, end.Result)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
+		m.InHand = end.File
+		moves, at = append(moves, m), append(at, i)
+	}
+	for j, c := range e.ends.askAll(ctx, moves) {
+		item, m := endings[at[j]].Item, moves[j]
+		err := c.err
+		if err == nil {
+			err = c.answer
+		}
+		switch {
+		case err != nil:
+			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Stage, err)
+		case m.Status == "Pending" && m.Delay == 0:
+			e.wake.put(cell{m.Stage, item.band}, item.at)
+		}
+	}
+	return errs
+}
+
+// settleBatch sends a batch of moves and tells of each what came of it. What the
+// database refuses of one of them would fail them all, so they are then sent one
+// by one.
+func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error) {
+	landed, err := e.store.settle(ctx, moves)
+	errs := make([]error, len(moves))
+	switch {
+	case err == nil:
+		for i, ok := range landed {
+			if !ok {
+				errs[i] = ErrLost
+			}
+		}
+		return errs, nil
+	case len(moves) == 1 || !refused(err):
+		return nil, err
+	}
+	for i := range moves {
+		one, err := e.settleBatch(ctx, moves[i:i+1])
+		if err != nil {
+			errs[i] = err
+		} else {
+			errs[i] = one[0]
+		}
+	}
+	return errs, nil
+}
+
+// endSendingBack suspends an item that was sent back too often.
+func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) {
+	var end *ending
+	if !errors.As(result, &end) || end.kind != endSendBack {
+		return result, nil
+	}
+	n, err := e.store.sentBack(ctx, item.ID)
+	if err != nil {
+		return nil, err
+	}
+	if n < mostSentBack {
+		return result, nil
+	}
+	return Suspend("sent-back", fmt.Sprintf("%s This happened %d times before.", end.Error(), n)), nil
+}
+
+// mostSentBack is how often an item may be sent back before a person has to
+// look at where its interim data goes.
+const mostSentBack = 3

@@ -1,0 +1,59 @@
+package claim
+
+import (
+	"context"
+	"time"
+)
+
+// store is the queue's state and its only clock. It is PostgreSQL; in
+// simulations of the worker's side it is a script. Each method is one short
+// transaction, except listen.
+type store interface { //nolint:interfacebloat // the one seam between the worker's side and the database
+	// settings reads how stages are treated.
+	settings(ctx context.Context) ([]StageSettings, []sizeBand, error)
+	// claim takes up to n items from the cells probed.
+	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
+	// settle makes the moves whose token is still the item's, and says which.
+	settle(ctx context.Context, moves []move) (landed []bool, err error)
+	// sentBack counts how often an item was sent back to an earlier stage.
+	sentBack(ctx context.Context, item int64) (int, error)
+	// renew extends the leases whose token is still the item's, tells of the
+	// process, and says which leases it extended and whether the process is asked
+	// to stop.
+	renew(ctx context.Context, p process, held []heldLease) (kept map[int64]bool, draining bool, err error)
+	// leave says that the process ends in an orderly way.
+	leave(ctx context.Context, worker string) error
+	// neighbours lists the other workers of the same host; reap takes up to most
+	// items from workers that are gone, and is busy if another process is at it.
+	neighbours(ctx context.Context, self process) ([]process, error)
+	reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error)
+	// tidy and archive clear away what is over.
+	tidy(ctx context.Context) error
+	archive(ctx context.Context, after time.Duration, most int) (int, error)
+	// overdue lists the priorities of cells whose first item has waited too long.
+	overdue(ctx context.Context, action string, cells []cell) (map[cell][]int16, error)
+	// serve tells how far the turns of the bands have come.
+	serve(ctx context.Context, turns map[int16]int64) error
+	// announce tells other processes; listen hears them until ctx is done or the
+	// connection breaks. heard is called with "" once when listening begins.
+	announce(ctx context.Context, payload string) error
+	listen(ctx context.Context, heard func(channel, payload string)) error
+	close()
+}
+
+// identity is what a claim writes into the rows that it takes.
+type identity struct {
+	node   string
+	pid    int
+	worker string
+}
+
+// leases are those by stage that differ from the database's.
+type leases map[string]time.Duration
+
+// heldLease is an item in hand, as a heartbeat tells of it.
+type heldLease struct {
+	item, token int64
+	lease       time.Duration
+	inHand      string
+}
