@@ -37,6 +37,7 @@ func (s *reingest) Run(ctx context.Context, w *work) error {
 	if _, _, err := s.targets(p.StorageOption); err != nil {
 		return err
 	}
+	w.storageOption = p.StorageOption
 	rows := slices.Sorted(maps.Keys(p.known))
 	return writeList(ctx, w, s.Deps, planName, inventoryID, p, len(rows), func(yield func(known) bool) {
 		for _, i := range rows {

@@ -2,24 +2,17 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
 )
-
-// Pool is a number of slots for items of some stages and sizes.
-type Pool struct {
-	Name    string
-	Stages  []string
-	MinSize int64 // bytes
-	MaxSize int64 // bytes, exclusive; 0: no bound
-	Slots   int   // items at once
-}
 
 // RunnerOptions is what a process takes on.
 type RunnerOptions struct {
@@ -49,9 +42,10 @@ type Runner struct {
 	progress *progress.Store
 	options  RunnerOptions
 
+	pools []*poolRun
+
 	mu      sync.Mutex
 	running map[string]int // by stage
-	freed   []chan struct{}
 }
 
 // errStopping is the cause of a stage's end when its process is told to stop.
@@ -71,28 +65,30 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 			r.next[s.Stage] = steps[i+1].Stage
 		}
 	}
-	for _, p := range o.Pools {
-		if p.Slots < 1 {
-			return nil, fmt.Errorf("pool %s has no slots", p.Name)
+	for i, p := range o.Pools {
+		if err := p.check(r.order); err != nil {
+			return nil, err
 		}
-		if p.MaxSize != 0 && p.MaxSize <= p.MinSize {
-			return nil, fmt.Errorf("pool %s takes no size: from %d to below %d bytes", p.Name, p.MinSize, p.MaxSize)
-		}
-		for _, s := range p.Stages {
-			if _, ok := r.steps[s]; !ok {
-				return nil, fmt.Errorf("pool %s: there is no stage %q; the stages are %q", p.Name, s, r.order)
-			}
+		if slices.ContainsFunc(o.Pools[:i], func(other Pool) bool { return other.Name == p.Name }) {
+			return nil, fmt.Errorf("two pools are called %s", p.Name)
 		}
 	}
+	r.pools = newPoolRuns(o.Pools)
 	if r.options.Log == nil {
 		r.options.Log = slog.Default()
 	}
 	return r, nil
 }
 
-// Run works until ctx is done. It then claims nothing more, lets running stages
-// go on for the grace period, and gives back what is left.
+// Run works until ctx is done or the worker is asked to drain. It then claims
+// nothing more, lets running stages go on for the grace period, and gives back
+// what is left.
 func (r *Runner) Run(ctx context.Context) error {
+	pools, err := json.Marshal(r.options.Pools)
+	if err != nil {
+		return fmt.Errorf("describe the pools: %w", err)
+	}
+	r.engine.Describe(pools)
 	// The leases are kept alive until the last stage has ended, not until we are
 	// told to stop.
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
@@ -105,14 +101,21 @@ func (r *Runner) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 
-	var pools, items sync.WaitGroup
-	for range r.options.Pools {
-		r.freed = append(r.freed, make(chan struct{}, 1))
+	ctx, stopClaiming := context.WithCancel(ctx)
+	defer stopClaiming()
+	engine.Go(func() {
+		select {
+		case <-r.engine.Draining():
+			r.options.Log.InfoContext(ctx, "asked to drain", "grace", r.options.Grace)
+			stopClaiming()
+		case <-ctx.Done():
+		}
+	})
+	var claims, items sync.WaitGroup
+	for _, p := range r.pools {
+		claims.Go(func() { r.pool(ctx, work, p, &items) })
 	}
-	for i, p := range r.options.Pools {
-		pools.Go(func() { r.pool(ctx, work, p, r.freed[i], &items) })
-	}
-	pools.Wait()
+	claims.Wait()
 	r.drain(stopWork, &items)
 	stopEngine()
 	engine.Wait()
@@ -135,54 +138,77 @@ func (r *Runner) drain(stop context.CancelCauseFunc, items *sync.WaitGroup) {
 	}
 }
 
-// pool claims for its free slots and starts what it got, until ctx is done.
-func (r *Runner) pool(ctx, work context.Context, p Pool, freed chan struct{}, items *sync.WaitGroup) {
+// pool claims for its free slots and starts what it got, until ctx is done. What
+// is its own comes first; while there is none, it helps its neighbours.
+func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) {
 	look, stop := r.engine.Wakes(ctx)
 	defer stop()
-	slots := make(chan struct{}, p.Slots)
 	for ctx.Err() == nil {
-		free := p.Slots - len(slots)
-		wants := r.reserve(p, free)
-		var got []claim.Item
-		if len(wants) > 0 {
-			got = r.claim(ctx, p, wants, free)
-		}
-		for _, item := range got {
-			slots <- struct{}{}
-			items.Go(func() {
-				defer r.free(item.Stage)
-				defer func() { <-slots }()
-				r.one(work, item)
-			})
-		}
-		if len(got) > 0 && len(got) == free {
+		free := r.freeSlots(p)
+		got := r.claim(ctx, p, p.Pool, free)
+		r.start(work, p, p.Name, got, items)
+		if free > 0 && len(got) == free {
 			continue // there may be more for another slot that was freed meanwhile
+		}
+		if len(got) == 0 && r.help(ctx, work, p, items) {
+			continue
 		}
 		select {
 		case <-ctx.Done():
 		case <-look:
-		case <-freed:
+		case <-p.freed:
 		}
 	}
 }
 
-// reserve says what a pool may claim now: late stages first, since what is
-// nearly done frees staging room and is waited for, within the slots that each
-// stage has left in this process. The places are taken until claim gives back
-// what it did not get, so that two pools never share one.
-func (r *Runner) reserve(p Pool, free int) []claim.Want {
-	if free <= 0 {
-		return nil
+// help takes items of neighbours for the slots that may be lent, and tells
+// whether there were any.
+func (r *Runner) help(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) bool {
+	for _, n := range p.helped {
+		r.mu.Lock()
+		most := min(p.Slots-p.inUse-1, p.helps(n)-p.lent[n.Name])
+		r.mu.Unlock()
+		got := r.claim(ctx, p, n, most)
+		r.start(work, p, n.Name, got, items)
+		if len(got) > 0 {
+			return true
+		}
 	}
+	return false
+}
+
+func (r *Runner) freeSlots(p *poolRun) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	takes := map[string]bool{}
-	for _, s := range p.Stages {
-		takes[s] = true
+	return p.Slots - p.inUse
+}
+
+// start works on items that are a pool's own, or that it took for a neighbour.
+func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.Item, items *sync.WaitGroup) {
+	r.mu.Lock()
+	p.inUse += len(got)
+	p.lent[of] += len(got)
+	r.mu.Unlock()
+	for _, item := range got {
+		items.Go(func() {
+			defer r.free(p, of, item.Stage)
+			r.one(work, item)
+		})
 	}
+}
+
+// reserve says what may be claimed now for a pool's slots: late stages first,
+// since what is nearly done frees staging room and is waited for, within the
+// slots that each stage has left in this process. The places are taken until
+// claim gives back what it did not get, so that two pools never share one.
+func (r *Runner) reserve(p Pool, free int) []claim.Want {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var wants []claim.Want
-	for i := len(r.order) - 1; i >= 0; i-- {
-		stage := r.order[i]
+	for _, stage := range slices.Backward(r.order) {
+		if !slices.Contains(p.Stages, stage) {
+			continue
+		}
 		most := free
 		if slots, ok := r.options.StageSlots[stage]; ok {
 			most = min(most, slots-r.running[stage])
@@ -190,38 +216,51 @@ func (r *Runner) reserve(p Pool, free int) []claim.Want {
 		if ceiling, ok := r.options.ClaimMost[stage]; ok {
 			most = min(most, ceiling)
 		}
-		if takes[stage] && most > 0 {
-			wants = append(wants, claim.Want{Stage: stage, Most: most})
-			r.running[stage] += most
-		}
+		most = max(most, 0)
+		wants = append(wants, claim.Want{Stage: stage, Most: most})
+		r.running[stage] += most
 	}
 	return wants
 }
 
-func (r *Runner) claim(ctx context.Context, p Pool, wants []claim.Want, free int) []claim.Item {
-	got, err := r.engine.Claim(ctx, claim.Filter{Stages: wants, MinSize: p.MinSize, MaxSize: p.MaxSize}, free)
-	if err != nil && ctx.Err() == nil {
-		r.options.Log.WarnContext(ctx, "no claim", "pool", p.Name, "err", err)
-		pause(ctx, time.Second)
+// claim takes up to n items of those that pool of takes, for slots of p.
+func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.Item {
+	if n <= 0 {
+		return nil
+	}
+	wants := r.reserve(of, n)
+	var got []claim.Item
+	var err error
+	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
+		got, err = r.engine.Claim(ctx, claim.Filter{
+			Stages: wants, MinSize: of.MinSize, MaxSize: of.MaxSize,
+			Institutions: of.Institutions, StorageOptions: of.StorageOptions,
+		}, n)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, w := range wants {
 		r.running[w.Stage] -= w.Most
 	}
 	for _, item := range got {
 		r.running[item.Stage]++
 	}
+	r.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		r.options.Log.WarnContext(ctx, "no claim", "pool", p.Name, "err", err)
+		pause(ctx, time.Second)
+	}
 	return got
 }
 
-func (r *Runner) free(stage string) {
+func (r *Runner) free(p *poolRun, of, stage string) {
 	r.mu.Lock()
 	r.running[stage]--
+	p.inUse--
+	p.lent[of]--
 	r.mu.Unlock()
-	for _, c := range r.freed {
+	for _, other := range r.pools {
 		select {
-		case c <- struct{}{}:
+		case other.freed <- struct{}{}:
 		default:
 		}
 	}
@@ -246,7 +285,9 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 		return
 	}
 
-	done := claim.Done{Next: r.next[item.Stage], Note: step.note, Outcome: "Ingest complete", ObjectID: w.objectID}
+	done := claim.Done{
+		Next: r.next[item.Stage], Note: step.note, Outcome: "Ingest complete", ObjectID: w.objectID, StorageOption: w.storageOption,
+	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
 	if err := r.settle(settled, hold, done, result); err != nil {

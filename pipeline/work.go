@@ -19,10 +19,11 @@ import (
 
 // work is one item in the hands of one stage.
 type work struct {
-	item     claim.Item
-	hold     *claim.Hold
-	log      *slog.Logger
-	objectID int64 // set by the last stage
+	item          claim.Item
+	hold          *claim.Hold
+	log           *slog.Logger
+	objectID      int64  // set by the last stage
+	storageOption string // set by the stage that learns it
 }
 
 func (w *work) claim() progress.Claim { return progress.Claim{Item: w.item.ID, Token: w.item.Token} }

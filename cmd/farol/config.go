@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -48,6 +49,7 @@ type workConfig struct {
 	Lease           time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
 	Heartbeat       time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
 	Poll            time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
+	Archive         time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
 	Grace           time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
 	Files           int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
 	IdentifyWorkers int           `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
@@ -63,9 +65,13 @@ type workerConfig struct {
 	Log      logConfig
 	HTTP     httpConfig
 
+	Pools []pipeline.Pool // none: the default
+
 	// By stage, and only for stages that somebody has set: items of it at once in
-	// this process, items of it in one claim, and attempts before it is given up.
+	// this process, items of it in one claim, attempts before it is given up, how
+	// long it may take, and how long a claim lasts unless renewed.
 	StageSlots, ClaimCeiling, MaxAttempts map[string]int
+	Timeouts, Leases                      map[string]time.Duration
 }
 
 func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
@@ -80,6 +86,9 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.StageSlots = s.readStages("_WORKERS")
 	c.ClaimCeiling = s.readStages("_BUFFER_SIZE")
 	c.MaxAttempts = s.readStages("_MAX_ATTEMPTS")
+	c.Timeouts = s.readStageTimes("_TIMEOUT")
+	c.Leases = s.readStageTimes("_LEASE")
+	c.Pools = s.readPools()
 	o := claim.DefaultOptions()
 	o.Lease, o.Heartbeat, o.Poll = c.Lease, c.Heartbeat, c.Poll
 	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
@@ -189,6 +198,20 @@ func (s *settings) readStages(suffix string) map[string]int {
 		for _, name := range w.names {
 			if n, ok := s.number(name+suffix, 1); ok {
 				values[w.stage] = n
+				break
+			}
+		}
+	}
+	return values
+}
+
+// readStageTimes reads times by stage, under the names of the same workers.
+func (s *settings) readStageTimes(suffix string) map[string]time.Duration {
+	values := map[string]time.Duration{}
+	for _, w := range oldWorkers() {
+		for _, name := range w.names {
+			if d, ok := s.duration(name + suffix); ok {
+				values[w.stage] = d
 				break
 			}
 		}

@@ -53,6 +53,7 @@ func settingsTables() string {
 		{&stagingConfig{}, "`work`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
+		{&poolsConfig{}, "`work`"},
 		{&httpConfig{}, "`work`"},
 		{&readConfig{}, "`read-buckets`"},
 		{&logConfig{}, "`work`, `read-buckets`, `mirror`"},

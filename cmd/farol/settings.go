@@ -115,6 +115,20 @@ func (s *settings) number(name string, least int) (int, bool) {
 	return n, true
 }
 
+// duration reads a time that need not be there.
+func (s *settings) duration(name string) (time.Duration, bool) {
+	text := s.environ[name]
+	if text == "" {
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		s.wrong(name, fmt.Sprintf("is %q; it must be a duration such as 500ms, 30s or 5m", text))
+		return 0, false
+	}
+	return d, true
+}
+
 // field is a setting that a block declares.
 type field struct {
 	name, old, goName  string

@@ -25,18 +25,24 @@ func workCommand() *cobra.Command {
 		Use:   "work",
 		Short: "Claim work items and take them through their stages",
 		Long: `Claim work items from the database and take them through their stages, until
-SIGTERM or Ctrl-C: then nothing more is claimed, running stages get FAROL_GRACE
-to end, and what is left goes back at once. Start as many as you like, anywhere.
+SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
+FAROL_GRACE to end, and what is left goes back at once. Start as many as you
+like, anywhere.
 
-Without --slots there are two pools: eight slots for items below 1 GiB and two
-for larger ones.`,
+` + poolHelp + `
+
+Without --pool the pools are those of FAROL_POOLS or FAROL_POOLS_FILE, or else
+eight slots for items below 1 GiB and two for larger ones. --stages, --slots and
+the sizes stand for one pool of which they are the settings.`,
 		Example: `  farol work
-  farol work --stages 'Receive,Validate' --slots 4
+  farol work --pool 'small=Receive..Cleanup;max=1GiB;slots=8' --pool 'large=*;min=1GiB;slots=2'
+  farol work --pool 'wasabi=Store;provider=Wasabi;slots=4'
   farol work --stages Record --slots 1
   farol work --min-size 1GiB --slots 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
+	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB;slots=8'; may be given several times")
 	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stageNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
@@ -45,6 +51,7 @@ for larger ones.`,
 }
 
 type workFlags struct {
+	pools            []string
 	stages           []string
 	minSize, maxSize string
 	slots            int
@@ -59,46 +66,51 @@ func stageNames() []string {
 	return names
 }
 
-// pools turns the flags into pools.
-func (f workFlags) pools() ([]pipeline.Pool, error) {
+// choose turns the flags into pools; configured are those of the environment.
+func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	const gib, small, large = 1 << 30, 8, 2
-	stages := f.stages
-	if len(stages) == 0 {
-		stages = stageNames()
+	single := len(f.stages) > 0 || f.minSize != "" || f.maxSize != "" || f.slots != 0
+	switch {
+	case len(f.pools) > 0 && single:
+		return nil, errors.New("--pool says all that --stages, --slots and the sizes do; give one or the other")
+	case len(f.pools) > 0:
+		return parsePools(strings.Join(f.pools, "\n"))
+	case !single && len(configured) > 0:
+		return configured, nil
+	case !single:
+		return defaultPools(), nil
 	}
-	minSize, minErr := parseSize("--min-size", f.minSize)
-	maxSize, maxErr := parseSize("--max-size", f.maxSize)
-	if err := errors.Join(minErr, maxErr); err != nil {
+	p := pipeline.Pool{Name: "flags", Stages: stageNames(), Slots: f.slots}
+	var stagesErr, minErr, maxErr error
+	if len(f.stages) > 0 {
+		p.Stages, stagesErr = parseStages(strings.Join(f.stages, ","))
+	}
+	p.MinSize, minErr = parseSize("--min-size", f.minSize)
+	p.MaxSize, maxErr = parseSize("--max-size", f.maxSize)
+	if err := errors.Join(stagesErr, minErr, maxErr); err != nil {
 		return nil, err
 	}
-	if f.slots < 0 {
+	if p.Slots < 0 {
 		return nil, fmt.Errorf("--slots is %d; it must be at least 1", f.slots)
 	}
-	if f.slots == 0 && minSize == 0 && maxSize == 0 {
-		return []pipeline.Pool{
-			{Name: "small", Stages: stages, MaxSize: gib, Slots: small},
-			{Name: "large", Stages: stages, MinSize: gib, Slots: large},
-		}, nil
-	}
-	slots := f.slots
-	if slots == 0 {
-		slots = small
-		if minSize >= gib {
-			slots = large
+	if p.Slots == 0 {
+		p.Slots = small
+		if p.MinSize >= gib {
+			p.Slots = large
 		}
 	}
-	return []pipeline.Pool{{Name: "flags", Stages: stages, MinSize: minSize, MaxSize: maxSize, Slots: slots}}, nil
+	return []pipeline.Pool{p}, nil
 }
 
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
-	pools, err := f.pools()
-	if err != nil {
-		return usage(err, help)
-	}
 	config, err := loadWorkerConfig()
 	if err != nil {
 		return err
+	}
+	pools, err := f.choose(config.Pools)
+	if err != nil {
+		return usage(err, help)
 	}
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		// The live heap is small, so collect it seldom; but fit into 512 MiB.
@@ -115,7 +127,8 @@ func runWork(ctx context.Context, f workFlags) error {
 		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
 	}
 	engine, err := claim.New(ctx, s.db, claim.Options{
-		Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, MaxAttempts: config.MaxAttempts, Log: log,
+		Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
+		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
 	})
 	if err != nil {
 		return err
@@ -139,11 +152,16 @@ func runWork(ctx context.Context, f workFlags) error {
 		return usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	if config.HTTP.Addr != "" {
 		group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
 	}
-	group.Go(func() error { return runner.Run(groupCtx) })
+	group.Go(func() error {
+		defer stop() // a worker that was asked to drain is done
+		return runner.Run(groupCtx)
+	})
 	return group.Wait()
 }
 

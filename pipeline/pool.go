@@ -1,0 +1,76 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Pool is a number of slots for items of some stages and sizes.
+type Pool struct {
+	Name           string   `json:"name"`
+	Stages         []string `json:"stages"`
+	MinSize        int64    `json:"min_size"`                  // bytes
+	MaxSize        int64    `json:"max_size"`                  // bytes, exclusive; 0: no bound
+	StorageOptions []string `json:"storage_options,omitempty"` // items of another option are left alone; empty: of any
+	Institutions   []string `json:"institutions,omitempty"`    // identifiers; empty: any
+	Slots          int      `json:"slots"`                     // items at once
+	Alone          bool     `json:"alone,omitempty"`           // it never helps its neighbours
+}
+
+// check refuses a pool that could never take anything.
+func (p Pool) check(stages []string) error {
+	switch {
+	case p.Slots < 1:
+		return fmt.Errorf("pool %s has no slots", p.Name)
+	case p.MinSize < 0 || p.MaxSize != 0 && p.MaxSize <= p.MinSize:
+		return fmt.Errorf("pool %s takes no size: from %d to below %d bytes", p.Name, p.MinSize, p.MaxSize)
+	case len(p.Stages) == 0:
+		return fmt.Errorf("pool %s takes no stage", p.Name)
+	}
+	for _, s := range p.Stages {
+		if !slices.Contains(stages, s) {
+			return fmt.Errorf("pool %s: there is no stage %q; the stages are %q", p.Name, s, stages)
+		}
+	}
+	return nil
+}
+
+// helps is how many of its slots a pool lends to a neighbour while it has
+// nothing to do itself: a neighbour's items are those of the sizes next to its
+// own. One slot always stays free for what is its own. Smaller items are soon
+// done; larger ones may hold a slot for days, so they get a quarter.
+func (p Pool) helps(neighbour Pool) int {
+	switch {
+	case p.Alone:
+		return 0
+	case neighbour.MaxSize != 0 && neighbour.MaxSize == p.MinSize:
+		return p.Slots - 1
+	case p.MaxSize != 0 && p.MaxSize == neighbour.MinSize:
+		return min(p.Slots-1, p.Slots/4)
+	default:
+		return 0
+	}
+}
+
+// poolRun is a pool at work.
+type poolRun struct {
+	Pool
+
+	freed  chan struct{}  // gets a value when a slot of any pool is free again
+	lent   map[string]int // slots with a neighbour's items, by the neighbour's name; guarded by Runner.mu
+	inUse  int            // slots; guarded by Runner.mu
+	helped []Pool         // the pools that it helps
+}
+
+func newPoolRuns(pools []Pool) []*poolRun {
+	runs := make([]*poolRun, len(pools))
+	for i, p := range pools {
+		runs[i] = &poolRun{Pool: p, freed: make(chan struct{}, 1), lent: map[string]int{}}
+		for _, n := range pools {
+			if p.helps(n) > 0 {
+				runs[i].helped = append(runs[i].helped, n)
+			}
+		}
+	}
+	return runs
+}
