@@ -84,9 +84,7 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 			err = errors.New("max is 0; leave it out for no bound")
 		}
 	case "slots":
-		if p.Slots, err = strconv.Atoi(value); err != nil || p.Slots < 1 || p.Slots > mostSlots {
-			err = fmt.Errorf("slots is %q; it must be a whole number from 1 to %d", value, mostSlots)
-		}
+		p.Slots, err = parseSlots(value)
 	case "provider":
 		p.StorageOptions, err = optionsOf(value)
 	case "institution":
@@ -102,6 +100,14 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 		err = fmt.Errorf("there is no setting %q", key)
 	}
 	return err
+}
+
+func parseSlots(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostSlots {
+		return 0, fmt.Errorf("slots is %q; it must be a whole number from 1 to %d", text, mostSlots)
+	}
+	return n, nil
 }
 
 // parseStages reads the stages of a pool: *, ranges and names, by comma.
