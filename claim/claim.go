@@ -112,6 +112,8 @@ type Engine struct {
 
 	reapRounds atomic.Int64
 
+	asking sync.Mutex // one heartbeat out of turn at a time
+
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item
 	beat     time.Time       // when the leases were last renewed, by this process's monotonic clock
@@ -205,6 +207,10 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 	e.mu.Lock()
 	c := e.claimers[key]
 	if c == nil {
+		if len(e.claimers) >= mostFilters {
+			clear(e.claimers)
+			e.wake.untell()
+		}
 		c = newClaimer(e, f)
 		e.claimers[key] = c
 	}
@@ -214,4 +220,21 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 		return nil, err
 	}
 	return got.items, got.err
+}
+
+// mostFilters bounds for how many filters an engine remembers where to start. A
+// process has few pools.
+const mostFilters = 256
+
+// Peek lists the items that a claim would take now, in their order, and takes
+// none.
+func (e *Engine) Peek(ctx context.Context, f Filter, n int) ([]int64, error) {
+	known := e.known.Load()
+	var probes []probe
+	for _, w := range f.Stages {
+		for _, band := range known.bandsWithin(f.MinSize, f.MaxSize) {
+			probes = append(probes, probe{cell: cell{w.Stage, band}, most: w.Most, from: start()})
+		}
+	}
+	return e.store.peek(ctx, f, probes, n)
 }

@@ -40,11 +40,6 @@ func (f Filter) key() string {
 	return b.String()
 }
 
-// narrows tells whether the filter looks at more than stage and size.
-func (f Filter) narrows() bool {
-	return f.MinAge > 0 || len(f.Institutions) > 0 || len(f.StorageOptions) > 0
-}
-
 // cell is one stage in one size band: what the index of claimable items is made
 // of, and what a claim walks in one go.
 type cell struct {

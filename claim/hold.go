@@ -53,6 +53,7 @@ func (h *Hold) Lease() time.Duration { return h.Item.lease }
 // next heartbeat, and kept where another worker of this host finds it should
 // this one die before that, so that what killed a worker can be named.
 func (h *Hold) InHand(file string) {
+	file = text(file)
 	h.inHand.Store(&file)
 	if h.slot >= 0 {
 		h.engine.recorder.note(h.slot, h.Item.ID, file)
@@ -81,11 +82,18 @@ func (h *Hold) Check(ctx context.Context) error {
 		}
 		return nil
 	}
-	e.mu.Lock()
-	fresh := time.Since(e.beat) < h.Item.lease/2
-	e.mu.Unlock()
-	if fresh {
+	fresh := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return time.Since(e.beat) < h.Item.lease/2
+	}
+	if fresh() {
 		return nil
+	}
+	e.asking.Lock()
+	defer e.asking.Unlock()
+	if fresh() && h.ctx.Err() == nil {
+		return nil // someone else has asked meanwhile
 	}
 	if err := e.heartbeat(ctx); err != nil {
 		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +14,12 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(childVar); arg != "" {
+		os.Exit(childWorker(arg))
+	}
+	testenv.Main(m)
+}
 
 // queue is a database of the test's own with one institution in it.
 type queue struct {

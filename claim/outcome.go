@@ -160,7 +160,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	if !errors.As(result, &e) {
 		e = &ending{kind: endTransient}
 	}
-	m.Note = strings.ToValidUTF8(strings.ReplaceAll(result.Error(), "\x00", "�"), "�")
+	m.Note = text(result.Error())
 	m.Error = m.Note
 	switch e.kind {
 	case endSnooze:
@@ -197,6 +197,11 @@ func (s StageSettings) backoff(n int) time.Duration {
 		d *= 2
 	}
 	return min(d, s.BackoffMost)
+}
+
+// text is what PostgreSQL can keep of a string: names in a tar may be any bytes.
+func text(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "�"), "�")
 }
 
 func exhausted(note string, attempts int) string {

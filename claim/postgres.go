@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,23 +81,40 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 	return stages, bands, nil
 }
 
-// claimSQL walks one cell after the other, each by work_items_ready exactly in
-// its order, and stops as soon as it has enough. What it finds is locked and
-// known by its place, so the UPDATE needs no other look-up; one that changed
-// since the statement began is not seen there and stays for the next claim.
-// Live leases of a stage with a cap are counted by work_items_lease; the caller
-// then holds the stage's advisory lock.
+// readySQL walks one cell after the other, each by work_items_ready exactly in
+// its order, and stops as soon as it has enough. Live leases of a stage with a
+// cap are counted by work_items_lease; the caller then holds the stage's advisory
+// lock.
+const readySQL = `
+		FROM (
+			SELECT c.ord, c.stage, c.band, c.priority, c.turn,
+				CASE WHEN s.cap IS NULL THEN c.most
+				     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
+				END AS room
+			FROM unnest($1::text[], $2::smallint[], $3::int[], $4::smallint[], $5::bigint[])
+				WITH ORDINALITY AS c (stage, band, most, priority, turn, ord)
+			JOIN stage_settings s ON s.action = $6 AND s.stage = c.stage AND NOT s.paused
+			ORDER BY c.ord
+			OFFSET 0
+		) cell
+		CROSS JOIN LATERAL (
+			SELECT w.ctid AS place, w.id FROM work_items w
+			WHERE w.status = 'Pending' AND w.retry
+			  AND w.stage = cell.stage AND w.size_band = cell.band
+			  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
+			  AND w.run_at <= now() AND w.action = $6 AND w.size >= $7 AND w.size < $8
+			  /* narrower */
+			ORDER BY w.priority, w.turn, w.run_at, w.id
+			LIMIT greatest(cell.room, 0)
+			/* locked */
+		) ready
+		LIMIT $9`
+
+// claimSQL locks what it finds and knows it by its place, so the UPDATE needs no
+// other look-up; an item that changed since the statement began is not seen there
+// and stays for the next claim.
 const claimSQL = `
-WITH cell AS MATERIALIZED (
-	SELECT c.stage, c.band, c.priority, c.turn,
-		CASE WHEN s.cap IS NULL THEN c.most
-		     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
-		END AS room
-	FROM unnest($1::text[], $2::smallint[], $3::int[], $4::smallint[], $5::bigint[])
-		WITH ORDINALITY AS c (stage, band, most, priority, turn, ord)
-	JOIN stage_settings s ON s.action = $6 AND s.stage = c.stage AND NOT s.paused
-	ORDER BY c.ord
-), claimed AS (
+WITH claimed AS (
 	UPDATE work_items w SET
 		status           = 'Started',
 		claim_token      = claim_token + 1,
@@ -109,21 +127,7 @@ WITH cell AS MATERIALIZED (
 			(SELECT lease FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage)),
 		note             = 'Item has started stage ' || (SELECT topic FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage),
 		updated_at       = now()
-	WHERE w.ctid = ANY (ARRAY(
-		SELECT ready.place
-		FROM cell
-		CROSS JOIN LATERAL (
-			SELECT w.ctid AS place FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry
-			  AND w.stage = cell.stage AND w.size_band = cell.band
-			  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
-			  AND w.run_at <= now() AND w.action = $6 AND w.size >= $7 AND w.size < $8
-			  /* narrower */
-			ORDER BY w.priority, w.turn, w.run_at, w.id
-			LIMIT greatest(cell.room, 0)
-			FOR UPDATE SKIP LOCKED
-		) ready
-		LIMIT $9))
+	WHERE w.ctid = ANY (ARRAY(SELECT ready.place ` + readySQL + `))
 	  AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
 		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn
@@ -136,14 +140,32 @@ SELECT c.id, c.claim_token, c.entered_token, c.stage, c.attempt, c.name, c.bucke
 	(SELECT identifier FROM institutions i WHERE i.id = c.institution_id)
 FROM claimed c`
 
+// What a claim locks nobody else takes, and what others have locked it passes
+// over.
+//
+//nolint:gochecknoglobals // a constant, but for Go
+var lockedClaimSQL = strings.Replace(claimSQL, "/* locked */", "FOR UPDATE SKIP LOCKED", 1)
+
+// peekSQL says what a claim would take, and takes nothing.
+const peekSQL = `SELECT ready.id ` + readySQL
+
 // narrowerSQL is added to the claims of a filter that looks at more than stage
 // and size. Such claims pass over what they leave alone.
 const narrowerSQL = `
-			  AND ($15::interval = '0' OR w.created_at <= now() - $15)
-			  AND (cardinality($16::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY ($16)))
-			  AND (cardinality($17::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY ($17))`
+			  AND (%[1]s::interval = '0' OR w.created_at <= now() - %[1]s)
+			  AND (cardinality(%[2]s::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY (%[2]s)))
+			  AND (cardinality(%[3]s::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY (%[3]s))`
 
-func narrowed() string { return strings.Replace(claimSQL, "/* narrower */", narrowerSQL, 1) }
+// narrowed returns a statement for the filter with the arguments that it needs
+// besides those it has.
+func (f Filter) narrowed(sql string, args []any) (string, []any) {
+	if f.MinAge <= 0 && len(f.Institutions) == 0 && len(f.StorageOptions) == 0 {
+		return sql, args
+	}
+	place := func(i int) string { return "$" + strconv.Itoa(len(args)+i) }
+	return strings.Replace(sql, "/* narrower */", fmt.Sprintf(narrowerSQL, place(1), place(2), place(3)), 1),
+		append(args, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...))
+}
 
 // lockCapSQL makes the claims of a capped stage take turns, so that its live
 // leases can be counted.
@@ -176,31 +198,38 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
+func (p *postgres) peek(ctx context.Context, f Filter, probes []probe, n int) ([]int64, error) {
+	sql, args := f.narrowed(peekSQL, f.readyArgs(probes, n))
+	rows, _ := p.hot.Query(ctx, sql, args...)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look at claimable work: %w", p.noticed(err))
+	}
+	return ids, nil
+}
+
+// readyArgs are the first nine arguments of a statement that has readySQL in it.
+func (f Filter) readyArgs(probes []probe, n int) []any {
 	stages, bands, most := make([]string, len(probes)), make([]int16, len(probes)), make([]int32, len(probes))
 	priorities, turns := make([]int16, len(probes)), make([]int64, len(probes))
 	for i, pr := range probes {
 		stages[i], bands[i], most[i] = pr.stage, pr.band, int32(min(pr.most, n)) //nolint:gosec // n is small
 		priorities[i], turns[i] = pr.from.priority, pr.from.turn
 	}
+	maxSize := f.MaxSize
+	if maxSize == 0 {
+		maxSize = 1<<63 - 1
+	}
+	return []any{stages, bands, most, priorities, turns, f.action(), f.MinSize, maxSize, n}
+}
+
+func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
 	var leaseOf []time.Duration
 	var leaseFor []string
 	for stage, d := range over {
 		leaseOf, leaseFor = append(leaseOf, d), append(leaseFor, stage)
 	}
-	maxSize := f.MaxSize
-	if maxSize == 0 {
-		maxSize = 1<<63 - 1
-	}
-	sql := claimSQL
-	args := []any{
-		stages, bands, most, priorities, turns, f.action(), f.MinSize, maxSize, n,
-		who.node, who.pid, who.worker, leaseOf, leaseFor,
-	}
-	if f.narrows() {
-		sql = narrowed()
-		args = append(args, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...))
-	}
+	sql, args := f.narrowed(lockedClaimSQL, append(f.readyArgs(probes, n), who.node, who.pid, who.worker, leaseOf, leaseFor))
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,

@@ -50,7 +50,7 @@ func (k kernel) host() string {
 // not there, or that has ended and only waits for its parent to notice, is
 // fs.ErrNotExist.
 func (k kernel) startTime(pid int) (int64, error) {
-	stat, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "stat"))
+	stat, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "stat")) //nolint:gosec // a number cannot lead elsewhere
 	if err != nil {
 		return 0, fmt.Errorf("look at process %d: %w", pid, err)
 	}
@@ -153,24 +153,40 @@ const (
 	crashFile     = "crash"
 )
 
-// newRecorder makes a recorder. A process that cannot have one works without.
+// newRecorder makes the recorder of this process, to which Go then writes its
+// last words. A process that cannot have one works without.
 func newRecorder(worker string) (*recorder, error) {
-	dir := recorderOf(worker)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a flight recorder: %w", err)
-	}
-	file, err := os.OpenFile(filepath.Join(dir, handsFile), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	r, err := makeRecorder(worker)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make a flight recorder: %w", err), os.RemoveAll(dir))
+		return nil, err
 	}
-	crash, err := os.OpenFile(filepath.Join(dir, crashFile), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	crash, err := os.OpenFile(filepath.Join(r.dir, crashFile), os.O_RDWR, 0o600)
 	if err == nil {
 		err = errors.Join(debug.SetCrashOutput(crash, debug.CrashOptions{}), crash.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make a flight recorder: %w", err), file.Close(), os.RemoveAll(dir))
+		r.close()
+		return nil, fmt.Errorf("make a flight recorder: %w", err)
 	}
-	return &recorder{dir: dir, file: file}, nil
+	return r, nil
+}
+
+func makeRecorder(worker string) (*recorder, error) {
+	r := &recorder{dir: recorderOf(worker)}
+	err := os.Mkdir(r.dir, 0o700)
+	if err == nil {
+		r.file, err = os.OpenFile(filepath.Join(r.dir, handsFile), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, crashFile), nil, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a flight recorder: %w", err), os.RemoveAll(r.dir))
+	}
+	for slot := range recorderSlots { // no slot begins in a hole of the file
+		r.note(slot, 0, "")
+	}
+	return r, nil
 }
 
 // note writes the file in hand of an item into its slot. One write is all it
@@ -214,7 +230,7 @@ func handsOf(worker string) map[int64]string {
 		item, idErr := strconv.ParseInt(id, 10, 64)
 		name, nameErr := strconv.Unquote(quoted)
 		if idErr == nil && nameErr == nil && name != "" {
-			hands[item] = name
+			hands[item] = text(name)
 		}
 	}
 	return hands
@@ -234,11 +250,11 @@ func readRecord(worker, name string) string {
 		return ""
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	text, err := io.ReadAll(io.LimitReader(file, 64<<10))
+	content, err := io.ReadAll(io.LimitReader(file, 64<<10))
 	if err != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", "�"), "�")
+	return text(string(content))
 }
 
 // discardRecord removes what a worker left behind, once it is in the ledger.

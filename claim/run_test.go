@@ -36,12 +36,13 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 	e := q.engine(quick)
 	running(t, e)
 	h := q.claimOne(e, "Receive")
-	h.InHand("data/film.mov")
+	h.InHand("data/\x00\xff") // what a tar may have in it, and no text in the database
+	h.InHand("data/film.mov\xff")
 	first := value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id)
 	wait(t, "a renewed lease", func() bool {
 		return value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id).After(first)
 	})
-	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/film.mov" {
+	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/film.mov�" {
 		t.Errorf("file in hand = %q", got)
 	}
 	if err := h.Context().Err(); err != nil {

@@ -13,6 +13,8 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	settings(ctx context.Context) ([]StageSettings, []sizeBand, error)
 	// claim takes up to n items from the cells probed.
 	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
+	// peek lists what claim would take.
+	peek(ctx context.Context, f Filter, probes []probe, n int) ([]int64, error)
 	// settle makes the moves whose token is still the item's, and says which.
 	settle(ctx context.Context, moves []move) (landed []bool, err error)
 	// sentBack counts how often an item was sent back to an earlier stage.

@@ -31,6 +31,13 @@ func (w *wake) tell(h *hints) {
 	w.hints = append(w.hints, h)
 }
 
+// untell forgets all hints.
+func (w *wake) untell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hints = nil
+}
+
 // put says that this process made an item claimable.
 func (w *wake) put(c cell, at position) {
 	w.heard(c, at)

@@ -3,6 +3,9 @@ package pipeline
 import (
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
 )
 
 // Pool is a number of slots for items of some stages and sizes.
@@ -15,6 +18,20 @@ type Pool struct {
 	Institutions   []string `json:"institutions,omitempty"`    // identifiers; empty: any
 	Slots          int      `json:"slots"`                     // items at once
 	Alone          bool     `json:"alone,omitempty"`           // it never helps its neighbours
+
+	MinAge time.Duration `json:"min_age,omitempty"` // since the item was made
+}
+
+// Filter is what the pool claims by, up to most items of each stage, late stages
+// first.
+func (p Pool) Filter(most int) claim.Filter {
+	f := claim.Filter{
+		MinSize: p.MinSize, MaxSize: p.MaxSize, MinAge: p.MinAge, Institutions: p.Institutions, StorageOptions: p.StorageOptions,
+	}
+	for _, s := range slices.Backward(p.Stages) {
+		f.Stages = append(f.Stages, claim.Want{Stage: s, Most: most})
+	}
+	return f
 }
 
 // check refuses a pool that could never take anything.

@@ -232,10 +232,9 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 	var got []claim.Item
 	var err error
 	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
-		got, err = r.engine.Claim(ctx, claim.Filter{
-			Stages: wants, MinSize: of.MinSize, MaxSize: of.MaxSize,
-			Institutions: of.Institutions, StorageOptions: of.StorageOptions,
-		}, n)
+		f := of.Filter(0)
+		f.Stages = wants
+		got, err = r.engine.Claim(ctx, f, n)
 	}
 	r.mu.Lock()
 	for _, w := range wants {

@@ -15,7 +15,7 @@ import (
 
 func itemCommand() *cobra.Command {
 	return group("item", "Look at work items, and decide about them",
-		itemListCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand())
+		itemListCommand(), itemNextCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand())
 }
 
 // statuses are those that a work item can have.

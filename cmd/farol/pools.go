@@ -7,23 +7,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // poolSyntax is how a pool is written, in a flag, the environment or a file.
-const poolSyntax = `NAME=STAGES;min=SIZE;max=SIZE;slots=N;provider=NAME;institution=IDENTIFIER;help=no`
+const poolSyntax = `NAME=STAGES;min=SIZE;max=SIZE;age=TIME;slots=N;provider=NAME;institution=ID;help=no`
 
 const poolHelp = `A pool is a number of slots for items of some stages and sizes, written
 
   ` + poolSyntax + `
 
 STAGES is * for all, a range such as Receive..Cleanup, or a list by comma. What
-else is left out does not narrow; slots is 1. min is inclusive and max is not.
-provider (AWS, Wasabi, or a region such as Wasabi-VA) leaves alone the items of
-bags that go elsewhere; institution takes the items of one, or of several by
-comma. While a pool has nothing of its own, it helps the pools with the sizes
+else is left out does not narrow; slots is 1. min is inclusive and max is not;
+age leaves alone what was made later than so long ago, such as 24h. provider
+(AWS, Wasabi, or a region such as Wasabi-VA) leaves alone the items of bags that
+go elsewhere; institution takes the items of one, by its identifier, or of several
+by comma. While a pool has nothing of its own, it helps the pools with the sizes
 next to it and keeps a slot free; help=no forbids that.`
 
 // mostSlots is more than any machine can work on.
@@ -80,8 +82,10 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 	case "min":
 		p.MinSize, err = parseSize(key, value)
 	case "max":
-		if p.MaxSize, err = parseSize(key, value); err == nil && p.MaxSize == 0 {
-			err = errors.New("max is 0; leave it out for no bound")
+		p.MaxSize, err = parseMax(value)
+	case "age":
+		if p.MinAge, err = time.ParseDuration(value); err != nil || p.MinAge <= 0 {
+			err = fmt.Errorf("age is %q; it must be a duration such as 30m or 24h", value)
 		}
 	case "slots":
 		p.Slots, err = parseSlots(value)
@@ -100,6 +104,14 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 		err = fmt.Errorf("there is no setting %q", key)
 	}
 	return err
+}
+
+func parseMax(text string) (int64, error) {
+	n, err := parseSize("max", text)
+	if err == nil && n == 0 {
+		err = errors.New("max is 0; leave it out for no bound")
+	}
+	return n, err
 }
 
 func parseSlots(text string) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -33,6 +34,7 @@ func TestPools(t *testing.T) {
 			Name: "aws", Stages: []string{"Store"}, Slots: 1,
 			StorageOptions: []string{"Standard", "Glacier-VA", "Glacier-OH", "Glacier-OR", "Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR"},
 		},
+		"old=Record;age=36h":          {Name: "old", Stages: []string{"Record"}, Slots: 1, MinAge: 36 * time.Hour},
 		"tx=Store;provider=Wasabi-TX": {Name: "tx", Stages: []string{"Store"}, Slots: 1, StorageOptions: []string{"Wasabi-TX"}},
 	} {
 		got, err := parsePool(text)
@@ -56,6 +58,8 @@ func TestWrongPoolsAreRefused(t *testing.T) {
 		"small=*;slots=0":                `slots is "0"`,
 		"small=*;slots=many":             `slots is "many"`,
 		"small=*;slots=99999999999999":   `slots is "99999999999999"`,
+		"small=*;age=long":               `age is "long"`,
+		"small=*;age=-1h":                `age is "-1h"`,
 		"small=*;max=1GB":                "must be a number of bytes",
 		"small=*;max=0":                  "leave it out for no bound",
 		"small=*;min=1GiB;max=1GiB":      "no item is at least 1073741824 and below 1073741824 bytes",

@@ -1,0 +1,167 @@
+package claim_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// childVar makes this test program a worker: it names the database, and how the
+// worker ends.
+const childVar = "CLAIM_TEST_WORKER"
+
+// childWorker claims an item, takes a file up, says so, and ends as told.
+func childWorker(arg string) int {
+	ending, url, _ := strings.Cut(arg, " ")
+	ctx := context.Background()
+	db, err := registry.Connect(ctx, url, "test")
+	if err != nil {
+		panic(err)
+	}
+	e, err := claim.New(ctx, db, claim.DefaultOptions())
+	if err != nil {
+		panic(err)
+	}
+	upkeep, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.Run(upkeep) //nolint:errcheck // it returns none
+	}()
+	for known := 0; known == 0; { // until its row is there, nobody could know of its death
+		if err := db.QueryRow(ctx, `SELECT count(*) FROM worker_processes WHERE worker = $1`, e.Worker()).Scan(&known); err != nil {
+			panic(err)
+		}
+	}
+	items, err := e.Claim(ctx, at("Receive", 1), 1)
+	if err != nil || len(items) != 1 {
+		panic(fmt.Sprint(items, err))
+	}
+	e.Hold(ctx, items[0]).InHand("data/killer.pdf")
+	fmt.Println("ready")
+	switch ending {
+	case "panic":
+		go func() { panic("this file is too much") }()
+		select {}
+	case "orderly":
+		stop()
+		<-ended
+		return 0
+	default:
+		select {}
+	}
+}
+
+// A worker that dies is found by another of its host at once, not when its lease
+// has lapsed; the ledger says what it died of and which file it had in hand.
+func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	for ending, want := range map[string]struct{ outcome, code, note, row string }{
+		"kill":  {"killed", "killed", "was killed while it worked on this stage. The file in hand was data/killer.pdf.", "killed"},
+		"panic": {"panic", "panic", "crashed while it worked on this stage: panic: this file is too much. The file in hand was data/killer.pdf.", "panic"},
+	} {
+		t.Run(ending, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			id := q.put("Receive", 1)
+			q.childDies(ending)
+			if n := q.reap(q.engine()); n != 1 {
+				t.Fatalf("reaped %d, want the dead worker's item", n)
+			}
+			r := q.row(id)
+			if r.Status != "Pending" || r.Attempt != 1 || r.Code != want.code || !strings.Contains(r.Note, want.note) {
+				t.Errorf("item = %+v, want it to say %q", r, want.note)
+			}
+			got := value[string](q, `SELECT concat_ws(' ', outcome, error_code, file_in_hand) FROM work_item_attempts`)
+			if got != want.outcome+" "+want.code+" data/killer.pdf" {
+				t.Errorf("the ledger says %q", got)
+			}
+			if got := value[string](q, `SELECT ending FROM worker_processes`); got != want.row {
+				t.Errorf("the worker ended as %q, want %s", got, want.row)
+			}
+			if left := value[string](q, `SELECT worker FROM worker_processes`); exists(os.TempDir() + "/farol-worker-" + left) {
+				t.Error("its flight recorder is still there")
+			}
+		})
+	}
+}
+
+// A worker that signs off is not taken for dead. What it still held, its lease
+// ends.
+func TestWorkerThatSignsOffIsNotDead(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	q.childDies("orderly")
+	if n := q.reap(q.engine()); n != 0 {
+		t.Errorf("reaped %d, want none", n)
+	}
+	q.lapse()
+	if n := q.reap(q.engine()); n != 1 {
+		t.Errorf("reaped %d, want one when its lease has lapsed", n)
+	}
+	if got := value[string](q, `SELECT outcome FROM work_item_attempts`); got != "lease expired" {
+		t.Errorf("outcome = %q", got)
+	}
+}
+
+// An item that kills whoever takes it up is parked after its attempts, with the
+// number of its victims and the file.
+func TestItemThatKillsItsWorkersIsParked(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.put("Receive", 1)
+	e := q.engine()
+	for range 3 {
+		q.exec(`UPDATE work_items SET run_at = now() WHERE status = 'Pending'`)
+		q.childDies("kill")
+		if n := q.reap(e); n != 1 {
+			t.Fatalf("reaped %d", n)
+		}
+	}
+	r := q.row(id)
+	const want = "The file in hand was data/killer.pdf. Will not retry: failed 3 times, and 3 workers ended so."
+	if r.Status != "Suspended" || r.Retry || !r.Review || r.Code != "killed" || !strings.Contains(r.Note, want) {
+		t.Errorf("item = %+v, want it parked with %q", r, want)
+	}
+}
+
+// childDies runs a worker in a process of its own until it has claimed and died.
+func (q *queue) childDies(ending string) {
+	q.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), childVar+"="+ending+" "+q.db.Config().ConnString())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		q.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		q.t.Errorf("the worker said %q, %v", line, err)
+	}
+	if ending == "kill" {
+		if err := cmd.Process.Kill(); err != nil {
+			q.t.Error(err)
+		}
+	}
+	if err := cmd.Wait(); (err == nil) != (ending == "orderly") {
+		q.t.Errorf("the worker ended with %v", err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

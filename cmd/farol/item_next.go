@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func itemNextCommand() *cobra.Command {
+	var f workFlags
+	var limit int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "next",
+		Short: "List what workers would claim now, and claim nothing",
+		Long: `List the items that a worker with these pools would claim now, in its order:
+late stages first, then by priority and by turn. Nothing is claimed.
+
+` + poolHelp,
+		Example: `  farol item next
+  farol item next --pool 'large=*;min=1GiB' --limit 10
+  farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 10000 {
+				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
+			}
+			pools, err := f.choose(nil)
+			if err != nil {
+				return usage(err, "see `farol item next --help`")
+			}
+			items, err := nextItems(cmd.Context(), pools, limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
+			}
+			return printItems(cmd, items, registry.ItemFilter{})
+		},
+	}
+	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
+	c.Flags().IntVar(&limit, "limit", 50, "how many of each pool at most")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// nextItems are those that pools would claim, pool after pool.
+func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registry.WorkItem, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s, err := connectRegistry(ctx, "item")
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	engine, err := claim.New(ctx, s.db, claim.DefaultOptions())
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	var items []registry.WorkItem
+	for _, p := range pools {
+		ids, err := engine.Peek(ctx, p.Filter(limit), limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			item, err := s.registry.WorkItem(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
