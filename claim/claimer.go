@@ -101,6 +101,7 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 	}
 	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
 	if err != nil {
+		c.giveBack(ctx, items, "The claim was not completed.")
 		return nil, err
 	}
 	took := time.Since(begun)
@@ -141,7 +142,7 @@ func (c *claimer) share(ctx context.Context, requests []request, items []Item, f
 		answers[0].items = items
 		return answers
 	}
-	var back []Ending
+	var back []Item
 next:
 	for _, item := range items {
 		for i, r := range requests {
@@ -151,16 +152,24 @@ next:
 				continue next
 			}
 		}
-		back = append(back, Ending{Item: item, Result: Release("More was claimed than could be worked on.")})
+		back = append(back, item)
 	}
-	if len(back) > 0 {
-		for _, err := range c.engine.Settle(ctx, back) {
-			if err != nil {
-				c.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
-			}
+	c.giveBack(ctx, back, "More was claimed than could be worked on.")
+	return answers
+}
+
+// giveBack returns items that nobody here will work on, as if they had not been
+// claimed. If it cannot, their leases lapse.
+func (c *claimer) giveBack(ctx context.Context, items []Item, why string) {
+	back := make([]Ending, len(items))
+	for i, item := range items {
+		back[i] = Ending{Item: item, Result: Release(why)}
+	}
+	for _, err := range c.engine.Settle(ctx, back) {
+		if err != nil {
+			c.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
 		}
 	}
-	return answers
 }
 
 // served notes how far the turns of a band have come. A priority that overtakes

@@ -3,8 +3,10 @@ package claim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +21,8 @@ type postgres struct {
 	beat *pgxpool.Pool // heartbeats and all upkeep
 
 	direct *pgx.ConnConfig // for listening
+
+	institutions sync.Map // identifiers by ID
 }
 
 const (
@@ -87,7 +91,7 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 // lock.
 const readySQL = `
 		FROM (
-			SELECT c.ord, c.stage, c.band, c.priority, c.turn,
+			SELECT c.stage, c.band, c.priority, c.turn, s.lease, s.topic,
 				CASE WHEN s.cap IS NULL THEN c.most
 				     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
 				END AS room
@@ -123,22 +127,21 @@ WITH claimed AS (
 		pid              = $11,
 		worker           = $12,
 		stage_started_at = now(),
-		lease_expires_at = now() + coalesce(($13::interval[])[array_position($14::text[], w.stage)],
-			(SELECT lease FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage)),
-		note             = 'Item has started stage ' || (SELECT topic FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage),
+		lease_expires_at = now() + found.lease,
+		note             = found.note,
 		updated_at       = now()
-	WHERE w.ctid = ANY (ARRAY(SELECT ready.place ` + readySQL + `))
-	  AND w.status = 'Pending' AND w.retry
+	FROM (
+		SELECT ready.place, coalesce(($13::interval[])[array_position($14::text[], cell.stage)], cell.lease) AS lease,
+			'Item has started stage ' || cell.topic AS note ` + readySQL + `
+	) found
+	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
 		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, $10, $11, $12 FROM claimed
 )
-SELECT c.id, c.claim_token, c.entered_token, c.stage, c.attempt, c.name, c.bucket, c.etag, c.size, c.bag_date,
-	c.object_identifier, c.institution_id, c.size_band, c.priority, c.turn,
-	(SELECT identifier FROM institutions i WHERE i.id = c.institution_id)
-FROM claimed c`
+SELECT * FROM claimed`
 
 // What a claim locks nobody else takes, and what others have locked it passes
 // over.
@@ -233,14 +236,45 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.Institution)
+			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn)
 		i.Action = f.action()
 		return i, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("claim work: %w", p.noticed(err))
 	}
+	if err := p.nameInstitutions(ctx, db, items); err != nil {
+		return items, fmt.Errorf("name the institutions of claimed items: %w", p.noticed(err))
+	}
 	return items, nil
+}
+
+// nameInstitutions fills in the identifiers of items' institutions. They never
+// change, so each is asked for once.
+func (p *postgres) nameInstitutions(ctx context.Context, db querier, items []Item) error {
+	var unknown []int64
+	for _, i := range items {
+		if _, ok := p.institutions.Load(i.InstitutionID); !ok && !slices.Contains(unknown, i.InstitutionID) {
+			unknown = append(unknown, i.InstitutionID)
+		}
+	}
+	if len(unknown) > 0 {
+		rows, _ := db.Query(ctx, `SELECT id, identifier FROM institutions WHERE id = ANY ($1)`, unknown)
+		var id int64
+		var name string
+		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			p.institutions.Store(id, name)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range items {
+		name, _ := p.institutions.Load(items[i].InstitutionID)
+		items[i].Institution, _ = name.(string)
+	}
+	return nil
 }
 
 // The transition is one statement: the item, the ledger, and where the item goes
@@ -268,10 +302,7 @@ WITH moved AS (
 		intellectual_object_id = coalesce(m.object, w.intellectual_object_id),
 		storage_option         = coalesce(m.storage_option, w.storage_option),
 		updated_at             = now()
-	FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::interval[], $7::bool[], $8::bool[], $9::text[],
-		$10::text[], $11::text[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
-		AS m (id, token, stage, status, attempt, delay, retry, review, note,
-			item_outcome, code, object, storage_option, ended, error, in_hand, topic)
+	FROM /* moves */
 	WHERE w.id = m.id AND w.claim_token = m.token
 	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic
 ), ended AS (
@@ -285,8 +316,38 @@ WITH moved AS (
 )
 SELECT id, token FROM moved`
 
+// Where the moves come from. Most are of stages that are done, of which little
+// needs to be said: reading seventeen arrays costs a twentieth of a hop.
+const (
+	anyMovesSQL = `unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[])
+		AS m (id, token, stage, note, topic, in_hand, status,
+			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error)`
+	doneMovesSQL = `(
+		SELECT id, token, stage, note, topic, in_hand, 'Pending' AS status, 0 AS attempt, interval '0' AS delay, true AS retry, false AS review,
+			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error
+		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[]) AS d (id, token, stage, note, topic, in_hand)
+	) m`
+)
+
+//nolint:gochecknoglobals // constants, but for Go
+var (
+	anyMoves  = strings.Replace(settleSQL, "/* moves */", anyMovesSQL, 1)
+	doneMoves = strings.Replace(settleSQL, "/* moves */", doneMovesSQL, 1)
+)
+
+// plainlyDone tells whether nothing is to be said of a move but where it goes.
+func (m move) plainlyDone() bool {
+	return m == move{
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, InHand: m.InHand, Status: "Pending", Retry: true, Ended: "done",
+	}
+}
+
 func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
-	c := newMoveColumns(len(moves))
+	sql, c := anyMoves, newMoveColumns(len(moves))
+	if !slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
+		sql, c.few = doneMoves, true
+	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
 	for i := len(moves) - 1; i >= 0; i-- { // of one that is told of twice, the first lands
@@ -295,7 +356,7 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 	for _, m := range moves {
 		c.add(m)
 	}
-	rows, _ := p.hot.Query(ctx, settleSQL, c.args()...)
+	rows, _ := p.hot.Query(ctx, sql, c.args()...)
 	landed := make([]bool, len(moves))
 	var m claimed
 	_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
@@ -318,6 +379,7 @@ func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) 
 
 // moveColumns are moves as the statement takes them, column by column.
 type moveColumns struct {
+	few                                 bool // the first six are all that is needed
 	id, token                           []int64
 	stage, status, note                 []string
 	attempt                             []int32
@@ -356,8 +418,9 @@ func (c *moveColumns) add(m move) {
 }
 
 func (c *moveColumns) args() []any {
-	return []any{
-		c.id, c.token, c.stage, c.status, c.attempt, c.delay, c.retry, c.review, c.note,
-		c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.inHand, c.topic,
+	args := []any{c.id, c.token, c.stage, c.note, c.topic, c.inHand}
+	if c.few {
+		return args
 	}
+	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure)
 }

@@ -11,7 +11,8 @@ import (
 type store interface { //nolint:interfacebloat // the one seam between the worker's side and the database
 	// settings reads how stages are treated.
 	settings(ctx context.Context) ([]StageSettings, []sizeBand, error)
-	// claim takes up to n items from the cells probed.
+	// claim takes up to n items from the cells probed. Items that come with an
+	// error are claimed, and of no use.
 	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
 	// peek lists what claim would take.
 	peek(ctx context.Context, f Filter, probes []probe, n int) ([]int64, error)
