@@ -2,7 +2,11 @@ module github.com/farol-preservation/farol/bench
 
 go 1.26.0
 
-require github.com/farol-preservation/farol v0.0.0
+require (
+	github.com/farol-preservation/farol v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+	golang.org/x/sync v0.24.0
+)
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6 // indirect
@@ -19,13 +23,12 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
 	github.com/pressly/goose/v3 v3.29.0 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )
 
