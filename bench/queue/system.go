@@ -80,6 +80,14 @@ func contenders(c config) []contender {
 			name: "farol", hop: "claim, ledger, settle to the next stage, topic message", durable: yes,
 			batches: true, most: math.MaxInt, postgres: true, pinned: true, system: &farol{conns: c.conns},
 		},
+		{
+			name: "river", hop: "work a no-op job; nothing follows", durable: yes,
+			widest: 2000, burns: 45_000, postgres: true, pinned: true, system: &riverQueue{},
+		},
+		{
+			name: "river-next", hop: "work a job that inserts the next and completes in one transaction", durable: yes,
+			postgres: true, system: &riverQueue{next: true},
+		},
 	}
 }
 
