@@ -88,6 +88,18 @@ func contenders(c config) []contender {
 			name: "river-next", hop: "work a job that inserts the next and completes in one transaction", durable: yes,
 			postgres: true, system: &riverQueue{next: true},
 		},
+		{
+			name: "graphile", hop: "work a no-op job, local queue and batched completion; nothing follows", durable: yes,
+			widest: 48, burns: 90_000, postgres: true, system: &graphile{batched: true},
+		},
+		{
+			name: "graphile-default", hop: "work a no-op job; nothing follows", durable: yes,
+			burns: 8_000, postgres: true, system: &graphile{},
+		},
+		{
+			name: "graphile-next", hop: "as graphile, and the job adds the next", durable: yes,
+			postgres: true, system: &graphile{batched: true, next: true},
+		},
 	}
 }
 
