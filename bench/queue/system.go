@@ -100,6 +100,10 @@ func contenders(c config) []contender {
 			name: "graphile-next", hop: "as graphile, and the job adds the next", durable: yes,
 			postgres: true, system: &graphile{batched: true, next: true},
 		},
+		{
+			name: "nsq", hop: "publish to the next topic, FIN", durable: "no: in memory",
+			widest: 512, system: &nsqQueue{},
+		},
 	}
 }
 
