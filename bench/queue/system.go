@@ -104,6 +104,14 @@ func contenders(c config) []contender {
 			name: "nsq", hop: "publish to the next topic, FIN", durable: "no: in memory",
 			widest: 512, system: &nsqQueue{},
 		},
+		{
+			name: "nats", hop: "publish to the next subject, acknowledged ack", durable: "no: file, fsync every 2 min",
+			batches: true, system: &natsQueue{},
+		},
+		{
+			name: "nats-always", hop: "as nats", durable: yes,
+			batches: true, most: 10_000, system: &natsQueue{always: true},
+		},
 	}
 }
 
