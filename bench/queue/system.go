@@ -112,6 +112,14 @@ func contenders(c config) []contender {
 			name: "nats-always", hop: "as nats", durable: yes,
 			batches: true, most: 10_000, system: &natsQueue{always: true},
 		},
+		{
+			name: "rmq", hop: "push to the next queue", durable: "yes: appendfsync always",
+			system: &rmqQueue{durable: true},
+		},
+		{
+			name: "rmq-memory", hop: "as rmq", durable: "no: in memory",
+			system: &rmqQueue{},
+		},
 	}
 }
 
