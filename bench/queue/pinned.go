@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (b *bench) pinned(ctx context.Context) {
 		if !c.pinned {
 			continue
 		}
-		l := load{Workers: 64, Drain: true}
+		l := load{Workers: cmp.Or(c.widest, 64), Drain: true}
 		if c.batches {
 			l = load{Workers: 8, Batch: 100, Drain: true}
 		}
