@@ -55,6 +55,8 @@ func (b *bench) start(ctx context.Context, chosen []contender) error {
 	for _, c := range chosen {
 		version, err := c.start(ctx, b.servers)
 		switch {
+		case ctx.Err() != nil: // then nothing can be told from err
+			return fmt.Errorf("start %s: %w", c.name, ctx.Err())
 		case errors.Is(err, errMissing):
 			b.skip("%s is skipped: %v", c.name, err)
 			continue
