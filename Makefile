@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test check lint bench deps
+.PHONY: demo build test check lint bench bench-queue deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -31,6 +31,10 @@ lint:                           ## formatting (gofumpt, gci) included; make lint
 bench: deps                     ## whole ingests and hops on a stack with fsync, then the packages
 	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
 	go test -run '^$$' -bench . ./...
+
+bench-queue: deps               ## the queue beside public ones; make bench-queue ARGS='-only farol,river'
+	.ci/deps peers
+	cd bench && go run ./queue $(ARGS)
 
 deps:                           ## PostgreSQL and Redis, where they are missing
 	.ci/deps servers

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+// order is the life of an ingest.
+func order() []string {
+	return []string{
+		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store",
+		"Storage Validation", "Record", "Cleanup",
+	}
+}
+
+// farol is the engine that farol work runs: one for all workers of a process.
+type farol struct {
+	conns int
+	db    *pgxpool.Pool // of the workers' process
+	feed  *pgxpool.Pool // of whoever puts items
+	names atomic.Int64  // of the uploads that were put
+}
+
+func (f *farol) start(ctx context.Context, s *servers) (string, error) {
+	u, err := url.Parse(s.stack.DatabaseURL)
+	if err != nil {
+		return "", fmt.Errorf("read the database's URL: %w", err)
+	}
+	if f.conns > 0 {
+		q := u.Query()
+		q.Set("pool_max_conns", strconv.Itoa(f.conns))
+		u.RawQuery = q.Encode()
+	}
+	if f.db, err = registry.Connect(ctx, u.String(), "bench"); err != nil {
+		return "", err
+	}
+	if f.feed, err = registry.Connect(ctx, s.stack.DatabaseURL, "bench-feed"); err != nil {
+		return "", err
+	}
+	// Record is capped so that it does not swamp a registry with files. There are
+	// no files here, and two items at a time would be all that is measured.
+	if _, err := f.db.Exec(ctx, `UPDATE stage_settings SET cap = NULL`); err != nil {
+		return "", fmt.Errorf("lift the caps: %w", err)
+	}
+	_, err = f.db.Exec(ctx, `
+		INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
+		SELECT 'Bench ' || n, 'bench' || n || '.edu', 'r' || n, 's' || n FROM generate_series(0, 3) n`)
+	if err != nil {
+		return "", fmt.Errorf("make the institutions: %w", err)
+	}
+	var version string
+	if err := f.db.QueryRow(ctx, `SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)`).Scan(&version); err != nil {
+		return "", fmt.Errorf("ask for the version: %w", err)
+	}
+	return fmt.Sprintf("this tree, %d connections, caps lifted; %s", f.db.Config().MaxConns, version), nil
+}
+
+// loadSQL does what the triggers of work_items would have done: see load.
+const loadSQL = `
+INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, queued_at)
+SELECT i.id, 'Ingest', ($1::text[])[1 + n % $2], 'bag-' || n || '.tar', i.receiving_bucket, repeat('e', 32), s.size, now(),
+	i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), now()
+FROM generate_series($3::bigint, $4::bigint) n
+JOIN institutions i ON i.receiving_bucket = 'r' || n % 4
+CROSS JOIN LATERAL (SELECT (ARRAY[1000, 100 << 20, 1500 << 20])[1 + n / $2 % 3] AS size) s
+ORDER BY n`
+
+// fill spreads the items over four institutions and three size bands as well.
+func (f *farol) fill(ctx context.Context, n, first int) error {
+	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages RESTART IDENTITY CASCADE`)
+	if err != nil {
+		return fmt.Errorf("empty the queue: %w", err)
+	}
+	if err := f.load(ctx, n, first); err != nil {
+		return err
+	}
+	if _, err := f.db.Exec(ctx, `VACUUM ANALYZE work_items, work_item_attempts, topic_messages`); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return nil
+}
+
+// load inserts millions of items in minutes: by the chunk, and with the triggers
+// of work_items off. They look for other items of the same object under a lock
+// for each, and there are none.
+func (f *farol) load(ctx context.Context, n, first int) (err error) {
+	if _, err := f.db.Exec(ctx, `ALTER TABLE work_items DISABLE TRIGGER USER`); err != nil {
+		return fmt.Errorf("turn the triggers off: %w", err)
+	}
+	defer func() {
+		_, on := f.db.Exec(context.WithoutCancel(ctx), `ALTER TABLE work_items ENABLE TRIGGER USER`)
+		err = errors.Join(err, on)
+	}()
+	const chunk = 50_000
+	for from := 0; from < n; from += chunk {
+		if _, err := f.db.Exec(ctx, loadSQL, order(), first, from, min(from+chunk, n)-1); err != nil {
+			return fmt.Errorf("load items: %w", err)
+		}
+	}
+	return nil
+}
+
+// put inserts uploads as the bucket reader does, triggers and all.
+func (f *farol) put(ctx context.Context, n int) error {
+	to := f.names.Add(int64(n))
+	_, err := f.feed.Exec(ctx, `
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT i.id, 'Ingest', 'Receive', 'new-' || n || '.tar', i.receiving_bucket, repeat('e', 32),
+			(ARRAY[1000, 100 << 20, 1500 << 20])[1 + n % 3], now()
+		FROM generate_series($1::bigint, $2::bigint) n
+		JOIN institutions i ON i.receiving_bucket = 'r' || n % 4`, to-int64(n)+1, to)
+	if err != nil {
+		return fmt.Errorf("put %d items: %w", n, err)
+	}
+	return nil
+}
+
+func (f *farol) run(ctx context.Context, l load, t *tally) error {
+	engine, err := claim.New(ctx, f.db, claim.DefaultOptions())
+	if err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(ctx)
+	var engineRuns errgroup.Group
+	engineRuns.Go(func() error { return engine.Run(background) })
+	var workers errgroup.Group
+	for i := range l.Workers {
+		workers.Go(func() error { return f.work(ctx, engine, l, t, i) })
+	}
+	err = workers.Wait()
+	stop()
+	if stopped := engineRuns.Wait(); !errors.Is(stopped, context.Canceled) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
+
+// work is one worker. Workers begin at different stages and go round, so that
+// none of the stages is preferred; where theirs has nothing, they take from the
+// next.
+func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, number int) error {
+	look, stop := e.Wakes(ctx)
+	defer stop()
+	for round := number; ctx.Err() == nil && !t.over(); round++ {
+		n, err := f.batch(ctx, e, l, t, wants(round, l.Batch))
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-look:
+		case <-ctx.Done():
+		case <-t.done:
+		}
+	}
+	return nil
+}
+
+func wants(round, batch int) []claim.Want {
+	list := make([]claim.Want, stages)
+	for i, stage := range order() {
+		list[(i+stages-round%stages)%stages] = claim.Want{Stage: stage, Most: batch}
+	}
+	return list
+}
+
+// batch claims items, ends them and, in a steady run, puts new ones in the place
+// of those that left. It is not cut short: a claim whose answer was not waited
+// for would stay in hand until its lease lapses.
+func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, wants []claim.Want) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	began := time.Now()
+	items, err := e.Claim(ctx, claim.Filter{Stages: wants}, l.Batch)
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	t.claimed(began)
+	ends := make([]end, len(items))
+	left := 0
+	for i, item := range items {
+		ends[i] = endOf(item)
+		t.inHand(ends[i].stage)
+		if ends[i].stage == stages-1 {
+			left++
+		}
+	}
+	if err := settle(ctx, e, ends); err != nil {
+		return 0, err
+	}
+	for _, end := range ends {
+		t.hop(int(end.item.ID-1), end.stage)
+	}
+	if l.Drain || left == 0 {
+		return len(items), nil
+	}
+	return len(items), f.put(ctx, left)
+}
+
+// end is a claim and what comes of it.
+type end struct {
+	item  claim.Item
+	stage int
+	done  claim.Done
+}
+
+func endOf(item claim.Item) end {
+	for i, stage := range order() {
+		if stage == item.Stage && i+1 < stages {
+			return end{item: item, stage: i, done: claim.Done{Next: order()[i+1]}}
+		}
+	}
+	return end{item: item, stage: stages - 1}
+}
+
+// settle ends a batch of claims. The engine has no call for that yet, so they
+// are ended side by side.
+func settle(ctx context.Context, e *claim.Engine, ends []end) error {
+	errs := make([]error, len(ends))
+	var wg sync.WaitGroup
+	for i, end := range ends {
+		wg.Go(func() { errs[i] = e.Hold(ctx, end.item).Settle(ctx, end.done, nil) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// verify asks the ledger, besides what the workers told.
+func (f *farol) verify(ctx context.Context, n int) error {
+	var ended, attempts, done, messages int
+	err := f.db.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM work_items WHERE status = 'Success' AND NOT retry),
+			(SELECT count(*) FROM work_item_attempts),
+			(SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'),
+			(SELECT count(*) FROM topic_messages)`).Scan(&ended, &attempts, &done, &messages)
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	if ended != n || attempts != stages*n || done != stages*n || messages != (stages-1)*n {
+		return fmt.Errorf("of %d items %d ended, with %d attempts, %d of them done, and %d messages", n, ended, attempts, done, messages)
+	}
+	return nil
+}
+
+func (f *farol) stop(context.Context) error {
+	f.db.Close()
+	f.feed.Close()
+	return nil
+}
