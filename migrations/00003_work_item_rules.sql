@@ -136,33 +136,46 @@ $$;
 -- +goose StatementEnd
 
 -- A new item: its band, its turn, its object, and its place behind or instead of
--- other live items of the same object.
+-- other live items of the same object. It is run for each row, so it asks for all
+-- that it needs at once.
 -- +goose StatementBegin
 CREATE FUNCTION work_item_created() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
+	known record;
 	other record;
 BEGIN
-	PERFORM lock_institution(NEW.institution_id);
-	NEW.size_band := (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
-	NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
+	PERFORM pg_advisory_xact_lock(hashtextextended('farol institution', NEW.institution_id)); -- lock_institution
+	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
+			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band)) AS turn,
+		o.object, EXISTS (SELECT FROM uploads_in_work u WHERE u.object_identifier = o.object) AS in_work
+	INTO known
+	FROM size_bands b
+	CROSS JOIN (SELECT object_identifier_of(identifier, NEW.name) AS object FROM institutions WHERE id = NEW.institution_id) o
+	WHERE b.band = (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	IF NOT FOUND THEN -- the foreign key will say that there is no such institution
+		NEW.object_identifier := coalesce(NEW.object_identifier, '');
+		RETURN NEW;
+	END IF;
+	INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+	NEW.size_band := known.band;
+	NEW.turn := known.turn;
 	NEW.queued_at := coalesce(NEW.queued_at, now());
 	IF NEW.action <> 'Ingest' THEN
 		RETURN NEW;
 	END IF;
 
-	NEW.object_identifier := object_identifier_of((SELECT identifier FROM institutions WHERE id = NEW.institution_id), NEW.name);
-	IF NOT EXISTS (SELECT FROM uploads_in_work WHERE object_identifier = NEW.object_identifier) THEN
-		PERFORM uploads_begin(NEW);
+	NEW.object_identifier := known.object;
+	IF NOT known.in_work THEN
+		INSERT INTO uploads_in_work VALUES (known.object, NEW.name, NEW.etag, NEW.id); -- uploads_begin
 		RETURN NEW;
 	END IF;
 	FOR other IN -- the depositor has replaced this upload and nothing of it is stored yet
-		SELECT * FROM work_items
-		WHERE id IN (SELECT work_item_id FROM uploads_in_work
-				WHERE object_identifier = NEW.object_identifier AND name = NEW.name AND etag <> NEW.etag)
-			AND retry AND NOT is_late_stage(stage)
-		ORDER BY id
-		FOR UPDATE
+		SELECT w.* FROM uploads_in_work u JOIN work_items w ON w.id = u.work_item_id
+		WHERE u.object_identifier = known.object AND u.name = NEW.name AND u.etag <> NEW.etag
+			AND w.retry AND NOT is_late_stage(w.stage)
+		ORDER BY w.id
+		FOR UPDATE OF w
 	LOOP
 		UPDATE work_item_attempts SET ended_at = clock_timestamp(), outcome = 'cancelled', error_code = 'superseded'
 		WHERE work_item_id = other.id AND claim_token = other.claim_token AND ended_at IS NULL;
@@ -174,7 +187,7 @@ BEGIN
 		WHERE id = other.id;
 	END LOOP;
 	PERFORM uploads_begin(NEW);
-	NEW.waits_for := last_in_work(NEW.object_identifier, NEW.id);
+	NEW.waits_for := last_in_work(known.object, NEW.id);
 	IF NEW.waits_for IS NOT NULL THEN
 		NEW.run_at := 'infinity';
 	END IF;

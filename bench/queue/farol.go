@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,9 +67,9 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 
 // loadSQL does what the triggers of work_items would have done: see load.
 const loadSQL = `
-INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, queued_at)
+INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, turn, queued_at)
 SELECT i.id, 'Ingest', ($1::text[])[1 + n % $2], 'bag-' || n || '.tar', i.receiving_bucket, repeat('e', 32), s.size, now(),
-	i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), now()
+	i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), n << 20, now()
 FROM generate_series($3::bigint, $4::bigint) n
 JOIN institutions i ON i.receiving_bucket = 'r' || n % 4
 CROSS JOIN LATERAL (SELECT (ARRAY[1000, 100 << 20, 1500 << 20])[1 + n / $2 % 3] AS size) s
@@ -78,7 +77,7 @@ ORDER BY n`
 
 // fill spreads the items over four institutions and three size bands as well.
 func (f *farol) fill(ctx context.Context, n, first int) error {
-	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages RESTART IDENTITY CASCADE`)
+	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, institution_turns RESTART IDENTITY CASCADE`)
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
 	}
@@ -92,8 +91,7 @@ func (f *farol) fill(ctx context.Context, n, first int) error {
 }
 
 // load inserts millions of items in minutes: by the chunk, and with the triggers
-// of work_items off. They look for other items of the same object under a lock
-// for each, and there are none.
+// of work_items off, whose part it does.
 func (f *farol) load(ctx context.Context, n, first int) (err error) {
 	if _, err := f.db.Exec(ctx, `ALTER TABLE work_items DISABLE TRIGGER USER`); err != nil {
 		return fmt.Errorf("turn the triggers off: %w", err)
@@ -107,6 +105,10 @@ func (f *farol) load(ctx context.Context, n, first int) (err error) {
 		if _, err := f.db.Exec(ctx, loadSQL, order(), first, from, min(from+chunk, n)-1); err != nil {
 			return fmt.Errorf("load items: %w", err)
 		}
+	}
+	_, err = f.db.Exec(ctx, `INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM work_items`)
+	if err != nil {
+		return fmt.Errorf("note the uploads: %w", err)
 	}
 	return nil
 }
@@ -131,6 +133,7 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	if err != nil {
 		return err
 	}
+	defer engine.Close()
 	background, stop := context.WithCancel(ctx)
 	var engineRuns errgroup.Group
 	engineRuns.Go(func() error { return engine.Run(background) })
@@ -140,10 +143,7 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	}
 	err = workers.Wait()
 	stop()
-	if stopped := engineRuns.Wait(); !errors.Is(stopped, context.Canceled) {
-		err = errors.Join(err, stopped)
-	}
-	return err
+	return errors.Join(err, engineRuns.Wait())
 }
 
 // work is one worker. Workers begin at different stages and go round, so that
@@ -226,16 +226,13 @@ func endOf(item claim.Item) end {
 	return end{item: item, stage: stages - 1}
 }
 
-// settle ends a batch of claims. The engine has no call for that yet, so they
-// are ended side by side.
+// settle ends a batch of claims in one call.
 func settle(ctx context.Context, e *claim.Engine, ends []end) error {
-	errs := make([]error, len(ends))
-	var wg sync.WaitGroup
+	endings := make([]claim.Ending, len(ends))
 	for i, end := range ends {
-		wg.Go(func() { errs[i] = e.Hold(ctx, end.item).Settle(ctx, end.done, nil) })
+		endings[i] = claim.Ending{Item: end.item, Done: end.done}
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(e.Settle(ctx, endings)...)
 }
 
 // verify asks the ledger, besides what the workers told.
