@@ -63,16 +63,19 @@ func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, erro
 	return c.share(ctx, requests, items, failed), nil
 }
 
-// together adds up what calls want. All have the same stages in the same order,
-// since they have the same filter.
+// together adds up what calls want, in the order of the first. All have the same
+// stages, since they have the same filter.
 func together(requests []request) (wants []Want, n int) {
-	wants = make([]Want, len(requests[0].wants))
+	most := map[string]int{}
 	for _, r := range requests {
-		for i, w := range r.wants {
-			wants[i].Stage = w.Stage
-			wants[i].Most += max(0, min(w.Most, r.n))
+		for _, w := range r.wants {
+			most[w.Stage] += max(0, min(w.Most, r.n))
 		}
 		n += max(0, r.n)
+	}
+	for _, w := range requests[0].wants {
+		wants = append(wants, Want{w.Stage, most[w.Stage]})
+		delete(most, w.Stage) // a stage that is named twice is wanted once
 	}
 	return wants, n
 }

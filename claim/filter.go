@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,7 +16,7 @@ type Want struct {
 // Filter says which items a pool takes. What is empty does not narrow.
 type Filter struct {
 	Action         string        // "" is Ingest
-	Stages         []Want        // in the order of preference
+	Stages         []Want        // in the order of preference; calls that meet share that of the first
 	MinSize        int64         // bytes
 	MaxSize        int64         // bytes, exclusive; 0: no bound
 	MinAge         time.Duration // since the item was made
@@ -30,13 +31,17 @@ func (f Filter) action() string {
 	return f.Action
 }
 
-// key is the same for filters that take the same items, however many of them.
+// key is the same for filters that take the same items, however many of them and
+// in whatever order.
 func (f Filter) key() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %d %d %q %q", f.action(), f.MinSize, f.MaxSize, f.MinAge, f.Institutions, f.StorageOptions)
-	for _, w := range f.Stages {
-		fmt.Fprintf(&b, " %q", w.Stage)
+	stages := make([]string, len(f.Stages))
+	for i, w := range f.Stages {
+		stages[i] = w.Stage
 	}
+	slices.Sort(stages)
+	fmt.Fprintf(&b, " %q", stages)
 	return b.String()
 }
 

@@ -51,9 +51,9 @@ INSERT INTO size_bands VALUES (0, 0), (1, 64 << 20), (2, 1 << 30), (3, 64::bigin
 CREATE TABLE institution_turns (
 	institution_id bigint   NOT NULL REFERENCES institutions,
 	size_band      smallint NOT NULL,
-	next_turn      bigint   NOT NULL,
-	PRIMARY KEY (institution_id, size_band, next_turn)
+	next_turn      bigint   NOT NULL
 );
+CREATE INDEX institution_turns_last ON institution_turns (institution_id, size_band, next_turn);
 
 -- What each stage is called, in which order, and how it is treated. Changes
 -- hold from the next claim on.
@@ -178,6 +178,14 @@ CREATE TABLE uploads_in_work (
 	CONSTRAINT one_live_ingest PRIMARY KEY (object_identifier, name, etag)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000);
 
+-- What makes transactions take turns that bring items of one object into the
+-- queue: a row is inserted, or locked. Advisory locks would do, but there is room
+-- for some thousands only, and a transaction may bring a hundred thousand items.
+-- A row says nothing else; it goes when an item of its object ends.
+CREATE TABLE objects_in_work (
+	object_identifier text COLLATE "C" PRIMARY KEY
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000);
+
 -- The attempt ledger: one row for each claim, written at its start and its end.
 -- It has no foreign key to work_items, whose row would then be locked once more
 -- on every hop.
@@ -279,6 +287,6 @@ ANALYZE size_bands, stage_settings;
 -- +goose Down
 DROP VIEW attempts, all_work_items;
 DROP TABLE work_item_attempts_archive, work_items_archive, topic_readers, retired_copies, topic_messages, work_item_audit,
-	worker_processes, work_item_attempts, uploads_in_work, work_items, stage_settings, institution_turns, size_bands;
+	worker_processes, work_item_attempts, objects_in_work, uploads_in_work, work_items, stage_settings, institution_turns, size_bands;
 DROP DOMAIN work_action, work_stage, work_status, object_key, object_etag, byte_count, attempt_count, work_priority, user_email;
 DROP FUNCTION no_such(text, text, text);

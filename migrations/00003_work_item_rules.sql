@@ -26,6 +26,8 @@ BEGIN
 	WHERE waits_for = OLD.id;
 	DELETE FROM uploads_in_work WHERE object_identifier = OLD.object_identifier AND name = OLD.name AND etag = OLD.etag
 		AND work_item_id = OLD.id;
+	DELETE FROM objects_in_work WHERE object_identifier IN ( -- one that somebody holds is left to the next
+		SELECT object_identifier FROM objects_in_work WHERE object_identifier = OLD.object_identifier FOR UPDATE SKIP LOCKED);
 	RETURN NULL;
 END
 $$;
@@ -102,11 +104,25 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN institution || '/' || regexp_replace(regexp_replace(name, '\.tar$', ''), '\.b\d+\.of\d+$', '');
 -- +goose StatementEnd
 
--- lock_institution makes those take turns who bring items of one institution
--- into the queue, until their transactions end.
+-- lock_institution makes the readers of an institution's bucket take turns.
 -- +goose StatementBegin
 CREATE FUNCTION lock_institution(institution bigint) RETURNS void LANGUAGE sql AS $$
 	SELECT pg_advisory_xact_lock(hashtextextended('farol institution', institution))
+$$;
+-- +goose StatementEnd
+
+-- lock_object makes those take turns who bring items of one object into the
+-- queue, until their transactions end.
+-- +goose StatementBegin
+CREATE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	LOOP
+		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
+		EXIT WHEN FOUND;
+		PERFORM FROM objects_in_work WHERE object_identifier = object FOR UPDATE;
+		EXIT WHEN FOUND; -- or else its item has ended meanwhile, and the row is gone
+	END LOOP;
+END
 $$;
 -- +goose StatementEnd
 
@@ -118,8 +134,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN least(size, 1::bigint << 50) + (1 << 20);
 -- +goose StatementEnd
 
--- take_turn returns the turn of an institution's next item in a band. The caller
--- has locked the institution.
+-- take_turn returns the turn of an institution's next item in a band. Transactions
+-- that bring its items at the same moment may get the same turns.
 -- +goose StatementBegin
 CREATE FUNCTION take_turn(institution bigint, band smallint, size bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -145,14 +161,12 @@ DECLARE
 	known record;
 	other record;
 BEGIN
-	PERFORM pg_advisory_xact_lock(hashtextextended('farol institution', NEW.institution_id)); -- lock_institution
 	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
 			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band)) AS turn,
-		o.object, EXISTS (SELECT FROM uploads_in_work u WHERE u.object_identifier = o.object) AS in_work
+		object_identifier_of(i.identifier, NEW.name) AS object
 	INTO known
-	FROM size_bands b
-	CROSS JOIN (SELECT object_identifier_of(identifier, NEW.name) AS object FROM institutions WHERE id = NEW.institution_id) o
-	WHERE b.band = (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	FROM institutions i CROSS JOIN size_bands b
+	WHERE i.id = NEW.institution_id AND b.band = (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
 	IF NOT FOUND THEN -- the foreign key will say that there is no such institution
 		NEW.object_identifier := coalesce(NEW.object_identifier, '');
 		RETURN NEW;
@@ -166,7 +180,11 @@ BEGIN
 	END IF;
 
 	NEW.object_identifier := known.object;
-	IF NOT known.in_work THEN
+	INSERT INTO objects_in_work VALUES (known.object) ON CONFLICT DO NOTHING; -- lock_object
+	IF NOT FOUND THEN
+		PERFORM lock_object(known.object);
+	END IF;
+	IF NOT EXISTS (SELECT FROM uploads_in_work WHERE object_identifier = known.object) THEN
 		INSERT INTO uploads_in_work VALUES (known.object, NEW.name, NEW.etag, NEW.id); -- uploads_begin
 		RETURN NEW;
 	END IF;
@@ -226,7 +244,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	NEW.size_band := (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
 	IF NEW.size_band <> OLD.size_band THEN
-		PERFORM lock_institution(NEW.institution_id);
 		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
 	END IF;
 	RETURN NEW;
@@ -300,9 +317,9 @@ BEGIN
 			RAISE EXCEPTION 'item % cannot be requeued to %: it has only come to %', OLD.id, NEW.stage, OLD.stage
 				USING ERRCODE = 'check_violation', HINT = 'Name the stage that it has reached, or an earlier one.';
 		END IF;
-		PERFORM lock_institution(OLD.institution_id);
 		NEW.turn := take_turn(OLD.institution_id, OLD.size_band, OLD.size); -- behind what its institution has queued
 		IF OLD.action = 'Ingest' THEN
+			PERFORM lock_object(OLD.object_identifier);
 			SELECT id INTO newer FROM work_items
 			WHERE institution_id = OLD.institution_id AND name = OLD.name AND id > OLD.id AND action = 'Ingest'
 				AND status IN ('Pending', 'Started', 'Success') LIMIT 1;
@@ -424,6 +441,7 @@ DROP TRIGGER work_item_created ON work_items;
 DROP FUNCTION work_item_created();
 DROP FUNCTION take_turn(bigint, smallint, bigint);
 DROP FUNCTION turn_cost(bigint);
+DROP FUNCTION lock_object(text);
 DROP FUNCTION lock_institution(bigint);
 DROP FUNCTION object_identifier_of(text, text);
 DROP FUNCTION append_topic_message(text, text, bigint);

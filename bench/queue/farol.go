@@ -77,7 +77,7 @@ ORDER BY n`
 
 // fill spreads the items over four institutions and three size bands as well.
 func (f *farol) fill(ctx context.Context, n, first int) error {
-	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, institution_turns RESTART IDENTITY CASCADE`)
+	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY CASCADE`)
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
 	}
