@@ -71,15 +71,15 @@ func refusal(err error) error {
 		return ErrNotFound
 	case !errors.As(err, &pg):
 		return err
-	case pg.Code == "P0002": // no_data_found, raised by requeue and cancel
+	case pg.Code == "P0002": // no_data_found, raised by requeue, cancel and plan_make
 		return fmt.Errorf("%w: %s", ErrNotFound, pg.Message)
-	case pg.Code[:2] == "23" || pg.Code == "22P02": // integrity constraints, bad input
+	case pg.Code[:2] == "23" || pg.Code == "22P02" || pg.Code == "22023": // integrity constraints, bad input
 		text := pg.Message
 		if pg.Detail != "" {
 			text += " (" + pg.Detail + ")"
 		}
 		if pg.Hint != "" {
-			text += " " + pg.Hint
+			text += ". " + pg.Hint
 		}
 		return fmt.Errorf("%w: %s", ErrRefused, text)
 	}

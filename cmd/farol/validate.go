@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/bag"
@@ -51,7 +49,9 @@ func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, e
 	}
 	defer in.Close() //nolint:errcheck // only read
 	show := newReadBar(size)
-	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{Progress: show.at})
+	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{
+		Progress: func(_ string, _ int, bytes int64) { show.set(bytes) },
+	})
 	show.end()
 	if err != nil {
 		return bag.Verdict{}, failure{
@@ -135,33 +135,11 @@ func line(kind string, f bag.Finding) string {
 	return fmt.Sprintf("%s%s: %s: %s", kind, f.Code, plain(f.Path), plain(f.Message))
 }
 
-// readBar shows how far the reading of a large file has come, if there is
-// somebody to see it. Its methods work on nil too.
-type readBar struct {
-	progress *mpb.Progress
-	bar      *mpb.Bar
-}
-
-func newReadBar(size int64) *readBar {
+// newReadBar is for a file that takes a while to read.
+func newReadBar(size int64) *bar {
 	const small = 64 << 20 // is read before one has looked
-	if size <= small || !isTerminal(os.Stderr) {
+	if size <= small {
 		return nil
 	}
-	p := mpb.New(mpb.WithOutput(os.Stderr), mpb.WithWidth(60), mpb.WithRefreshRate(200*time.Millisecond))
-	return &readBar{p, p.AddBar(size, mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.CountersKibiByte("% .1f / % .1f")),
-		mpb.AppendDecorators(decor.Percentage(), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_GO)))}
-}
-
-func (b *readBar) at(_ string, _ int, bytes int64) {
-	if b != nil {
-		b.bar.SetCurrent(bytes)
-	}
-}
-
-func (b *readBar) end() {
-	if b != nil {
-		b.bar.Abort(true)
-		b.progress.Wait()
-	}
+	return newBar(size, decor.CountersKibiByte("% .1f / % .1f"))
 }

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func planCommand() *cobra.Command {
+	c := group("plan", "Change many items: look first, then do it, and undo it",
+		planRequeueCommand(), planCancelCommand(), planPriorityCommand(),
+		planApplyCommand(), planShowCommand(), planListCommand(), planUndoCommand())
+	c.Long = `Change many items at once. A plan keeps which items are meant and how they stood,
+and changes nothing; look at it, then apply it. Applying can be stopped, and goes
+on where it was. What a plan has done can be undone for each item that nobody has
+had since.`
+	return c
+}
+
+// planTime bounds the making of a plan: its condition may have to read every item.
+const planTime = 10 * time.Minute
+
+// planFlags adds what says which items a plan is about.
+func planFlags(c *cobra.Command, q *registry.PlanRequest, asJSON *bool) {
+	flags := c.Flags()
+	flags.StringVar(&q.Where, "where", "", "only those that this condition is true for, as in SQL; \"true\" is all")
+	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
+	flags.StringVar(&q.AtStage, "stage-is", "", "only in this stage: "+strings.Join(allStages(), ", "))
+	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
+	jsonFlag(c, asJSON)
+}
+
+const conditionHelp = `
+
+--where takes what could stand behind WHERE in a query of work_items. It is run
+once, with your own rights and read-only.`
+
+func planRequeueCommand() *cobra.Command {
+	q := registry.PlanRequest{Action: "requeue"}
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "requeue",
+		Short: "Plan to put items back into the queue",
+		Long: `Plan to put items back into the queue, as ` + "`farol item requeue`" + ` does with one.
+Nothing is changed before the plan is applied.` + conditionHelp,
+		Example: `  farol plan requeue --status Suspended --error-code target-missing
+  farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --stage Receive`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Stage, err = oneOf("--stage", q.Stage, allStages()); err != nil {
+				return err
+			}
+			return makePlan(cmd, q, asJSON)
+		},
+	}
+	planFlags(c, &q, &asJSON)
+	c.Flags().StringVar(&q.Stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+	return c
+}
+
+func planCancelCommand() *cobra.Command {
+	q := registry.PlanRequest{Action: "cancel"}
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "cancel",
+		Short: "Plan to end items for good",
+		Long: `Plan to end items for good, as ` + "`farol item cancel`" + ` does with one. Nothing is
+changed before the plan is applied.` + conditionHelp,
+		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage-is Receive --institution example.edu --reason 'These were trials.'`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
+	}
+	planFlags(c, &q, &asJSON)
+	c.Flags().StringVar(&q.Reason, "reason", "", "note for the depositors")
+	return c
+}
+
+func planPriorityCommand() *cobra.Command {
+	q := registry.PlanRequest{Action: "set priority"}
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "priority NUMBER",
+		Short: "Plan to let items go before others, or after them",
+		Long: `Plan to set the priority of items: lower goes first, from -100 to 100, and items
+begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
+		Example: `  farol plan priority 50 --stage-is Receive --where 'size > 1000000000'
+  farol plan priority --status pending -- -10`,
+		Args: oneArg("priority from -100 to 100; one below 0 goes behind --"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil || n < -100 || n > 100 {
+				return usage(fmt.Errorf("%q is no priority", args[0]), "name a whole number from -100 to 100; one below 0 goes behind --")
+			}
+			q.Priority = &n
+			return makePlan(cmd, q, asJSON)
+		},
+	}
+	planFlags(c, &q, &asJSON)
+	return c
+}
+
+// makePlan stores a plan and shows what it would do.
+func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err error) {
+	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
+		return usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
+	}
+	if q.Status, err = oneOf("--status", q.Status, statuses()); err != nil {
+		return err
+	}
+	if q.AtStage, err = oneOf("--stage-is", q.AtStage, allStages()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
+	defer cancel()
+	s, err := connectRegistry(ctx, "plan")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	p, err := s.registry.MakePlan(ctx, q)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return failure{code: exitFailed, err: err, next: "no plan was made; `farol item list` shows the items there are"}
+	case errors.Is(err, registry.ErrRefused):
+		return usage(err, "no plan was made; correct the condition")
+	case err != nil:
+		return err
+	}
+	return showPlan(ctx, cmd, s.registry, p, asJSON)
+}
+
+func planApplyCommand() *cobra.Command {
+	var tolerance string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "apply ID",
+		Short: "Do what a plan says, or the rest of it",
+		Long: `Do what a plan says, item by item. An item that has changed since the plan was made
+is left alone. If that is so for more than the tolerance, nothing is done.
+
+It can be stopped at any time, and be killed: call it again, and it goes on. No
+item is done twice.`,
+		Example: `  farol plan apply 1
+  farol plan apply 2 --tolerance 20% --json`,
+		Args: oneArg("plan by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			most, err := strconv.ParseFloat(strings.TrimSuffix(tolerance, "%"), 64)
+			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
+				return usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
+			}
+			return runPlan(cmd, args[0], "planned", asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
+				return r.ApplyPlan(ctx, id, most, told)
+			})
+		},
+	}
+	c.Flags().StringVar(&tolerance, "tolerance", "5%", "how many of the items may have changed since")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func planUndoCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "undo ID",
+		Short: "Put back what a plan has changed",
+		Long: `Put back the items that a plan has changed, each to how it stood before. Those that
+somebody has had since stay as they are, and the exit code is 1 if there are such.
+A plan that was applied in part will not be applied any further.
+
+It can be stopped and called again, as applying can.`,
+		Example: `  farol plan undo 1
+  farol plan undo 3 --json`,
+		Args: oneArg("plan by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPlan(cmd, args[0], "done", asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
+				p, err := r.UndoPlan(ctx, id, told)
+				if n := p.Counts["not undone"]; err == nil && n > 0 {
+					err = failure{
+						code: exitFailed, err: fmt.Errorf("%s could not be put back", count(n, "item", "items")),
+						next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", id),
+					}
+				}
+				return p, err
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// runPlan applies a plan or undoes it, which is for its items in a state, and
+// shows what has come of it. How long that takes only their number bounds.
+func runPlan(cmd *cobra.Command, arg, state string, asJSON bool,
+	run func(context.Context, *registry.Registry, int64, func(int)) (registry.Plan, error),
+) error {
+	id, err := planID(arg)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	s, err := connectRegistry(ctx, "plan")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	p, err := s.registry.Plan(ctx, id)
+	if err != nil {
+		return noPlan(err)
+	}
+	show := newPlanBar(p.Counts[state])
+	dealtWith := 0
+	p, err = run(ctx, s.registry, id, func(items int) {
+		dealtWith += items
+		show.set(int64(dealtWith))
+	})
+	show.end()
+	if p.ID == 0 {
+		return stopped(cmd, err, id, dealtWith)
+	}
+	return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), err)
+}
+
+// stopped says where a plan stands that came to no end.
+func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
+	if dealtWith > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; call the command again to go on.\n", id, count(dealtWith, "item", "items"))
+	}
+	if errors.Is(err, registry.ErrRefused) {
+		return failure{code: exitFailed, err: err, next: fmt.Sprintf("`farol plan show %d` tells how it stands, and how to make it anew", id)}
+	}
+	return err
+}
+
+func planID(arg string) (int64, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usage(fmt.Errorf("%q is not the ID of a plan, a whole number from 1 on", arg), "`farol plan list` shows the plans there are")
+	}
+	return id, nil
+}
+
+// noPlan says where to find plans to who names one that is not there.
+func noPlan(err error) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		return failure{code: exitFailed, err: err, next: "`farol plan list` shows the plans there are"}
+	}
+	return err
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// planStates are those that an item can have in a plan, in their order.
+func planStates() []string {
+	return []string{"planned", "done", "refused", "changed", "undone", "not undone"}
+}
+
+func planShowCommand() *cobra.Command {
+	var asJSON bool
+	var items string
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a plan and what has become of its items",
+		Long: `Show what a plan does, how far it has come, and why items of it were refused, had
+changed or were not put back. With --items, list those items instead.`,
+		Example: `  farol plan show 1
+  farol plan show 2 --items refused --json`,
+		Args: oneArg("plan by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := planID(args[0])
+			if err != nil {
+				return err
+			}
+			if items, err = oneOf("--items", items, append(planStates(), "all")); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
+			defer cancel()
+			s, err := connectRegistry(ctx, "plan")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			p, err := s.registry.Plan(ctx, id)
+			if err != nil {
+				return noPlan(err)
+			}
+			if items != "" {
+				return listPlanItems(ctx, cmd, s.registry, id, items, asJSON)
+			}
+			return showPlan(ctx, cmd, s.registry, p, asJSON)
+		},
+	}
+	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(planStates(), ", ")+", or all")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func planListCommand() *cobra.Command {
+	var asJSON bool
+	var limit int
+	var before int64
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List plans, newest first",
+		Example: `  farol plan list
+  farol plan list --limit 20 --before 1000 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 10000 {
+				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
+			defer cancel()
+			s, err := connectRegistry(ctx, "plan")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			plans, err := s.registry.Plans(ctx, before, limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), append([]registry.Plan{}, plans...)) // null is no list
+			}
+			var rows [][]string
+			for _, p := range plans {
+				rows = append(rows, []string{
+					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), at(p.CreatedAt), plain(p.CreatedBy), plain(p.Condition),
+				})
+			}
+			return writeTable(cmd.OutOrStdout(), []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	c.Flags().Int64Var(&before, "before", 0, "only those with a lower ID, for the next page")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// planView is a plan and what has become of it.
+type planView struct {
+	registry.Plan
+	Sample []registry.PlanItem  `json:"sample"` // the first of those to come
+	Causes []registry.PlanCause `json:"causes"` // of what is not as planned
+}
+
+func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p registry.Plan, asJSON bool) error {
+	const some = 10
+	v := planView{p, []registry.PlanItem{}, []registry.PlanCause{}} // null is no list
+	if p.State == "ready" || p.State == "applying" {
+		sample, err := r.PlanItems(ctx, p.ID, "planned", 0, some)
+		if err != nil {
+			return err
+		}
+		v.Sample = append(v.Sample, sample...)
+	}
+	causes, err := r.PlanCauses(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	v.Causes = append(v.Causes, causes...)
+	if asJSON {
+		return writeJSON(cmd.OutOrStdout(), v)
+	}
+	return v.print(cmd.OutOrStdout())
+}
+
+func (v planView) print(w io.Writer) error {
+	lines := [][]string{
+		{"Does", does(v.Plan)},
+		{"State", v.standing()},
+		{"Condition", plain(v.Condition)},
+		{"Items", fmt.Sprintf("%d, %s; %d more are refused", v.Items-v.Refused, sizeOf(v.Bytes), v.Refused)},
+		{"Hash", v.SetHash},
+		{"Made", at(v.CreatedAt) + " by " + plain(v.CreatedBy)},
+	}
+	if v.InWork > 0 && v.Action != "set priority" {
+		lines = append(lines, []string{"In work", fmt.Sprintf("%d; the workers that have them lose them", v.InWork)})
+	}
+	if err := writeTable(w, []string{"Plan", strconv.FormatInt(v.ID, 10)}, lines); err != nil {
+		return err
+	}
+	if len(v.Causes) > 0 {
+		var rows [][]string
+		for _, c := range v.Causes {
+			rows = append(rows, []string{c.State, strconv.FormatInt(c.Items, 10), strconv.FormatInt(c.Example, 10), plain(c.Cause)})
+		}
+		fmt.Fprintln(w)
+		if err := writeTable(w, []string{"STATE", "ITEMS", "SUCH AS", "WHY"}, rows); err != nil {
+			return err
+		}
+	}
+	if len(v.Sample) > 0 {
+		fmt.Fprintf(w, "\nThe first of the %s to come:\n", count(v.Counts["planned"], "item", "items"))
+		if err := printPlanItems(w, v.Sample); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", v.next())
+	return err
+}
+
+// standing is how far a plan has come.
+func (v planView) standing() string {
+	text := v.State
+	for _, state := range planStates() {
+		if n := v.Counts[state]; n > 0 {
+			text += fmt.Sprintf(", %d %s", n, state)
+		}
+	}
+	return text
+}
+
+// next says what can be done with a plan.
+func (v planView) next() string {
+	anew := "To make it anew: " + commandOf(v.Plan)
+	switch v.State {
+	case "ready":
+		return fmt.Sprintf("Nothing has been changed yet. To do it: farol plan apply %d\n%s", v.ID, anew)
+	case "applying":
+		return fmt.Sprintf("To go on: farol plan apply %d\nTo take it back: farol plan undo %d\n%s", v.ID, v.ID, anew)
+	case "applied":
+		return fmt.Sprintf("To take it back: farol plan undo %d\n%s", v.ID, anew)
+	case "undoing":
+		return fmt.Sprintf("To go on taking it back: farol plan undo %d", v.ID)
+	}
+	return anew
+}
+
+// does is what a plan does, for people.
+func does(p registry.Plan) string {
+	switch {
+	case p.ToStage != nil:
+		return p.Action + " to " + *p.ToStage
+	case p.Priority != nil:
+		return p.Action + " to " + strconv.Itoa(*p.Priority)
+	case p.Reason != nil:
+		return p.Action + ", " + strconv.Quote(*p.Reason)
+	}
+	return p.Action
+}
+
+// commandOf is the command that makes such a plan.
+func commandOf(p registry.Plan) string {
+	quoted := func(s string) string { return "'" + strings.ReplaceAll(plain(s), "'", `'\''`) + "'" }
+	command := "farol plan " + p.Action
+	if p.Action == "set priority" {
+		command = "farol plan priority"
+	}
+	command += " --where " + quoted(p.Condition)
+	switch {
+	case p.ToStage != nil:
+		command += " --stage " + quoted(*p.ToStage)
+	case p.Reason != nil:
+		command += " --reason " + quoted(*p.Reason)
+	case p.Priority != nil:
+		command += " -- " + strconv.Itoa(*p.Priority)
+	}
+	return command
+}
+
+// listPlanItems lists all items of a plan in a state, page by page, since they
+// may be many.
+func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64, state string, asJSON bool) error {
+	const page = 10000
+	if state == "all" {
+		state = ""
+	}
+	all := []registry.PlanItem{} // null is no list in JSON
+	for after := int64(0); ; {
+		list, err := r.PlanItems(ctx, id, state, after, page)
+		if err != nil {
+			return err
+		}
+		all = append(all, list...)
+		if len(list) < page {
+			break
+		}
+		after = list[len(list)-1].ID
+	}
+	if asJSON {
+		return writeJSON(cmd.OutOrStdout(), all)
+	}
+	return printPlanItems(cmd.OutOrStdout(), all)
+}
+
+func printPlanItems(w io.Writer, items []registry.PlanItem) error {
+	var rows [][]string
+	for _, i := range items {
+		rows = append(rows, []string{
+			strconv.FormatInt(i.ID, 10), i.State, i.Status, i.Stage, sizeOf(i.Size), plain(i.Name), plain(i.Detail),
+		})
+	}
+	return writeTable(w, []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)
+}
+
+func newPlanBar(items int64) *bar {
+	if items == 0 {
+		return nil
+	}
+	return newBar(items, decor.CountersNoUnit("%d / %d items"))
+}

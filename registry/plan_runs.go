@@ -1,0 +1,114 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ApplyPlan does what a plan says, or what is left of it. It refuses if more
+// than tolerance per cent of the items have changed since the plan was made, or
+// if somebody else is at it. Wherever it stops, and be it killed, each item is
+// done once or not at all, and another call goes on. After each batch told hears
+// how many items more were dealt with.
+func (r *Registry) ApplyPlan(ctx context.Context, id int64, tolerance float64, told func(items int)) (Plan, error) {
+	p, err := r.runPlan(ctx, id, told, `SELECT plan_apply($1)`, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, `SELECT plan_begin($1, $2)`, id, tolerance)
+		return err
+	})
+	if err != nil {
+		return p, fmt.Errorf("apply plan %d: %w", id, refusal(err))
+	}
+	return p, nil
+}
+
+// UndoPlan puts back the items that a plan has changed and that nobody has had
+// since. It can be stopped and called again like ApplyPlan. What the plan has not
+// come to by then, it never will.
+func (r *Registry) UndoPlan(ctx context.Context, id int64, told func(items int)) (Plan, error) {
+	p, err := r.runPlan(ctx, id, told, `SELECT plan_undo($1)`, func(*pgx.Conn) error { return nil })
+	if err != nil {
+		return p, fmt.Errorf("undo plan %d: %w", id, refusal(err))
+	}
+	return p, nil
+}
+
+func (r *Registry) runPlan(ctx context.Context, id int64, told func(int), batchSQL string, begin func(*pgx.Conn) error) (Plan, error) {
+	c, err := r.holdPlan(ctx, id)
+	if err != nil {
+		return Plan{}, err
+	}
+	defer closeConn(ctx, c) // which lets go of the plan
+	if err := begin(c); err != nil {
+		return Plan{}, err
+	}
+	for deadlocks := 0; ; {
+		var n int
+		err := c.QueryRow(ctx, batchSQL, id).Scan(&n)
+		var pg *pgconn.PgError
+		switch {
+		case errors.As(err, &pg) && pg.Code == "40P01" && deadlocks < 20:
+			// A worker holds some of the items and waits for others of them. The
+			// batch was taken back whole, and the worker is done by now.
+			deadlocks++
+		case err != nil:
+			return Plan{}, err
+		case n == 0:
+			return r.Plan(ctx, id)
+		default:
+			told(n)
+		}
+	}
+}
+
+// holderSQL names the session that has a plan's lock.
+const holderSQL = `
+SELECT coalesce((
+	SELECT format('%s of %s, backend process %s', coalesce(nullif(a.application_name, ''), 'a program'), a.usename, a.pid)
+	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+	WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('farol plan', $1)
+), 'somebody who let go of it just now')`
+
+// holdPlan returns a connection that holds the plan until it is closed. One that
+// was killed lets go as soon as its server process has come to the end of the
+// batch, so this waits somewhat longer than a batch takes. Nothing hangs on this
+// lock but what a second person is told: plan_lock guards each batch.
+func (r *Registry) holdPlan(ctx context.Context, id int64) (*pgx.Conn, error) {
+	pooled, err := r.db.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := pooled.Hijack()
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '3s'`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended('farol plan', $1))`, id)
+		return err
+	})
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "55P03" { // lock_not_available
+		var holder string
+		if err = c.QueryRow(ctx, holderSQL, id).Scan(&holder); err == nil {
+			err = fmt.Errorf("%w: plan %d is in the hands of %s", ErrRefused, id, holder)
+		}
+	}
+	if err != nil {
+		closeConn(ctx, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// closeConn says goodbye, so that the server lets go of locks at once.
+func closeConn(ctx context.Context, c *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	c.Close(ctx) //nolint:errcheck // it is gone in any case
+}
