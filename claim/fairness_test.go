@@ -37,7 +37,7 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 		SELECT 'I' || i, 'i' || i || '.edu', 'r' || i, 's' || i FROM generate_series(1, 3) i`)
 	longest := 0.0
 	rapid.Check(t, func(rt *rapid.T) {
-		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, objects_in_work, institution_turns`)
+		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, institution_turns`)
 		q.exec(`UPDATE size_bands SET turn = 0`)
 		e, err := claim.New(context.Background(), q.db, claim.DefaultOptions()) // without hints and turns of the last check
 		if err != nil {

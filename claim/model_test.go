@@ -18,7 +18,7 @@ func TestOneOwnerWhateverHappens(t *testing.T) {
 	q := newQueue(t)
 	e := q.engine()
 	rapid.Check(t, func(t *rapid.T) {
-		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, objects_in_work`)
+		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies`)
 		m := &model{t: t, q: q, e: e, id: q.put("Receive", 1), latest: -1}
 		t.Repeat(map[string]func(*rapid.T){
 			"claim":     func(*rapid.T) { m.claim() },

@@ -36,6 +36,21 @@ $$;
 CREATE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
 	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
 
+-- Where the queue is emptied, as only its owner can, nothing is in work.
+-- +goose StatementBegin
+CREATE FUNCTION work_items_truncated() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	DELETE FROM uploads_in_work;
+	DELETE FROM objects_in_work;
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_items_truncated AFTER TRUNCATE ON work_items
+	FOR EACH STATEMENT EXECUTE FUNCTION work_items_truncated();
+
 -- uploads_begin notes that an upload is in work, or refuses it because it is.
 -- +goose StatementBegin
 CREATE FUNCTION uploads_begin(item work_items) RETURNS void LANGUAGE plpgsql AS $$
@@ -180,6 +195,9 @@ BEGIN
 	END IF;
 
 	NEW.object_identifier := known.object;
+	IF NOT NEW.retry THEN -- it is put on record as ended
+		RETURN NEW;
+	END IF;
 	INSERT INTO objects_in_work VALUES (known.object) ON CONFLICT DO NOTHING; -- lock_object
 	IF NOT FOUND THEN
 		PERFORM lock_object(known.object);
@@ -448,6 +466,8 @@ DROP FUNCTION append_topic_message(text, text, bigint);
 DROP FUNCTION last_in_work(text, bigint);
 DROP TRIGGER work_item_ended ON work_items;
 DROP FUNCTION work_item_ended();
+DROP TRIGGER work_items_truncated ON work_items;
+DROP FUNCTION work_items_truncated();
 DROP TRIGGER work_item_revived ON work_items;
 DROP FUNCTION work_item_revived();
 DROP FUNCTION uploads_begin(work_items);

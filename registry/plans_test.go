@@ -35,11 +35,11 @@ func (a *archive) bring(id int64, stage, status string) {
 	}
 	live := status == "Pending" || status == "Started"
 	a.exec(`
-		UPDATE work_items SET stage = $2, status = $3, retry = $4, needs_admin_review = $3 IN ('Failed', 'Suspended'),
+		UPDATE work_items SET stage = $2, status = $3::text, retry = $4, needs_admin_review = $3::text IN ('Failed', 'Suspended'),
 			claim_token = claim_token + 2, entered_token = claim_token + 1, attempt = 2, run_at = now() + id * interval '1.000001 second',
 			waits_for = NULL, note = 'Note of ' || id, outcome = 'Outcome of ' || id, error_code = 'code-' || id,
-			lease_expires_at = CASE WHEN $3 = 'Started' THEN now() + interval '1 hour' END,
-			node = CASE WHEN $3 = 'Started' THEN 'n' END, pid = CASE WHEN $3 = 'Started' THEN 1 END, worker = CASE WHEN $3 = 'Started' THEN 'w' END
+			lease_expires_at = CASE WHEN $3::text = 'Started' THEN now() + interval '1 hour' END,
+			node = CASE WHEN $3::text = 'Started' THEN 'n' END, pid = CASE WHEN $3::text = 'Started' THEN 1 END, worker = CASE WHEN $3::text = 'Started' THEN 'w' END
 		WHERE id = $1`, id, stage, status, live)
 }
 
@@ -334,5 +334,5 @@ func sameRefusal(preview, rules string) bool {
 	const newer, twice = "is a newer version of the same bag", "is the same upload, and is in the queue"
 	return preview == rules ||
 		strings.HasSuffix(preview, newer) && strings.HasSuffix(rules, newer) ||
-		strings.HasSuffix(preview, twice) && strings.Contains(rules, "work_items_live_ingest")
+		strings.HasSuffix(preview, twice) && strings.Contains(rules, "is in work already")
 }
