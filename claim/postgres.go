@@ -7,60 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/registry"
 )
-
-// postgres is the queue in a database. Its statements have few connections of
-// their own, so that neither a claim nor a heartbeat ever waits for the many
-// statements of the stages.
-type postgres struct {
-	hot  *pgxpool.Pool // claims and ends of claims
-	beat *pgxpool.Pool // heartbeats and all upkeep
-
-	direct *pgx.ConnConfig // for listening
-}
-
-const (
-	hotConns  = 4
-	beatConns = 2
-)
-
-// plain forbids the plans that would be cheaper while the table is small and a
-// catastrophe when it has grown: there is an index for all that these
-// connections do, and one generic plan for each statement.
-const plain = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_sort = off; SET enable_bitmapscan = off;
-	SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off`
-
-func newPostgres(db *pgxpool.Pool) (*postgres, error) {
-	open := func(most int32, settings string) (*pgxpool.Pool, error) {
-		config := db.Config()
-		config.MaxConns, config.MinConns, config.MinIdleConns = most, 0, 0
-		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, settings)
-			return err
-		}
-		pool, err := pgxpool.NewWithConfig(context.Background(), config)
-		if err != nil {
-			return nil, fmt.Errorf("open the queue's own connections: %w", err)
-		}
-		return pool, nil
-	}
-	hot, err := open(hotConns, plain)
-	if err != nil {
-		return nil, err
-	}
-	beat, err := open(beatConns, plain)
-	if err != nil {
-		hot.Close()
-		return nil, err
-	}
-	return &postgres{hot: hot, beat: beat, direct: db.Config().ConnConfig}, nil
-}
-
-func (p *postgres) close() {
-	p.hot.Close()
-	p.beat.Close()
-}
 
 func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
 	rows, _ := p.beat.Query(ctx, `
@@ -156,11 +105,15 @@ func (p *postgres) claim(ctx context.Context, f Filter, probes []probe, n int, w
 			capped = pr.stage
 		}
 	}
-	if capped == "" {
-		return p.claimIn(ctx, p.hot, f, probes, n, who, over)
-	}
 	var items []Item
-	err := pgx.BeginFunc(ctx, p.hot, func(tx pgx.Tx) error {
+	if capped == "" {
+		err := registry.Again(func() (err error) {
+			items, err = p.claimIn(ctx, p.hot, f, probes, n, who, over)
+			return err
+		})
+		return items, err
+	}
+	err := p.hot.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockCapSQL, capped); err != nil {
 			return fmt.Errorf("take turns for %s: %w", capped, err)
 		}
@@ -209,7 +162,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 		return i, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("claim work: %w", p.noticed(err))
+		return nil, fmt.Errorf("claim work: %w", err)
 	}
 	return items, nil
 }
@@ -266,21 +219,26 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 	for _, m := range moves {
 		c.add(m)
 	}
-	rows, _ := p.hot.Query(ctx, settleSQL, c.args()...)
-	landed := make([]bool, len(moves))
-	var m claimed
-	_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
-		landed[at[m]] = true
-		return nil
+	var landed []bool
+	err := registry.Again(func() error {
+		landed = make([]bool, len(moves))
+		rows, _ := p.hot.Query(ctx, settleSQL, c.args()...)
+		var m claimed
+		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
+			landed[at[m]] = true
+			return nil
+		})
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("end %d claims: %w", len(moves), p.noticed(err))
+		return nil, fmt.Errorf("end %d claims: %w", len(moves), err)
 	}
 	return landed, nil
 }
 
 func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
-	err = p.hot.QueryRow(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back'`, item).Scan(&n)
+	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back'`, item)
+	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {
 		return 0, fmt.Errorf("count how often item %d was sent back: %w", item, err)
 	}
