@@ -2,6 +2,7 @@ package testenv_test
 
 import (
 	"context"
+	"net/url"
 	"sync"
 	"syscall"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/migrations"
 )
 
 // A server that was killed is down until it is started, and then has what was
@@ -36,6 +38,24 @@ func TestServersChangePlaces(t *testing.T) {
 	until(t, first, `SELECT sum(n) FROM told`, 7)
 	until(t, first, `SELECT pg_is_in_recovery()::int`, 1)
 	until(t, second, `SELECT pg_is_in_recovery()::int`, 0)
+
+	// Of the two, migrations find the one that takes them.
+	second.Exec(`CREATE DATABASE fresh`)
+	until(t, first, `SELECT count(*) FROM pg_database WHERE datname = 'fresh'`, 1)
+	one, other := parse(t, first.URL), parse(t, second.URL)
+	one.Host, one.Path = one.Host+","+other.Host, "/fresh"
+	if err := migrations.Up(t.Context(), one.String()); err != nil {
+		t.Error(err)
+	}
+}
+
+func parse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // until waits for a server to answer a question so.
@@ -59,12 +79,12 @@ func until(t *testing.T, s *testenv.Server, sql string, want int) {
 // Ten clients of the pooler have two sessions, and each transaction any of them.
 func TestPoolerHandsSessionsAround(t *testing.T) {
 	t.Parallel()
-	url := testenv.Pooled(t, testenv.DatabaseURL(t)) + "&default_query_exec_mode=simple_protocol"
+	pooled := testenv.Pooled(t, testenv.DatabaseURL(t)) + "&default_query_exec_mode=simple_protocol"
 	var mu sync.Mutex
 	sessions := map[int]bool{}
 	var clients sync.WaitGroup
 	for range 10 {
-		conn, err := pgx.Connect(t.Context(), url)
+		conn, err := pgx.Connect(t.Context(), pooled)
 		if err != nil {
 			t.Fatal(err)
 		}
