@@ -16,6 +16,7 @@ build:                          ## bin/farol
 # The race detector needs cgo, and so a C compiler.
 test: deps                      ## all tests, against real servers that they start
 	.ci/deps cc
+	.ci/deps pooler
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m ./...
 
 check: lint                     ## what must hold before a commit, besides the tests

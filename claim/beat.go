@@ -86,11 +86,12 @@ func (e *Engine) lookUpForEver(ctx context.Context) {
 }
 
 // holds tells whether h is still in hand: it may have been settled while the
-// heartbeat was under way, and is then not lost.
+// heartbeat was under way, or is just being, and is then not lost. Should it be,
+// the settling will tell.
 func (e *Engine) holds(h *Hold) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.held[h.Item.ID] == h
+	return e.held[h.Item.ID] == h && h.settling.Load() == 0
 }
 
 // stopIfDeaf ends all work whose lease could not be renewed for two thirds of

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry"
@@ -75,6 +76,10 @@ type Options struct {
 	Poll        time.Duration            // between two looks at a queue that nothing was heard from, with jitter
 	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay
 	Log         *slog.Logger
+
+	// Direct is how to reach the database itself where the pool leads to a pooler,
+	// in whose sessions nobody can listen. Without it work is found by polling.
+	Direct *pgx.ConnConfig
 }
 
 // DefaultOptions are those of a worker that nobody configured.
@@ -103,6 +108,7 @@ type Engine struct {
 	log     *slog.Logger
 	self    process
 	kernel  kernel
+	deaf    bool // there is no session to listen in
 
 	wake     *wake
 	known    atomic.Pointer[settings]
@@ -129,7 +135,7 @@ type Engine struct {
 // [Engine.Run] is called. Settings under which live work could be lost are an
 // error. Close gives back the engine's connections.
 func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
-	s, err := newPostgres(db) //nolint:contextcheck // its connections live as long as the engine
+	s, err := newPostgres(db, o.Direct) //nolint:contextcheck // its connections live as long as the engine
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +144,7 @@ func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
 		s.close()
 		return nil, err
 	}
+	e.deaf = s.direct == nil
 	return e, nil
 }
 

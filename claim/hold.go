@@ -20,6 +20,8 @@ type Hold struct {
 	inHand atomic.Pointer[string]
 	slot   int       // in the flight recorder; -1: none
 	since  time.Time // by this process's monotonic clock
+
+	settling atomic.Int32 // calls of Settle under way
 }
 
 // Hold starts renewing the item's lease with every heartbeat of the process. The

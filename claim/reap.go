@@ -180,7 +180,7 @@ func (p *postgres) neighbours(ctx context.Context, self process) ([]process, err
 		return o, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the workers of this host: %w", p.noticed(err))
+		return nil, fmt.Errorf("list the workers of this host: %w", err)
 	}
 	return list, nil
 }
@@ -192,7 +192,8 @@ UPDATE worker_processes SET ended_at = now(), ending = 'silent'
 WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
 
 func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error) {
-	err = pgx.BeginFunc(ctx, p.beat, func(tx pgx.Tx) error {
+	err = p.beat.transact(ctx, func(tx pgx.Tx) error {
+		list = nil
 		var ours bool
 		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0))`).Scan(&ours)
 		if err != nil || !ours {
@@ -223,7 +224,7 @@ func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead
 	case err != nil && refused(err) && most > 1:
 		return p.reapSingly(ctx, most, since, dead, attempts)
 	case err != nil:
-		return nil, false, fmt.Errorf("end the claims of workers that are gone: %w", p.noticed(err))
+		return nil, false, fmt.Errorf("end the claims of workers that are gone: %w", err)
 	}
 	return list, busy, nil
 }
@@ -238,7 +239,7 @@ func (p *postgres) reapSingly(ctx context.Context, most int, since time.Duration
 		ORDER BY lease_expires_at LIMIT 1000`, n.workers, since)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, false, fmt.Errorf("list the claims of workers that are gone: %w", p.noticed(err))
+		return nil, false, fmt.Errorf("list the claims of workers that are gone: %w", err)
 	}
 	var list []reaped
 	var errs []error

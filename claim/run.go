@@ -33,7 +33,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Unlock()
 
 	var group sync.WaitGroup
-	group.Go(func() { e.listen(ctx) })
+	if e.deaf {
+		e.log.WarnContext(ctx, "not listening: the database is reached through a pooler only; work is found by polling", "poll", e.options.Poll)
+	} else {
+		group.Go(func() { e.listen(ctx) })
+	}
 	group.Go(func() { e.announce(ctx) })
 	group.Go(func() { e.beatForEver(ctx) })
 	group.Go(func() { e.lookUpForEver(ctx) })

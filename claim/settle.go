@@ -19,6 +19,8 @@ type Ending struct {
 // that it is not known whether the item was moved, and that the caller may call
 // again: a second call after a first that did land returns ErrLost.
 func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
+	h.settling.Add(1)
+	defer h.settling.Add(-1)
 	err := h.engine.Settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.file()}})[0]
 	if err == nil || errors.Is(err, ErrLost) {
 		h.drop(nil)

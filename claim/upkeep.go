@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // renewSQL extends all leases of this process at once, writes what it has in
@@ -44,18 +46,22 @@ func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (m
 	for i, h := range held {
 		ids[i], tokens[i], spans[i], inHand[i] = h.item, h.token, h.lease, h.inHand
 	}
-	rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, inHand,
-		self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat)
 	kept, draining := map[int64]bool{}, false
-	var id *int64
-	_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {
-		if id != nil {
-			kept[*id] = true
-		}
-		return nil
+	err := registry.Again(func() error {
+		clear(kept)
+		rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, inHand,
+			self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat)
+		var id *int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {
+			if id != nil {
+				kept[*id] = true
+			}
+			return nil
+		})
+		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("renew %d leases: %w", len(held), p.noticed(err))
+		return nil, false, fmt.Errorf("renew %d leases: %w", len(held), err)
 	}
 	return kept, draining, nil
 }
@@ -63,7 +69,7 @@ func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (m
 func (p *postgres) leave(ctx context.Context, worker string) error {
 	_, err := p.beat.Exec(ctx, `UPDATE worker_processes SET ended_at = now(), ending = 'stopped' WHERE worker = $1 AND ended_at IS NULL`, worker)
 	if err != nil {
-		return fmt.Errorf("sign off: %w", p.noticed(err))
+		return fmt.Errorf("sign off: %w", err)
 	}
 	return nil
 }
@@ -104,7 +110,7 @@ func (p *postgres) overdue(ctx context.Context, action string, cells []cell) (ma
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for priorities that have waited too long: %w", p.noticed(err))
+		return nil, fmt.Errorf("look for priorities that have waited too long: %w", err)
 	}
 	return found, nil
 }
@@ -120,7 +126,7 @@ func (p *postgres) serve(ctx context.Context, turns map[int16]int64) error {
 		FROM unnest($1::smallint[], $2::bigint[]) AS come (band, turn)
 		WHERE b.band = come.band AND b.turn < come.turn`, bands, come)
 	if err != nil {
-		return fmt.Errorf("tell which turns are served: %w", p.noticed(err))
+		return fmt.Errorf("tell which turns are served: %w", err)
 	}
 	return nil
 }
@@ -137,7 +143,7 @@ DELETE FROM worker_processes WHERE ended_at < now() - interval '7 days'`
 
 func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.beat.Exec(ctx, tidySQL); err != nil {
-		return fmt.Errorf("tidy the queue: %w", p.noticed(err))
+		return fmt.Errorf("tidy the queue: %w", err)
 	}
 	return nil
 }
@@ -160,7 +166,7 @@ WITH old AS MATERIALIZED (
 SELECT id FROM old`
 
 func (p *postgres) archive(ctx context.Context, after time.Duration, most int) (n int, err error) {
-	err = pgx.BeginFunc(ctx, p.beat, func(tx pgx.Tx) error {
+	err = p.beat.transact(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, archiveSQL, after, most)
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		if err != nil || len(ids) == 0 {
@@ -174,7 +180,7 @@ func (p *postgres) archive(ctx context.Context, after time.Duration, most int) (
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("archive ended items: %w", p.noticed(err))
+		return 0, fmt.Errorf("archive ended items: %w", err)
 	}
 	return n, nil
 }
@@ -187,10 +193,14 @@ const (
 
 func (p *postgres) announce(ctx context.Context, payload string) error {
 	if _, err := p.beat.Exec(ctx, `SELECT pg_notify($1, $2)`, workChannel, payload); err != nil {
-		return fmt.Errorf("tell others of work: %w", p.noticed(err))
+		return fmt.Errorf("tell others of work: %w", err)
 	}
 	return nil
 }
+
+// listenTime is how long a listener may hear nothing before it makes sure that
+// it could: the node may have gone without a word, or be a standby by now.
+const listenTime = 10 * time.Second
 
 // listen keeps one connection of its own and reads it always: one that is not
 // read holds up the notices of everyone.
@@ -205,23 +215,31 @@ func (p *postgres) listen(ctx context.Context, heard func(channel, payload strin
 	}
 	heard("", "")
 	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
+		n, err := p.next(ctx, conn)
+		switch {
+		case err != nil:
 			return fmt.Errorf("wait for notices: %w", err)
+		case n != nil:
+			heard(n.Channel, n.Payload)
 		}
-		heard(n.Channel, n.Payload)
 	}
 }
 
-// noticed leaves a node that has become read-only: after a failover its
-// connections would fail for ever, while new ones find the primary.
-func (p *postgres) noticed(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "25006" { // read_only_sql_transaction
-		p.hot.Reset()
-		p.beat.Reset()
+// next waits for a notice. It returns nil if there was none for a while and the
+// connection is good.
+func (p *postgres) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	quiet, cancel := context.WithTimeout(ctx, listenTime)
+	defer cancel()
+	n, err := conn.WaitForNotification(quiet)
+	if err == nil || ctx.Err() != nil || quiet.Err() == nil {
+		return n, err
 	}
-	return err
+	check, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	if p.direct.ValidateConnect != nil {
+		return nil, p.direct.ValidateConnect(check, conn.PgConn())
+	}
+	return nil, conn.Ping(check)
 }
 
 // refused tells whether the database will never take a statement as it is: data

@@ -7,12 +7,14 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"fmt"
+	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver that goose runs on
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib" // the database/sql driver that goose runs on
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -56,10 +58,14 @@ func Status(ctx context.Context, url string) ([]Applied, error) {
 }
 
 func with(url string, do func(*goose.Provider) error) error {
-	db, err := sql.Open("pgx", url)
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return fmt.Errorf("read the database URL: %w", err)
 	}
+	if !strings.Contains(url, "target_session_attrs") { // of several hosts, the primary
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	db := stdlib.OpenDB(*config)
 	defer db.Close() //nolint:errcheck // nothing was written through it that has not been answered
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 	if err != nil {

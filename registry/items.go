@@ -53,38 +53,45 @@ func (r *Registry) CreateIngests(ctx context.Context, in Institution, uploads []
 	if len(uploads) == 0 {
 		return nil, nil
 	}
+	err = Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
+			ids, err = createIngests(ctx, tx, in, uploads)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create ingests for %s: %w", in.Identifier, refusal(err))
+	}
+	return ids, nil
+}
+
+func createIngests(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upload) (ids []int64, err error) {
 	var keys, etags []string
 	var sizes []int64
 	var modified []time.Time
 	for _, u := range uploads {
 		keys, etags, sizes, modified = append(keys, u.Key), append(etags, u.ETag), append(sizes, u.Size), append(modified, u.LastModified)
 	}
-	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT lock_institution($1)`, in.ID); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
-			"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
-		})
-		fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
-		if err != nil {
-			return err
-		}
-		for _, u := range fresh {
-			rows, _ := tx.Query(ctx, createIngestSQL, pgx.NamedArgs{
-				"institution": in.ID, "bucket": in.ReceivingBucket,
-				"key": u.Key, "etag": u.ETag, "size": u.Size, "modified": u.LastModified,
-			})
-			id, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-			if err != nil {
-				return fmt.Errorf("%s: %w", u.Key, err)
-			}
-			ids = append(ids, id...)
-		}
-		return nil
+	if _, err := tx.Exec(ctx, `SELECT lock_institution($1)`, in.ID); err != nil {
+		return nil, err
+	}
+	rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
+		"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
 	})
+	fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
 	if err != nil {
-		return nil, fmt.Errorf("create ingests for %s: %w", in.Identifier, refusal(err))
+		return nil, err
+	}
+	for _, u := range fresh {
+		rows, _ := tx.Query(ctx, createIngestSQL, pgx.NamedArgs{
+			"institution": in.ID, "bucket": in.ReceivingBucket,
+			"key": u.Key, "etag": u.ETag, "size": u.Size, "modified": u.LastModified,
+		})
+		id, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", u.Key, err)
+		}
+		ids = append(ids, id...)
 	}
 	return ids, nil
 }

@@ -71,9 +71,11 @@ func statement(name string) string {
 // returns ErrLost, if the registry has ErrMoved, and in both cases nothing was
 // written.
 func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, err error) {
-	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		objectID, err = record(ctx, tx, rec)
-		return err
+	err = Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+			objectID, err = record(ctx, tx, rec)
+			return err
+		})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("record object %q: %w", rec.Object.Identifier, err)

@@ -31,25 +31,6 @@ var ErrLost = errors.New("claim lost")
 // Registry is the records in one database. It is safe for concurrent use.
 type Registry struct{ db *pgxpool.Pool }
 
-// Connect opens a pool on the database at url. Its connections plan each of our
-// statements once and never compile one: both cost more than any of them takes.
-func Connect(ctx context.Context, url, name string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("read the database URL: %w", err)
-	}
-	config.ConnConfig.RuntimeParams["application_name"] = name
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, `SET jit = off; SET plan_cache_mode = force_generic_plan`)
-		return err
-	}
-	db, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	return db, nil
-}
-
 // New returns the registry in db, which package migrations has brought up to
 // date.
 func New(db *pgxpool.Pool) *Registry { return &Registry{db} }

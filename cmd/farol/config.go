@@ -19,7 +19,9 @@ import (
 // doc says what a setting means, is what it may be, min the least number.
 
 type databaseConfig struct {
-	URL storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue"`
+	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue; of several hosts (host:5432,other:5432) the one that takes writes is used"`
+	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"says that the URL leads to a pooler in transaction mode, such as PgBouncer, in whose sessions nothing may be left"`
+	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"leads past the pooler to the database itself: work hears of new items there, mirror and migrate do all there"`
 }
 
 type redisConfig struct {
@@ -121,7 +123,7 @@ type mirrorConfig struct {
 }
 
 func readMirrorConfig(s *settings) (c mirrorConfig) {
-	s.readDatabase(&c.Database)
+	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
 	s.readBlock("", &c.Log)
 	return c
@@ -157,6 +159,11 @@ func readDatabaseConfig(s *settings) (c databaseConfig) {
 	return c
 }
 
+func readSessionConfig(s *settings) (c databaseConfig) {
+	s.readSession(&c)
+	return c
+}
+
 // load reads from the process's environment what a command needs.
 func load[T any](read func(*settings) T) (T, error) {
 	return loadFrom(env.ToMap(os.Environ()), read)
@@ -178,6 +185,22 @@ func (s *settings) readDatabase(c *databaseConfig) {
 	if _, err := pgxpool.ParseConfig(string(c.URL)); err != nil {
 		s.wrong("FAROL_DATABASE_URL", "cannot be read; it must be "+allowed(c, "URL"))
 	}
+	if _, err := pgxpool.ParseConfig(string(c.Direct)); err != nil && c.Direct != "" {
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "cannot be read; it must be "+allowed(c, "Direct"))
+	}
+}
+
+// readSession is readDatabase for a command that holds locks in its session:
+// its URL is the one that leads to the database itself.
+func (s *settings) readSession(c *databaseConfig) {
+	s.readDatabase(c)
+	switch {
+	case c.Direct != "":
+		c.URL = c.Direct
+	case c.Pooler != "":
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not give: it must be "+allowed(c, "Direct"))
+	}
+	c.Pooler = ""
 }
 
 func (s *settings) readRedis(c *redisConfig) {

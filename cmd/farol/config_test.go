@@ -254,3 +254,33 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 		t.Error("a service that nobody told to stop ends well")
 	}
 }
+
+// Behind a pooler, who needs a session has to be told the way past it; who does
+// not goes through it.
+func TestSessionsGoPastThePooler(t *testing.T) {
+	t.Parallel()
+	const past = "postgres://farol:geheim@primary,standby:5432/farol"
+	pooler := map[string]string{"FAROL_DATABASE_POOLER": "transaction"}
+	both := map[string]string{"FAROL_DATABASE_POOLER": "transaction", "FAROL_DATABASE_DIRECT_URL": past}
+	if c := worker(t, both).Database; c.URL != "postgres://farol:geheim@db:5432/farol" || c.Pooler != "transaction" || c.Direct != past {
+		t.Errorf("a worker's database: %+v", c)
+	}
+	worker(t, pooler) // which finds work by polling
+	for _, environ := range []map[string]string{both, {"FAROL_DATABASE_DIRECT_URL": past}} {
+		if c, err := loadFrom(enough(environ), readSessionConfig); err != nil || c.URL != past || c.Pooler != "" {
+			t.Errorf("the database of who needs a session: %+v, %v", c, err)
+		}
+	}
+	for _, wrong := range []map[string]string{
+		pooler,
+		{"FAROL_DATABASE_DIRECT_URL": "postgres://farol:geheim@db:port/farol"},
+	} {
+		_, err := loadFrom(enough(wrong), readSessionConfig)
+		if err == nil || !strings.Contains(err.Error(), "FAROL_DATABASE_DIRECT_URL") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	if _, err := loadFrom(enough(map[string]string{"FAROL_DATABASE_POOLER": "session"}), readWorkerConfig); err == nil {
+		t.Error("a pooler in session mode is none to us, and was accepted")
+	}
+}

@@ -27,7 +27,7 @@ Any number of processes may do so at once; they take turns.`,
 			if err != nil {
 				return err
 			}
-			config, err := load(readDatabaseConfig)
+			config, err := load(readSessionConfig)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func migrateStatusCommand() *cobra.Command {
 
 // migrationStatus finds out first, in bounded time, whether the database answers.
 func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(readDatabaseConfig)
+	config, err := load(readSessionConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/progress"
@@ -84,7 +85,11 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 }
 
 func (s *services) connectDatabase(ctx context.Context, command string, c databaseConfig) error {
-	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command)
+	var options []registry.Option
+	if c.Pooler != "" {
+		options = append(options, registry.ThroughPooler)
+	}
+	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command, options...)
 	if err != nil {
 		return err
 	}
@@ -94,6 +99,15 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 		return failure{code: exitFailed, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
 	}
 	return nil
+}
+
+// session says how to reach the database past a pooler; nil if that is not known
+// or not needed.
+func (c databaseConfig) session(name string) (*pgx.ConnConfig, error) {
+	if c.Direct == "" {
+		return nil, nil //nolint:nilnil // as said above
+	}
+	return registry.Session(string(c.Direct), name)
 }
 
 func (s *services) openBuckets(c storageConfig) (err error) {

@@ -126,8 +126,12 @@ func runWork(ctx context.Context, f workFlags) error {
 	if ok, err := s.progress.Persistent(ctx); err == nil && !ok {
 		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
 	}
+	direct, err := config.Database.session("farol-work")
+	if err != nil {
+		return err
+	}
 	engine, err := claim.New(ctx, s.db, claim.Options{
-		Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
+		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
 	})
 	if err != nil {

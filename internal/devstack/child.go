@@ -103,6 +103,23 @@ func (c *child) await(ctx context.Context, said <-chan string) error {
 	}
 }
 
+// awaitAnswer returns when the server of the guard c answers. If it does not come
+// to that, both are stopped.
+func (c *child) awaitAnswer(ctx context.Context, answers func() bool) error {
+	err := poll(ctx, 5*time.Millisecond, func() (bool, error) {
+		select {
+		case <-c.exited:
+			return false, c.death()
+		default:
+			return answers(), nil
+		}
+	})
+	if err != nil {
+		return errors.Join(err, c.giveUp(ctx))
+	}
+	return nil
+}
+
 // giveUp stops a child that did not get ready, which may be because ctx ended:
 // it has some seconds of its own.
 func (c *child) giveUp(ctx context.Context) error {

@@ -33,12 +33,14 @@ import (
 // Service names one server of a stack.
 type Service string
 
-// The services of a stack; NSQ is nsqd and nsqadmin in one process.
+// The services of a stack; NSQ is nsqd and nsqadmin in one process. PgBouncer
+// runs only where it is asked for.
 const (
-	Postgres Service = "postgres"
-	Redis    Service = "redis"
-	S3       Service = "s3"
-	NSQ      Service = "nsq"
+	Postgres  Service = "postgres"
+	Redis     Service = "redis"
+	S3        Service = "s3"
+	NSQ       Service = "nsq"
+	PgBouncer Service = "pgbouncer"
 )
 
 // Options say where a stack lives and what runs in it. Only Dir is required.
@@ -53,12 +55,17 @@ type Options struct {
 	// RestoreDelay is how long RestoreObject takes to bring an object back.
 	RestoreDelay time.Duration
 	Log          *slog.Logger // WARN: a server ended and is started again; nil is silent
+
+	PostgresSettings []string // name=value; they count over the stack's own
+	StandbyOf        string   // URL of a PostgreSQL of which a new cluster is made a streaming copy
+	PoolerOf         string   // URL of the PostgreSQL that PgBouncer stands before
 }
 
 // Stack is a set of running servers. The fields of services that were not asked
 // for are empty. It is safe for concurrent use once Start has returned it.
 type Stack struct {
 	DatabaseURL     string // of a superuser, with the password
+	PoolerURL       string // the same by way of PgBouncer, which has two connections for each database
 	RedisURL        string // with the password
 	S3Endpoint      string // https://127.0.0.1:port; the region and keys below
 	S3CAFile        string // PEM; trust this to talk to S3Endpoint
@@ -97,9 +104,9 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	for service, start := range map[Service]func(context.Context) error{
-		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ,
+		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ, PgBouncer: s.startPgBouncer,
 	} {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, service) {
+		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || service == PgBouncer) {
 			continue
 		}
 		g.Go(func() error {

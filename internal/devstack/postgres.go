@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // superuser is also the name of the database.
@@ -57,10 +56,15 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		},
 		evict: home.evict,
 	})
-	s.DatabaseURL = (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(superuser, s.secrets.PostgresPassword),
-		Host: addrs[0], Path: superuser, RawQuery: "sslmode=disable",
-	}).String()
+	who := url.UserPassword(superuser, s.secrets.PostgresPassword)
+	if s.options.StandbyOf != "" {
+		primary, err := url.Parse(s.options.StandbyOf)
+		if err != nil {
+			return fmt.Errorf("read the primary's URL: %w", err)
+		}
+		who = primary.User // a copy has its users
+	}
+	s.DatabaseURL = (&url.URL{Scheme: "postgres", User: who, Host: addrs[0], Path: superuser, RawQuery: "sslmode=disable"}).String()
 	return nil
 }
 
@@ -76,6 +80,9 @@ func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr 
 	}
 	if s.options.Ephemeral {
 		args = append(args, ephemeralSettings()...)
+	}
+	for _, setting := range s.options.PostgresSettings {
+		args = append(args, "-c", setting)
 	}
 	if err := home.forgetStranger(); err != nil {
 		return nil, err
@@ -114,19 +121,10 @@ func (s *Stack) adoptPostgres(ctx context.Context, home cluster, addr string) (*
 // awaitPostgres returns when the server of the guard c takes connections. If it
 // does not come to that, both are stopped.
 func (c *child) awaitPostgres(ctx context.Context, home cluster) error {
-	err := poll(ctx, 5*time.Millisecond, func() (bool, error) {
-		select {
-		case <-c.exited:
-			return false, c.death()
-		default:
-			p, ok := home.postmaster()
-			return ok && p.ready && strconv.Itoa(p.pid) == c.ready, nil
-		}
+	return c.awaitAnswer(ctx, func() bool {
+		p, ok := home.postmaster()
+		return ok && p.ready && strconv.Itoa(p.pid) == c.ready
 	})
-	if err != nil {
-		return errors.Join(err, c.giveUp(ctx))
-	}
-	return nil
 }
 
 // ephemeralSettings trade all durability for speed.
@@ -146,6 +144,10 @@ func (s *Stack) initCluster(ctx context.Context, bin string, home cluster) error
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
+	}
+	if s.options.StandbyOf != "" {
+		err := home.run(ctx, "", filepath.Join(bin, "pg_basebackup"), "-d", s.options.StandbyOf, "-D", fresh, "-R", "-c", "fast", "--no-sync")
+		return errors.Join(err, os.Rename(fresh, home.data()))
 	}
 	if err := os.WriteFile(password, []byte(s.secrets.PostgresPassword), 0o600); err != nil {
 		return err

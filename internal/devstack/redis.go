@@ -3,7 +3,6 @@ package devstack
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -50,18 +49,7 @@ func (s *Stack) runRedis(ctx context.Context, path, addr string) (*child, error)
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, 5*time.Millisecond, func() (bool, error) {
-		select {
-		case <-c.exited:
-			return false, c.death()
-		default:
-			return pong(ctx, addr, s.secrets.RedisPassword), nil
-		}
-	})
-	if err != nil {
-		return nil, errors.Join(err, c.giveUp(ctx))
-	}
-	return c, nil
+	return c, c.awaitAnswer(ctx, func() bool { return pong(ctx, addr, s.secrets.RedisPassword) })
 }
 
 // pong asks a Redis whether it serves, which it does not while it still reads

@@ -55,6 +55,19 @@ func DatabaseURL(t testing.TB) string {
 	return onDatabase(server, name)
 }
 
+// Pooled is what a URL of [DatabaseURL] is by way of PgBouncer in transaction
+// mode, with two connections for all clients of a database.
+func Pooled(t testing.TB, direct string) string {
+	t.Helper()
+	server := stack(t, devstack.Postgres).DatabaseURL
+	pooler := stack(t, devstack.PgBouncer, func(o *devstack.Options) { o.PoolerOf = server }).PoolerURL
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return onDatabase(pooler, strings.TrimPrefix(u.Path, "/"))
+}
+
 func run(t testing.TB, server, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t's own has ended in a cleanup

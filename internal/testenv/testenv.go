@@ -84,15 +84,16 @@ func (e *environment) stop() error {
 	return err
 }
 
-// stack returns the running stack that has the service.
-func stack(t testing.TB, service devstack.Service) *devstack.Stack {
+// stack returns the running stack that has the service, and that the first who
+// asks for it may change.
+func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Options)) *devstack.Stack {
 	t.Helper()
 	running.mu.Lock()
 	dir := running.dir
 	l := running.stacks[service]
 	if l == nil {
 		l = &lazyStack{start: sync.OnceValues(func() (*devstack.Stack, error) {
-			return startStack(filepath.Join(dir, string(service)), service)
+			return startStack(filepath.Join(dir, string(service)), service, change...)
 		})}
 		running.stacks[service] = l
 	}
@@ -107,17 +108,21 @@ func stack(t testing.TB, service devstack.Service) *devstack.Stack {
 	return s
 }
 
-func startStack(dir string, service devstack.Service) (*devstack.Stack, error) {
+func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // most of it for a cold build
 	defer cancel()
 	exe, err := build(ctx, "./internal/testenv/stackd", "stackd", false)
 	if err != nil {
 		return nil, err
 	}
-	return devstack.Start(ctx, devstack.Options{
+	o := devstack.Options{
 		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
 		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return devstack.Start(ctx, o)
 }
 
 // scratchDir makes a directory for this process, which holds a lock on the file

@@ -1,0 +1,179 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/claim"
+)
+
+// crew is worker processes that take items through three stages, as pipeline
+// does: they claim, hold and settle, and settle again while the database does
+// not answer.
+type crew struct {
+	q     *queue
+	items int
+
+	mu    sync.Mutex
+	acked map[hop]string // stage by claim, of those that the database said have ended
+	lost  int            // claims that ended as someone else's
+}
+
+type hop struct{ item, token int64 }
+
+func crewStages() []string { return []string{"Receive", "Validate", "Cleanup"} }
+
+// newCrew puts items into a database whose leases are short, so that what an
+// outage cuts off is taken up again soon.
+func newCrew(t testing.TB, db *pgxpool.Pool, items int) *crew {
+	t.Helper()
+	c := &crew{q: &queue{t, db}, items: items, acked: map[hop]string{}}
+	c.q.exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '10 milliseconds', backoff_most = '10 milliseconds',
+		heartbeat = '200 milliseconds', lease = '2 seconds'`)
+	c.q.exec(`
+		INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	c.q.exec(`
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT i.id, 'Ingest', 'Receive', 'bag-' || n || '.tar', 'receiving', repeat('e', 32), n % 3 * 100000000, now()
+		FROM institutions i, generate_series(1, $1) n`, items)
+	return c
+}
+
+// start runs a process with some workers, until ctx is done.
+func (c *crew) start(ctx context.Context, db *pgxpool.Pool, workers int, change ...func(*claim.Options)) *sync.WaitGroup {
+	c.q.t.Helper()
+	quiet := func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) }
+	e := (&queue{c.q.t, db}).engine(append(change, quiet)...)
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			c.q.t.Errorf("Run: %v", err)
+		}
+	})
+	for range workers {
+		group.Go(func() { c.work(ctx, e) })
+	}
+	return &group
+}
+
+func (c *crew) work(ctx context.Context, e *claim.Engine) {
+	var wants []claim.Want
+	for _, s := range crewStages() {
+		wants = append(wants, claim.Want{Stage: s, Most: 2})
+	}
+	for pauseFor(ctx, 10*time.Millisecond) {
+		items, err := e.Claim(ctx, claim.Filter{Stages: wants}, 2)
+		if err != nil {
+			pauseFor(ctx, 50*time.Millisecond) // the engine's caller waits, and asks again
+		}
+		for _, item := range items {
+			c.settle(e.Hold(context.WithoutCancel(ctx), item))
+		}
+	}
+}
+
+// settle ends a claim as pipeline does: again and again, for as long as nobody
+// else can have the item.
+func (c *crew) settle(h *claim.Hold) {
+	next := map[string]string{"Receive": "Validate", "Validate": "Cleanup"}[h.Item.Stage]
+	ctx, cancel := context.WithTimeout(context.Background(), h.Lease())
+	defer cancel()
+	for {
+		err := h.Settle(ctx, claim.Done{Next: next, Outcome: "Ingest complete"}, nil)
+		switch {
+		case err == nil:
+			c.mu.Lock()
+			c.acked[hop{h.Item.ID, h.Item.Token}] = h.Item.Stage
+			c.mu.Unlock()
+			return
+		case errors.Is(err, claim.ErrLost) || !pauseFor(ctx, 50*time.Millisecond):
+			h.Abandon()
+			c.mu.Lock()
+			c.lost++
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (c *crew) ended() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.acked)
+}
+
+// goOn waits until the crew has ended some more claims, and fails the test if
+// there are none left to be cut off.
+func (c *crew) goOn(more int) {
+	c.q.t.Helper()
+	from := c.ended()
+	eventually(c.q.t, fmt.Sprintf("%d claims to end after %d", more, from), func() bool { return c.ended() >= from+more })
+	if n := c.ended(); n >= c.items*len(crewStages()) {
+		c.q.t.Fatalf("all %d claims have ended: nothing was in work when it should have been hurt", n)
+	}
+}
+
+// account waits for the end of all items, and holds the row, the ledger and the
+// topic log against each other and against what the workers were told.
+func (c *crew) account() {
+	c.q.t.Helper()
+	eventually(c.q.t, "all items to succeed", func() bool {
+		var n int
+		err := c.q.db.QueryRow(context.Background(), `SELECT count(*) FROM work_items WHERE status = 'Success'`).Scan(&n)
+		return err == nil && n == c.items
+	})
+	for sql, want := range map[string]int{
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                  0,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                  c.items * 3,
+		`SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'`:     c.items * 3,
+		`SELECT count(*) FROM topic_messages`:                                                             c.items * 3, // one when it was put, two on its way
+		`SELECT count(DISTINCT (work_item_id, topic)) FROM topic_messages`:                                c.items * 3,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'lease expired')`:          0,
+		`SELECT count(*) FROM work_items WHERE lease_expires_at IS NOT NULL OR worker IS NOT NULL`:        0,
+		`SELECT count(*) FROM uploads_in_work`:                                                            0,
+		`SELECT count(*) FROM work_items WHERE outcome <> 'Ingest complete' OR retry OR error_code <> ''`: 0,
+	} {
+		if n := value[int](c.q, sql); n != want {
+			c.q.t.Errorf("%s = %d, want %d", sql, n, want)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for h, stage := range c.acked {
+		var outcome string
+		err := c.q.db.QueryRow(context.Background(),
+			`SELECT outcome FROM work_item_attempts WHERE work_item_id = $1 AND claim_token = $2 AND stage = $3`, h.item, h.token, stage).Scan(&outcome)
+		if err != nil || outcome != "done" {
+			c.q.t.Fatalf("item %d ended its claim %d at %s, and was told so; the ledger says %q, %v", h.item, h.token, stage, outcome, err)
+		}
+	}
+	c.q.t.Logf("%d claims ended, %d of them told of, %d lost", c.items*3, len(c.acked), c.lost)
+}
+
+// eventually is wait for what takes several servers to come about.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// pauseFor waits for d and tells whether ctx lasted as long.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

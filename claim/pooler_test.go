@@ -1,0 +1,135 @@
+package claim_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Behind PgBouncer in transaction mode, with fewer sessions than engines, all
+// goes as it does without: claims, also of a stage with a cap, ends, heartbeats
+// and the reaper. And whoever gets a session next finds nothing of ours in it.
+func TestTheQueueWorksThroughAPooler(t *testing.T) {
+	t.Parallel()
+	direct := testenv.DatabaseURL(t)
+	pooled := testenv.Pooled(t, direct)
+	c := newCrew(t, testPool(t, direct), 300)
+	c.q.exec(`UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Validate'`)
+	session, err := registry.Session(direct, "listener")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := func(o *claim.Options) { o.Direct = session }
+	gone := (&queue{t, connect(t, pooled, "crew", registry.ThroughPooler)}).engine(listening)
+	c.q.claimOne(gone, "Receive") // and is never heard of again
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 3 {
+		group := c.start(ctx, connect(t, pooled, "crew", registry.ThroughPooler), 4, listening)
+		defer func() { stop(); group.Wait() }()
+	}
+	watch := sync.WaitGroup{}
+	watch.Go(func() {
+		for pauseFor(ctx, 5*time.Millisecond) {
+			const live = `SELECT count(*) FROM work_items WHERE status = 'Started' AND stage = 'Validate'`
+			if n := value[int](c.q, live); n > 2 {
+				t.Errorf("%d items are at a stage with a cap of 2", n)
+			}
+		}
+	})
+	eventually(t, "the worker that is gone to be reaped", func() bool {
+		return value[int](c.q, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'lease expired'`) > 0
+	})
+	c.account()
+	if n := value[int](c.q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'listener'`); n != 3 {
+		t.Errorf("%d of 3 engines listen", n)
+	}
+	unspoilt(t, pooled)
+	stop()
+	watch.Wait()
+}
+
+// unspoilt looks at both sessions of the pooler, holding the one while it looks
+// at the other.
+func unspoilt(t *testing.T, pooled string) {
+	t.Helper()
+	seen := map[int]bool{}
+	eventually(t, "both sessions", func() bool {
+		for range 2 {
+			conn, err := pgx.Connect(t.Context(), pooled+"&default_query_exec_mode=simple_protocol")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.Background())
+			tx, err := conn.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(context.Background())
+			var pid int
+			var left string
+			err = tx.QueryRow(t.Context(), `
+				SELECT pg_backend_pid(), concat_ws(', ',
+					(SELECT string_agg(name || ' = ' || setting, ', ') FROM pg_settings
+						WHERE setting IS DISTINCT FROM reset_val AND name <> 'application_name' AND context NOT IN ('internal', 'postmaster')
+							AND (name ~ '^enable_' OR name IN ('plan_cache_mode', 'jit', 'idle_session_timeout'))),
+					(SELECT string_agg('prepared ' || name, ', ') FROM pg_prepared_statements),
+					(SELECT string_agg('listens to ' || c, ', ') FROM pg_listening_channels() c),
+					(SELECT string_agg('holds a lock ' || mode, ', ') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))`).
+				Scan(&pid, &left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left != "" {
+				t.Fatalf("left in a session: %s", left)
+			}
+			seen[pid] = true
+		}
+		return len(seen) >= 2
+	})
+}
+
+// A pooler without a way around it costs the notices, not the work. The operator
+// is told once.
+func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
+	t.Parallel()
+	url := testenv.DatabaseURL(t)
+	q := &queue{t, testPool(t, url)}
+	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", registry.ThroughPooler)}).engine(func(o *claim.Options) {
+		o.Poll, o.Log = 50*time.Millisecond, log
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	look, end := e.Wakes(ctx)
+	q.put("Receive", 1)
+	wait(t, "the work to be found", func() bool {
+		<-look
+		items, err := e.Claim(t.Context(), at("Receive", 1), 1)
+		return err == nil && len(items) == 1
+	})
+	end()
+	stop()
+	upkeep.Wait()
+	if n := strings.Count(told.String(), "not listening"); n != 1 {
+		t.Errorf("the log says %d times that nobody listens, want once:\n%s", n, told.String())
+	}
+}

@@ -1,0 +1,65 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+)
+
+// slowToAnswer has made every move when it is asked for, and says so later.
+type slowToAnswer struct {
+	store
+
+	moved  chan struct{}
+	answer chan struct{}
+}
+
+func (s *slowToAnswer) settings(context.Context) ([]StageSettings, []sizeBand, error) {
+	return nil, []sizeBand{{}}, nil
+}
+
+func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {
+	s.moved <- struct{}{}
+	<-s.answer
+	landed := make([]bool, len(moves))
+	for i := range landed {
+		landed[i] = true
+	}
+	return landed, nil
+}
+
+func (s *slowToAnswer) renew(context.Context, process, []heldLease) (map[int64]bool, bool, error) {
+	return nil, false, nil // the token has moved on
+}
+
+// A heartbeat that overtakes the answer to the end of a claim finds that the
+// token has moved on. That is not for others having taken the item.
+func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := &slowToAnswer{moved: make(chan struct{}), answer: make(chan struct{})}
+	e, err := newEngine(t.Context(), s, kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := e.Hold(t.Context(), Item{ID: 1, Token: 1})
+	var settled sync.WaitGroup
+	settled.Go(func() {
+		if err := h.Settle(t.Context(), Done{}, nil); err != nil {
+			t.Errorf("Settle: %v", err)
+		}
+	})
+	<-s.moved
+	if err := e.heartbeat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Context().Err(); err != nil {
+		t.Errorf("the heartbeat ended the work: %v", context.Cause(h.Context()))
+	}
+	close(s.answer)
+	settled.Wait()
+	if cause := context.Cause(h.Context()); errors.Is(cause, ErrLost) {
+		t.Errorf("the item was settled, and its work ended as %v", cause)
+	}
+}

@@ -1,0 +1,160 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/migrations"
+)
+
+// Server is a PostgreSQL server of a test's own, to be hurt. What ends it leaves
+// it so until it is started again. It commits as a real one does, but does not
+// wait for the disk, so only the machine's death would lose what it said is safe.
+type Server struct {
+	URL string // of a migrated database; the user is a superuser
+
+	t     testing.TB
+	dir   string
+	stack *devstack.Stack // nil while it is down
+}
+
+// NewServer returns a server that has a migrated database.
+func NewServer(t testing.TB) *Server {
+	t.Helper()
+	s := newServer(t)
+	s.start()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := migrations.Up(ctx, s.URL); err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return s
+}
+
+func newServer(t testing.TB) *Server {
+	t.Helper()
+	running.mu.Lock()
+	base := running.dir
+	running.mu.Unlock()
+	dir, err := os.MkdirTemp(base, "server-")
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // as what is above it: PostgreSQL may run as another user
+		t.Fatal("testenv:", err)
+	}
+	s := &Server{t: t, dir: dir}
+	t.Cleanup(func() {
+		if s.stack != nil {
+			s.stop()
+		}
+	})
+	return s
+}
+
+// Standby returns a server that copies s by streaming, from now on.
+func (s *Server) Standby() *Server {
+	s.t.Helper()
+	copied := newServer(s.t)
+	copied.start(func(o *devstack.Options) { o.StandbyOf = s.URL })
+	return copied
+}
+
+// Follow throws the data of a server that is down away and starts it, under its
+// old address, as a streaming copy of another.
+func (s *Server) Follow(primary *Server) {
+	s.t.Helper()
+	if err := os.RemoveAll(s.data()); err != nil {
+		s.t.Fatal("testenv:", err)
+	}
+	s.start(func(o *devstack.Options) { o.StandbyOf = primary.URL })
+}
+
+// Start starts a server that is down, with the data that it had.
+func (s *Server) Start() {
+	s.t.Helper()
+	s.start()
+}
+
+func (s *Server) start(change ...func(*devstack.Options)) {
+	s.t.Helper()
+	change = append(change, func(o *devstack.Options) {
+		o.PostgresSettings = []string{
+			"wal_level=replica", "max_wal_senders=5", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on",
+			"wal_receiver_status_interval=1s", "wal_retrieve_retry_interval=100ms",
+		}
+	})
+	stack, err := startStack(s.dir, devstack.Postgres, change...)
+	if err != nil {
+		s.t.Fatal("testenv:", err)
+	}
+	s.stack = stack
+	if s.URL == "" {
+		s.URL = stack.DatabaseURL
+	}
+}
+
+// End sends the server a signal that ends it, and returns when it has: SIGKILL
+// is a crash, SIGQUIT the immediate shutdown, SIGINT the fast one.
+func (s *Server) End(how syscall.Signal) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, pidErr := strconv.Atoi(first)
+	if err := errors.Join(err, pidErr); err != nil {
+		s.t.Fatal("testenv: find the server:", err)
+	}
+	if err := syscall.Kill(pid, how); err != nil {
+		s.t.Fatal("testenv:", err)
+	}
+	select {
+	case <-s.stack.Died():
+	case <-time.After(30 * time.Second):
+		s.t.Fatal("testenv: the server does not end")
+	}
+	s.stop()
+}
+
+// Promote makes a standby the primary.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.Exec(`SELECT pg_promote(wait => true)`)
+}
+
+// Exec runs a statement as superuser, on a connection of its own.
+func (s *Server) Exec(sql string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL)
+	if err == nil {
+		_, err = conn.Exec(ctx, sql)
+		err = errors.Join(err, conn.Close(ctx))
+	}
+	if err != nil {
+		s.t.Fatal("testenv:", fmt.Errorf("%s: %w", sql, err))
+	}
+}
+
+func (s *Server) stop() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := s.stack.Stop(ctx); err != nil {
+		s.t.Error("testenv:", err)
+	}
+	s.stack = nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "postgres", "data") }

@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Option says how a database is reached.
+type Option func(*pgxpool.Config)
+
+// ThroughPooler is for a URL that leads to a pooler in transaction mode, which
+// hands its sessions from client to client: nothing is left in one, neither a
+// setting nor a prepared statement. default_query_exec_mode=cache_describe in a
+// URL says the same.
+func ThroughPooler(c *pgxpool.Config) {
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+}
+
+// Pooled tells whether a pool's connections lead to such a pooler.
+func Pooled(c *pgx.ConnConfig) bool {
+	return c.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
+}
+
+// Connect opens a pool on the database at url. Its connections plan each of our
+// statements once and never compile one: both cost more than any of them takes.
+func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database URL: %w", err)
+	}
+	for _, o := range options {
+		o(config)
+	}
+	seekPrimary(config.ConnConfig, url)
+	config.ConnConfig.RuntimeParams["application_name"] = name
+	if !Pooled(config.ConnConfig) {
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, `SET jit = off; SET plan_cache_mode = force_generic_plan`)
+			return err
+		}
+	}
+	return Open(ctx, config)
+}
+
+// Session says how to open a connection beside a pool, to the database at url.
+func Session(url, name string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database URL: %w", err)
+	}
+	seekPrimary(config, url)
+	config.RuntimeParams["application_name"] = name
+	return config, nil
+}
+
+// hostTime is how long one of several hosts may take to answer. One that is
+// switched off says nothing at all, and the next one has to get its turn.
+const hostTime = 3 * time.Second
+
+// seekPrimary passes over the hosts of a URL that do not take writes, unless the
+// URL says what it wants.
+func seekPrimary(c *pgx.ConnConfig, url string) {
+	if !strings.Contains(url, "target_session_attrs") {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = hostTime
+	}
+}
+
+// Open opens a pool that leaves its node when this is lost, shuts down or takes
+// no more writes: all connections of the pool are then replaced, since each of
+// them would fail in its turn, and new ones find the primary.
+func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	l := &leaver{}
+	tracer := pgx.QueryTracer(l)
+	if config.ConnConfig.Tracer != nil {
+		tracer = multitracer.New(config.ConnConfig.Tracer, l)
+	}
+	config.ConnConfig.Tracer = tracer
+	db, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	l.pool.Store(db)
+	return db, nil
+}
+
+// leaver looks at how the statements of a pool end.
+type leaver struct{ pool atomic.Pointer[pgxpool.Pool] }
+
+func (l *leaver) ended(conn *pgx.Conn, err error) {
+	if db := l.pool.Load(); db != nil && left(conn, err) {
+		db.Reset()
+	}
+}
+
+// left tells whether a statement failed for what has become of the node.
+func left(conn *pgx.Conn, err error) bool {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil:
+		return false
+	case !errors.As(err, &pg): // the connection broke, if not by our own doing
+		return conn.IsClosed() && !errors.Is(err, context.Canceled)
+	case pg.Code == "25006": // read_only_sql_transaction: it is a standby now
+		return true
+	case pg.Code == "57P01", pg.Code == "57P02", pg.Code == "57P03": // it shuts down, has crashed, or starts
+		return true
+	}
+	return false
+}
+
+func (l *leaver) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (l *leaver) TraceQueryEnd(_ context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	l.ended(conn, data.Err)
+}
+
+func (l *leaver) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (l *leaver) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (l *leaver) TraceBatchEnd(_ context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	l.ended(conn, data.Err)
+}
+
+// mostTries is how often a transaction is begun that falls to others.
+const mostTries = 4
+
+// Again calls do, and calls it again while the database undoes what it did for
+// the sake of other transactions: because of a deadlock, or since they could not
+// be put in an order. do must be safe to repeat.
+func Again(do func() error) error {
+	for tries := 1; ; tries++ {
+		err := do()
+		var pg *pgconn.PgError
+		if tries == mostTries || !errors.As(err, &pg) || pg.Code != "40001" && pg.Code != "40P01" {
+			return err
+		}
+	}
+}
