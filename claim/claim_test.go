@@ -121,6 +121,35 @@ func TestClaimGoesByPriorityThenTurn(t *testing.T) {
 	}
 }
 
+// Items of all sizes together are no more than were asked for of their stage, and
+// no more than its cap.
+func TestBoundsOfAStageHoldAcrossSizes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stage string
+		most  int
+		want  int
+	}{
+		"asked for one":     {"Receive", 1, 1},
+		"asked for three":   {"Receive", 3, 3},
+		"a cap of two":      {"Record", 8, 2},
+		"less than its cap": {"Record", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			for _, size := range []int64{1, 100 * mib, 2 << 30, 100 << 30} {
+				q.put(tc.stage, size)
+				q.put(tc.stage, size)
+			}
+			items, err := q.engine().Claim(context.Background(), at(tc.stage, tc.most), 8)
+			if err != nil || len(items) != tc.want {
+				t.Errorf("Claim = %d items, %v; want %d", len(items), err, tc.want)
+			}
+		})
+	}
+}
+
 // However many processes ask at once, no more items of a capped stage run than
 // the cap allows.
 func TestStageCapHoldsAcrossProcesses(t *testing.T) {

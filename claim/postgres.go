@@ -81,55 +81,60 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 }
 
 // claimSQL walks one cell after the other, each by work_items_ready exactly in
-// its order, and stops as soon as it has enough. What it finds is locked and
-// known by its place, so the UPDATE needs no other look-up; one that changed
-// since the statement began is not seen there and stays for the next claim.
-// Live leases of a stage with a cap are counted by work_items_lease; the caller
-// then holds the stage's advisory lock.
+// its order, and stops as soon as it has enough, of each stage and of all. What
+// it finds is locked and known by its place, so the UPDATE needs no other
+// look-up; one that changed since the statement began is not seen there and
+// stays for the next claim. Live leases of a stage with a cap are counted by
+// work_items_lease; the caller then holds the stage's advisory lock.
 const claimSQL = `
-WITH cell AS MATERIALIZED (
-	SELECT c.stage, c.band, c.priority, c.turn,
-		CASE WHEN s.cap IS NULL THEN c.most
+WITH stage AS MATERIALIZED (
+	SELECT c.stage,
+		greatest(CASE WHEN s.cap IS NULL THEN c.most
 		     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
-		END AS room
-	FROM unnest($1::text[], $2::smallint[], $3::int[], $4::smallint[], $5::bigint[])
-		WITH ORDINALITY AS c (stage, band, most, priority, turn, ord)
-	JOIN stage_settings s ON s.action = $6 AND s.stage = c.stage AND NOT s.paused
+		END, 0) AS room
+	FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS c (stage, most, ord)
+	JOIN stage_settings s ON s.action = $7 AND s.stage = c.stage AND NOT s.paused
 	ORDER BY c.ord
 ), claimed AS (
 	UPDATE work_items w SET
 		status           = 'Started',
 		claim_token      = claim_token + 1,
 		attempt          = attempt + 1,
-		node             = $10,
-		pid              = $11,
-		worker           = $12,
+		node             = $11,
+		pid              = $12,
+		worker           = $13,
 		stage_started_at = now(),
-		lease_expires_at = now() + coalesce(($13::interval[])[array_position($14::text[], w.stage)],
-			(SELECT lease FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage)),
-		note             = 'Item has started stage ' || (SELECT topic FROM stage_settings s WHERE s.action = $6 AND s.stage = w.stage),
+		lease_expires_at = now() + coalesce(($14::interval[])[array_position($15::text[], w.stage)],
+			(SELECT lease FROM stage_settings s WHERE s.action = $7 AND s.stage = w.stage)),
+		note             = 'Item has started stage ' || (SELECT topic FROM stage_settings s WHERE s.action = $7 AND s.stage = w.stage),
 		updated_at       = now()
 	WHERE w.ctid = ANY (ARRAY(
 		SELECT ready.place
-		FROM cell
+		FROM stage
 		CROSS JOIN LATERAL (
-			SELECT w.ctid AS place FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry
-			  AND w.stage = cell.stage AND w.size_band = cell.band
-			  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
-			  AND w.run_at <= now() AND w.action = $6 AND w.size >= $7 AND w.size < $8
-			  /* narrower */
-			ORDER BY w.priority, w.turn, w.run_at, w.id
-			LIMIT greatest(cell.room, 0)
-			FOR UPDATE SKIP LOCKED
+			SELECT first.place
+			FROM unnest($3::text[], $4::smallint[], $5::smallint[], $6::bigint[]) AS cell (stage, band, priority, turn)
+			CROSS JOIN LATERAL (
+				SELECT w.ctid AS place FROM work_items w
+				WHERE w.status = 'Pending' AND w.retry
+				  AND w.stage = stage.stage AND w.size_band = cell.band
+				  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
+				  AND w.run_at <= now() AND w.action = $7 AND w.size >= $8 AND w.size < $9
+				  /* narrower */
+				ORDER BY w.priority, w.turn, w.run_at, w.id
+				LIMIT stage.room
+				FOR UPDATE SKIP LOCKED
+			) first
+			WHERE cell.stage = stage.stage
+			LIMIT stage.room
 		) ready
-		LIMIT $9))
+		LIMIT $10))
 	  AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
 		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
-	SELECT id, claim_token, stage, attempt, $10, $11, $12 FROM claimed
+	SELECT id, claim_token, stage, attempt, $11, $12, $13 FROM claimed
 )
 SELECT c.id, c.claim_token, c.entered_token, c.stage, c.attempt, c.name, c.bucket, c.etag, c.size, c.bag_date,
 	c.object_identifier, c.institution_id, c.size_band, c.priority, c.turn,
@@ -139,9 +144,9 @@ FROM claimed c`
 // narrowerSQL is added to the claims of a filter that looks at more than stage
 // and size. Such claims pass over what they leave alone.
 const narrowerSQL = `
-			  AND ($15::interval = '0' OR w.created_at <= now() - $15)
-			  AND (cardinality($16::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY ($16)))
-			  AND (cardinality($17::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY ($17))`
+			  AND ($16::interval = '0' OR w.created_at <= now() - $16)
+			  AND (cardinality($17::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY ($17)))
+			  AND (cardinality($18::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY ($18))`
 
 func narrowed() string { return strings.Replace(claimSQL, "/* narrower */", narrowerSQL, 1) }
 
@@ -177,11 +182,15 @@ type querier interface {
 }
 
 func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
-	stages, bands, most := make([]string, len(probes)), make([]int16, len(probes)), make([]int32, len(probes))
+	var stages []string
+	var most []int32
+	cells, bands := make([]string, len(probes)), make([]int16, len(probes))
 	priorities, turns := make([]int16, len(probes)), make([]int64, len(probes))
 	for i, pr := range probes {
-		stages[i], bands[i], most[i] = pr.stage, pr.band, int32(min(pr.most, n)) //nolint:gosec // n is small
-		priorities[i], turns[i] = pr.from.priority, pr.from.turn
+		if i == 0 || pr.stage != cells[i-1] { // a stage's cells come together
+			stages, most = append(stages, pr.stage), append(most, int32(min(pr.most, n))) //nolint:gosec // n is small
+		}
+		cells[i], bands[i], priorities[i], turns[i] = pr.stage, pr.band, pr.from.priority, pr.from.turn
 	}
 	var leaseOf []time.Duration
 	var leaseFor []string
@@ -194,7 +203,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	}
 	sql := claimSQL
 	args := []any{
-		stages, bands, most, priorities, turns, f.action(), f.MinSize, maxSize, n,
+		stages, most, cells, bands, priorities, turns, f.action(), f.MinSize, maxSize, n,
 		who.node, who.pid, who.worker, leaseOf, leaseFor,
 	}
 	if f.narrows() {
