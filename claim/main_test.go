@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,10 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Set("rapid.steps", "100") //nolint:errcheck // it is there; the command line goes before
+	testenv.Main(m)
+}
 
 // queue is a database of the test's own with one institution in it.
 type queue struct {

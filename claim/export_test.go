@@ -1,0 +1,23 @@
+package claim
+
+import "context"
+
+// Forget makes all claims of the engine begin at the beginning, as they do when
+// its listener has connected anew.
+func (e *Engine) Forget() { e.wake.forget("") }
+
+// DropAll abandons all that the engine holds.
+func (e *Engine) DropAll() {
+	e.mu.Lock()
+	holds := make([]*Hold, 0, len(e.held))
+	for _, h := range e.held {
+		holds = append(holds, h)
+	}
+	e.mu.Unlock()
+	for _, h := range holds {
+		h.Abandon()
+	}
+}
+
+// Beat is one heartbeat.
+func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
