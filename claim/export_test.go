@@ -8,3 +8,23 @@ func (e *Engine) TellServed(ctx context.Context) error { return e.tellServed(ctx
 // LookForOverdue finds the priorities that have waited too long, as Run does
 // every few seconds.
 func (e *Engine) LookForOverdue(ctx context.Context) error { return e.lookForOverdue(ctx) }
+
+// Forget makes all claims of the engine begin at the beginning, as they do when
+// its listener has connected anew.
+func (e *Engine) Forget() { e.wake.forget("") }
+
+// DropAll abandons all that the engine holds.
+func (e *Engine) DropAll() {
+	e.mu.Lock()
+	holds := make([]*Hold, 0, len(e.held))
+	for _, h := range e.held {
+		holds = append(holds, h)
+	}
+	e.mu.Unlock()
+	for _, h := range holds {
+		h.Abandon()
+	}
+}
+
+// Beat is one heartbeat.
+func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }

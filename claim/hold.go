@@ -35,6 +35,12 @@ func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
 		h.ctx, h.cancel = timed, func(cause error) { cancel(cause); stop() }
 	}
 	e.mu.Lock()
+	earlier := e.held[item.ID]
+	e.mu.Unlock()
+	if earlier != nil { // the heartbeat would renew this claim and never tell of that one
+		earlier.drop(ErrLost)
+	}
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held[item.ID] = h
 	if n := len(e.slots); n > 0 {

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 	if arg := os.Getenv(childVar); arg != "" {
 		os.Exit(childWorker(arg))
 	}
+	flag.Set("rapid.steps", "100") //nolint:errcheck // it is there; the command line goes before
 	testenv.Main(m)
 }
 

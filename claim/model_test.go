@@ -1,152 +1,360 @@
 package claim_test
 
 import (
-	"context"
-	"errors"
-	"testing"
-
-	"pgregory.net/rapid"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/farol-preservation/farol/claim"
 )
 
-// However workers claim, die, come back late, and people interfere: an item runs
-// under one claim at a time, only the latest claim can write, and the row, the
-// ledger and the topic log always tell the same story.
-func TestOneOwnerWhateverHappens(t *testing.T) {
-	t.Parallel()
-	q := newQueue(t)
-	e := q.engine()
-	rapid.Check(t, func(t *rapid.T) {
-		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies`)
-		m := &model{t: t, q: q, e: e, id: q.put("Receive", 1), latest: -1}
-		t.Repeat(map[string]func(*rapid.T){
-			"claim":     func(*rapid.T) { m.claim() },
-			"lapse":     func(*rapid.T) { m.lapse() },
-			"done":      func(t *rapid.T) { m.settle(t, nil, 0) },
-			"transient": func(t *rapid.T) { m.settle(t, errors.New("trouble"), -1) },
-			"release":   func(t *rapid.T) { m.settle(t, claim.Release("stop"), +1) },
-			"requeue":   func(t *rapid.T) { m.byHand(t, `SELECT requeue($1)`) },
-			"type stage": func(t *rapid.T) {
-				m.byHand(t, `UPDATE work_items SET stage = 'Receive', status = 'Pending' WHERE id = $1`)
-			},
-			"fail": func(t *rapid.T) { m.byHand(t, `UPDATE work_items SET status = 'Failed' WHERE id = $1`) },
-			"":     func(*rapid.T) { m.check() },
-		})
+// model is what the queue has to do, without a database: items, tokens, leases
+// and the ledger. It knows the rules only; how they are kept is not its matter.
+type model struct {
+	items    []*modelItem // in the order of their ids
+	archived []*modelItem
+	claims   []*modelClaim // all there ever were
+	next     map[turnKey]int64
+	served   map[int16]int64 // turns that the database was told of
+	taken    map[int16]int64 // turns that were claimed
+	paused   map[string]bool
+	cap      int // of Record
+	clock    int64
+	messages []string
+	changes  int // by hand
+}
+
+type turnKey struct {
+	institution string
+	band        int16
+}
+
+type modelItem struct {
+	id                        int64
+	institution, name, object string
+	etag                      byte
+	size                      int64
+	band                      int16
+	option                    string
+	stage, status, code       string
+	token, entered            int64
+	attempt, sentBack         int
+	priority                  int16
+	turn                      int64
+	ready                     int64 // when it became due, by the model's clock
+	delay                     int   // hours until it is due; 0: it is
+	waits                     *modelItem
+	retry, review             bool
+	worker                    int // engine; -1: none
+	lapsed, old               bool
+	unseen                    [2]bool // it came to its place without that engine's doing
+}
+
+// modelClaim is a claim as the worker and the ledger have it.
+type modelClaim struct {
+	item          *modelItem
+	engine        int
+	of            claim.Item
+	hold          *claim.Hold
+	held          bool // the engine renews it
+	outcome, code string
+}
+
+const (
+	modelSmall = 1000
+	modelLarge = 64<<20 + 5 // in the next size band
+)
+
+func newModel() *model {
+	return &model{
+		next: map[turnKey]int64{}, served: map[int16]int64{}, taken: map[int16]int64{}, paused: map[string]bool{}, cap: 2,
+	}
+}
+
+// modelStages are some of an ingest's, in their order, and after how many
+// attempts at them an item is parked.
+func modelStages() []string { return []string{"Receive", "Validate", "Store", "Record", "Cleanup"} }
+
+func isLate(stage string) bool { return slices.Index(modelStages(), stage) >= 2 }
+
+func topicOf(stage string) string {
+	return map[string]string{
+		"Receive": "ingest01_prefetch", "Validate": "ingest02_bag_validation", "Store": "ingest06_storage",
+		"Record": "ingest08_record", "Cleanup": "ingest09_cleanup",
+	}[stage]
+}
+
+// mostAttempts is by stage; the second engine has its own for Validate.
+func mostAttempts(stage string, engine int) int {
+	switch {
+	case stage == "Record":
+		return 5
+	case stage == "Validate" && engine == 1:
+		return 2
+	}
+	return 3
+}
+
+// backoffHours is the wait after the nth failure: one hour, then two.
+func backoffHours(n int) int { return min(n, 2) }
+
+func (m *model) live(object string) (list []*modelItem) {
+	for _, i := range m.items {
+		if i.object == object && i.retry {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// lastInLine is the live item of an object that none waits for.
+func (m *model) lastInLine(object string, besides *modelItem) (last *modelItem) {
+	for _, i := range m.live(object) {
+		waitedFor := slices.ContainsFunc(m.items, func(b *modelItem) bool { return b.waits == i })
+		if i != besides && !waitedFor {
+			last = i
+		}
+	}
+	return last
+}
+
+func (m *model) takeTurn(i *modelItem) {
+	key := turnKey{i.institution, i.band}
+	i.turn = max(m.served[i.band], m.next[key])
+	m.next[key] = i.turn + i.size + 1<<20
+}
+
+// due makes an item claimable from now on, or as soon as what it waits for ends.
+func (m *model) due(i *modelItem) {
+	i.ready, i.delay, i.unseen = m.clock, 0, [2]bool{true, true}
+}
+
+// leave takes an item from its worker: the latest claim can write no more.
+func (m *model) leave(i *modelItem, outcome, code string) {
+	if i.status == "Started" {
+		c := m.latest(i)
+		c.outcome, c.code = outcome, code
+	}
+	i.token++
+	i.worker, i.lapsed = -1, false
+}
+
+func (m *model) latest(i *modelItem) *modelClaim {
+	for _, c := range slices.Backward(m.claims) {
+		if c.item == i {
+			return c
+		}
+	}
+	return nil
+}
+
+// end takes an item out of the queue and moves up what waited for it.
+func (m *model) end(i *modelItem, status, code string) {
+	before := i.waits
+	if i.retry {
+		for _, b := range m.items {
+			if b.waits == i {
+				b.waits = before
+				m.due(b)
+			}
+		}
+	}
+	i.status, i.code, i.retry, i.waits = status, code, false, nil
+	i.review = status == "Failed" || status == "Suspended"
+	m.due(i)
+}
+
+// insert is what an upload does: the item, or nil if it is refused.
+func (m *model) insert(i modelItem) *modelItem {
+	m.clock++
+	i.object = i.institution + "/" + strings.Split(i.name, ".")[0]
+	others := m.live(i.object)
+	if slices.ContainsFunc(others, func(o *modelItem) bool { return o.name == i.name && o.etag == i.etag }) {
+		return nil
+	}
+	m.takeTurn(&i)
+	for _, o := range others {
+		if o.name == i.name && !isLate(o.stage) {
+			m.leave(o, "cancelled", "superseded")
+			m.end(o, "Cancelled", "superseded")
+		}
+	}
+	i.status, i.retry, i.worker = "Pending", true, -1
+	i.waits = m.lastInLine(i.object, nil)
+	m.due(&i)
+	m.items = append(m.items, &i)
+	return &i
+}
+
+// byHand is what a typed UPDATE does; ok is false if it is refused.
+func (m *model) byHand(i *modelItem, stage, status string) (ok bool) {
+	m.clock++
+	order := func(s string) int { return slices.Index(modelStages(), s) }
+	switch {
+	case stage == i.stage && status == i.status:
+		return true
+	case i.status == "Success" || i.status == "Cancelled":
+		return false
+	case stage != i.stage && status == "Started" && i.status == "Started":
+		status = "Pending" // only the stage was typed
+	}
+	switch status {
+	case "Pending":
+		if order(stage) > order(i.stage) || m.hasSuccessor(i) {
+			return false
+		}
+		if !i.retry {
+			if slices.ContainsFunc(m.live(i.object), func(o *modelItem) bool { return o.name == i.name && o.etag == i.etag }) {
+				return false
+			}
+			i.waits = m.lastInLine(i.object, i)
+		}
+		m.takeTurn(i)
+		m.leave(i, "cancelled", "by-hand")
+		i.stage, i.status, i.code, i.entered, i.attempt = stage, status, "", i.token, 0
+		i.retry, i.review = true, false
+		m.due(i)
+		m.messages = append(m.messages, fmt.Sprintf("%s %d", topicOf(stage), i.id))
+	case "Failed", "Suspended", "Cancelled":
+		if stage != i.stage {
+			return false
+		}
+		m.leave(i, "cancelled", "by-hand")
+		m.end(i, status, "by-hand")
+	default:
+		return false
+	}
+	m.changes++
+	return true
+}
+
+// hasSuccessor tells whether a newer version of the bag is there or in work.
+func (m *model) hasSuccessor(i *modelItem) bool {
+	return slices.ContainsFunc(slices.Concat(m.items, m.archived), func(o *modelItem) bool {
+		return o.id > i.id && o.institution == i.institution && o.name == i.name && (o.retry || o.status == "Success")
 	})
 }
 
-type model struct {
-	t      *rapid.T
-	q      *queue
-	e      *claim.Engine
-	id     int64
-	holds  []*claim.Hold // all there ever were
-	latest int           // index of the one that may write; -1: none
-	failed bool          // parked
-	spent  int           // attempts that count at this stage
-	stage  int
+// claim notes that an engine has claimed an item.
+func (m *model) claim(engine int, i *modelItem, of claim.Item) *modelClaim {
+	i.status, i.worker, i.lapsed, i.unseen = "Started", engine, false, [2]bool{}
+	i.token++
+	i.attempt++
+	if i.priority == 0 {
+		m.taken[i.band] = max(m.taken[i.band], i.turn)
+	}
+	c := &modelClaim{item: i, engine: engine, of: of, held: true}
+	m.claims = append(m.claims, c)
+	return c
 }
 
-func (m *model) claim() {
-	m.q.exec(`UPDATE work_items SET run_at = now() WHERE status = 'Pending'`)
-	var wants []claim.Want
-	for _, s := range modelStages() {
-		wants = append(wants, claim.Want{Stage: s, Most: 1})
-	}
-	items, err := m.e.Claim(context.Background(), claim.Filter{Stages: wants}, 1)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	free := m.latest < 0 && !m.failed
-	if free != (len(items) == 1) {
-		m.t.Fatalf("claimed %d items while free = %v", len(items), free)
-	}
-	if free {
-		m.spent++
-		if items[0].Attempt != m.spent || items[0].Stage != modelStages()[m.stage] {
-			m.t.Fatalf("claimed attempt %d of %s, want %d of %s", items[0].Attempt, items[0].Stage, m.spent, modelStages()[m.stage])
+// reap ends the claims that have lapsed, and returns how many.
+func (m *model) reap(engine int) (n int) {
+	m.clock++
+	for _, i := range m.items {
+		if i.status != "Started" || !i.lapsed {
+			continue
 		}
-		m.holds, m.latest = append(m.holds, m.e.Hold(context.Background(), items[0])), len(m.holds)
-	}
-}
-
-func (m *model) lapse() {
-	m.q.lapse()
-	want := 0
-	if m.latest >= 0 {
-		want = 1
-		m.latest, m.failed = -1, m.spent >= 3
-	}
-	if n := m.q.reap(m.e); n != want {
-		m.t.Fatalf("reaped %d, want %d", n, want)
-	}
-}
-
-// settle lets any claim there ever was report a result. kind: 0 done, -1
-// transient, +1 released.
-func (m *model) settle(t *rapid.T, result error, kind int) {
-	if len(m.holds) == 0 {
-		return // nobody has anything to report yet
-	}
-	i := rapid.IntRange(0, len(m.holds)-1).Draw(t, "claim")
-	next := (m.stage + 1) % len(modelStages())
-	err := m.holds[i].Settle(context.Background(), claim.Done{Next: modelStages()[next]}, result)
-	switch {
-	case i != m.latest:
-		if !errors.Is(err, claim.ErrLost) {
-			t.Fatalf("a stale claim wrote: %v", err)
+		n++
+		m.leave(i, "lease expired", "lease-expired")
+		if i.attempt >= mostAttempts(i.stage, engine) {
+			m.end(i, "Suspended", "lease-expired")
+			continue
 		}
-		return
-	case err != nil:
-		t.Fatalf("the latest claim cannot write: %v", err)
+		i.status, i.code = "Pending", "lease-expired"
+		m.due(i)
+		i.delay = backoffHours(i.attempt)
 	}
-	m.latest = -1
-	switch kind {
-	case 0:
-		m.stage, m.spent = next, 0
-	case -1:
-		m.failed = m.spent >= 3
-	case +1:
-		m.spent--
-	}
+	return n
 }
 
-func (m *model) byHand(t *rapid.T, sql string) {
-	before := m.q.row(m.id)
-	m.q.exec(sql, m.id)
-	after := m.q.row(m.id)
-	if after.Stage == before.Stage && after.Status == before.Status && after.Attempt == before.Attempt {
-		return // it was so already
-	}
-	m.latest = -1
-	switch after.Status {
-	case "Pending":
-		m.spent, m.failed = 0, false
-	case "Failed":
-		m.failed = true
-	default:
-		t.Fatalf("by hand from %+v to %+v", before, after)
-	}
-	for i, s := range modelStages() {
-		if s == after.Stage {
-			m.stage = i
+// claimable lists what a filter allows of one cell, in the order in which it goes.
+func (m *model) claimable(f claim.Filter, stage string, band int16) (list []*modelItem) {
+	for _, i := range m.items {
+		most := f.MaxSize
+		if most == 0 {
+			most = 1 << 62
+		}
+		if i.status == "Pending" && i.stage == stage && i.band == band && i.delay == 0 && i.waits == nil &&
+			!m.paused[stage] && i.size >= f.MinSize && i.size < most &&
+			(len(f.Institutions) == 0 || slices.Contains(f.Institutions, i.institution)) &&
+			(len(f.StorageOptions) == 0 || i.option == "" || slices.Contains(f.StorageOptions, i.option)) {
+			list = append(list, i)
 		}
 	}
+	slices.SortFunc(list, func(a, b *modelItem) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.turn, b.turn), cmp.Compare(a.ready, b.ready), cmp.Compare(a.id, b.id))
+	})
+	return list
 }
 
-func (m *model) check() {
-	r := m.q.row(m.id)
-	running := value[int](m.q, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`)
-	if want := m.latest >= 0; r.Leased != want || (running == 1) != want || running > 1 {
-		m.t.Fatalf("leased %v, %d attempts running, want %v", r.Leased, running, want)
+func (m *model) running(stage string) (n int) {
+	for _, i := range m.items {
+		if i.stage == stage && i.status == "Started" {
+			n++
+		}
 	}
-	if parked := r.Status == "Suspended" || r.Status == "Failed"; parked != m.failed || r.Retry == parked {
-		m.t.Fatalf("parked = %v, want %v: %+v", parked, m.failed, r)
-	}
-	if n := value[int](m.q, `SELECT count(*) FROM work_item_attempts`); n != len(m.holds) {
-		m.t.Fatalf("the ledger has %d claims, there were %d", n, len(m.holds))
-	}
+	return n
 }
 
-func modelStages() []string { return []string{"Receive", "Validate", "Store"} }
+// rows tells of all items as rowsSQL does.
+func (m *model) rows() string {
+	var b strings.Builder
+	number := func(n int64) { b.WriteString(strconv.FormatInt(n, 10)); b.WriteByte(' ') }
+	word := func(s string) { b.WriteString(s); b.WriteByte('|') }
+	for _, i := range m.items {
+		number(i.id)
+		word(i.stage)
+		word(i.status)
+		number(i.token)
+		number(i.entered)
+		number(int64(i.attempt))
+		number(int64(i.priority))
+		number(int64(i.band))
+		number(i.turn)
+		b.WriteString(strconv.FormatBool(i.retry) + " " + strconv.FormatBool(i.review) + " ")
+		switch {
+		case i.waits != nil:
+			b.WriteString("behind ")
+			number(i.waits.id)
+		case i.delay > 0:
+			b.WriteString("in ")
+			number(int64(i.delay))
+		}
+		if i.status == "Started" {
+			b.WriteString(map[bool]string{true: "lapsed of ", false: "held by "}[i.lapsed])
+			number(int64(i.worker))
+		}
+		word(i.code)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// ledger tells of all claims as ledgerSQL does.
+func (m *model) ledger() string {
+	claims := slices.Clone(m.claims)
+	slices.SortFunc(claims, func(a, b *modelClaim) int {
+		return cmp.Or(cmp.Compare(a.item.id, b.item.id), cmp.Compare(a.of.Token, b.of.Token))
+	})
+	var b strings.Builder
+	for _, c := range claims {
+		fmt.Fprintf(&b, "%d %d %s %d by %d: %s %s\n", c.item.id, c.of.Token, c.of.Stage, c.of.Attempt, c.engine, c.outcome, c.code)
+	}
+	slices.Sort(m.messages)
+	for _, s := range m.messages {
+		b.WriteString(s + "\n")
+	}
+	for _, i := range m.items {
+		if i.retry {
+			fmt.Fprintf(&b, "live %d\n", i.id)
+		}
+	}
+	for _, i := range m.archived {
+		fmt.Fprintf(&b, "archived %d\n", i.id)
+	}
+	fmt.Fprintf(&b, "%d changes", m.changes)
+	return b.String()
+}

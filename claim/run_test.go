@@ -82,6 +82,27 @@ func TestLostItemStopsItsWork(t *testing.T) {
 	}
 }
 
+// A process may lose an item and claim it again before a heartbeat tells it of
+// the loss: the work that it began first has to stop all the same.
+func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.put("Receive", 1)
+	e := q.engine()
+	first := q.claimOne(e, "Receive")
+	q.exec(`SELECT requeue($1)`, id)
+	second := q.claimOne(e, "Receive")
+	if err := first.Check(context.Background()); !errors.Is(err, claim.ErrLost) {
+		t.Errorf("Check of the first = %v, want ErrLost", err)
+	}
+	if cause := context.Cause(first.Context()); !errors.Is(cause, claim.ErrLost) {
+		t.Errorf("the first ended with %v, want ErrLost", cause)
+	}
+	if err := second.Check(context.Background()); err != nil {
+		t.Errorf("Check of the second = %v", err)
+	}
+}
+
 // A process that cannot reach the database stops its work before its leases are
 // someone else's.
 func TestDeafProcessStopsItself(t *testing.T) {

@@ -338,7 +338,7 @@ BEGIN
 		NEW.turn := take_turn(OLD.institution_id, OLD.size_band, OLD.size); -- behind what its institution has queued
 		IF OLD.action = 'Ingest' THEN
 			PERFORM lock_object(OLD.object_identifier);
-			SELECT id INTO newer FROM work_items
+			SELECT id INTO newer FROM all_work_items
 			WHERE institution_id = OLD.institution_id AND name = OLD.name AND id > OLD.id AND action = 'Ingest'
 				AND status IN ('Pending', 'Started', 'Success') LIMIT 1;
 			IF newer IS NOT NULL THEN
