@@ -50,7 +50,7 @@ func newCrew(t testing.TB, db *pgxpool.Pool, items int) *crew {
 func (c *crew) start(ctx context.Context, db *pgxpool.Pool, workers int, change ...func(*claim.Options)) *sync.WaitGroup {
 	c.q.t.Helper()
 	quiet := func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) }
-	e := (&queue{c.q.t, db}).engine(append(change, quiet)...)
+	e := (&queue{c.q.t, db}).engine(append(change, quiet)...) //nolint:contextcheck // it lasts as long as the test
 	var group sync.WaitGroup
 	group.Go(func() {
 		if err := e.Run(ctx); err != nil {
@@ -74,7 +74,7 @@ func (c *crew) work(ctx context.Context, e *claim.Engine) {
 			pauseFor(ctx, 50*time.Millisecond) // the engine's caller waits, and asks again
 		}
 		for _, item := range items {
-			c.settle(e.Hold(context.WithoutCancel(ctx), item))
+			c.settle(e.Hold(context.WithoutCancel(ctx), item)) //nolint:contextcheck // what was claimed is ended
 		}
 	}
 }
@@ -111,8 +111,9 @@ func (c *crew) ended() int {
 
 // goOn waits until the crew has ended some more claims, and fails the test if
 // there are none left to be cut off.
-func (c *crew) goOn(more int) {
+func (c *crew) goOn() {
 	c.q.t.Helper()
+	const more = 150
 	from := c.ended()
 	eventually(c.q.t, fmt.Sprintf("%d claims to end after %d", more, from), func() bool { return c.ended() >= from+more })
 	if n := c.ended(); n >= c.items*len(crewStages()) {

@@ -25,7 +25,7 @@ func TestWorkGoesOnAfterRestarts(t *testing.T) {
 		defer func() { stop(); group.Wait() }()
 	}
 	for _, how := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} { // fast, immediate, crash
-		c.goOn(150)
+		c.goOn()
 		server.End(how)
 		server.Start()
 	}
@@ -50,10 +50,10 @@ func TestWorkFollowsThePrimary(t *testing.T) {
 		defer func() { stop(); group.Wait() }()
 	}
 
-	c.goOn(150)
+	c.goOn()
 	first.End(syscall.SIGKILL) // the primary dies
 	second.Promote()
-	c.goOn(150)
+	c.goOn()
 
 	first.Follow(second) // and comes back as the standby, where it was the primary
 	synchronous(t, second)
@@ -61,13 +61,13 @@ func TestWorkFollowsThePrimary(t *testing.T) {
 	if value[bool](c.q, `SELECT pg_is_in_recovery()`) {
 		t.Error("a new connection is to the standby")
 	}
-	c.goOn(150)
+	c.goOn()
 
 	second.Exec(`ALTER SYSTEM SET default_transaction_read_only = on`) // they change places, and nobody's connection breaks
 	second.Exec(`SELECT pg_reload_conf()`)
 	caughtUp(t, first, second)
 	first.Promote()
-	c.goOn(150)
+	c.goOn()
 	eventually(t, "everyone to leave the former primary", func() bool {
 		return ask[int](t, second, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'crew'`) == 0
 	})
@@ -77,8 +77,15 @@ func TestWorkFollowsThePrimary(t *testing.T) {
 
 // workerPool is a worker's connections, and testPool those that look at what
 // the workers do.
-func workerPool(t testing.TB, url string) *pgxpool.Pool { return connect(t, url, "crew") }
-func testPool(t testing.TB, url string) *pgxpool.Pool   { return connect(t, url, "test") }
+func workerPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	return connect(t, url, "crew")
+}
+
+func testPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	return connect(t, url, "test")
+}
 
 func connect(t testing.TB, url, name string, options ...registry.Option) *pgxpool.Pool {
 	t.Helper()

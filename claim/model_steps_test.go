@@ -55,6 +55,7 @@ type modelBench struct {
 }
 
 func newModelBench(t *testing.T, steps *atomic.Int64) *modelBench {
+	t.Helper()
 	q := &queue{t, newQueue(t).db}
 	q.exec(`DELETE FROM institutions`)
 	for _, name := range []string{"a.edu", "b.edu"} {

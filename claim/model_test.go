@@ -48,7 +48,7 @@ type modelItem struct {
 	waits                     *modelItem
 	retry, review             bool
 	worker                    int // engine; -1: none
-	lapsed, old               bool
+	lapsed                    bool
 	unseen                    [2]bool // it came to its place without that engine's doing
 }
 

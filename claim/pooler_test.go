@@ -43,7 +43,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	watch.Go(func() {
 		for pauseFor(ctx, 5*time.Millisecond) {
 			const live = `SELECT count(*) FROM work_items WHERE status = 'Started' AND stage = 'Validate'`
-			if n := value[int](c.q, live); n > 2 {
+			if n := value[int](c.q, live); n > 2 { //nolint:contextcheck // it is the test that looks
 				t.Errorf("%d items are at a stage with a cap of 2", n)
 			}
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -126,14 +128,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if ok, err := s.progress.Persistent(ctx); err == nil && !ok {
 		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
 	}
-	direct, err := config.Database.session("farol-work")
-	if err != nil {
-		return err
-	}
-	engine, err := claim.New(ctx, s.db, claim.Options{
-		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
-		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
-	})
+	engine, err := startEngine(ctx, s.db, config, log)
 	if err != nil {
 		return err
 	}
@@ -167,6 +162,17 @@ func runWork(ctx context.Context, f workFlags) error {
 		return runner.Run(groupCtx)
 	})
 	return group.Wait()
+}
+
+func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, log *slog.Logger) (*claim.Engine, error) {
+	direct, err := config.Database.session("farol-work")
+	if err != nil {
+		return nil, err
+	}
+	return claim.New(ctx, db, claim.Options{
+		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
+		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
+	})
 }
 
 // startIdentifier has this program identify formats in children of its own. They

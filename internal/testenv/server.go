@@ -47,7 +47,7 @@ func newServer(t testing.TB) *Server {
 	running.mu.Lock()
 	base := running.dir
 	running.mu.Unlock()
-	dir, err := os.MkdirTemp(base, "server-")
+	dir, err := os.MkdirTemp(base, "server-") //nolint:usetesting // it has to be where the others are
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
@@ -119,7 +119,7 @@ func (s *Server) End(how syscall.Signal) {
 		s.t.Fatal("testenv:", err)
 	}
 	select {
-	case <-s.stack.Died():
+	case <-s.stack.Died(): //nolint:errcheck // that it has died is what was wanted
 	case <-time.After(30 * time.Second):
 		s.t.Fatal("testenv: the server does not end")
 	}
