@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,16 @@ func DatabaseURL(t testing.TB) string {
 		run(t, server, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
 	})
 	return onDatabase(server, name)
+}
+
+// Psql returns the path of the psql program that came with the server.
+func Psql(t testing.TB) string {
+	t.Helper()
+	dir, err := devstack.PostgresPrograms(os.Getenv("PG_BINDIR"))
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return filepath.Join(dir, "psql")
 }
 
 func run(t testing.TB, server, statement string) {
