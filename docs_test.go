@@ -303,6 +303,77 @@ func TestSQLInDocumentsRuns(t *testing.T) {
 	}
 }
 
+// The page that administrators go by works for them as it stands, on items in all
+// states.
+func TestSQLForAdministratorsWorksForThem(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	states, err := os.ReadFile("cmd/farol/testdata/psql/states.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), string(states)); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, block := range blocks(documents(t)["docs/sql.md"], "sql") {
+		role := "SET LOCAL ROLE farol_admin"
+		if strings.HasPrefix(block, "-- As the owner") {
+			role = "SET LOCAL ROLE NONE"
+		}
+		for statement := range strings.SplitSeq(block, ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			checked++
+			err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), role); err != nil {
+					return err
+				}
+				answer, err := tx.Exec(t.Context(), statement)
+				if err == nil && answer.Update() && answer.RowsAffected() != 1 {
+					err = fmt.Errorf("it changes %d items or stages, want 1", answer.RowsAffected())
+				}
+				return errors.Join(err, errTried)
+			})
+			if err.Error() != errTried.Error() {
+				t.Errorf("%v\n%s", err, statement)
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d statements were found", checked)
+	}
+}
+
+// What administrators may use is documented: each function, and each column of
+// each view or that they may change.
+func TestSQLForAdministratorsNamesAllThatTheyMayUse(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	rows, _ := db.Query(t.Context(), `
+		SELECT p.proname || '(' FROM pg_proc p, aclexplode(p.proacl) a WHERE a.grantee = 'farol_admin'::regrole
+		UNION SELECT table_name::text || '.' || column_name FROM information_schema.columns
+			WHERE table_schema = 'public' AND table_name IN ('queue_depth', 'running', 'needs_review', 'failed', 'outcomes', 'workers')
+		UNION SELECT table_name::text || '.' || column_name FROM information_schema.column_privileges
+			WHERE grantee = 'farol_admin' AND privilege_type = 'UPDATE'
+		UNION SELECT table_name::text FROM information_schema.table_privileges WHERE grantee = 'farol_admin'`)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) < 80 {
+		t.Fatalf("administrators may use %d things, %v", len(names), err)
+	}
+	page := strings.Join(spans(documents(t)["docs/sql.md"]), " ")
+	for _, name := range names {
+		_, column, isColumn := strings.Cut(name, ".")
+		if !isColumn {
+			column = name
+		}
+		if !regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(column)).MatchString(page) {
+			t.Errorf("docs/sql.md does not name %s", name)
+		}
+	}
+}
+
 // errTried takes back what a statement has done.
 var errTried = errors.New("the statement runs")
 

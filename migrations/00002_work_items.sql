@@ -149,7 +149,7 @@ CREATE TABLE work_items (
 		CASE WHEN status = 'Started'
 		     THEN lease_expires_at IS NOT NULL AND node IS NOT NULL AND pid IS NOT NULL AND worker IS NOT NULL AND attempt >= 1
 		     ELSE lease_expires_at IS NULL AND node IS NULL AND pid IS NULL AND worker IS NULL END),
-	CONSTRAINT waiting_is_pending CHECK ((waits_for IS NULL OR status = 'Pending') AND (waits_for IS NOT NULL) = (run_at = 'infinity')),
+	CONSTRAINT waiting_is_pending CHECK (CASE WHEN waits_for IS NULL THEN run_at < 'infinity' ELSE run_at = 'infinity' AND status = 'Pending' END),
 	CONSTRAINT waits_for_another CHECK (waits_for <> id)
 ) WITH (
 	fillfactor = 60, -- room for the next version of the row on its own page

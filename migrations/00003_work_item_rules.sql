@@ -1,14 +1,47 @@
--- What keeps the queue true whoever writes to it. The engine moves claim_token
--- with every transition; a person never does. So a change of stage or status
--- that leaves the token alone was made by hand, and is completed here as the
--- console's button would have done it, or refused.
+-- What the queue keeps true by itself, whoever adds an item or ends one. What holds
+-- when a person changes one is in 00004.
 
 -- +goose Up
+
+-- Functions that run with their owner's rights look for names in this schema, and
+-- in what a session has made for itself only after that: a temporary table must
+-- not stand in for one of ours.
+SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true);
 
 -- +goose StatementBegin
 CREATE FUNCTION is_late_stage(stage text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN stage IN ('Store', 'Storage Validation', 'Record', 'Cleanup');
+-- +goose StatementEnd
+
+-- stage_named returns a stage if it is written right, or says what the stages are:
+-- those of one action, or of all.
+-- +goose StatementBegin
+CREATE FUNCTION stage_named(typed text, of_action text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+	stages text;
+	meant  text;
+BEGIN
+	IF EXISTS (SELECT FROM stage_settings s WHERE s.stage = typed AND (of_action IS NULL OR s.action = of_action)) THEN
+		RETURN typed;
+	END IF;
+	IF of_action IS NOT NULL AND NOT EXISTS (SELECT FROM stage_settings s WHERE s.action = of_action) THEN
+		RAISE EXCEPTION 'there is no action %; the actions are: %', quote_literal(of_action),
+			(SELECT string_agg(DISTINCT s.action, ', ') FROM stage_settings s)
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Write one of them as it is written here.';
+	END IF;
+	SELECT string_agg(k.stage, ', ' ORDER BY k.place),
+		max(k.stage) FILTER (WHERE regexp_replace(lower(k.stage), '[^a-z]', '', 'g') = regexp_replace(lower(typed), '[^a-z]', '', 'g'))
+	INTO stages, meant
+	FROM (
+		SELECT s.stage, min((s.action <> 'Ingest')::int * 100 + s.ordinal) AS place FROM stage_settings s
+		WHERE of_action IS NULL OR s.action = of_action GROUP BY s.stage
+	) k;
+	RAISE EXCEPTION 'there is no stage %; the stages% are: %', quote_nullable(typed), coalesce(' of ' || of_action, ''), stages
+		USING ERRCODE = 'invalid_parameter_value', HINT = coalesce('Write ' || quote_literal(meant) || '.', 'Write one of them as it is written here.');
+END
+$$;
 -- +goose StatementEnd
 
 -- An item that has ended, whoever ended it, lets go of those that waited for it.
@@ -190,7 +223,18 @@ BEGIN
 	NEW.size_band := known.band;
 	NEW.turn := known.turn;
 	NEW.queued_at := coalesce(NEW.queued_at, now());
+	IF NEW.retry THEN
+		PERFORM stage_named(NEW.stage, NEW.action); -- no worker would come to another
+	END IF;
 	IF NEW.action <> 'Ingest' THEN
+		IF NEW.waits_for IS NOT NULL THEN
+			PERFORM FROM work_items WHERE id = NEW.waits_for AND retry FOR UPDATE; -- whoever ends it now, finds this one behind it
+			IF NOT FOUND THEN
+				RAISE EXCEPTION 'item % would wait for ever: item % is not live', NEW.id, NEW.waits_for
+					USING ERRCODE = 'check_violation', HINT = 'Leave waits_for out.';
+			END IF;
+			NEW.run_at := 'infinity';
+		END IF;
 		RETURN NEW;
 	END IF;
 
@@ -260,7 +304,7 @@ CREATE TRIGGER work_items_announced AFTER INSERT ON work_items
 CREATE FUNCTION work_item_resized() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	NEW.size_band := (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses what has none
 	IF NEW.size_band <> OLD.size_band THEN
 		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
 	END IF;
@@ -291,166 +335,9 @@ $$;
 CREATE TRIGGER size_bands_moved AFTER INSERT OR DELETE OR UPDATE OF band, min_size ON size_bands
 	FOR EACH STATEMENT EXECUTE FUNCTION size_bands_moved();
 
--- Who pauses a stage is written beside it, and workers hear of any change.
--- +goose StatementBegin
-CREATE FUNCTION stage_settings_changed() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-	IF NEW.paused AND NOT OLD.paused THEN
-		NEW.paused_at := now();
-		NEW.paused_by := session_user;
-	ELSIF NOT NEW.paused THEN
-		NEW.paused_at := NULL;
-		NEW.paused_by := NULL;
-		NEW.pause_reason := NULL;
-	END IF;
-	PERFORM pg_notify('farol_settings', '');
-	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);
-	RETURN NEW;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TRIGGER stage_settings_changed BEFORE UPDATE ON stage_settings
-	FOR EACH ROW EXECUTE FUNCTION stage_settings_changed();
-
--- +goose StatementBegin
-CREATE FUNCTION work_item_by_hand() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-	old_ordinal smallint := (SELECT ordinal FROM stage_settings WHERE action = OLD.action AND stage = OLD.stage);
-	new_ordinal smallint := (SELECT ordinal FROM stage_settings WHERE action = NEW.action AND stage = NEW.stage);
-	newer bigint;
-BEGIN
-	IF OLD.status IN ('Success', 'Cancelled') THEN
-		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
-			USING ERRCODE = 'check_violation', HINT = 'Upload the bag again to ingest it again.';
-	END IF;
-	IF NEW.stage IS DISTINCT FROM OLD.stage AND NEW.status = OLD.status AND OLD.status = 'Started' THEN
-		NEW.status := 'Pending'; -- only the stage was typed: the worker that has the item loses it
-	END IF;
-
-	IF NEW.status = 'Pending' THEN
-		IF new_ordinal IS NULL OR new_ordinal > old_ordinal THEN
-			RAISE EXCEPTION 'item % cannot be requeued to %: it has only come to %', OLD.id, NEW.stage, OLD.stage
-				USING ERRCODE = 'check_violation', HINT = 'Name the stage that it has reached, or an earlier one.';
-		END IF;
-		NEW.turn := take_turn(OLD.institution_id, OLD.size_band, OLD.size); -- behind what its institution has queued
-		IF OLD.action = 'Ingest' THEN
-			PERFORM lock_object(OLD.object_identifier);
-			SELECT id INTO newer FROM all_work_items
-			WHERE institution_id = OLD.institution_id AND name = OLD.name AND id > OLD.id AND action = 'Ingest'
-				AND status IN ('Pending', 'Started', 'Success') LIMIT 1;
-			IF newer IS NOT NULL THEN
-				RAISE EXCEPTION 'item % cannot be requeued: item % is a newer version of the same bag', OLD.id, newer
-					USING ERRCODE = 'check_violation';
-			END IF;
-			IF NOT OLD.retry THEN -- it rejoins the queue behind what its object has in work
-				NEW.waits_for := last_in_work(OLD.object_identifier, OLD.id);
-			END IF;
-		END IF;
-		NEW.entered_token := OLD.claim_token + 1; -- the stage is begun anew, not taken up
-		NEW.retry := true;
-		NEW.needs_admin_review := false;
-		NEW.attempt := 0;
-		NEW.outcome := '';
-		NEW.error_code := '';
-		NEW.note := 'Requeued for ' || NEW.stage;
-		NEW.run_at := CASE WHEN NEW.waits_for IS NULL THEN now() ELSE 'infinity' END;
-	ELSIF NEW.status IN ('Cancelled', 'Failed', 'Suspended') THEN
-		IF NEW.stage IS DISTINCT FROM OLD.stage THEN
-			RAISE EXCEPTION 'item % cannot change its stage and be % in one step', OLD.id, NEW.status
-				USING ERRCODE = 'check_violation', HINT = 'To requeue it, set status = ''Pending'' as well.';
-		END IF;
-		NEW.retry := false;
-		NEW.needs_admin_review := NEW.status <> 'Cancelled';
-		NEW.error_code := 'by-hand';
-		IF NEW.note IS NOT DISTINCT FROM OLD.note THEN
-			NEW.note := NEW.status || ' by ' || session_user;
-		END IF;
-		NEW.waits_for := NULL;
-		NEW.run_at := now();
-	ELSE
-		RAISE EXCEPTION 'item % cannot be set to % by hand', OLD.id, NEW.status
-			USING ERRCODE = 'check_violation', HINT = 'Only a worker starts an item or brings it to success.';
-	END IF;
-
-	NEW.claim_token := OLD.claim_token + 1; -- the next write of a worker that holds it is refused
-	NEW.lease_expires_at := NULL;
-	NEW.node := NULL;
-	NEW.pid := NULL;
-	NEW.worker := NULL;
-	NEW.updated_at := now();
-	IF OLD.status = 'Started' THEN
-		UPDATE work_item_attempts SET ended_at = clock_timestamp(), outcome = 'cancelled', error_code = 'by-hand',
-			error = NEW.note
-		WHERE work_item_id = OLD.id AND claim_token = OLD.claim_token AND ended_at IS NULL;
-	END IF;
-	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
-	IF NEW.status = 'Pending' THEN
-		PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
-		PERFORM pg_notify('farol_work', E'\n' || NEW.stage); -- equal payloads of one transaction are sent once
-	END IF;
-	RETURN NEW;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON work_items
-	FOR EACH ROW
-	WHEN (OLD.claim_token = NEW.claim_token AND (OLD.stage, OLD.status) IS DISTINCT FROM (NEW.stage, NEW.status))
-	EXECUTE FUNCTION work_item_by_hand();
-
--- requeue makes an item claimable again at a stage that it has reached: the
--- last attempted one unless an earlier one is named.
--- +goose StatementBegin
-CREATE FUNCTION requeue(item bigint, to_stage text DEFAULT NULL) RETURNS work_items
-LANGUAGE plpgsql AS $$
-DECLARE
-	w work_items;
-BEGIN
-	SELECT * INTO w FROM work_items WHERE id = item FOR UPDATE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'there is no item %', item USING ERRCODE = 'no_data_found';
-	END IF;
-	IF w.status = 'Pending' AND coalesce(to_stage, w.stage) = w.stage THEN
-		RETURN w; -- it is queued there already
-	END IF;
-	UPDATE work_items SET stage = coalesce(to_stage, stage), status = 'Pending' WHERE id = item RETURNING * INTO w;
-	RETURN w;
-END
-$$;
--- +goose StatementEnd
-
--- cancel ends an item for good. A worker that holds it is refused its next write.
--- +goose StatementBegin
-CREATE FUNCTION cancel(item bigint, reason text DEFAULT NULL) RETURNS work_items
-LANGUAGE plpgsql AS $$
-DECLARE
-	w work_items;
-BEGIN
-	SELECT * INTO w FROM work_items WHERE id = item FOR UPDATE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'there is no item %', item USING ERRCODE = 'no_data_found';
-	END IF;
-	IF w.status = 'Cancelled' THEN
-		RETURN w; -- as it is, with the reason that it was given first
-	END IF;
-	UPDATE work_items SET status = 'Cancelled', note = coalesce(reason, note) WHERE id = item RETURNING * INTO w;
-	RETURN w;
-END
-$$;
--- +goose StatementEnd
-
 -- +goose Down
-DROP FUNCTION cancel(bigint, text);
-DROP FUNCTION requeue(bigint, text);
-DROP TRIGGER work_item_by_hand ON work_items;
-DROP FUNCTION work_item_by_hand();
 DROP TRIGGER work_item_resized ON work_items;
 DROP FUNCTION work_item_resized();
-DROP TRIGGER stage_settings_changed ON stage_settings;
-DROP FUNCTION stage_settings_changed();
 DROP TRIGGER size_bands_moved ON size_bands;
 DROP FUNCTION size_bands_moved();
 DROP TRIGGER work_items_announced ON work_items;
@@ -471,4 +358,5 @@ DROP FUNCTION work_items_truncated();
 DROP TRIGGER work_item_revived ON work_items;
 DROP FUNCTION work_item_revived();
 DROP FUNCTION uploads_begin(work_items);
+DROP FUNCTION stage_named(text, text);
 DROP FUNCTION is_late_stage(text);

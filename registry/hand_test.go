@@ -26,9 +26,8 @@ func (a *archive) item(id int64) registry.WorkItem {
 func TestRequeuedItemBeginsAnew(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	id := a.started(etag1, 3)
-	a.exec(`UPDATE work_items SET claim_token = 7, attempt = 2, run_at = now() + interval '1 hour', note = 'Trouble.', outcome = 'Trouble.', error_code = 'trouble'`)
-	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker) VALUES ($1, 7, 'Record', 2, 'n', 1, 'w')`, id)
+	id := a.started(etag1, 7)
+	a.exec(`UPDATE work_items SET run_at = now() + interval '1 hour', note = 'Trouble.', outcome = 'Trouble.', error_code = 'trouble'`)
 	item, err := a.Requeue(context.Background(), id, "Store")
 	if err != nil {
 		t.Fatal(err)
@@ -44,17 +43,26 @@ func TestRequeuedItemBeginsAnew(t *testing.T) {
 	}
 }
 
-// What is queued already keeps its place, its attempts and its token.
-func TestRequeueOfAQueuedItemChangesNothing(t *testing.T) {
+// What is queued already keeps its place, its attempts and its token. One that
+// waits for its next attempt need not wait any more.
+func TestRequeueOfAQueuedItemOnlyMakesItDue(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
-	a.exec(`UPDATE work_items SET claim_token = 5, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
-	before := a.item(id)
 	for _, stage := range []string{"", "Receive"} {
+		a.exec(`UPDATE work_items SET claim_token = 5, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
+		before := a.item(id)
 		after, err := a.Requeue(context.Background(), id, stage)
-		if diff := cmp.Diff(before, after); err != nil || diff != "" {
-			t.Errorf("Requeue(%q): %v, item (-before +after):\n%s", stage, err, diff)
+		if err != nil || after.RunAt == nil || after.RunAt.After(after.UpdatedAt) {
+			t.Errorf("Requeue(%q) = due at %v, %v; want it due", stage, after.RunAt, err)
+		}
+		before.RunAt, before.UpdatedAt = after.RunAt, after.UpdatedAt
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("Requeue(%q): item (-before +after):\n%s", stage, diff)
+		}
+		again, err := a.Requeue(context.Background(), id, stage)
+		if diff := cmp.Diff(after, again); err != nil || diff != "" {
+			t.Errorf("Requeue(%q) once more: %v, item (-before +after):\n%s", stage, err, diff)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestWaitingItemThatIsReplacedPassesItsPlaceOn(t *testing.T) {
 // that cannot be.
 func TestChangesByHand(t *testing.T) {
 	t.Parallel()
-	const started = `claim_token = 7, status = 'Started', lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 2`
+	const started = `claim_token = 7, stage_started_at = now(), status = 'Started', lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 2`
 	for name, tc := range map[string]struct {
 		prepare string
 		typed   string
@@ -165,8 +165,8 @@ func TestChangesByHand(t *testing.T) {
 		"requeue a failed item":           {`status = 'Failed'`, `status = 'Pending'`, "", "Store Pending"},
 		"to an earlier stage":             {`status = 'Failed'`, `status = 'Pending', stage = 'Receive'`, "", "Receive Pending"},
 		"to a later stage":                {`status = 'Failed'`, `status = 'Pending', stage = 'Record'`, "only come to Store", ""},
-		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, `there is no stage "Stroe"`, ""},
-		"to a stage of another action":    {`status = 'Failed'`, `status = 'Pending', stage = 'Requested'`, "cannot be requeued", ""},
+		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, "there is no stage 'Stroe'; the stages of Ingest are: Receive, Validate, ", ""},
+		"to a stage of another action":    {`status = 'Failed'`, `status = 'Pending', stage = 'Requested'`, "there is no stage 'Requested'; the stages of Ingest", ""},
 		"release a running item":          {started, `status = 'Pending'`, "", "Store Pending"},
 		"only the stage of a running one": {started, `stage = 'Validate'`, "", "Validate Pending"},
 		"only the stage of a failed one":  {`status = 'Failed'`, `stage = 'Validate'`, "cannot change its stage", ""},
@@ -178,9 +178,9 @@ func TestChangesByHand(t *testing.T) {
 		"a finished item": {
 			`claim_token = 7, status = 'Success', stage = 'Cleanup', retry = false`, `status = 'Pending', stage = 'Store'`, "has ended", "",
 		},
-		"a status that is none": {"", `status = 'Pendign'`, `there is no status "Pendign"`, ""},
-		"the lease alone":       {"", `node = 'mine'`, "started_is_leased", ""},
-		"retry alone":           {"", `retry = false`, "retry_is_live", ""},
+		"a status that is none": {"", `status = 'Pendign'`, "there is no status 'Pendign'; the statuses are: Pending", ""},
+		"the lease alone":       {"", `node = 'mine'`, "is written by the queue alone", ""},
+		"retry alone":           {"", `retry = false`, "is written by the queue alone", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,13 +16,22 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// started makes an ingest item that runs with a token.
+// started makes an ingest item that runs with a token, at Record.
 func (a *archive) started(etag string, token int64) int64 {
 	a.t.Helper()
 	id := a.upload(etag, time.Now(), "bag.tar")[0]
-	a.exec(`UPDATE work_items SET claim_token = $2, stage = 'Record', status = 'Started', run_at = now(), waits_for = NULL,
-		lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 1 WHERE id = $1`, id, token)
+	a.start(id, token, "Record")
 	return id
+}
+
+// start lets a worker have an item at a stage, as its first attempt.
+func (a *archive) start(id, token int64, stage string) {
+	a.t.Helper()
+	a.exec(`UPDATE work_items SET claim_token = $2, stage = $3, status = 'Started', run_at = now(), waits_for = NULL,
+		stage_started_at = now(), lease_expires_at = now() + interval '1 minute', node = 'n', pid = 1, worker = 'w', attempt = 1
+		WHERE id = $1`, id, token, stage)
+	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
+		VALUES ($1, $2, $3, 1, 'n', 1, 'w')`, id, token, stage)
 }
 
 func (a *archive) recording(item, token int64, files ...registry.FileRecord) registry.Recording {
@@ -188,7 +197,7 @@ func TestRefusedRecordingLeavesNothing(t *testing.T) {
 		"the claim moves on meanwhile": {func(a *archive, r *registry.Recording) {
 			files := r.Files
 			r.Files = func(yield func(registry.FileRecord, error) bool) {
-				a.exec(`UPDATE work_items SET claim_token = claim_token + 1`)
+				a.exec(`SELECT release(id) FROM work_items`)
 				files(yield)
 			}
 		}, registry.ErrLost},
@@ -252,7 +261,7 @@ func TestRecordingWaitsForAClaimThatIsMovingOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx) //nolint:errcheck // it was committed, or the test has failed
-	if _, err := tx.Exec(ctx, `UPDATE work_items SET claim_token = claim_token + 1`); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT release(id) FROM work_items`); err != nil {
 		t.Fatal(err)
 	}
 

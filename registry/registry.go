@@ -52,17 +52,21 @@ func refusal(err error) error {
 		return ErrNotFound
 	case !errors.As(err, &pg):
 		return err
-	case pg.Code == "P0002": // no_data_found, raised by requeue, cancel and plan_make
-		return fmt.Errorf("%w: %s", ErrNotFound, pg.Message)
-	case pg.Code[:2] == "23" || pg.Code == "22P02" || pg.Code == "22023": // integrity constraints, bad input
-		text := pg.Message
-		if pg.Detail != "" {
-			text += " (" + pg.Detail + ")"
-		}
-		if pg.Hint != "" {
-			text += ". " + pg.Hint
-		}
-		return fmt.Errorf("%w: %s", ErrRefused, text)
+	case pg.Code == "P0002": // no_data_found, raised by functions that are given an ID or a name
+		return fmt.Errorf("%w: %s", ErrNotFound, hinted(pg))
+	case pg.Code[:2] == "23" || pg.Code == "22P02" || pg.Code == "22023" || pg.Code == "54000": // constraints, bad input, bounds
+		return fmt.Errorf("%w: %s", ErrRefused, hinted(pg))
 	}
 	return err
+}
+
+func hinted(pg *pgconn.PgError) string {
+	text := pg.Message
+	if pg.Detail != "" {
+		text += " (" + pg.Detail + ")"
+	}
+	if pg.Hint != "" {
+		text += ". " + pg.Hint
+	}
+	return text
 }

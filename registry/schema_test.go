@@ -3,10 +3,21 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// refuses fails the test unless a constraint refuses a statement.
+func (a *archive) refuses(sql, constraint string) {
+	a.t.Helper()
+	_, err := a.db.Exec(context.Background(), sql)
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.ConstraintName != constraint {
+		a.t.Errorf("%s: %v, want it refused by %q", sql, err, constraint)
+	}
+}
 
 // Whoever writes to the database, these rows cannot be in it.
 func TestRowsThatCannotBe(t *testing.T) {
@@ -16,8 +27,8 @@ func TestRowsThatCannotBe(t *testing.T) {
 	item, _ := a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))
 	live := a.upload(etag2, a.in.CreatedAt, "live.tar")[0]
 	const another = ` SELECT institution_id, action, stage, name, bucket, etag, size, bag_date FROM work_items WHERE name = 'live.tar'`
-	const restore = `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
-		SELECT institution_id, 'Restore Object', 'Receive', name, bucket, etag, size, bag_date, 'o' FROM work_items`
+	const restore = `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, status, retry)
+		SELECT institution_id, 'Restore Object', 'Receive', name, bucket, etag, size, bag_date, 'o', 'Failed', false FROM work_items`
 	for sql, constraint := range map[string]string{
 		`UPDATE institutions SET restore_bucket = 'one' `:                                                      "institutions_restore_bucket_key",
 		`UPDATE institutions SET type = 'SubscriptionInstitution'`:                                             "institutions_check1",
@@ -50,14 +61,50 @@ func TestRowsThatCannotBe(t *testing.T) {
 		`UPDATE work_items SET waits_for = id, run_at = 'infinity' WHERE name = 'live.tar'`:                  "waits_for_another",
 		`UPDATE work_items SET waits_for = 99, run_at = 'infinity' WHERE name = 'live.tar'`:                  "work_items_waits_for_fkey",
 		`UPDATE work_items SET priority = 101`:                                                               "-100 to 100",
+		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', 'infinity')`:                  "times_are_finite",
+		`UPDATE stage_settings SET topic = 'two words'`:                                                      "topic_is_one",
+		`UPDATE stage_settings SET max_attempts = 0`:                                                         "stage_settings_max_attempts_check",
+		`UPDATE stage_settings SET max_attempts = 1001`:                                                      "attempts_are_countable",
+		`UPDATE stage_settings SET backoff_most = '2 years'`:                                                 "times_are_finite",
+		`UPDATE stage_settings SET backoff_most = '1 millisecond'`:                                           "stage_settings_check",
+		`UPDATE stage_settings SET backoff_first = '-1 second'`:                                              "stage_settings_backoff_first_check",
+		`UPDATE stage_settings SET cap = 0`:                                                                  "stage_settings_cap_check",
+		`UPDATE stage_settings SET overdue = '0'`:                                                            "stage_settings_overdue_check",
+		`UPDATE stage_settings SET processing_timeout = '0'`:                                                 "stage_settings_processing_timeout_check",
+		`UPDATE stage_settings SET heartbeat = '0'`:                                                          "stage_settings_heartbeat_check",
+		`UPDATE stage_settings SET heartbeat = '11 seconds'`:                                                 "lease_outlasts_heartbeats",
+		`UPDATE stage_settings SET lease = '29 seconds'`:                                                     "lease_outlasts_heartbeats",
+		`UPDATE stage_settings SET lease = '101 days'`:                                                       "times_are_finite",
+		`UPDATE stage_settings SET unrenewed_timeout = '1 hour'`:                                             "unrenewed_lease_outlasts_timeout",
+		`UPDATE stage_settings SET unrenewed_lease = '1 second'`:                                             "unrenewed_lease_outlasts_timeout",
+		`UPDATE stage_settings SET unrenewed_lease = '200 days'`:                                             "times_are_finite",
+		`UPDATE stage_settings SET paused = NULL`:                                                            "",
 		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now())`:         "work_item_attempts_check",
 		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'lost')`: "work_item_attempts_outcome_check",
 	} {
-		_, err := a.db.Exec(context.Background(), sql)
-		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.ConstraintName != constraint {
-			t.Errorf("%s: %v, want it refused by %s", sql, err, constraint)
-		}
+		a.refuses(sql, constraint)
+	}
+	for set, constraint := range map[string]string{
+		`status = 'Success', retry = false WHERE name = 'live.tar'`:            "success_is_at_the_end",
+		`status = 'Failed' WHERE name = 'live.tar'`:                            "retry_is_live",
+		`status = 'Started' WHERE name = 'live.tar'`:                           "started_is_leased",
+		`waits_for = (SELECT min(id) FROM work_items) WHERE name = 'live.tar'`: "waiting_is_pending",
+		`run_at = 'infinity' WHERE name = 'live.tar'`:                          "waiting_is_pending",
+		`waits_for = id, run_at = 'infinity' WHERE name = 'live.tar'`:          "waits_for_another",
+		`waits_for = 99, run_at = 'infinity' WHERE name = 'live.tar'`:          "work_items_waits_for_fkey",
+		`priority = 101`:                  "work_items_priority_check",
+		`size = -1`:                       "work_items_size_check",
+		`size = 1::bigint << 54`:          "size_is_exact_in_json",
+		`attempt = -1`:                    "work_items_attempt_check",
+		`attempt = 1000001`:               "attempt_is_countable",
+		`entered_token = claim_token + 2`: "entered_before",
+		`storage_option = 'Attic'`:        "storage_option_exists",
+		`intellectual_object_id = 99`:     "object_is_the_institutions",
+		`run_at = '-infinity'`:            "times_are_finite",
+		`queued_at = 'infinity'`:          "times_are_finite",
+		`stage_started_at = 'infinity'`:   "times_are_finite",
+	} {
+		a.refuses(`UPDATE work_items SET claim_token = claim_token + 1, `+set, constraint) // by the engine's way, with the token
 	}
 	if a.item(item).Status != "Success" || a.item(live).Status != "Pending" {
 		t.Error("an item has changed")
@@ -79,4 +126,38 @@ func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
 			t.Errorf("%s is announced as %q, want %s", action, got, want)
 		}
 	}
+}
+
+// An item that no worker would ever take is not made: one at a stage that is none
+// of its action's, or behind an item that has ended.
+func TestItemsThatNobodyWouldTakeAreNotMade(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	live := a.upload(etag1, a.in.CreatedAt, "live.tar")[0]
+	over := a.standing("Success")
+	insert := func(action, stage string, waitsFor int64) error {
+		_, err := a.db.Exec(context.Background(), `
+			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, waits_for)
+			VALUES ($1, $2, $3, 'new.tar', 'b', 'e', 1, now(), 'test.edu/new', nullif($4, 0))`, a.in.ID, action, stage, waitsFor)
+		return err
+	}
+	for _, tc := range []struct {
+		action, stage string
+		waitsFor      int64
+		refused       string // "" if it is made
+	}{
+		{"Ingest", "Stroe", 0, "there is no stage 'Stroe'; the stages of Ingest are"},
+		{"Ingest", "Requested", 0, "there is no stage 'Requested'"},
+		{"Delete", "Resolve", 0, "the stages of Delete are: Requested"},
+		{"Delete", "Requested", over, "would wait for ever"},
+		{"Delete", "Requested", 99, "would wait for ever"},
+		{"Delete", "Requested", live, ""},
+		{"Delete", "Requested", 0, ""},
+	} {
+		err := insert(tc.action, tc.stage, tc.waitsFor)
+		if made := err == nil; made != (tc.refused == "") || !made && !strings.Contains(err.Error(), tc.refused) {
+			t.Errorf("%s at %s behind %d: %v, want it refused: %q", tc.action, tc.stage, tc.waitsFor, err, tc.refused)
+		}
+	}
+	a.fit(t, "inserting")
 }

@@ -74,9 +74,8 @@ func TestRequeuedItemJoinsTheLine(t *testing.T) {
 func TestReplacedUploadIsTakenFromItsWorker(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	first := a.started(etag1, 3)
-	a.exec(`UPDATE work_items SET claim_token = 4, stage = 'Validate'`)
-	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker) VALUES ($1, 4, 'Validate', 1, 'n', 1, 'w')`, first)
+	first := a.upload(etag1, time.Now(), "bag.tar")[0]
+	a.start(first, 4, "Validate")
 	a.upload(etag2, time.Now(), "bag.tar")
 	item := a.item(first)
 	if item.Status != "Cancelled" || item.ClaimToken <= 4 || item.ErrorCode != "superseded" || item.Worker != nil {

@@ -15,7 +15,8 @@ import (
 
 func itemCommand() *cobra.Command {
 	return group("item", "Look at work items, and decide about them",
-		itemListCommand(), itemNextCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand())
+		itemListCommand(), itemNextCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand(), itemPriorityCommand(),
+		itemReleaseCommand())
 }
 
 // statuses are those that a work item can have.
@@ -142,18 +143,26 @@ it. Items that succeeded or were cancelled stay as they are.`,
   farol item requeue 7 --stage Validate --json`,
 		Args: oneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stage, err := oneOf("--stage", stage, allStages())
-			if err != nil {
-				return err
-			}
-			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
-				return r.Requeue(ctx, id, stage)
-			})
+			return requeueItem(cmd, args[0], stage, asJSON)
 		},
 	}
-	c.Flags().StringVar(&stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+	stageFlag(c, &stage)
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func stageFlag(c *cobra.Command, stage *string) {
+	c.Flags().StringVar(stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+}
+
+func requeueItem(cmd *cobra.Command, arg, stage string, asJSON bool) error {
+	stage, err := oneOf("--stage", stage, allStages())
+	if err != nil {
+		return err
+	}
+	return changeItem(cmd, arg, asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+		return r.Requeue(ctx, id, stage)
+	})
 }
 
 func itemCancelCommand() *cobra.Command {
@@ -178,6 +187,57 @@ bag after all, the depositor uploads it again.`,
 	return c
 }
 
+func itemPriorityCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "priority [--json] ID N",
+		Short: "Let an item go before others, or after them",
+		Long: `Let an item go before others, or after them. N is from -100, which goes first, to
+100; items begin with 0. It holds from the next claim on, for all stages to come.`,
+		Example: `  farol item priority 7 -10
+  farol item priority --json 8 20`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("name one item by its ID and a priority, flags before them; there are %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
+			}
+			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+				return r.SetPriority(ctx, id, n)
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	c.Flags().SetInterspersed(false) // -10 is no flag
+	return c
+}
+
+func itemReleaseCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "release ID",
+		Short: "Take a running item from its worker",
+		Long: `Take a running item from its worker, as when that hangs. The item is Pending at once,
+at the same stage, keeps what the stage has finished, and the attempt does not
+count. To begin the stage anew, use requeue.`,
+		Example: `  farol item release 7
+  farol item release 8 --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+				return r.Release(ctx, id)
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
 // changeItem makes one change to one item and shows what came of it.
 func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	change func(context.Context, *registry.Registry, int64) (registry.WorkItem, error),
@@ -196,7 +256,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	item, err := change(ctx, s.registry, id)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "see `farol item show " + arg + "`"}
+		return failure{code: exitFailed, err: err, next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
 	case err != nil:
 		return err
 	case asJSON:

@@ -52,6 +52,7 @@ Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), workCommand(),
-		mirrorCommand(), validateCommand(), itemCommand(), planCommand(), versionCommand(), internalCommand())
+		mirrorCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), pauseCommand(), resumeCommand(),
+		whyNotCommand(), workersCommand(), drainCommand(), versionCommand(), internalCommand())
 	return root
 }

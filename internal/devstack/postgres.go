@@ -224,6 +224,10 @@ func findPostgres(dir, major string) (string, error) {
 	return "", errors.New("PostgreSQL is not installed: apt-get install postgresql | brew install postgresql@17")
 }
 
+// PostgresPrograms returns the directory of PostgreSQL's programs that a stack
+// with this PGBinDir would make its cluster with.
+func PostgresPrograms(pgBinDir string) (string, error) { return findPostgres(pgBinDir, "") }
+
 // majorOf reads the version in a path such as /usr/lib/postgresql/15/bin; 0 if
 // there is none.
 func majorOf(dir string) int {

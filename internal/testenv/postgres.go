@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +68,16 @@ func Pooled(t testing.TB, direct string) string {
 		t.Fatal("testenv:", err)
 	}
 	return onDatabase(pooler, strings.TrimPrefix(u.Path, "/"))
+}
+
+// Psql returns the path of the psql program that came with the server.
+func Psql(t testing.TB) string {
+	t.Helper()
+	dir, err := devstack.PostgresPrograms(os.Getenv("PG_BINDIR"))
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return filepath.Join(dir, "psql")
 }
 
 func run(t testing.TB, server, statement string) {

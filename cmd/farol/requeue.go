@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func requeueCommand() *cobra.Command {
+	var stage, where string
+	var yes, asJSON bool
+	c := &cobra.Command{
+		Use:   "requeue ID | --where CONDITION",
+		Short: "Put items back into the queue",
+		Long: `Put an item back into the queue, as farol item requeue does, or all items that a
+condition holds for. The condition is what stands after WHERE in SQL, over the
+columns of work_items, such as "stage = 'Store' AND error_code = 'timeout'". You
+are only told what would happen, and what would be refused and why, unless you add
+--yes; what is refused does not stop the rest.`,
+		Example: `  farol requeue 7
+  farol requeue 7 --stage Validate --json
+  farol requeue --where needs_admin_review
+  farol requeue --where 'needs_admin_review AND id > 6' --stage Receive --yes`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch many := cmd.Flags().Changed("where"); {
+			case many == (len(args) == 1):
+				return usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
+			case !many && yes:
+				return usage(errors.New("--yes goes with --where"), "leave it out")
+			case many:
+				return requeueMany(cmd, where, stage, yes, asJSON)
+			}
+			return requeueItem(cmd, args[0], stage, asJSON)
+		},
+	}
+	c.Flags().StringVar(&where, "where", "", "all items that this condition of SQL holds for")
+	c.Flags().BoolVar(&yes, "yes", false, "do it; without it nothing is changed")
+	stageFlag(c, &stage)
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) error {
+	stage, err := oneOf("--stage", stage, allStages())
+	if err != nil {
+		return err
+	}
+	s, err := connectRegistry(cmd.Context(), "requeue")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	lines, err := s.registry.RequeueWhere(cmd.Context(), where, stage, yes)
+	switch {
+	case errors.Is(err, registry.ErrRefused):
+		return failure{code: exitFailed, err: err, next: "docs/sql.md lists the columns of work_items"}
+	case err != nil:
+		return err
+	case asJSON:
+		return writeJSON(cmd.OutOrStdout(), lines)
+	}
+	number := func(n *int64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	var rows [][]string
+	for _, l := range lines {
+		reason := ""
+		if l.Reason != nil {
+			reason = plain(*l.Reason)
+		}
+		rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
+	}
+	if err := writeTable(cmd.OutOrStdout(), []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
+		return err
+	}
+	if !yes {
+		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "Nothing has changed. Add --yes to do it.")
+	}
+	return err
+}
+
+func whyNotCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "why-not ID",
+		Short: "Tell what keeps an item from being worked on",
+		Long: `Tell what keeps an item from being claimed now, each reason with what to do about
+it: it has ended, runs, or waits; its stage is paused or at its cap; no worker takes
+it; others go before it.`,
+		Example: `  farol why-not 7
+  farol why-not 7 --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := itemID(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			s, err := connectRegistry(ctx, "why-not")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			obstacles, err := s.registry.WhyNot(ctx, id)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(cmd.OutOrStdout(), obstacles)
+			case len(obstacles) == 0:
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing keeps item %d from being claimed.\n", id)
+				return err
+			}
+			for _, o := range obstacles {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, plain(o.Detail), plain(o.Remedy))
+			}
+			return nil
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}

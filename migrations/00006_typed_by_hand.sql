@@ -1,0 +1,310 @@
+-- What nobody can type, not even the owner of the tables in a hurry: each column
+-- of an item, its ledger and the stages' settings is refused what would leave an
+-- item where no worker, no reaper and no view can deal with it. Constraints hold
+-- for the engine too, and so cost little. Triggers are for changes by hand alone:
+-- their column lists and conditions keep the engine's statements out of them.
+
+-- +goose Up
+SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true); -- see 00003
+
+ALTER TABLE work_items
+	ADD CONSTRAINT times_are_finite CHECK ( -- or ages could not be told, and a lease would never lapse
+		run_at > '-infinity' AND isfinite(lease_expires_at) AND isfinite(stage_started_at) AND isfinite(bag_date)
+		AND isfinite(date_processed) AND isfinite(queued_at) AND isfinite(created_at) AND isfinite(updated_at)),
+	ADD CONSTRAINT attempt_is_countable CHECK (attempt <= 1000000),
+	ADD CONSTRAINT size_is_exact_in_json CHECK (size <= 1::bigint << 53),
+	ADD CONSTRAINT entered_before CHECK (entered_token BETWEEN 0 AND claim_token),
+	ADD CONSTRAINT storage_option_exists CHECK (storage_option IN ('Standard', 'Wasabi-VA', 'Wasabi-OR', 'Wasabi-TX', 'Glacier-VA',
+		'Glacier-OH', 'Glacier-OR', 'Glacier-Deep-VA', 'Glacier-Deep-OH', 'Glacier-Deep-OR')),
+	DROP CONSTRAINT work_items_intellectual_object_id_fkey,
+	ADD CONSTRAINT object_is_the_institutions FOREIGN KEY (intellectual_object_id, institution_id)
+		REFERENCES intellectual_objects (id, institution_id);
+
+ALTER TABLE work_item_attempts
+	ADD CONSTRAINT times_are_finite CHECK (isfinite(claimed_at) AND isfinite(heard_at) AND isfinite(ended_at));
+
+ALTER TABLE stage_settings
+	ADD CONSTRAINT topic_is_one CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'), -- or the log would refuse every hand-off
+	ADD CONSTRAINT attempts_are_countable CHECK (max_attempts <= 1000),
+	ADD CONSTRAINT times_are_finite CHECK (backoff_most <= '1 year' AND overdue <= '1 year' AND processing_timeout <= '1 year'
+		AND lease <= '100 days' AND unrenewed_lease <= '100 days' AND isfinite(paused_at));
+
+-- What an item is, it stays.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_identity() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	RAISE EXCEPTION 'item % is about one upload for good: its % cannot be changed', OLD.id, (
+			SELECT string_agg(n.key, ', ' ORDER BY n.key) FROM jsonb_each(to_jsonb(NEW)) n JOIN jsonb_each(to_jsonb(OLD)) o USING (key)
+			WHERE n.value <> o.value
+			  AND n.key IN ('id', 'institution_id', 'action', 'name', 'bucket', 'etag', 'object_identifier', 'bag_date'))
+		USING ERRCODE = 'check_violation', HINT = format('End it, SELECT cancel(%s), and upload the bag as it should be.', OLD.id);
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_identity
+	BEFORE UPDATE OF id, institution_id, action, name, bucket, etag, object_identifier, bag_date ON work_items
+	FOR EACH ROW
+	WHEN ((OLD.id, OLD.institution_id, OLD.action, OLD.name, OLD.bucket, OLD.etag, OLD.object_identifier, OLD.bag_date)
+		IS DISTINCT FROM (NEW.id, NEW.institution_id, NEW.action, NEW.name, NEW.bucket, NEW.etag, NEW.object_identifier, NEW.bag_date))
+	EXECUTE FUNCTION work_item_identity();
+
+-- A lower token would let a worker write that has lost the item. One that jumps
+-- would soon be too large to grow. One that moves alone leaves an attempt without
+-- an end: the engine never goes from Started to Started.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_token() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	RAISE EXCEPTION 'claim_token of item % is moved by the queue alone', OLD.id
+		USING ERRCODE = 'check_violation', HINT = format('To take it from its worker: SELECT release(%s);', OLD.id);
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_token BEFORE UPDATE OF claim_token ON work_items
+	FOR EACH ROW
+	WHEN (NEW.claim_token < OLD.claim_token OR NEW.claim_token > OLD.claim_token + 1000000 OR NEW.claim_token IS NULL
+		OR (NEW.claim_token > OLD.claim_token AND OLD.status = 'Started' AND NEW.status = 'Started'))
+	EXECUTE FUNCTION work_item_token();
+
+-- A heartbeat moves the lease and nothing else, within the longest there may be.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_lease() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	RAISE EXCEPTION 'the lease of item % is moved by its worker alone', OLD.id
+		USING ERRCODE = 'check_violation',
+		HINT = CASE WHEN OLD.status = 'Started' THEN format('To take it from its worker: SELECT release(%s);', OLD.id)
+			ELSE 'Only a worker starts an item.' END;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_lease BEFORE UPDATE OF lease_expires_at ON work_items
+	FOR EACH ROW
+	WHEN (OLD.claim_token = NEW.claim_token AND OLD.lease_expires_at IS DISTINCT FROM NEW.lease_expires_at
+		AND (OLD.lease_expires_at IS NULL OR NEW.lease_expires_at IS NULL
+			OR NEW.lease_expires_at > now() + interval '100 days' OR NEW.lease_expires_at = '-infinity'))
+	EXECUTE FUNCTION work_item_lease();
+
+-- The other columns: what the queue writes is refused, what a person may change
+-- is on record.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_columns() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	typed text[] := ARRAY(SELECT n.key FROM jsonb_each(to_jsonb(NEW)) n JOIN jsonb_each(to_jsonb(OLD)) o USING (key)
+		WHERE n.value <> o.value ORDER BY n.key);
+	queues text := (SELECT min(c) FROM unnest(typed) c WHERE c IN ('attempt', 'entered_token', 'node', 'pid', 'retry', 'size_band',
+		'stage_started_at', 'turn', 'waits_for', 'worker'));
+BEGIN
+	IF queues IS NOT NULL THEN
+		RAISE EXCEPTION '% of item % is written by the queue alone', queues, OLD.id
+			USING ERRCODE = 'check_violation', HINT = CASE
+				WHEN queues = 'attempt' THEN format('To give it all its attempts again: SELECT requeue(%s);', OLD.id)
+				WHEN queues = 'retry' THEN format('To park it, set status = ''Suspended''; to end it: SELECT cancel(%s); to have it tried: SELECT requeue(%1$s);', OLD.id)
+				WHEN queues = 'waits_for' THEN 'Live items of one object go one after the other. To let it go on, end the one before it.'
+				WHEN OLD.status = 'Started' THEN format('To take it from its worker: SELECT release(%s);', OLD.id)
+				ELSE format('SELECT * FROM why_not(%s); says what it waits for.', OLD.id) END;
+	END IF;
+	IF 'run_at' = ANY (typed) AND OLD.waits_for IS NOT NULL THEN
+		RAISE EXCEPTION 'item % waits for item %, not for a time', OLD.id, OLD.waits_for
+			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what that one waits for.', OLD.waits_for);
+	ELSIF 'run_at' = ANY (typed) AND isfinite(NEW.run_at) IS NOT TRUE THEN
+		RAISE EXCEPTION 'item % would never be claimed: run_at is a point in time', OLD.id
+			USING ERRCODE = 'check_violation', HINT = 'To park it, set status = ''Suspended''.';
+	END IF;
+	IF NOT (isfinite(NEW.date_processed) AND isfinite(coalesce(NEW.queued_at, now())) AND isfinite(NEW.created_at)) THEN
+		RAISE EXCEPTION 'a time of item % is no point in time', OLD.id USING ERRCODE = 'check_violation', HINT = 'Its age could not be told.';
+	END IF;
+	IF (NEW.size BETWEEN 0 AND 1::bigint << 53) IS NOT TRUE THEN
+		RAISE EXCEPTION 'item % cannot have a size of % bytes', OLD.id, coalesce(NEW.size::text, 'NULL')
+			USING ERRCODE = 'check_violation', HINT = 'It is the number of bytes of the tar.';
+	END IF;
+	IF (NEW.priority BETWEEN -100 AND 100) IS NOT TRUE THEN
+		RAISE EXCEPTION 'there is no priority %', coalesce(NEW.priority::text, 'NULL')
+			USING ERRCODE = 'check_violation', HINT = 'Name a number from -100, which goes first, to 100, which goes last.';
+	END IF;
+	IF typed && ARRAY['note', 'priority', 'needs_admin_review'] THEN
+		PERFORM bound_by_hand();
+	END IF;
+	NEW.note := coalesce(NEW.note, '');
+	NEW.updated_at := now();
+	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
+	IF NEW.status = 'Pending' AND typed && ARRAY['priority', 'run_at', 'size'] THEN
+		PERFORM pg_notify('farol_work', E'\n' || NEW.stage);
+	END IF;
+	RETURN NEW;
+END
+$$;
+-- +goose StatementEnd
+
+-- It comes before work_item_resized, which writes the band and the turn. What our
+-- own triggers write is nobody's typing.
+CREATE TRIGGER work_item_columns
+	BEFORE UPDATE OF entered_token, run_at, stage_started_at, size, turn, waits_for, attempt, pid, size_band, priority, retry,
+		needs_admin_review, node, worker, storage_option, intellectual_object_id, generic_file_id, "user", inst_approver,
+		aptrust_approver, note, outcome, error_code, date_processed, queued_at, created_at
+	ON work_items
+	FOR EACH ROW
+	WHEN (OLD.claim_token = NEW.claim_token AND pg_trigger_depth() = 0 AND (
+		OLD.entered_token, OLD.run_at, OLD.stage_started_at, OLD.size, OLD.turn, OLD.waits_for, OLD.attempt, OLD.pid, OLD.size_band,
+		OLD.priority, OLD.retry, OLD.needs_admin_review, OLD.node, OLD.worker, OLD.storage_option, OLD.intellectual_object_id,
+		OLD.generic_file_id, OLD."user", OLD.inst_approver, OLD.aptrust_approver, OLD.note, OLD.outcome, OLD.error_code,
+		OLD.date_processed, OLD.queued_at, OLD.created_at) IS DISTINCT FROM (
+		NEW.entered_token, NEW.run_at, NEW.stage_started_at, NEW.size, NEW.turn, NEW.waits_for, NEW.attempt, NEW.pid, NEW.size_band,
+		NEW.priority, NEW.retry, NEW.needs_admin_review, NEW.node, NEW.worker, NEW.storage_option, NEW.intellectual_object_id,
+		NEW.generic_file_id, NEW."user", NEW.inst_approver, NEW.aptrust_approver, NEW.note, NEW.outcome, NEW.error_code,
+		NEW.date_processed, NEW.queued_at, NEW.created_at))
+	EXECUTE FUNCTION work_item_columns();
+
+-- Only what has ended well or was cancelled leaves the table, and only once it is
+-- in the archive.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_deleted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF OLD.status NOT IN ('Success', 'Cancelled') OR NOT EXISTS (SELECT FROM work_items_archive WHERE id = OLD.id) THEN
+		RAISE EXCEPTION 'item % cannot be deleted: an item is on record for good', OLD.id
+			USING ERRCODE = 'check_violation', HINT = format('To end it: SELECT cancel(%s); the archive takes it later.', OLD.id);
+	END IF;
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_deleted AFTER DELETE ON work_items FOR EACH ROW EXECUTE FUNCTION work_item_deleted();
+
+-- +goose StatementBegin
+CREATE FUNCTION work_item_attempt_deleted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM work_item_attempts_archive WHERE work_item_id = OLD.work_item_id AND claim_token = OLD.claim_token) THEN
+		RAISE EXCEPTION 'attempts of item % cannot be deleted: the ledger is kept', OLD.work_item_id
+			USING ERRCODE = 'check_violation', HINT = 'The archive takes them together with their item.';
+	END IF;
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_attempt_deleted AFTER DELETE ON work_item_attempts
+	FOR EACH ROW EXECUTE FUNCTION work_item_attempt_deleted();
+
+-- An attempt that has ended is history. While its claim is still the item's, the
+-- end may be told anew: the worker itself does, whatever was typed before.
+-- +goose StatementBegin
+CREATE FUNCTION work_item_attempt_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF NEW.ended_at IS NOT NULL
+		AND EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id AND claim_token = OLD.claim_token AND status = 'Started') THEN
+		RETURN NEW;
+	END IF;
+	RAISE EXCEPTION 'this attempt at item % has ended (%): the ledger is kept as it is', OLD.work_item_id, OLD.outcome
+		USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
+END
+$$;
+
+CREATE FUNCTION work_item_attempt_identity() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	RAISE EXCEPTION 'whose claim an attempt at item % was, and of what, cannot be changed', OLD.work_item_id
+		USING ERRCODE = 'check_violation', HINT = 'What is to be remembered of the item can go into its note.';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER work_item_attempt_ended BEFORE UPDATE OF ended_at, outcome ON work_item_attempts
+	FOR EACH ROW WHEN (OLD.ended_at IS NOT NULL AND (OLD.ended_at, OLD.outcome) IS DISTINCT FROM (NEW.ended_at, NEW.outcome))
+	EXECUTE FUNCTION work_item_attempt_ended();
+CREATE TRIGGER work_item_attempt_identity
+	BEFORE UPDATE OF work_item_id, claim_token, stage, attempt, node, pid, worker, claimed_at ON work_item_attempts
+	FOR EACH ROW
+	WHEN ((OLD.work_item_id, OLD.claim_token, OLD.stage, OLD.attempt, OLD.node, OLD.pid, OLD.worker, OLD.claimed_at)
+		IS DISTINCT FROM (NEW.work_item_id, NEW.claim_token, NEW.stage, NEW.attempt, NEW.node, NEW.pid, NEW.worker, NEW.claimed_at))
+	EXECUTE FUNCTION work_item_attempt_identity();
+
+CREATE TABLE stage_settings_audit (
+	id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	action           text        NOT NULL,
+	stage            text        NOT NULL,
+	at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+	session_user_is  text        NOT NULL DEFAULT session_user,
+	application_name text        NOT NULL DEFAULT current_setting('application_name'),
+	before           jsonb       NOT NULL,
+	after            jsonb       NOT NULL
+);
+COMMENT ON TABLE stage_settings_audit IS 'Each change to stage_settings: who, when, before and after.';
+
+-- Who pauses a stage is written beside it, each change is on record, and workers
+-- hear of it.
+-- +goose StatementBegin
+CREATE FUNCTION stage_settings_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF (OLD.action, OLD.stage, OLD.ordinal) IS DISTINCT FROM (NEW.action, NEW.stage, NEW.ordinal) THEN
+		RAISE EXCEPTION 'the stage % of % has its name and its place for good', OLD.stage, OLD.action
+			USING ERRCODE = 'check_violation', HINT = 'Items are at it, and workers know it by its name.';
+	END IF;
+	NEW.paused_at := CASE WHEN NEW.paused THEN coalesce(OLD.paused_at, now()) END;
+	NEW.paused_by := CASE WHEN NEW.paused THEN coalesce(OLD.paused_by, session_user) END;
+	IF NOT NEW.paused THEN
+		NEW.pause_reason := NULL;
+	END IF;
+	IF NEW IS DISTINCT FROM OLD THEN
+		INSERT INTO stage_settings_audit (action, stage, before, after) VALUES (OLD.action, OLD.stage, to_jsonb(OLD), to_jsonb(NEW));
+	END IF;
+	PERFORM pg_notify('farol_settings', '');
+	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);
+	RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION stage_settings_deleted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF EXISTS (SELECT FROM work_items WHERE action = OLD.action AND stage = OLD.stage AND status NOT IN ('Success', 'Cancelled')) THEN
+		RAISE EXCEPTION 'items are at the stage % of %: it cannot be deleted', OLD.stage, OLD.action
+			USING ERRCODE = 'check_violation', HINT = format('To hold it up: SELECT pause_stage(%L);', OLD.stage);
+	END IF;
+	RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER stage_settings_changed BEFORE UPDATE ON stage_settings
+	FOR EACH ROW EXECUTE FUNCTION stage_settings_changed();
+CREATE TRIGGER stage_settings_deleted AFTER DELETE ON stage_settings
+	FOR EACH ROW EXECUTE FUNCTION stage_settings_deleted();
+
+-- +goose Down
+DROP TRIGGER stage_settings_deleted ON stage_settings;
+DROP FUNCTION stage_settings_deleted();
+DROP TRIGGER stage_settings_changed ON stage_settings;
+DROP FUNCTION stage_settings_changed();
+DROP TABLE stage_settings_audit;
+DROP TRIGGER work_item_attempt_identity ON work_item_attempts;
+DROP FUNCTION work_item_attempt_identity();
+DROP TRIGGER work_item_attempt_ended ON work_item_attempts;
+DROP FUNCTION work_item_attempt_ended();
+DROP TRIGGER work_item_attempt_deleted ON work_item_attempts;
+DROP FUNCTION work_item_attempt_deleted();
+DROP TRIGGER work_item_deleted ON work_items;
+DROP FUNCTION work_item_deleted();
+DROP TRIGGER work_item_columns ON work_items;
+DROP FUNCTION work_item_columns();
+DROP TRIGGER work_item_lease ON work_items;
+DROP FUNCTION work_item_lease();
+DROP TRIGGER work_item_token ON work_items;
+DROP FUNCTION work_item_token();
+DROP TRIGGER work_item_identity ON work_items;
+DROP FUNCTION work_item_identity();
+ALTER TABLE stage_settings DROP CONSTRAINT times_are_finite, DROP CONSTRAINT attempts_are_countable, DROP CONSTRAINT topic_is_one;
+ALTER TABLE work_item_attempts DROP CONSTRAINT times_are_finite;
+ALTER TABLE work_items
+	DROP CONSTRAINT object_is_the_institutions, DROP CONSTRAINT storage_option_exists, DROP CONSTRAINT entered_before,
+	DROP CONSTRAINT size_is_exact_in_json, DROP CONSTRAINT attempt_is_countable, DROP CONSTRAINT times_are_finite,
+	ADD FOREIGN KEY (intellectual_object_id) REFERENCES intellectual_objects;

@@ -1,0 +1,131 @@
+package migrations_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/migrations"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// empty is a database without a schema, as its owner sees it, who is no superuser
+// and may create no roles; and a superuser's connection to it.
+func empty(t *testing.T) (owner string, super *pgx.Conn) {
+	t.Helper()
+	u, err := url.Parse(testenv.DatabaseURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := connect(t, u.String())
+	name, password := "plain_"+strings.ToLower(rand.Text()[:12]), rand.Text()
+	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD '`+password+`'`)
+	exec(t, admin, `CREATE DATABASE `+name+` OWNER `+name)
+	u.Path = "/" + name
+	super = connect(t, u.String())
+	t.Cleanup(func() {
+		super.Close(context.Background())
+		exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`)
+		exec(t, admin, `DROP ROLE `+name)
+		admin.Close(context.Background())
+	})
+	u.User = url.UserPassword(name, password)
+	return u.String(), super
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func exec(t *testing.T, c *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := c.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func value[T any](t *testing.T, c *pgx.Conn, sql string) (v T) {
+	t.Helper()
+	if err := c.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+const mayRequeue = `SELECT has_function_privilege('farol_admin', 'requeue(bigint, text)', 'EXECUTE')
+	AND has_table_privilege('farol_admin', 'queue_depth', 'SELECT') AND has_column_privilege('farol_admin', 'work_items', 'stage', 'UPDATE')`
+
+// Who may create no role migrates all the same, and can grant what is missing
+// once somebody else has created it.
+func TestOwnerWithoutTheRightToCreateRolesMigrates(t *testing.T) {
+	owner, super := empty(t)
+	exec(t, super, `ALTER ROLE farol_admin RENAME TO farol_admin_of_others`)
+	err := migrations.Up(t.Context(), owner)
+	exec(t, super, `ALTER ROLE farol_admin_of_others RENAME TO farol_admin`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value[bool](t, super, mayRequeue) {
+		t.Fatal("the role has rights that nobody has granted")
+	}
+	c := connect(t, owner)
+	defer c.Close(t.Context())
+	exec(t, c, `SELECT grant_administration('farol_admin')`)
+	if !value[bool](t, super, mayRequeue) {
+		t.Error("grant_administration has granted nothing")
+	}
+	// The rights of the owner, who is no superuser, are enough for all of it.
+	exec(t, c, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'in', 'out');
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT id, 'Ingest', 'Receive', 'bag.tar', 'in', 'e', 1, now() FROM institutions`)
+	exec(t, super, `SET ROLE farol_admin`)
+	for _, sql := range []string{
+		`UPDATE work_items SET status = 'Suspended'`, `UPDATE work_items SET status = 'Pending'`, `UPDATE work_items SET note = 'Seen.'`,
+		`SELECT requeue(1)`, `SELECT set_priority(1, 1)`, `SELECT * FROM why_not(1)`, `SELECT * FROM requeue_where('true', dry_run => false)`,
+		`SELECT pause_stage('Store')`, `SELECT resume_all()`, `UPDATE stage_settings SET cap = 1`, `SELECT cancel(1)`,
+		`SELECT * FROM queue_depth, running, needs_review, failed, outcomes, workers, attempts, all_work_items`,
+	} {
+		exec(t, super, sql)
+	}
+}
+
+// Another database of the cluster makes the role at the same moment.
+func TestRoleThatSomebodyElseCreatesMeanwhile(t *testing.T) {
+	_, super := empty(t)
+	url := super.Config().ConnString()
+	exec(t, super, `ALTER ROLE farol_admin RENAME TO farol_admin_of_others`)
+	other := connect(t, url)
+	defer other.Close(t.Context())
+	exec(t, other, `BEGIN; CREATE ROLE farol_admin NOLOGIN`)
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(t.Context(), url) }()
+	for deadline := time.Now().Add(30 * time.Second); len(done) == 0; {
+		if value[bool](t, super, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the migration does not come to the role")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	exec(t, other, `COMMIT`)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !value[bool](t, super, mayRequeue) {
+		t.Error("the role has no rights")
+	}
+	exec(t, super, `DROP OWNED BY farol_admin; DROP ROLE farol_admin; ALTER ROLE farol_admin_of_others RENAME TO farol_admin`)
+}

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What follows calls the functions and views of docs/sql.md, where the rules
+// are: whoever uses them in psql comes to the same.
+
+// StagePause tells whether a stage is paused, and by whom.
+type StagePause struct {
+	Action      string     `json:"action"`
+	Stage       string     `json:"stage"`
+	Paused      bool       `json:"paused"`
+	PausedBy    *string    `json:"paused_by"`
+	PausedAt    *time.Time `json:"paused_at"`
+	PauseReason *string    `json:"pause_reason"`
+}
+
+// Pause stops claims of a stage, in each action that has it, or of all stages if
+// it is "". What runs goes on. The reason may be "".
+func (r *Registry) Pause(ctx context.Context, stage, reason string) ([]StagePause, error) {
+	sql := `SELECT * FROM pause_stage(@stage, nullif(@reason, ''))`
+	if stage == "" {
+		sql = `SELECT * FROM pause_all(nullif(@reason, ''))`
+	}
+	return collect[StagePause](ctx, r, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
+}
+
+// Resume lets a stage be claimed again, or all stages if it is "".
+func (r *Registry) Resume(ctx context.Context, stage string) ([]StagePause, error) {
+	sql := `SELECT * FROM resume_stage(@stage)`
+	if stage == "" {
+		sql = `SELECT * FROM resume_all()`
+	}
+	return collect[StagePause](ctx, r, "resume stages", sql, pgx.NamedArgs{"stage": stage})
+}
+
+// Release takes a running item from its worker. It is Pending at once, at the
+// same stage, keeps what the stage has finished, and the attempt does not count.
+func (r *Registry) Release(ctx context.Context, id int64) (WorkItem, error) {
+	return r.oneItem(ctx, "release", `SELECT `+workItemColumns+`
+		FROM release(@id) w JOIN institutions i ON i.id = w.institution_id`, pgx.NamedArgs{"id": id})
+}
+
+// SetPriority lets an item go before others or after them: from -100, which goes
+// first, to 100.
+func (r *Registry) SetPriority(ctx context.Context, id int64, priority int) (WorkItem, error) {
+	return r.oneItem(ctx, "set the priority of", `SELECT `+workItemColumns+`
+		FROM set_priority(@id, @priority) w JOIN institutions i ON i.id = w.institution_id`,
+		pgx.NamedArgs{"id": id, "priority": priority})
+}
+
+// Obstacle is one reason why an item is not claimed now, and what to do about it.
+type Obstacle struct {
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy"`
+}
+
+// WhyNot returns all that keeps an item from being claimed now.
+func (r *Registry) WhyNot(ctx context.Context, id int64) ([]Obstacle, error) {
+	return collect[Obstacle](ctx, r, fmt.Sprintf("ask about item %d", id), `SELECT * FROM why_not(@id)`, pgx.NamedArgs{"id": id})
+}
+
+// RequeueLine is a line of what requeueing many items comes to.
+type RequeueLine struct {
+	What   string  `json:"what"`
+	Count  *int64  `json:"count"`
+	Item   *int64  `json:"item"` // an example
+	Reason *string `json:"reason"`
+}
+
+// RequeueWhere requeues the items that a condition of SQL holds for, at a stage
+// or else at the last that each attempted. Without yes it only tells.
+func (r *Registry) RequeueWhere(ctx context.Context, condition, stage string, yes bool) ([]RequeueLine, error) {
+	return collect[RequeueLine](ctx, r, "requeue items", `SELECT * FROM requeue_where(@filter, nullif(@stage, ''), NOT @yes)`,
+		pgx.NamedArgs{"filter": condition, "stage": stage, "yes": yes})
+}
+
+// Worker is a worker process that lives.
+type Worker struct {
+	Worker   string          `json:"worker"`
+	Node     string          `json:"node"`
+	PID      int             `json:"pid" db:"pid"`
+	Pools    json.RawMessage `json:"pools"`
+	Slots    *int            `json:"slots"`   // of all pools
+	Running  int             `json:"running"` // items
+	HeardAgo float64         `json:"heard_ago_seconds"`
+	Draining bool            `json:"draining"`
+	Started  time.Time       `json:"started"`
+}
+
+const workerColumns = `worker, node, pid, pools, slots, running, extract(epoch FROM heard_ago)::float8 AS heard_ago, draining, started`
+
+// Workers lists the worker processes that live.
+func (r *Registry) Workers(ctx context.Context) ([]Worker, error) {
+	return collect[Worker](ctx, r, "list workers", `SELECT `+workerColumns+` FROM workers ORDER BY node, started, worker`, nil)
+}
+
+// Drain asks a worker to claim nothing more, end what it has, and stop.
+func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
+	rows, _ := r.db.Query(ctx, `SELECT `+workerColumns+` FROM drain_worker($1)`, worker)
+	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Worker])
+	if err != nil {
+		return Worker{}, fmt.Errorf("drain worker %s: %w", worker, refusal(err))
+	}
+	return w, nil
+}
+
+func collect[T any](ctx context.Context, r *Registry, verb, sql string, args pgx.NamedArgs) ([]T, error) {
+	rows, _ := r.db.Query(ctx, sql, args)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", verb, refusal(err))
+	}
+	return append([]T{}, list...), nil // null is no list in JSON
+}

@@ -1,0 +1,218 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// paused lists the stages that are paused, with the reason, in their order.
+func (a *archive) paused() string {
+	a.t.Helper()
+	return value[string](a, `SELECT coalesce(string_agg(concat_ws(' ', action, stage, pause_reason), ', ' ORDER BY action, ordinal), '')
+		FROM stage_settings WHERE paused AND paused_by = session_user AND paused_at <= now()`)
+}
+
+// Who pauses what is written beside it, the first time; every change is on record.
+func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	for _, step := range []struct {
+		do   string
+		want string // paused afterwards
+	}{
+		{`SELECT pause_stage('Store')`, "Ingest Store"},
+		{`SELECT pause_stage('Store', 'The bucket moves.')`, "Ingest Store The bucket moves."},
+		{`SELECT pause_stage('Store')`, "Ingest Store The bucket moves."},
+		{`SELECT pause_stage('Requested', 'Holidays.', 'Delete')`, "Delete Requested Holidays., Ingest Store The bucket moves."},
+		{`SELECT resume_stage('Store')`, "Delete Requested Holidays."},
+		{`SELECT resume_stage('Requested', 'Restore File')`, "Delete Requested Holidays."},
+		{`SELECT resume_stage('Requested')`, ""},
+		{`SELECT pause_stage('Requested')`, "Delete Requested, Glacier Restore Requested, Restore File Requested, Restore Object Requested"},
+		{`SELECT resume_all()`, ""},
+		{`UPDATE stage_settings SET paused = true, pause_reason = 'By hand.' WHERE stage = 'Record'`, "Ingest Record By hand."},
+		{`UPDATE stage_settings SET paused = true, paused_by = 'somebody', paused_at = 'infinity' WHERE stage = 'Record'`, "Ingest Record By hand."},
+		{`UPDATE stage_settings SET paused_by = NULL, paused_at = NULL`, "Ingest Record By hand."},
+		{`UPDATE stage_settings SET paused = false, pause_reason = 'Left over.'`, ""},
+	} {
+		a.exec(step.do)
+		if got := a.paused(); got != step.want {
+			t.Errorf("after %s: %q are paused, want %q", step.do, got, step.want)
+		}
+		a.fit(t, step.do)
+	}
+	if since := value[bool](a, `SELECT bool_or(paused_at IS NOT NULL OR pause_reason IS NOT NULL) FROM stage_settings`); since {
+		t.Error("a stage that goes on says that it is paused")
+	}
+	const wantAudit = 1 + 1 + 0 + 1 + 1 + 0 + 1 + 4 + 4 + 1 + 0 + 0 + 1 // changes, by step
+	if n := value[int](a, `SELECT count(*) FROM stage_settings_audit WHERE session_user_is = session_user AND before <> after`); n != wantAudit {
+		t.Errorf("%d changes are on record, want %d", n, wantAudit)
+	}
+	all, err := a.Pause(ctx, "", "Upgrade")
+	if err != nil || len(all) != 13 || !all[0].Paused || *all[0].PauseReason != "Upgrade" || all[0].PausedBy == nil || all[0].PausedAt == nil {
+		t.Errorf("Pause of all = %+v, %v", all, err)
+	}
+	if one, err := a.Resume(ctx, "Store"); err != nil || len(one) != 1 || one[0].Paused || strings.Contains(a.paused(), "Ingest Store Up") {
+		t.Errorf("Resume = %+v, %v", one, err)
+	}
+	if all, err := a.Resume(ctx, ""); err != nil || len(all) != 13 || a.paused() != "" {
+		t.Errorf("Resume of all = %+v, %v", all, err)
+	}
+}
+
+// A name that is a little wrong is told as it is right, and any that is wrong with
+// all there are.
+func TestWrongNamesAreToldRight(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.upload(etag1, time.Now(), "bag.tar")[0]
+	for call, want := range map[string][2]string{
+		`SELECT pause_stage('copy_to staging')`:                {"there is no stage 'copy_to staging'; the stages are: Receive, Validate, Reingest Check, ", "Write 'Copy To Staging'."},
+		`SELECT resume_stage('RECORD ')`:                       {"there is no stage 'RECORD '", "Write 'Record'."},
+		`SELECT pause_stage('Stroe')`:                          {"Record, Cleanup, Requested", "Write one of them"},
+		`SELECT pause_stage('Store', NULL, 'Delete')`:          {"the stages of Delete are: Requested", "Write one of them"},
+		`SELECT pause_stage('Requested', NULL, 'delete')`:      {"there is no action 'delete'; the actions are: Delete, Glacier Restore, Ingest, ", "Write one of them"},
+		`SELECT pause_stage(NULL)`:                             {"there is no stage NULL", "Write one of them"},
+		fmt.Sprintf(`SELECT requeue(%d, 'receive')`, id):       {"there is no stage 'receive'; the stages of Ingest are", "Write 'Receive'."},
+		`SELECT requeue_where('true', 'formatidentification')`: {"there is no stage", "Write 'Format Identification'."},
+		`SELECT drain_worker('nobody')`:                        {"there is no live worker 'nobody'", "None lives."},
+		`SELECT requeue(99)`:                                   {"there is no item 99", ""},
+		`SELECT cancel(NULL)`:                                  {"there is no item NULL", ""},
+		`SELECT release(99)`:                                   {"there is no item 99", ""},
+		`SELECT set_priority(99, 1)`:                           {"there is no item 99", ""},
+		`SELECT why_not(99)`:                                   {"there is no item 99", ""},
+	} {
+		var refused *pgconn.PgError
+		if _, err := a.db.Exec(context.Background(), call); !errors.As(err, &refused) || !strings.Contains(refused.Message, want[0]) || !strings.HasPrefix(refused.Hint, want[1]) {
+			t.Errorf("%s: %v (%+v), want %q", call, err, refused, want)
+		}
+	}
+	if _, err := a.Pause(context.Background(), "store", ""); !errors.Is(err, registry.ErrRefused) || !strings.HasSuffix(err.Error(), ". Write 'Store'.") {
+		t.Errorf("Pause = %v, want ErrRefused with the right name", err)
+	}
+	if _, err := a.Drain(context.Background(), "nobody"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("Drain = %v, want ErrNotFound", err)
+	}
+}
+
+// Items are at a stage by its name: it keeps name and place, and stays as long as
+// there are any.
+func TestStagesStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.upload(etag1, time.Now(), "bag.tar")
+	for _, typed := range []string{
+		`UPDATE stage_settings SET stage = 'Stroe' WHERE stage = 'Store'`,
+		`UPDATE stage_settings SET action = 'Delete' WHERE stage = 'Store'`,
+		`UPDATE stage_settings SET ordinal = 1 WHERE stage = 'Store'`,
+		`DELETE FROM stage_settings WHERE stage = 'Receive'`,
+	} {
+		var refused *pgconn.PgError
+		if _, err := a.db.Exec(context.Background(), typed); !errors.As(err, &refused) || refused.Code != "23514" || refused.Hint == "" {
+			t.Errorf("%s: %v, want a refusal with a way out", typed, err)
+		}
+		a.fit(t, typed)
+	}
+	a.exec(`DELETE FROM stage_settings WHERE action = 'Delete'`) // a later version may have no use for it
+}
+
+// Workers hear of what they have to do otherwise, and of items that overtake.
+func TestWorkersHearOfDecisions(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	a.worker("w1", `[]`)
+	delayed, running := a.standing("delayed"), a.standingAs("running.tar", "Started")
+	c, err := a.db.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if _, err := c.Exec(ctx, `LISTEN farol_work; LISTEN farol_settings`); err != nil {
+		t.Fatal(err)
+	}
+	const work, settings = `farol_work "\nStore"`, `farol_settings ""`
+	for _, step := range []struct {
+		do   string
+		want []string
+	}{
+		{`SELECT drain_worker('w1')`, []string{settings}},
+		{`SELECT pause_stage('Store')`, []string{settings, work}},
+		{`SELECT resume_stage('Store')`, []string{settings, work}},
+		{fmt.Sprintf(`SELECT set_priority(%d, -1)`, delayed), []string{work}},
+		{fmt.Sprintf(`UPDATE work_items SET priority = 1 WHERE id = %d`, delayed), []string{work}},
+		{fmt.Sprintf(`UPDATE work_items SET size = 5 WHERE id = %d`, delayed), []string{work}},
+		{fmt.Sprintf(`SELECT requeue(%d)`, delayed), []string{work}},
+		{fmt.Sprintf(`SELECT release(%d)`, running), []string{work}},
+	} {
+		a.exec(step.do)
+		var heard []string
+		for range step.want {
+			n, err := c.Conn().WaitForNotification(ctx)
+			if err != nil {
+				t.Fatalf("after %s: heard %q and then %v", step.do, heard, err)
+			}
+			heard = append(heard, fmt.Sprintf("%s %q", n.Channel, n.Payload))
+		}
+		if !slices.Equal(heard, step.want) {
+			t.Errorf("after %s: heard %q, want %q", step.do, heard, step.want)
+		}
+	}
+}
+
+// What runs with the rights of the tables' owner looks at no table that a session
+// has made for itself.
+func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.standing("Failed")
+	pooled, err := a.db.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pooled.Hijack() // so that what it makes goes with it
+	defer c.Close(context.Background())
+	for _, sql := range []string{
+		`CREATE TEMPORARY VIEW stage_settings AS SELECT action, stage, 1::smallint AS ordinal, topic FROM public.stage_settings`,
+		`CREATE TEMPORARY TABLE work_item_audit (LIKE public.work_item_audit INCLUDING DEFAULTS)`,
+		`CREATE TEMPORARY TABLE work_item_attempts (LIKE public.work_item_attempts)`,
+		`CREATE TEMPORARY TABLE institution_turns (LIKE public.institution_turns)`,
+	} {
+		if _, err := c.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, later := range []string{
+		`UPDATE work_items SET stage = 'Record', status = 'Pending' WHERE id = $1`, `SELECT requeue($1, 'Record')`,
+	} {
+		if _, err := c.Exec(context.Background(), later, id); err == nil || !strings.Contains(err.Error(), "has only come to Store") {
+			t.Errorf("%s: %v, want it refused by the stages that there are", later, err)
+		}
+	}
+	if _, err := c.Exec(context.Background(), `UPDATE work_items SET status = 'Pending' WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	if n := value[int](a, `SELECT count(*) FROM public.work_item_audit`); n != 1 {
+		t.Errorf("%d changes are on record, want 1", n)
+	}
+	if n := value[int](a, `SELECT count(*) FROM public.institution_turns`); n != 2 {
+		t.Errorf("its institution has taken %d turns, want one for each time that the item came", n)
+	}
+}
+
+// worker puts a worker process on record that was heard of a moment ago.
+func (a *archive) worker(name, pools string) {
+	a.t.Helper()
+	a.exec(`INSERT INTO worker_processes (worker, node, pid, host, pid_started, heartbeat, pools)
+		VALUES ($1, 'node-of-' || $1, 12, 'h', 1, '10 seconds', $2)`, name, pools)
+}
