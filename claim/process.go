@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // process is this start of a program, as others learn of it.
@@ -197,7 +198,11 @@ func (r *recorder) note(slot int, item int64, name string) {
 	}
 	line := fmt.Sprintf("%d %q", item, name)
 	if len(line) > slotSize-1 {
-		line = fmt.Sprintf("%d %q", item, name[max(0, len(name)-slotSize/8):]) // the end tells more; a byte takes four at most
+		end := name[max(0, len(name)-slotSize/8):] // the end tells more; a byte takes four at most
+		for cut := 0; cut < utf8.UTFMax-1 && end != "" && !utf8.RuneStart(end[0]); cut++ {
+			end = end[1:] // of a character whose beginning is cut off
+		}
+		line = fmt.Sprintf("%d %q", item, end)
 	}
 	note := make([]byte, slotSize)
 	for i := range note {
