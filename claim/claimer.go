@@ -108,7 +108,7 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 		return nil, err
 	}
 	took := time.Since(begun)
-	last := map[cell]position{}
+	last, turns := map[cell]position{}, map[int16]int64{}
 	for i := range items {
 		item := &items[i]
 		st := known.of(item.Action, item.Stage)
@@ -117,13 +117,14 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 		if l, ok := last[at]; !ok || l.before(item.at) {
 			last[at] = item.at
 		}
+		turns[item.band] = max(turns[item.band], item.at.turn)
 	}
 	for _, p := range probes {
 		if l, ok := last[p.cell]; ok {
 			c.hints.end(p.cell, p.from, l, took)
-			e.served(p.band, l)
 		}
 	}
+	e.served(turns)
 	return items, nil
 }
 
@@ -175,14 +176,13 @@ func (c *claimer) giveBack(ctx context.Context, items []Item, why string) {
 	}
 }
 
-// served notes how far the turns of a band have come. A priority that overtakes
-// is no measure of it.
-func (e *Engine) served(band int16, at position) {
-	if at.priority != 0 {
-		return
-	}
+// served notes how far the turns of the bands have come. What overtakes by its
+// priority got the turn that was served then, so it moves them no further.
+func (e *Engine) served(turns map[int16]int64) {
 	e.mu.Lock()
-	e.turns[band] = max(e.turns[band], at.turn)
+	for band, turn := range turns {
+		e.turns[band] = max(e.turns[band], turn)
+	}
 	e.mu.Unlock()
 }
 
