@@ -183,11 +183,12 @@ func (e *Engine) Close() { e.store.close() }
 func (e *Engine) Worker() string { return e.self.worker }
 
 // Draining is closed when the process has been asked to stop, by
-// drain_worker in the database.
+// `draining` in its row of worker_processes.
 func (e *Engine) Draining() <-chan struct{} { return e.draining }
 
 // Describe says which work this process takes, for worker_processes and
-// why_not. The value is written as JSON. Call it before Run.
+// whoever asks why an item waits. The value is written as JSON. Call it before
+// Run.
 func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 
 // readSettings reads how stages are treated. Settings that this process cannot
