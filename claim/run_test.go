@@ -201,3 +201,23 @@ func TestLateWorkerDoesNotRenewAnothersLease(t *testing.T) {
 		t.Errorf("the lease went from %v to %v", lease, got)
 	}
 }
+
+// A heartbeat that its process has given up on may come late, with a shorter
+// lease than the one after it has asked for.
+func TestLateHeartbeatShortensNoLease(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	e := q.engine()
+	h := q.claimOne(e, "Receive")
+	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '1 hour'`)
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if left := value[float64](q, `SELECT extract(epoch FROM lease_expires_at - now())::float8 FROM work_items`); left < 3500 {
+		t.Errorf("%v seconds are left of an hour", left)
+	}
+	if err := h.Context().Err(); err != nil {
+		t.Errorf("the work was stopped: %v", err)
+	}
+}
