@@ -18,14 +18,18 @@ type Hold struct {
 	ctx    context.Context //nolint:containedctx // the context is the lease: it lives as long as this value
 	cancel context.CancelCauseFunc
 	inHand atomic.Pointer[string]
-	slot   int       // in the flight recorder; -1: none
-	since  time.Time // by this process's monotonic clock
+	slot   int // in the flight recorder; -1: none
+
+	// By this process's monotonic clock; guarded by the engine's mutex.
+	asked time.Time     // when the lease was asked for that the item is held by
+	lease time.Duration // from then on, at least
+	deaf  *time.Timer
 }
 
 // Hold starts renewing the item's lease with every heartbeat of the process. The
 // caller works under [Hold.Context] and ends with [Hold.Settle].
 func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
-	h := &Hold{Item: item, engine: e, slot: -1, since: time.Now()}
+	h := &Hold{Item: item, engine: e, slot: -1}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	if item.Timeout > 0 {
 		timed, stop := context.WithTimeoutCause(h.ctx, item.Timeout, errTimeout)
@@ -38,14 +42,38 @@ func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
 	if earlier != nil { // the heartbeat would renew this claim and never tell of that one
 		earlier.drop(ErrLost)
 	}
+	defer h.stopDeaf() // the answer to the claim may have come late
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held[item.ID] = h
+	h.deaf = time.AfterFunc(item.lease, h.stopDeaf)
+	h.leased(item.asked, item.lease)
 	if n := len(e.slots); n > 0 {
 		h.slot, e.slots = e.slots[n-1], e.slots[:n-1]
 		e.recorder.note(h.slot, item.ID, "")
 	}
 	return h
+}
+
+// leased notes that a lease was granted that lasts for d from asked on, at least.
+// The caller has locked the engine.
+func (h *Hold) leased(asked time.Time, d time.Duration) {
+	h.asked, h.lease = asked, d
+	h.deaf.Reset(d*2/3 - time.Since(asked))
+}
+
+// stopDeaf ends the work when two thirds of its lease have passed since it was
+// renewed: soon the item is someone else's.
+func (h *Hold) stopDeaf() {
+	e := h.engine
+	e.mu.Lock()
+	silence := time.Since(h.asked)
+	deaf := e.held[h.Item.ID] == h && silence >= h.lease*2/3
+	e.mu.Unlock()
+	if deaf {
+		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)
+		h.drop(fmt.Errorf("no heartbeat for %v: %w", silence.Round(time.Millisecond), ErrLost))
+	}
 }
 
 // Context is done when the item is lost, or when the context given to
@@ -73,27 +101,26 @@ func (h *Hold) file() string {
 }
 
 // Check asks whether the item is still in hand, before something is done that
-// could not be taken back. It asks the registry only when the last heartbeat is
-// so long ago that the lease may have lapsed, as after the process was stopped
-// for a while.
+// could not be taken back. It asks the registry only when the item was not
+// renewed for half of its lease, as after the process was stopped for a while.
 func (h *Hold) Check(ctx context.Context) error {
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 	}
 	e := h.engine
-	if e.options.Unrenewed {
-		if time.Since(h.since) > h.Item.lease*2/3 {
-			return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
-		}
-		return nil
-	}
 	e.mu.Lock()
-	fresh := time.Since(e.beat) < h.Item.lease/2
+	fresh := e.options.Unrenewed || time.Since(h.asked) < h.lease/2
+	gone := time.Since(h.asked) >= h.lease*2/3
 	e.mu.Unlock()
-	if fresh {
+	if fresh && !gone {
 		return nil
 	}
-	if err := e.heartbeat(ctx); err != nil {
+	if e.options.Unrenewed {
+		return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
+	}
+	call, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	if err := e.heartbeat(call); err != nil {
 		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
 	}
 	if h.ctx.Err() != nil {
@@ -138,6 +165,7 @@ func (h *Hold) Abandon() { h.drop(nil) }
 func (h *Hold) drop(cause error) {
 	e := h.engine
 	e.mu.Lock()
+	h.deaf.Stop()
 	if e.held[h.Item.ID] == h {
 		delete(e.held, h.Item.ID)
 		if h.slot >= 0 && e.recorder != nil {

@@ -194,6 +194,9 @@ func TestLateWorkerDoesNotRenewAnothersLease(t *testing.T) {
 	q.exec(`UPDATE work_items SET run_at = now()`)
 	q.claimOne(next, "Receive")
 	lease := value[time.Time](q, `SELECT lease_expires_at FROM work_items`)
+	if err := late.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.Check(context.Background()); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("Check = %v, want ErrLost", err)
 	}
