@@ -87,6 +87,7 @@ func (h *Hold) Lease() time.Duration { return h.Item.lease }
 // next heartbeat, and kept where another worker of this host finds it should
 // this one die before that, so that what killed a worker can be named.
 func (h *Hold) InHand(file string) {
+	file = readable(file) // the database takes no other, and a heartbeat is for all items
 	h.inHand.Store(&file)
 	if h.slot >= 0 {
 		h.engine.recorder.note(h.slot, h.Item.ID, file)

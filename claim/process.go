@@ -238,7 +238,7 @@ func readRecord(worker, name string) string {
 	if err != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", "�"), "�")
+	return readable(string(text))
 }
 
 // discardRecord removes what a worker left behind, once it is in the ledger.

@@ -224,3 +224,26 @@ func TestLateHeartbeatShortensNoLease(t *testing.T) {
 		t.Errorf("the work was stopped: %v", err)
 	}
 }
+
+// A file's name may be no text at all. It must not keep the process from renewing
+// its leases, nor the item from its end.
+func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	ids := []int64{q.put("Receive", 1), q.put("Receive", 1)}
+	h, other := q.claimOne(e, "Receive"), q.claimOne(e, "Receive")
+	h.InHand("data/\xff\x00.bin")
+	q.lapse()
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatalf("heartbeat: %v", err)
+	}
+	if n := value[int](q, `SELECT count(*) FROM work_items WHERE lease_expires_at > now()`); n != 2 {
+		t.Errorf("%d leases were renewed, want 2", n)
+	}
+	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts WHERE work_item_id = $1`, ids[0]); got != "data/\uFFFD\uFFFD.bin" {
+		t.Errorf("file in hand = %q", got)
+	}
+	q.settle(h, claim.Done{Next: "Validate", Note: "read \xff"}, nil)
+	q.settle(other, claim.Done{Next: "Validate"}, nil)
+}
