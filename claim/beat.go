@@ -1,8 +1,10 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -43,6 +45,7 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 		}
 	}
 	e.mu.Unlock()
+	slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Item.ID, b.Item.ID) }) // locks go in this order everywhere
 	held := make([]heldLease, len(holds))
 	for i, h := range holds {
 		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file()}
