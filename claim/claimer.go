@@ -112,7 +112,7 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 	for i := range items {
 		item := &items[i]
 		st := known.of(item.Action, item.Stage)
-		item.Topic, item.MaxAttempts, item.Timeout, item.lease = st.Topic, st.MaxAttempts, st.Timeout, st.Lease
+		item.Topic, item.MaxAttempts, item.Timeout, item.asked = st.Topic, st.MaxAttempts, st.Timeout, begun
 		at := cell{item.Stage, item.band}
 		if l, ok := last[at]; !ok || l.before(item.at) {
 			last[at] = item.at

@@ -87,7 +87,7 @@ WITH claimed AS (
 	) found
 	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
-		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn
+		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn, w.lease_expires_at - w.updated_at AS lease
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, $11, $12, $13 FROM claimed
@@ -195,7 +195,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn)
+			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.lease)
 		i.Action = f.action()
 		return i, err
 	})

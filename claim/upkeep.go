@@ -14,11 +14,12 @@ import (
 
 // renewSQL extends all leases of this process at once, writes what it has in
 // hand into the ledger, and tells that the process is there. A token that does
-// not come back is lost. A process that was given up for dead, and is not, says
-// so here.
+// not come back is lost. A heartbeat that was given up on may come late: it takes
+// nothing from the one after it, which may have asked for more. A process that
+// was given up for dead, and is not, says so here.
 const renewSQL = `
 WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = now() + held.lease
+	UPDATE work_items w SET lease_expires_at = greatest(w.lease_expires_at, now() + held.lease)
 	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, in_hand)
 	WHERE w.id = held.id AND w.claim_token = held.token
 	RETURNING w.id, held.token, held.in_hand
