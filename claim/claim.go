@@ -116,7 +116,7 @@ type Engine struct {
 	draining chan struct{} // closed when the process is asked to stop
 	changed  chan struct{} // gets a value when settings are to be read anew
 
-	reapRounds atomic.Int64
+	reaps reaps
 
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item

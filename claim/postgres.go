@@ -12,7 +12,7 @@ import (
 )
 
 func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
-	rows, _ := p.beat.Query(ctx, `
+	rows, _ := p.upkeep.Query(ctx, `
 		SELECT action, stage, topic, max_attempts, backoff_first, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
@@ -21,7 +21,7 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the stages' settings: %w", err)
 	}
-	rows, _ = p.beat.Query(ctx, `SELECT band, min_size FROM size_bands`)
+	rows, _ = p.upkeep.Query(ctx, `SELECT band, min_size FROM size_bands`)
 	bands, err := pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the size bands: %w", err)
@@ -34,12 +34,15 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 // it finds is locked and known by its place, so the UPDATE needs no other
 // look-up; one that changed since the statement began is not seen there and
 // stays for the next claim. Live leases of a stage with a cap are counted by
-// work_items_lease; the caller then holds the stage's advisory lock.
+// work_items_lease, and those that the reaper has had little time for; the dead
+// entries of all before them are passed by. The caller then holds the stage's
+// advisory lock.
 const claimSQL = `
 WITH stage AS MATERIALIZED (
 	SELECT c.stage,
 		greatest(CASE WHEN s.cap IS NULL THEN c.most
-		     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
+		     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r
+				WHERE r.status = 'Started' AND r.stage = s.stage AND r.lease_expires_at > now() - s.lease))
 		END, 0) AS room
 	FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS c (stage, most, ord)
 	JOIN stage_settings s ON s.action = $7 AND s.stage = c.stage AND NOT s.paused
