@@ -73,7 +73,7 @@ func (q *queue) explain() {
 	name := value[string](q, `SELECT current_database()`)
 	for setting, to := range map[string]string{
 		"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
-		"auto_explain.log_format": "json", "auto_explain.log_level": "notice",
+		"auto_explain.log_format": "json", "auto_explain.log_level": "notice", "auto_explain.log_buffers": "on",
 	} {
 		q.exec(`LOAD 'auto_explain'`) // which knows the other settings
 		q.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = '%s'`, name, setting, to))
@@ -88,6 +88,8 @@ type plan struct {
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
 	Removed  float64 `json:"Rows Removed by Filter"`
+	Hit      int     `json:"Shared Hit Blocks"`
+	Read     int     `json:"Shared Read Blocks"`
 	Plans    []plan
 }
 
@@ -154,9 +156,8 @@ func (p *planned) count(name string) int {
 	return len(p.plans[name])
 }
 
-// work has an engine do all that it does, while somebody locks what it would
-// take first.
-func (p *planned) work(url string, options ...registry.Option) {
+// listen returns an engine on whose plans p listens in.
+func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
 	p.t.Helper()
 	p.plans = map[string][]plan{}
 	config := connect(p.t, url, "planned", options...).Config()
@@ -166,7 +167,14 @@ func (p *planned) work(url string, options ...registry.Option) {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(db.Close)
-	e := (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
+	return (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
+}
+
+// work has an engine do all that it does, while somebody locks what it would
+// take first.
+func (p *planned) work(url string, options ...registry.Option) {
+	p.t.Helper()
+	e := p.listen(url, options...)
 
 	tx, err := p.db.Begin(context.Background())
 	if err != nil {
