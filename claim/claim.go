@@ -120,7 +120,7 @@ type Engine struct {
 	changed  chan struct{} // gets a value when settings are to be read anew
 	hurry    chan struct{} // gets a value when leases have become shorter
 
-	reapRounds atomic.Int64
+	reaps reaps
 
 	asking sync.Mutex // one heartbeat out of turn at a time
 

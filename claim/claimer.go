@@ -99,15 +99,14 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 		return nil, nil
 	}
 	e, begun := c.engine, time.Now()
-	for i := range probes {
-		probes[i].from = c.hints.begin(probes[i].cell, begun)
-	}
+	c.hints.begin(probes, begun)
 	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
+	took := time.Since(begun)
 	if err != nil {
 		c.giveBack(ctx, items, "The claim was not completed.")
+		c.hints.end(probes, nil, begun, took) // it may have been too much to sweep
 		return nil, err
 	}
-	took := time.Since(begun)
 	last := map[cell]position{}
 	for i := range items {
 		item := &items[i]
@@ -118,11 +117,9 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 			last[at] = item.at
 		}
 	}
-	for _, p := range probes {
-		if l, ok := last[p.cell]; ok {
-			c.hints.end(p.cell, p.from, l, took)
-			e.served(p.band, l)
-		}
+	c.hints.end(probes, last, begun, took)
+	for at, l := range last {
+		e.served(at.band, l)
 	}
 	return items, nil
 }
@@ -229,8 +226,8 @@ func (e *Engine) lookForOverdue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, at := range cells {
-			c.hints.setOverdue(at, found[at])
+		for _, p := range cells {
+			c.hints.setOverdue(p.cell, found[p.cell])
 		}
 	}
 	return nil
