@@ -63,7 +63,7 @@ func newModelBench(t *testing.T, steps *atomic.Int64) *modelBench {
 		q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ($1, $1, 'in.' || $1, 'out.' || $1)`, name)
 	}
 	q.exec(`DELETE FROM size_bands WHERE band > 1`)
-	q.exec(`UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '2 hours'`)
+	q.exec(`UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '2 hours', lease = '1 day'`)
 	b := &modelBench{queue: q, steps: steps}
 	quiet := func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) }
 	b.engines[0] = q.engine(quiet)
