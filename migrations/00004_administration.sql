@@ -311,10 +311,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	w work_items := item_to_change(item);
 BEGIN
-	IF w.status IN ('Success', 'Cancelled') THEN
-		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', item, w.status
-			USING ERRCODE = 'check_violation', HINT = 'It is not in the queue any more.';
-	END IF;
 	IF (set_priority.priority BETWEEN -100 AND 100) IS NOT TRUE THEN
 		PERFORM no_such_priority(set_priority.priority);
 	END IF;

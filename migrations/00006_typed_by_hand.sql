@@ -94,6 +94,10 @@ BEGIN
 		RAISE EXCEPTION 'item % would never be claimed: run_at is a point in time', OLD.id
 			USING ERRCODE = 'check_violation', HINT = 'To park it, set status = ''Suspended''.';
 	END IF;
+	IF 'priority' = ANY (typed) AND OLD.status IN ('Success', 'Cancelled') THEN
+		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
+			USING ERRCODE = 'check_violation', HINT = 'It is not in the queue any more.';
+	END IF;
 	IF typed && ARRAY['note', 'priority', 'needs_admin_review'] THEN
 		PERFORM bound_by_hand();
 	END IF;
