@@ -112,7 +112,7 @@ func (m mutant) killed(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-run", m.tests, m.pkg) //nolint:gosec // our own list
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-run", m.tests, m.pkg)
 	cmd.Dir, cmd.WaitDelay = root, noLonger
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.CombinedOutput()
