@@ -128,8 +128,9 @@ func typos() map[string]typo {
 		`SELECT pause_stage('Store')`:    is(same),
 		`TRUNCATE work_items CASCADE`:    is("!cannot be emptied"),
 		`TRUNCATE work_item_attempts`:    is("!cannot be emptied"),
-		`DELETE FROM uploads_in_work WHERE work_item_id = $`: {"": "!uploads_in_work is written by the queue alone",
-			"Success": same, "Failed": same, "Suspended": same, "Cancelled": same},
+		`DELETE FROM uploads_in_work WHERE work_item_id = $`: {
+			"": "!uploads_in_work is written by the queue alone", "Success": same, "Failed": same, "Suspended": same, "Cancelled": same,
+		},
 		set(`status = ''`):                    is("!no status ''"),
 		set(`status = 'Canceled'`):            is("!no status 'Canceled'"),
 		set(`stage = '', status = 'Pending'`): is("!no stage ''"),
