@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -84,4 +85,21 @@ func (c *crew) requeueMany(person, items, wanted int) (moved int) {
 		}
 	}
 	return moved
+}
+
+// An end that somebody typed for an attempt that runs does not keep the worker
+// from telling the true one; after that it is history.
+func TestTypedEndOfAnAttemptGivesWayToTheTrueOne(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	h := q.claimOne(q.engine(), "Receive")
+	q.exec(`UPDATE work_item_attempts SET ended_at = now(), outcome = 'fatal'`)
+	q.settle(h, claim.Done{Next: "Validate"}, nil)
+	if got := value[string](q, `SELECT outcome FROM work_item_attempts`); got != "done" {
+		t.Errorf("the ledger says %q", got)
+	}
+	if _, err := q.db.Exec(context.Background(), `UPDATE work_item_attempts SET outcome = 'fatal'`); err == nil {
+		t.Error("history was changed")
+	}
 }
