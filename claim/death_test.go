@@ -30,6 +30,9 @@ func childWorker(arg string) int {
 	if err != nil {
 		panic(err)
 	}
+	if ending == "crew" {
+		return childCrew(ctx, db, e)
+	}
 	upkeep, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
