@@ -76,6 +76,7 @@ type Options struct {
 	Poll        time.Duration            // between two looks at a queue that nothing was heard from, with jitter
 	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay
 	Log         *slog.Logger
+	Observer    Observer // may be nil
 
 	// Direct is how to reach the database itself where the pool leads to a pooler,
 	// in whose sessions nobody can listen. Without it work is found by polling.
@@ -159,6 +160,9 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	pid := os.Getpid()
 	self := process{
 		identity: identity{node: node, pid: pid, worker: fmt.Sprintf("%s-%d-%s", node, pid, uuid.NewString()[:8])},
@@ -222,10 +226,12 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 		e.claimers[key] = c
 	}
 	e.mu.Unlock()
+	begun := time.Now()
 	got, err := c.asks.ask(ctx, request{wants: f.Stages, n: n})
 	if err != nil {
 		return nil, err
 	}
+	e.options.Observer.Claimed(time.Since(begun), len(got.items))
 	return got.items, got.err
 }
 

@@ -148,7 +148,8 @@ func (h *Hold) Abandon() { h.drop(nil) }
 func (h *Hold) drop(cause error) {
 	e := h.engine
 	e.mu.Lock()
-	if e.held[h.Item.ID] == h {
+	held := e.held[h.Item.ID] == h
+	if held {
 		delete(e.held, h.Item.ID)
 		if h.slot >= 0 && e.recorder != nil {
 			e.slots = append(e.slots, h.slot)
@@ -156,4 +157,7 @@ func (h *Hold) drop(cause error) {
 	}
 	e.mu.Unlock()
 	h.cancel(cause)
+	if held && errors.Is(cause, ErrLost) {
+		e.options.Observer.Lost(h.Item.Stage)
+	}
 }

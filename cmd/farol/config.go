@@ -104,6 +104,7 @@ type readerConfig struct {
 	Database databaseConfig
 	S3       s3Config
 	Log      logConfig
+	HTTP     httpConfig
 	Read     readConfig
 }
 
@@ -111,6 +112,7 @@ func readReaderConfig(s *settings) (c readerConfig) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
 	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
 	s.readBlock("", &c.Read)
 	return c
 }
@@ -120,12 +122,14 @@ type mirrorConfig struct {
 	Database databaseConfig
 	NSQ      nsqConfig
 	Log      logConfig
+	HTTP     httpConfig
 }
 
 func readMirrorConfig(s *settings) (c mirrorConfig) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
 	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
 	return c
 }
 

@@ -54,7 +54,7 @@ func settingsTables() string {
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&poolsConfig{}, "`work`"},
-		{&httpConfig{}, "`work`"},
+		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
 		{&readConfig{}, "`read-buckets`"},
 		{&logConfig{}, "`work`, `read-buckets`, `mirror`"},
 	} {
