@@ -12,7 +12,7 @@ import (
 // ended, and however much waits, they cost about the same.
 type Figures struct {
 	Cells  []Cell
-	Failed []FailedItems
+	Stages []StageFigures
 	Tables []TableFigures
 	Notify float64 // share of the queue of NOTIFY that is in use; when it is full, commits fail
 	Oldest []Snapshot
@@ -31,11 +31,12 @@ type Cell struct {
 	OldestDue float64 // seconds for which the first of those counted has been due
 }
 
-// FailedItems is how many items of a stage are in the view failed.
-type FailedItems struct {
+// StageFigures is how a stage stands.
+type StageFigures struct {
 	Action string
 	Stage  string
-	Items  int64
+	Paused bool
+	Failed int64 // items at the stage that are in the view failed
 }
 
 // TableFigures is what vacuum has to do for a table that the queue writes much.
@@ -82,13 +83,13 @@ LEFT JOIN ready r ON r.action = s.action AND r.stage = s.stage AND r.band = b.ba
 LEFT JOIN busy o ON o.action = s.action AND o.stage = s.stage AND o.band = b.band
 ORDER BY s.action, s.ordinal, b.band`
 
-// failedSQL goes by work_items_review, which has what the view failed has. An
+// stagesSQL goes by work_items_review, which has what the view failed has. An
 // item is counted at its stage even if that has no settings any more.
-const failedSQL = `
-SELECT action, stage, sum(n)::bigint FROM (
-	SELECT action::text, stage::text, 0 AS n FROM stage_settings
+const stagesSQL = `
+SELECT action, stage, bool_or(paused), sum(n)::bigint FROM (
+	SELECT action::text, stage::text, paused, 0 AS n FROM stage_settings
 	UNION ALL
-	SELECT action, stage, count(*) FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
+	SELECT action, stage, false, count(*) FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
 ) f
 GROUP BY action, stage ORDER BY action, stage`
 
@@ -142,8 +143,8 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 		if f.Cells, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Cell]); err != nil {
 			return fmt.Errorf("count the queue: %w", err)
 		}
-		rows, _ = tx.Query(ctx, failedSQL)
-		if f.Failed, err = pgx.CollectRows(rows, pgx.RowToStructByPos[FailedItems]); err != nil {
+		rows, _ = tx.Query(ctx, stagesSQL)
+		if f.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByPos[StageFigures]); err != nil {
 			return fmt.Errorf("count failed items: %w", err)
 		}
 		rows, _ = tx.Query(ctx, tablesSQL)

@@ -30,8 +30,8 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	empty := a.figures()
-	if len(empty.Cells) != 13*4 || len(empty.Failed) != 13 {
-		t.Errorf("%d cells and %d stages of a queue in which nothing is, want all there are", len(empty.Cells), len(empty.Failed))
+	if len(empty.Cells) != 13*4 || len(empty.Stages) != 13 {
+		t.Errorf("%d cells and %d stages of a queue in which nothing is, want all there are", len(empty.Cells), len(empty.Stages))
 	}
 	a.standing("waiting") // and the running one that it waits for
 	for _, state := range []string{"Success", "Failed", "Suspended", "Cancelled", "delayed"} {
@@ -43,6 +43,7 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, status, retry)
 		SELECT id, action, 'Requested', 'd', 'b', 'e', 1, now(), 'o', status, status = 'Pending' FROM institutions,
 		(VALUES ('Delete', 'Failed'), ('Delete', 'Pending'), ('Restore File', 'Pending')) v (action, status)`)
+	a.exec(`UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
 
 	f := a.figures()
 	var cells, failed []string
@@ -51,9 +52,12 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 			cells = append(cells, fmt.Sprintf("%s %s %d %d %d %d %d %v", c.Action, c.Stage, c.SizeBand, c.Due, c.Delayed, c.Waiting, c.Running, c.OldestDue >= 3600))
 		}
 	}
-	for _, s := range f.Failed {
-		if s.Items > 0 {
-			failed = append(failed, fmt.Sprintf("%s %s %d", s.Action, s.Stage, s.Items))
+	for _, s := range f.Stages {
+		if s.Failed > 0 {
+			failed = append(failed, fmt.Sprintf("%s %s %d", s.Action, s.Stage, s.Failed))
+		}
+		if s.Paused != (s.Stage == "Store") {
+			t.Errorf("%s: paused is %v", s.Stage, s.Paused)
 		}
 	}
 	a.shows(`SELECT q.action, q.stage, size_band, due, delayed, waiting, running, coalesce(oldest_due >= '1 hour', false) AS hour FROM queue_depth q

@@ -40,7 +40,7 @@ type queueFigures struct {
 	err  error
 }
 
-type figureDescs struct{ items, oldestDue, failed, live, dead, notify, seconds, transactions, up, took *prometheus.Desc }
+type figureDescs struct{ items, oldestDue, failed, paused, live, dead, notify, seconds, transactions, up, took *prometheus.Desc }
 
 // newQueueFigures connects when it is first asked. Close it.
 func newQueueFigures(ctx context.Context, command string, c databaseConfig, log *slog.Logger) (*queueFigures, error) {
@@ -63,6 +63,7 @@ func newQueueFigures(ctx context.Context, command string, c databaseConfig, log 
 				"action", "stage", "size_band", "state"),
 			oldestDue:    desc("farol_queue_oldest_due_seconds", "How long the first item has been due; 0 if none is.", "action", "stage", "size_band"),
 			failed:       desc("farol_failed_items", "Items of which no attempt runs and none will be made, as in the view failed.", "action", "stage"),
+			paused:       desc("farol_stage_paused", "Whether the stage is paused: then nothing of it is claimed.", "action", "stage"),
 			live:         desc("farol_table_live_rows", "Rows of the queue's tables, as PostgreSQL estimates.", "table"),
 			dead:         desc("farol_table_dead_rows", "Rows that vacuum has yet to clear away, as PostgreSQL estimates.", "table"),
 			notify:       desc("farol_notify_queue_ratio", "Share of PostgreSQL's queue of notices that is in use; when it is full, commits fail."),
@@ -77,7 +78,7 @@ func newQueueFigures(ctx context.Context, command string, c databaseConfig, log 
 // Describe is of prometheus.Collector.
 func (q *queueFigures) Describe(ch chan<- *prometheus.Desc) {
 	d := q.descs
-	for _, desc := range []*prometheus.Desc{d.items, d.oldestDue, d.failed, d.live, d.dead, d.notify, d.seconds, d.transactions, d.up, d.took} {
+	for _, desc := range []*prometheus.Desc{d.items, d.oldestDue, d.failed, d.paused, d.live, d.dead, d.notify, d.seconds, d.transactions, d.up, d.took} {
 		ch <- desc
 	}
 }
@@ -104,8 +105,9 @@ func (q *queueFigures) Collect(ch chan<- prometheus.Metric) {
 		gauge(d.items, float64(c.Running), c.Action, c.Stage, band, "running")
 		gauge(d.oldestDue, c.OldestDue, c.Action, c.Stage, band)
 	}
-	for _, s := range f.Failed {
-		gauge(d.failed, float64(s.Items), s.Action, s.Stage)
+	for _, s := range f.Stages {
+		gauge(d.failed, float64(s.Failed), s.Action, s.Stage)
+		gauge(d.paused, map[bool]float64{true: 1}[s.Paused], s.Action, s.Stage)
 	}
 	for _, t := range f.Tables {
 		gauge(d.live, float64(t.Live), t.Table)
