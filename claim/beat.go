@@ -1,9 +1,10 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,17 +14,21 @@ var errTimeout = errors.New("the stage took longer than its processing timeout")
 // done.
 func (e *Engine) beatForEver(ctx context.Context) {
 	for {
-		interval := e.known.Load().heartbeat()
-		call, cancel := context.WithTimeout(ctx, interval)
+		known := e.known.Load()
+		interval := known.heartbeat()
+		call, cancel := context.WithTimeout(ctx, known.shortestLease()/6) // one that hangs must leave time for another
 		err := e.heartbeat(call)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "leases not renewed, will try again", "err", err)
-			e.stopIfDeaf(ctx)
 			interval /= 4 // a lease of three heartbeats has room for some tries
 		}
-		if !pause(ctx, interval) {
+		next := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
 			return
+		case <-e.hurry:
+		case <-next.C:
 		}
 	}
 }
@@ -40,6 +45,7 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 		}
 	}
 	e.mu.Unlock()
+	slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Item.ID, b.Item.ID) }) // locks go in this order everywhere
 	held := make([]heldLease, len(holds))
 	for i, h := range holds {
 		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file()}
@@ -51,15 +57,12 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range holds {
-		if !kept[h.Item.ID] && h.ctx.Err() == nil && e.holds(h) {
+	for i, h := range holds {
+		if e.renewed(h, start, held[i].lease, kept[h.Item.ID]) {
 			e.log.WarnContext(ctx, "claim lost", "item", h.Item.ID, "stage", h.Item.Stage, "token", h.Item.Token)
 			h.drop(ErrLost)
 		}
 	}
-	e.mu.Lock()
-	e.beat = start
-	e.mu.Unlock()
 	if draining {
 		e.drain.Do(func() { close(e.draining) })
 	}
@@ -85,29 +88,17 @@ func (e *Engine) lookUpForEver(ctx context.Context) {
 	}
 }
 
-// holds tells whether h is still in hand: it may have been settled while the
-// heartbeat was under way, or is just being, and is then not lost. Should it be,
-// the settling will tell.
-func (e *Engine) holds(h *Hold) bool {
+// renewed notes what a heartbeat came to for one item, and tells whether that is
+// lost. What was settled while the heartbeat was under way, or is just being, is
+// not: should it be, the settling will tell.
+func (e *Engine) renewed(h *Hold, asked time.Time, lease time.Duration, kept bool) (lost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.held[h.Item.ID] == h && h.settling.Load() == 0
-}
-
-// stopIfDeaf ends all work whose lease could not be renewed for two thirds of
-// its time: soon it is someone else's.
-func (e *Engine) stopIfDeaf(ctx context.Context) {
-	var holds []*Hold
-	e.mu.Lock()
-	silence := time.Since(e.beat)
-	for _, h := range e.held {
-		if silence > h.Item.lease*2/3 && !e.options.Unrenewed {
-			holds = append(holds, h)
-		}
+	if e.held[h.Item.ID] != h {
+		return false
 	}
-	e.mu.Unlock()
-	for _, h := range holds {
-		e.log.WarnContext(ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)
-		h.drop(fmt.Errorf("no heartbeat for %v: %w", silence.Round(time.Millisecond), ErrLost))
+	if kept && asked.After(h.asked) {
+		h.leased(asked, lease)
 	}
+	return !kept && h.settling.Load() == 0
 }

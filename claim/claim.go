@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -61,7 +62,8 @@ type Item struct {
 
 	band  int16
 	at    position
-	lease time.Duration
+	lease time.Duration // as it was granted
+	asked time.Time     // when the claim was sent, by this process's monotonic clock
 }
 
 // Options is how a process works the queue. What is zero goes by stage_settings,
@@ -110,20 +112,21 @@ type Engine struct {
 	self    process
 	kernel  kernel
 	deaf    bool // there is no session to listen in
+	jitter  func(below time.Duration) time.Duration // so that processes do not all do the same at once
 
 	wake     *wake
 	known    atomic.Pointer[settings]
 	ends     batcher[move, error]
 	draining chan struct{} // closed when the process is asked to stop
 	changed  chan struct{} // gets a value when settings are to be read anew
+	hurry    chan struct{} // gets a value when leases have become shorter
 
-	reapRounds atomic.Int64
+	reaps reaps
 
 	asking sync.Mutex // one heartbeat out of turn at a time
 
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item
-	beat     time.Time       // when the leases were last renewed, by this process's monotonic clock
 	claimers map[string]*claimer
 	turns    map[int16]int64 // the latest that was claimed, by band
 	told     map[int16]int64 // what of it is in the database
@@ -172,8 +175,8 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 		self.host = "" // nobody could tell whether this process lives
 	}
 	e := &Engine{
-		store: s, options: o, log: o.Log, self: self, kernel: k,
-		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1),
+		store: s, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
+		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		held: map[int64]*Hold{}, claimers: map[string]*claimer{}, turns: map[int16]int64{}, told: map[int16]int64{},
 	}
 	e.ends = batcher[move, error]{do: e.settleBatch, lanes: 2, most: 256}
@@ -187,11 +190,12 @@ func (e *Engine) Close() { e.store.close() }
 func (e *Engine) Worker() string { return e.self.worker }
 
 // Draining is closed when the process has been asked to stop, by
-// drain_worker in the database.
+// `draining` in its row of worker_processes.
 func (e *Engine) Draining() <-chan struct{} { return e.draining }
 
 // Describe says which work this process takes, for worker_processes and
-// why_not. The value is written as JSON. Call it before Run.
+// whoever asks why an item waits. The value is written as JSON. Call it before
+// Run.
 func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 
 // readSettings reads how stages are treated. Settings that this process cannot
@@ -205,7 +209,12 @@ func (e *Engine) readSettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("settings of stages: %w", err)
 	}
-	e.known.Store(s)
+	if before := e.known.Swap(s); before != nil && s.heartbeat() < before.heartbeat() {
+		select {
+		case e.hurry <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 

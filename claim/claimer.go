@@ -99,31 +99,27 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 		return nil, nil
 	}
 	e, begun := c.engine, time.Now()
-	for i := range probes {
-		probes[i].from = c.hints.begin(probes[i].cell, begun)
-	}
+	c.hints.begin(probes, begun)
 	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
+	took := time.Since(begun)
 	if err != nil {
 		c.giveBack(ctx, items, "The claim was not completed.")
+		c.hints.end(probes, nil, begun, took) // it may have been too much to sweep
 		return nil, err
 	}
-	took := time.Since(begun)
-	last := map[cell]position{}
+	last, turns := map[cell]position{}, map[int16]int64{}
 	for i := range items {
 		item := &items[i]
 		st := known.of(item.Action, item.Stage)
-		item.Topic, item.MaxAttempts, item.Timeout, item.lease = st.Topic, st.MaxAttempts, st.Timeout, st.Lease
+		item.Topic, item.MaxAttempts, item.Timeout, item.asked = st.Topic, st.MaxAttempts, st.Timeout, begun
 		at := cell{item.Stage, item.band}
 		if l, ok := last[at]; !ok || l.before(item.at) {
 			last[at] = item.at
 		}
+		turns[item.band] = max(turns[item.band], item.at.turn)
 	}
-	for _, p := range probes {
-		if l, ok := last[p.cell]; ok {
-			c.hints.end(p.cell, p.from, l, took)
-			e.served(p.band, l)
-		}
-	}
+	c.hints.end(probes, last, begun, took)
+	e.served(turns)
 	return items, nil
 }
 
@@ -175,14 +171,13 @@ func (c *claimer) giveBack(ctx context.Context, items []Item, why string) {
 	}
 }
 
-// served notes how far the turns of a band have come. A priority that overtakes
-// is no measure of it.
-func (e *Engine) served(band int16, at position) {
-	if at.priority != 0 {
-		return
-	}
+// served notes how far the turns of the bands have come. What overtakes by its
+// priority got the turn that was served then, so it moves them no further.
+func (e *Engine) served(turns map[int16]int64) {
 	e.mu.Lock()
-	e.turns[band] = max(e.turns[band], at.turn)
+	for band, turn := range turns {
+		e.turns[band] = max(e.turns[band], turn)
+	}
 	e.mu.Unlock()
 }
 
@@ -229,8 +224,8 @@ func (e *Engine) lookForOverdue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, at := range cells {
-			c.hints.setOverdue(at, found[at])
+		for _, p := range cells {
+			c.hints.setOverdue(p.cell, found[p.cell])
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // cost is what an item takes of its institution's turns: its bytes, and a
@@ -37,7 +38,7 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 		SELECT 'I' || i, 'i' || i || '.edu', 'r' || i, 's' || i FROM generate_series(1, 3) i`)
 	longest := 0.0
 	rapid.Check(t, func(rt *rapid.T) {
-		q.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, institution_turns`)
+		testenv.Scene(t, q.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, institution_turns`)
 		q.exec(`UPDATE size_bands SET turn = 0`)
 		e, err := claim.New(context.Background(), q.db, claim.DefaultOptions()) // without hints and turns of the last check
 		if err != nil {
@@ -161,6 +162,47 @@ func TestOneInstitutionsItemsGoInTheirOrder(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("claimed %v, want %v", got, want)
+	}
+}
+
+// What overtakes its institution's queue takes the turn that is being served, so
+// that who comes next need not wait for all that it has passed by.
+func TestOvertakingMovesNoTurns(t *testing.T) {
+	t.Parallel()
+	const flood = 20
+	for name, overtake := range map[string][]string{
+		"by a function":    {`SELECT set_priority($1, -5)`},
+		"by hand":          {`UPDATE work_items SET priority = -5 WHERE id = $1`},
+		"and is requeued":  {`SELECT set_priority($1, -5)`, `UPDATE work_items SET status = 'Suspended' WHERE id = $1`, `SELECT requeue($1)`},
+		"when it comes in": {`UPDATE work_items SET status = 'Suspended' WHERE id = $1`, `UPDATE work_items SET status = 'Pending', priority = -5 WHERE id = $1`},
+		"and goes back":    {`SELECT set_priority($1, 5)`, `SELECT set_priority($1, 0)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			var last int64
+			for range flood {
+				last = q.put("Receive", 60*mib)
+			}
+			q.exec(`UPDATE size_bands SET turn = 7`)
+			if turn := value[int64](q, `SELECT turn FROM work_items WHERE id = $1`, last); turn < (flood-2)*60*mib {
+				t.Fatalf("the last turn of a flood is %d", turn)
+			}
+			for _, sql := range overtake {
+				q.exec(sql, last)
+			}
+			e := q.engine()
+			claimed := map[int64]bool{}
+			for range 2 { // the first of the flood has an earlier turn than one that was put back
+				claimed[q.claimOne(e, "Receive").Item.ID] = true
+			}
+			if err := e.TellServed(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if turn := value[int64](q, `SELECT turn FROM size_bands WHERE band = 0`); !claimed[last] || turn > 61*mib {
+				t.Errorf("the item is claimed: %v, and then the turn %d is served; want at most that of the second item", claimed[last], turn)
+			}
+		})
 	}
 }
 

@@ -71,5 +71,6 @@ type probe struct {
 
 	most   int
 	from   position
+	sweeps bool // it goes from the beginning though a hint says more
 	capped bool // how many run at once in all processes is bounded
 }

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,24 +16,28 @@ import (
 // processes tell with their notices where they put something; and a sweep from
 // the very beginning goes along at least every sweepEvery while there are
 // claims, which finds what committed late, what was locked and let go, and what
-// has become due.
+// has become due. Where sweeps are dear they are fewer, and of fewer cells at
+// once, found empty or not: no claim waits for the sweep of all.
 type hints struct {
 	mu    sync.Mutex
 	cells map[cell]*hint
+	swept time.Time // when a claim last swept
+	took  time.Duration
 }
 
 type hint struct {
 	from    position
-	lowered bool      // since the claim that is under way began
-	swept   time.Time // when a claim last went from the beginning
-	takes   time.Duration
-	overdue []int16 // priorities that have waited too long
-	turns   int     // counts claims, so that overdue priorities get every second
+	lowered bool          // since the claim that is under way began
+	swept   time.Time     // when a claim last went from the beginning
+	takes   time.Duration // its share of that claim's time
+	overdue []int16       // priorities that have waited too long
+	turns   int           // counts claims, so that overdue priorities get every second
 }
 
 const (
 	sweepEvery  = time.Second
-	sweepFactor = 20 // and seldom enough to take a twentieth of the time
+	sweepFactor = 20                    // and seldom enough to take a twentieth of the time
+	sweepTime   = 10 * time.Millisecond // of one claim, unless a single cell takes longer
 )
 
 func newHints() *hints { return &hints{cells: map[cell]*hint{}} }
@@ -44,35 +49,60 @@ func (h *hints) of(c cell) *hint {
 	return h.cells[c]
 }
 
-// begin says where a claim starts in a cell.
-func (h *hints) begin(c cell, now time.Time) position {
+// begin says where a claim starts in each of its cells.
+func (h *hints) begin(probes []probe, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.of(c)
-	t.lowered = false
-	t.turns++
-	if n := len(t.overdue); n > 0 && t.turns%2 == 1 {
-		t.lowered = true // where this claim ends says nothing of those before
-		return position{priority: t.overdue[t.turns/2%n], turn: start().turn}
+	var due []*probe
+	for i := range probes {
+		p := &probes[i]
+		t := h.of(p.cell)
+		t.lowered = false
+		t.turns++
+		p.from = t.from
+		if n := len(t.overdue); n > 0 && t.turns%2 == 1 {
+			t.lowered = true // where this claim ends says nothing of those before
+			p.from = position{priority: t.overdue[t.turns/2%n], turn: start().turn}
+		} else if now.Sub(t.swept) >= sweepEvery {
+			due = append(due, p)
+		}
 	}
-	if now.Sub(t.swept) >= max(sweepEvery, sweepFactor*t.takes) {
-		t.swept = now
-		return start()
+	if now.Sub(h.swept) < sweepFactor*h.took {
+		return
 	}
-	return t.from
+	slices.SortStableFunc(due, func(a, b *probe) int { return h.of(a.cell).swept.Compare(h.of(b.cell).swept) })
+	var takes time.Duration
+	for i, p := range due {
+		t := h.of(p.cell)
+		if takes += t.takes; i > 0 && takes > sweepTime {
+			return
+		}
+		t.swept, p.from, p.sweeps = now, start(), true
+	}
 }
 
-// end notes that a claim which started at from took items up to last, and how
+// end notes what came of a claim: the last items that it took, by cell, and how
 // long it was under way.
-func (h *hints) end(c cell, from, last position, took time.Duration) {
+func (h *hints) end(probes []probe, last map[cell]position, began time.Time, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.of(c)
-	if from == start() {
-		t.takes = took
+	swept := 0
+	for _, p := range probes {
+		if p.sweeps {
+			swept++
+		}
 	}
-	if !t.lowered {
-		t.from = last
+	for _, p := range probes {
+		t := h.of(p.cell)
+		if p.sweeps {
+			t.takes = took / time.Duration(swept)
+		}
+		if l, ok := last[p.cell]; ok && !t.lowered {
+			t.from = l
+		}
+	}
+	if swept > 0 {
+		h.swept, h.took = began, took
 	}
 }
 
@@ -108,13 +138,13 @@ func (h *hints) setOverdue(c cell, priorities []int16) {
 	h.of(c).overdue = priorities
 }
 
-// seen lists the cells that were claimed from.
-func (h *hints) seen() []cell {
+// seen lists the cells that were claimed from, and where a claim would start.
+func (h *hints) seen() []probe {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cells := make([]cell, 0, len(h.cells))
-	for c := range h.cells {
-		cells = append(cells, c)
+	probes := make([]probe, 0, len(h.cells))
+	for c, t := range h.cells {
+		probes = append(probes, probe{cell: c, from: t.from})
 	}
-	return cells
+	return probes
 }

@@ -18,8 +18,12 @@ type Hold struct {
 	ctx    context.Context //nolint:containedctx // the context is the lease: it lives as long as this value
 	cancel context.CancelCauseFunc
 	inHand atomic.Pointer[string]
-	slot   int       // in the flight recorder; -1: none
-	since  time.Time // by this process's monotonic clock
+	slot   int // in the flight recorder; -1: none
+
+	// By this process's monotonic clock; guarded by the engine's mutex.
+	asked time.Time     // when the lease was asked for that the item is held by
+	lease time.Duration // from then on, at least
+	deaf  *time.Timer
 
 	settling atomic.Int32 // calls of Settle under way
 }
@@ -27,7 +31,7 @@ type Hold struct {
 // Hold starts renewing the item's lease with every heartbeat of the process. The
 // caller works under [Hold.Context] and ends with [Hold.Settle].
 func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
-	h := &Hold{Item: item, engine: e, slot: -1, since: time.Now()}
+	h := &Hold{Item: item, engine: e, slot: -1}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	if item.Timeout > 0 {
 		timed, stop := context.WithTimeoutCause(h.ctx, item.Timeout, errTimeout)
@@ -40,14 +44,45 @@ func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
 	if earlier != nil { // the heartbeat would renew this claim and never tell of that one
 		earlier.drop(ErrLost)
 	}
+	defer h.stopDeaf() // the answer to the claim may have come late
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held[item.ID] = h
+	h.deaf = time.AfterFunc(item.lease, h.stopDeaf)
+	h.leased(item.asked, item.lease)
 	if n := len(e.slots); n > 0 {
 		h.slot, e.slots = e.slots[n-1], e.slots[:n-1]
 		e.recorder.note(h.slot, item.ID, "")
 	}
 	return h
+}
+
+// leased notes that a lease was granted that lasts for d from asked on, at least.
+// The caller has locked the engine.
+func (h *Hold) leased(asked time.Time, d time.Duration) {
+	h.asked, h.lease = asked, d
+	h.deaf.Reset(d*2/3 - time.Since(asked))
+}
+
+// stopDeaf ends the work when two thirds of its lease have passed since it was
+// renewed: soon the item is someone else's.
+func (h *Hold) stopDeaf() {
+	e := h.engine
+	e.mu.Lock()
+	silence := time.Since(h.asked)
+	deaf := e.held[h.Item.ID] == h && silence >= h.lease*2/3
+	e.mu.Unlock()
+	if deaf {
+		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)
+		h.drop(fmt.Errorf("no heartbeat for %v: %w", silence.Round(time.Millisecond), ErrLost))
+	}
+}
+
+// spent is how much of its lease has passed since that was asked for: 1 is all.
+func (h *Hold) spent() float64 {
+	h.engine.mu.Lock()
+	defer h.engine.mu.Unlock()
+	return float64(time.Since(h.asked)) / float64(h.lease)
 }
 
 // Context is done when the item is lost, or when the context given to
@@ -61,7 +96,7 @@ func (h *Hold) Lease() time.Duration { return h.Item.lease }
 // next heartbeat, and kept where another worker of this host finds it should
 // this one die before that, so that what killed a worker can be named.
 func (h *Hold) InHand(file string) {
-	file = text(file)
+	file = readable(file) // the database takes no other, and a heartbeat is for all items
 	h.inHand.Store(&file)
 	if h.slot >= 0 {
 		h.engine.recorder.note(h.slot, h.Item.ID, file)
@@ -76,34 +111,30 @@ func (h *Hold) file() string {
 }
 
 // Check asks whether the item is still in hand, before something is done that
-// could not be taken back. It asks the registry only when the last heartbeat is
-// so long ago that the lease may have lapsed, as after the process was stopped
-// for a while.
+// could not be taken back. It asks the registry only when the item was not
+// renewed for half of its lease, as after the process was stopped for a while.
 func (h *Hold) Check(ctx context.Context) error {
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 	}
 	e := h.engine
 	if e.options.Unrenewed {
-		if time.Since(h.since) > h.Item.lease*2/3 {
+		if h.spent() >= 2./3 {
 			return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
 		}
 		return nil
 	}
-	fresh := func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return time.Since(e.beat) < h.Item.lease/2
-	}
-	if fresh() {
+	if h.spent() < 1./2 {
 		return nil
 	}
 	e.asking.Lock()
 	defer e.asking.Unlock()
-	if fresh() && h.ctx.Err() == nil {
+	if h.spent() < 1./2 && h.ctx.Err() == nil {
 		return nil // someone else has asked meanwhile
 	}
-	if err := e.heartbeat(ctx); err != nil {
+	call, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	if err := e.heartbeat(call); err != nil {
 		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
 	}
 	if h.ctx.Err() != nil {
@@ -148,6 +179,7 @@ func (h *Hold) Abandon() { h.drop(nil) }
 func (h *Hold) drop(cause error) {
 	e := h.engine
 	e.mu.Lock()
+	h.deaf.Stop()
 	held := e.held[h.Item.ID] == h
 	if held {
 		delete(e.held, h.Item.ID)

@@ -15,8 +15,9 @@ import (
 // their own, so that neither a claim nor a heartbeat ever waits for the many
 // statements of the stages.
 type postgres struct {
-	hot  lane // claims and ends of claims
-	beat lane // heartbeats and all upkeep
+	hot    lane // claims and ends of claims
+	beat   lane // heartbeats, and what others are told
+	upkeep lane // what may take its time
 
 	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
 
@@ -24,29 +25,32 @@ type postgres struct {
 }
 
 const (
-	hotConns  = 4
-	beatConns = 2
+	hotConns    = 4
+	beatConns   = 1
+	upkeepConns = 2
 )
 
 func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 	if direct == nil && !registry.Pooled(db.Config().ConnConfig) {
 		direct = db.Config().ConnConfig
 	}
-	hot, err := newLane(db, hotConns)
-	if err != nil {
-		return nil, err
+	p := &postgres{direct: direct}
+	for l, most := range map[*lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.upkeep: upkeepConns} {
+		var err error
+		if *l, err = newLane(db, most); err != nil {
+			p.close()
+			return nil, err
+		}
 	}
-	beat, err := newLane(db, beatConns)
-	if err != nil {
-		hot.Close()
-		return nil, err
-	}
-	return &postgres{hot: hot, beat: beat, direct: direct}, nil
+	return p, nil
 }
 
 func (p *postgres) close() {
-	p.hot.Close()
-	p.beat.Close()
+	for _, l := range []lane{p.hot, p.beat, p.upkeep} {
+		if l.Pool != nil {
+			l.Close()
+		}
+	}
 }
 
 // lane is a few connections for one purpose. Their statements forbid the plans

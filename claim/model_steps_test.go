@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 var modelSteps = flag.Int64("model.steps", 100_000, "how many steps of the model are compared with PostgreSQL")
@@ -62,7 +63,7 @@ func newModelBench(t *testing.T, steps *atomic.Int64) *modelBench {
 		q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ($1, $1, 'in.' || $1, 'out.' || $1)`, name)
 	}
 	q.exec(`DELETE FROM size_bands WHERE band > 1`)
-	q.exec(`UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '2 hours'`)
+	q.exec(`UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '2 hours', lease = '1 day'`)
 	b := &modelBench{queue: q, steps: steps}
 	quiet := func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) }
 	b.engines[0] = q.engine(quiet)
@@ -74,10 +75,10 @@ func newModelBench(t *testing.T, steps *atomic.Int64) *modelBench {
 // it, as long as what is dead does not pile up.
 func (b *modelBench) empty() {
 	if b.runs++; b.runs%50 == 1 {
-		b.exec(`TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, uploads_in_work, institution_turns,
+		testenv.Scene(b.t, b.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, uploads_in_work, institution_turns,
 			worker_processes, work_items_archive, work_item_attempts_archive, retired_copies`)
 	} else {
-		b.exec(emptySQL)
+		testenv.Scene(b.t, b.db, emptySQL)
 	}
 	b.exec(`UPDATE size_bands SET turn = 0 WHERE turn > 0`)
 	b.exec(`UPDATE stage_settings SET paused = false, cap = CASE stage WHEN 'Record' THEN 2 END WHERE paused OR cap <> 2`)
@@ -259,13 +260,13 @@ func (r *modelRun) timePasses(t *rapid.T) {
 			r.due(o)
 		}
 	}
-	r.must(t, `UPDATE work_items SET run_at = now() WHERE run_at > now() AND waits_for IS NULL AND ($1 OR id = $2)`, all, i.id)
+	testenv.Scene(r.queue.t, r.db, `UPDATE work_items SET run_at = now() WHERE run_at > now() AND waits_for IS NULL AND ($1 OR id = $2)`, all, i.id)
 }
 
 func (r *modelRun) lapses(t *rapid.T) {
 	if i := r.pick(t, func(i *modelItem) bool { return i.status == "Started" }); i != nil {
 		i.lapsed = true
-		r.must(t, `UPDATE work_items SET lease_expires_at = now() - interval '1 second' WHERE id = $1`, i.id)
+		testenv.Scene(r.queue.t, r.db, `UPDATE work_items SET lease_expires_at = now() - interval '1 second' WHERE id = $1`, i.id)
 	}
 }
 
@@ -318,6 +319,10 @@ func (r *modelRun) requeues(t *rapid.T) {
 	if i := r.pick(t, anyItem); i != nil {
 		stage := rapid.SampledFrom(append(modelStages(), i.stage, i.stage)).Draw(t, "stage")
 		ok := r.do(t, `SELECT requeue($1, $2)`, i.id, stage)
+		if i.status == "Pending" && stage == i.stage && i.delay > 0 { // it need not wait any more
+			r.due(i)
+			r.changes++
+		}
 		if want := r.byHand(i, stage, "Pending"); ok != want {
 			t.Fatalf("requeue to %s was allowed: %v, want %v", stage, ok, want)
 		}
@@ -335,7 +340,10 @@ func (r *modelRun) cancels(t *rapid.T) {
 
 func (r *modelRun) ranks(t *rapid.T) {
 	if i := r.pick(t, func(i *modelItem) bool { return i.retry }); i != nil {
-		i.priority = rapid.Int16Range(-1, 1).Draw(t, "priority")
+		if priority := rapid.Int16Range(-1, 1).Draw(t, "priority"); priority != i.priority {
+			i.priority, i.turn = priority, r.served[i.band]
+			r.changes++
+		}
 		i.unseen = [2]bool{true, true}
 		r.must(t, `UPDATE work_items SET priority = $2 WHERE id = $1`, i.id, i.priority)
 	}
@@ -348,6 +356,7 @@ func (r *modelRun) resizes(t *rapid.T) {
 	}
 	r.must(t, `UPDATE work_items SET size = $2 WHERE id = $1`, i.id, modelSmall+modelLarge-i.size)
 	i.size, i.band, i.unseen = modelSmall+modelLarge-i.size, 1-i.band, [2]bool{true, true}
+	r.changes++
 	r.takeTurn(i)
 }
 

@@ -121,6 +121,10 @@ func (m *model) lastInLine(object string, besides *modelItem) (last *modelItem) 
 }
 
 func (m *model) takeTurn(i *modelItem) {
+	if i.priority != 0 {
+		i.turn = m.served[i.band]
+		return
+	}
 	key := turnKey{i.institution, i.band}
 	i.turn = max(m.served[i.band], m.next[key])
 	m.next[key] = i.turn + i.size + 1<<20
@@ -242,9 +246,7 @@ func (m *model) claim(engine int, i *modelItem, of claim.Item) *modelClaim {
 	i.status, i.worker, i.lapsed, i.unseen = "Started", engine, false, [2]bool{}
 	i.token++
 	i.attempt++
-	if i.priority == 0 {
-		m.taken[i.band] = max(m.taken[i.band], i.turn)
-	}
+	m.taken[i.band] = max(m.taken[i.band], i.turn)
 	c := &modelClaim{item: i, engine: engine, of: of, held: true}
 	m.claims = append(m.claims, c)
 	return c

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -88,7 +89,8 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 	for i := len(moves) - 1; i >= 0; i-- { // of one that is told of twice, the first lands
 		at[claimed{moves[i].ID, moves[i].Token}] = i
 	}
-	for _, m := range moves {
+	inOrder := func(a, b move) int { return cmp.Compare(a.ID, b.ID) } // of locks, as heartbeats have it
+	for _, m := range slices.SortedStableFunc(slices.Values(moves), inOrder) {
 		c.add(m)
 	}
 	var landed []bool

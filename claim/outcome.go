@@ -144,7 +144,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result),
 	}
 	if result == nil {
-		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", done.Note, 0, done.StorageOption
+		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
 		if done.Next != "" {
 			m.Stage, m.Topic = done.Next, of(done.Next).Topic
 			return m
@@ -160,7 +160,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	if !errors.As(result, &e) {
 		e = &ending{kind: endTransient}
 	}
-	m.Note = text(result.Error())
+	m.Note = readable(result.Error())
 	m.Error = m.Note
 	switch e.kind {
 	case endSnooze:
@@ -190,6 +190,11 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	return m
 }
 
+// readable is what PostgreSQL can keep of a string: names in a tar may be any bytes.
+func readable(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
 // backoff is how long an item waits after its nth failure in a row.
 func (s StageSettings) backoff(n int) time.Duration {
 	d := s.BackoffFirst
@@ -197,11 +202,6 @@ func (s StageSettings) backoff(n int) time.Duration {
 		d *= 2
 	}
 	return min(d, s.BackoffMost)
-}
-
-// text is what PostgreSQL can keep of a string: names in a tar may be any bytes.
-func text(s string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "�"), "�")
 }
 
 func exhausted(note string, attempts int) string {

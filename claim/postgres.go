@@ -14,7 +14,7 @@ import (
 )
 
 func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
-	rows, _ := p.beat.Query(ctx, `
+	rows, _ := p.upkeep.Query(ctx, `
 		SELECT action, stage, topic, max_attempts, backoff_first, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
@@ -23,7 +23,7 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the stages' settings: %w", err)
 	}
-	rows, _ = p.beat.Query(ctx, `SELECT band, min_size FROM size_bands`)
+	rows, _ = p.upkeep.Query(ctx, `SELECT band, min_size FROM size_bands`)
 	bands, err := pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the size bands: %w", err)
@@ -33,13 +33,15 @@ func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, e
 
 // readySQL walks one cell after the other, each by work_items_ready exactly in
 // its order, and stops as soon as it has enough, of each stage and of all. Live
-// leases of a stage with a cap are counted by work_items_lease; the caller then
-// holds the stage's advisory lock.
+// leases of a stage with a cap are counted by work_items_lease, and those that
+// the reaper has had little time for; the dead entries of all before them are
+// passed by. The caller then holds the stage's advisory lock.
 const readySQL = `
 		FROM (
 			SELECT c.stage, s.lease, s.topic,
 				greatest(CASE WHEN s.cap IS NULL THEN c.most
-				     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r WHERE r.status = 'Started' AND r.stage = s.stage))
+				     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r
+						WHERE r.status = 'Started' AND r.stage = s.stage AND r.lease_expires_at > now() - s.lease))
 				END, 0) AS room
 			FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS c (stage, most, ord)
 			JOIN stage_settings s ON s.action = $7 AND s.stage = c.stage AND NOT s.paused
@@ -87,7 +89,7 @@ WITH claimed AS (
 	) found
 	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
-		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn
+		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn, w.lease_expires_at - w.updated_at AS lease
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, $11, $12, $13 FROM claimed
@@ -195,7 +197,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn)
+			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.lease)
 		i.Action = f.action()
 		return i, err
 	})

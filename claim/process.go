@@ -235,7 +235,7 @@ func handsOf(worker string) map[int64]string {
 		item, idErr := strconv.ParseInt(id, 10, 64)
 		name, nameErr := strconv.Unquote(quoted)
 		if idErr == nil && nameErr == nil && name != "" {
-			hands[item] = text(name)
+			hands[item] = readable(name)
 		}
 	}
 	return hands
@@ -259,7 +259,7 @@ func readRecord(worker, name string) string {
 	if err != nil {
 		return ""
 	}
-	return text(string(content))
+	return readable(string(content))
 }
 
 // discardRecord removes what a worker left behind, once it is in the ledger.

@@ -155,7 +155,7 @@ func TestRecorderKeepsWhatIsInHand(t *testing.T) {
 			r.note(slot, item, "before")
 			r.note(slot, item, name)
 			if name != "" {
-				want[item] = text(name)
+				want[item] = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 			}
 		}
 		got := handsOf(worker)

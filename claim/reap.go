@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -115,12 +116,25 @@ func (e *Engine) Reap(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := 0
+	begun := time.Now()
+	since := e.reaps.since(begun)
+	n, complete, err := e.reapSince(ctx, since, dead)
+	e.reaps.ended(begun, since, complete)
+	if err != nil {
+		return n, err
+	}
+	for _, o := range dead {
+		discardRecord(o.worker)
+	}
+	return n, nil
+}
+
+// reapSince reaps page by page, and tells whether it came to the end.
+func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obituary) (n int, complete bool, err error) {
 	for {
-		since := e.reapedSince()
 		list, busy, err := e.store.reap(ctx, reapPage, since, dead, e.options.MaxAttempts)
 		if err != nil {
-			return n, err
+			return n, false, err
 		}
 		for _, r := range list {
 			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.cell.stage, "note", r.note)
@@ -129,25 +143,55 @@ func (e *Engine) Reap(ctx context.Context) (int, error) {
 		}
 		n += len(list)
 		if busy || len(list) < reapPage {
-			break
+			return n, !busy, nil
 		}
 	}
-	for _, o := range dead {
-		discardRecord(o.worker)
-	}
-	e.reapRounds.Add(1)
-	return n, nil
 }
 
-// reapedSince is how far back a round looks. Leases lapse in the order of time,
-// so all but some rounds need only go back to the one before, and a minute for
-// claims that committed late.
-func (e *Engine) reapedSince() time.Duration {
-	const everyNth = 16
-	if e.reapRounds.Load()%everyNth == 0 {
-		return 100 * 365 * 24 * time.Hour
+// reaps are the rounds of this process, by its monotonic clock. Leases lapse in
+// the order of time, so a round need only go back to where the one before began,
+// and by the time of a statement for claims that committed late: the entries of
+// leases long over are dead, but there for as long as vacuum is kept away. What
+// somebody had locked just then is found by the rounds that go all the way, which
+// are as many as cost little.
+type reaps struct {
+	mu    sync.Mutex
+	n     int
+	last  time.Time // when the last complete one began
+	full  time.Time // when one last went all the way
+	takes time.Duration
+}
+
+const (
+	allTheWay     = 100 * 365 * 24 * time.Hour
+	fullRoundsOf  = 16 // one in so many goes all the way
+	fullRoundCost = 20 // and takes at most a part of the time
+)
+
+// since says how far back a round looks that begins now.
+func (r *reaps) since(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	if r.n == 1 || r.n%fullRoundsOf == 0 && now.Sub(r.full) >= fullRoundCost*r.takes {
+		return allTheWay
 	}
-	return time.Minute + everyNth*e.known.Load().shortestLease()
+	if r.last.IsZero() {
+		return now.Sub(r.full) + statementTime
+	}
+	return now.Sub(r.last) + statementTime
+}
+
+// ended notes how a round went that began at a time.
+func (r *reaps) ended(begun time.Time, since time.Duration, complete bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if since == allTheWay {
+		r.full, r.takes = begun, time.Since(begun)
+	}
+	if complete {
+		r.last = begun
+	}
 }
 
 // survey finds out which workers of this host have died, and of what, and notes
@@ -174,7 +218,7 @@ func (e *Engine) survey(ctx context.Context) ([]obituary, error) {
 // known. After those of dead workers nothing is left to reap, so their rows are
 // ended in the transaction that reaps.
 func (p *postgres) neighbours(ctx context.Context, self process) ([]process, error) {
-	rows, _ := p.beat.Query(ctx, `
+	rows, _ := p.upkeep.Query(ctx, `
 		SELECT worker, node, pid, pid_started, cgroup, oom_kills
 		FROM worker_processes WHERE host = $1 AND worker <> $2 AND ended_at IS NULL`, self.host, self.worker)
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o process, err error) {
@@ -194,7 +238,7 @@ UPDATE worker_processes SET ended_at = now(), ending = 'silent'
 WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
 
 func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error) {
-	err = p.beat.transact(ctx, func(tx pgx.Tx) error {
+	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {
 		list = nil
 		var ours bool
 		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0))`).Scan(&ours)
@@ -235,7 +279,7 @@ func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead
 // is, and the rest is told of.
 func (p *postgres) reapSingly(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) ([]reaped, bool, error) {
 	n := newNews(dead, attempts)
-	rows, _ := p.beat.Query(ctx, `
+	rows, _ := p.upkeep.Query(ctx, `
 		SELECT id FROM work_items w
 		WHERE status = 'Started' AND (`+lapsedSQL+` OR worker = ANY ($1::text[]))
 		ORDER BY lease_expires_at LIMIT 1000`, n.workers, since)
@@ -246,7 +290,7 @@ func (p *postgres) reapSingly(ctx context.Context, most int, since time.Duration
 	var list []reaped
 	var errs []error
 	for _, id := range ids {
-		one, err := reapIn(ctx, p.beat, `w.id = $2::bigint`, 1, id, n)
+		one, err := reapIn(ctx, p.upkeep, `w.id = $2::bigint`, 1, id, n)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("item %d: %w", id, err))
 		}

@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -25,7 +24,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.log.WarnContext(ctx, "should this worker die, the file in hand will not be known", "err", err)
 	}
 	e.mu.Lock()
-	e.beat = time.Now()
 	e.recorder = recorder
 	for slot := range recorderSlots {
 		e.slots = append(e.slots, slot)
@@ -91,7 +89,7 @@ func (e *Engine) Archive(ctx context.Context, after time.Duration) (n int, err e
 
 // every calls do at once and then about once in d, each call with a deadline.
 func (e *Engine) every(ctx context.Context, d time.Duration, what string, do func(context.Context) error) {
-	for first := true; first || pause(ctx, d*9/10+rand.N(d/10+1)); first = false {
+	for first := true; first || pause(ctx, d*9/10+e.jitter(d/10+1)); first = false {
 		call, cancel := context.WithTimeout(ctx, max(d, statementTime))
 		err := do(call)
 		cancel()

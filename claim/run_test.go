@@ -195,10 +195,56 @@ func TestLateWorkerDoesNotRenewAnothersLease(t *testing.T) {
 	q.exec(`UPDATE work_items SET run_at = now()`)
 	q.claimOne(next, "Receive")
 	lease := value[time.Time](q, `SELECT lease_expires_at FROM work_items`)
+	if err := late.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.Check(context.Background()); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("Check = %v, want ErrLost", err)
 	}
 	if got := value[time.Time](q, `SELECT lease_expires_at FROM work_items`); !got.Equal(lease) {
 		t.Errorf("the lease went from %v to %v", lease, got)
 	}
+}
+
+// A heartbeat that its process has given up on may come late, with a shorter
+// lease than the one after it has asked for.
+func TestLateHeartbeatShortensNoLease(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	e := q.engine()
+	h := q.claimOne(e, "Receive")
+	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '1 hour'`)
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if left := value[float64](q, `SELECT extract(epoch FROM lease_expires_at - now())::float8 FROM work_items`); left < 3500 {
+		t.Errorf("%v seconds are left of an hour", left)
+	}
+	if err := h.Context().Err(); err != nil {
+		t.Errorf("the work was stopped: %v", err)
+	}
+}
+
+// A file's name may be no text at all. It must not keep the process from renewing
+// its leases, nor the item from its end.
+func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	ids := []int64{q.put("Receive", 1), q.put("Receive", 1)}
+	h, other := q.claimOne(e, "Receive"), q.claimOne(e, "Receive")
+	h.InHand("data/\xff\x00.bin")
+	q.lapse()
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatalf("heartbeat: %v", err)
+	}
+	if n := value[int](q, `SELECT count(*) FROM work_items WHERE lease_expires_at > now()`); n != 2 {
+		t.Errorf("%d leases were renewed, want 2", n)
+	}
+	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts WHERE work_item_id = $1`, ids[0]); got != "data/\uFFFD\uFFFD.bin" {
+		t.Errorf("file in hand = %q", got)
+	}
+	q.settle(h, claim.Done{Next: "Validate", Note: "read \xff"}, nil)
+	q.settle(other, claim.Done{Next: "Validate"}, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 )
 
 // slowToAnswer has made every move when it is asked for, and says so later.
@@ -43,7 +44,7 @@ func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := e.Hold(t.Context(), Item{ID: 1, Token: 1})
+	h := e.Hold(t.Context(), Item{ID: 1, Token: 1, lease: time.Minute, asked: time.Now()})
 	var settled sync.WaitGroup
 	settled.Go(func() {
 		if err := h.Settle(t.Context(), Done{}, nil); err != nil {

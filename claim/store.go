@@ -33,8 +33,9 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	// tidy and archive clear away what is over.
 	tidy(ctx context.Context) error
 	archive(ctx context.Context, after time.Duration, most int) (int, error)
-	// overdue lists the priorities of cells whose first item has waited too long.
-	overdue(ctx context.Context, action string, cells []cell) (map[cell][]int16, error)
+	// overdue lists the priorities of the cells probed whose first item has waited
+	// too long.
+	overdue(ctx context.Context, action string, probes []probe) (map[cell][]int16, error)
 	// serve tells how far the turns of the bands have come.
 	serve(ctx context.Context, turns map[int16]int64) error
 	// announce tells other processes; listen hears them until ctx is done or the

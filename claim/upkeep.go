@@ -14,11 +14,12 @@ import (
 
 // renewSQL extends all leases of this process at once, writes what it has in
 // hand into the ledger, and tells that the process is there. A token that does
-// not come back is lost. A process that was given up for dead, and is not, says
-// so here.
+// not come back is lost. A heartbeat that was given up on may come late: it takes
+// nothing from the one after it, which may have asked for more. A process that
+// was given up for dead, and is not, says so here.
 const renewSQL = `
 WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = now() + held.lease
+	UPDATE work_items w SET lease_expires_at = greatest(w.lease_expires_at, now() + held.lease)
 	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, in_hand)
 	WHERE w.id = held.id AND w.claim_token = held.token
 	RETURNING w.id, held.token, held.in_hand
@@ -74,16 +75,17 @@ func (p *postgres) leave(ctx context.Context, worker string) error {
 	return nil
 }
 
-// overdueSQL goes from one priority of a cell to the next by work_items_ready
-// and looks at the first item of each.
+// overdueSQL goes from one priority of a cell to the next by work_items_ready,
+// beginning where the next claim would, and looks at the first item of each.
 const overdueSQL = `
 SELECT cell.stage, cell.band, level.priority
-FROM unnest($1::text[], $2::smallint[]) AS cell (stage, band)
+FROM unnest($1::text[], $2::smallint[], $4::smallint[], $5::bigint[]) AS cell (stage, band, priority, turn)
 JOIN stage_settings s ON s.action = $3 AND s.stage = cell.stage
 CROSS JOIN LATERAL (
 	WITH RECURSIVE level AS (
 		(SELECT w.priority, w.run_at FROM work_items w
 		WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.size_band = cell.band AND w.run_at <= now()
+		  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
 		ORDER BY w.priority, w.turn, w.run_at, w.id LIMIT 1)
 		UNION ALL
 		SELECT worse.priority, worse.run_at FROM level CROSS JOIN LATERAL (
@@ -96,12 +98,13 @@ CROSS JOIN LATERAL (
 ) level
 WHERE level.place > 1 AND level.run_at < now() - s.overdue`
 
-func (p *postgres) overdue(ctx context.Context, action string, cells []cell) (map[cell][]int16, error) {
-	stages, bands := make([]string, len(cells)), make([]int16, len(cells))
-	for i, c := range cells {
-		stages[i], bands[i] = c.stage, c.band
+func (p *postgres) overdue(ctx context.Context, action string, probes []probe) (map[cell][]int16, error) {
+	stages, bands := make([]string, len(probes)), make([]int16, len(probes))
+	priorities, turns := make([]int16, len(probes)), make([]int64, len(probes))
+	for i, pr := range probes {
+		stages[i], bands[i], priorities[i], turns[i] = pr.stage, pr.band, pr.from.priority, pr.from.turn
 	}
-	rows, _ := p.beat.Query(ctx, overdueSQL, stages, bands, action)
+	rows, _ := p.upkeep.Query(ctx, overdueSQL, stages, bands, action, priorities, turns)
 	found := map[cell][]int16{}
 	var c cell
 	var priority int16
@@ -121,7 +124,7 @@ func (p *postgres) serve(ctx context.Context, turns map[int16]int64) error {
 	for b, t := range turns {
 		bands, come = append(bands, b), append(come, t)
 	}
-	_, err := p.beat.Exec(ctx, `
+	_, err := p.upkeep.Exec(ctx, `
 		UPDATE size_bands b SET turn = come.turn
 		FROM unnest($1::smallint[], $2::bigint[]) AS come (band, turn)
 		WHERE b.band = come.band AND b.turn < come.turn`, bands, come)
@@ -142,7 +145,7 @@ WITH passed AS (
 DELETE FROM worker_processes WHERE ended_at < now() - interval '7 days'`
 
 func (p *postgres) tidy(ctx context.Context) error {
-	if _, err := p.beat.Exec(ctx, tidySQL); err != nil {
+	if _, err := p.upkeep.Exec(ctx, tidySQL); err != nil {
 		return fmt.Errorf("tidy the queue: %w", err)
 	}
 	return nil
@@ -166,7 +169,7 @@ WITH old AS MATERIALIZED (
 SELECT id FROM old`
 
 func (p *postgres) archive(ctx context.Context, after time.Duration, most int) (n int, err error) {
-	err = p.beat.transact(ctx, func(tx pgx.Tx) error {
+	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, archiveSQL, after, most)
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		if err != nil || len(ids) == 0 {

@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -133,7 +132,7 @@ func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) 
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() {
-		for pause(ctx, e.options.Poll/2+rand.N(e.options.Poll)) {
+		for pause(ctx, e.options.Poll/2+e.jitter(e.options.Poll)) {
 			select {
 			case c <- struct{}{}:
 			default:

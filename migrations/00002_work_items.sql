@@ -5,31 +5,67 @@
 
 -- What a column may hold is checked by its type, which costs an UPDATE nothing
 -- where the column is not assigned; a CHECK of the table is read and evaluated by
--- every statement of the queue.
+-- every statement of the queue. A refusal says what was typed, and what to type.
 -- +goose StatementBegin
-CREATE FUNCTION no_such(kind text, given text, allowed text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION refused(reason text, hint text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-	RAISE EXCEPTION 'there is no % "%"', kind, given USING ERRCODE = 'check_violation', HINT = 'There are ' || allowed || '.';
+	RAISE EXCEPTION '%', reason USING ERRCODE = 'check_violation', HINT = hint;
 END
 $$;
+
+-- meant_name returns the one of several names that somebody has mistyped: the one
+-- with the same letters, but for two at most. NULL if none is that near.
+CREATE FUNCTION meant_name(typed text, names text[]) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN (
+	SELECT n.name FROM unnest(names) WITH ORDINALITY n (name, place) CROSS JOIN LATERAL (
+		SELECT coalesce(sum(abs(c.missing)), 0) AS letters FROM (
+			SELECT sum(l.of_name) AS missing FROM (
+				SELECT upper(x) AS letter, 1 AS of_name FROM regexp_split_to_table(n.name, '') x
+				UNION ALL SELECT upper(x), -1 FROM regexp_split_to_table(left(typed, 50), '') x
+			) l WHERE l.letter ~ '[A-Z]' GROUP BY l.letter) c) off
+	WHERE off.letters <= 2 ORDER BY off.letters, n.place LIMIT 1);
+
+CREATE FUNCTION no_such(kind text, typed text, names text[], of_what text DEFAULT '') RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	RETURN refused(
+		format('there is no %s %s; the %s%s are: %s', kind, quote_nullable(typed), CASE kind WHEN 'status' THEN 'statuses' ELSE kind || 's' END,
+			of_what, array_to_string(names, ', ')),
+		coalesce('Write ' || quote_literal(meant_name(typed, names)) || '.', 'Write one of them as it is written here.'));
+END
+$$;
+
+CREATE FUNCTION no_such_priority(typed bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN refused('there is no priority ' || coalesce(typed::text, 'NULL'), 'Write a number from -100, which goes first, to 100, which goes last.');
 -- +goose StatementEnd
 
 CREATE DOMAIN work_action AS text COLLATE "C"
 	CHECK (VALUE IN ('Ingest', 'Delete', 'Restore File', 'Restore Object', 'Glacier Restore')
-		OR no_such('action', VALUE, 'Ingest, Delete, Restore File, Restore Object and Glacier Restore'));
+		OR no_such('action', VALUE, '{Ingest,Delete,Restore File,Restore Object,Glacier Restore}'));
 CREATE DOMAIN work_stage AS text COLLATE "C"
 	CHECK (VALUE IN ('Receive', 'Validate', 'Reingest Check', 'Copy To Staging', 'Format Identification', 'Store', 'Storage Validation',
 			'Record', 'Cleanup', 'Requested', 'Fetch', 'Unpack', 'Restoring', 'Package', 'Available in S3', 'Resolve')
-		OR no_such('stage', VALUE, 'Receive, Validate, Reingest Check, Copy To Staging, Format Identification, Store, Storage Validation, '
-			'Record and Cleanup; for other actions Requested, Fetch, Unpack, Restoring, Package, Available in S3 and Resolve'));
+		OR no_such('stage', VALUE, '{Receive,Validate,Reingest Check,Copy To Staging,Format Identification,Store,Storage Validation,'
+			'Record,Cleanup,Requested,Fetch,Unpack,Restoring,Package,Available in S3,Resolve}'));
 CREATE DOMAIN work_status AS text COLLATE "C"
 	CHECK (VALUE IN ('Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended')
-		OR no_such('status', VALUE, 'Pending, Started, Success, Failed, Cancelled and Suspended'));
+		OR no_such('status', VALUE, '{Pending,Started,Success,Failed,Cancelled,Suspended}'));
+CREATE DOMAIN storage_option_name AS text
+	CHECK (VALUE IS NULL OR VALUE IN ('Standard', 'Wasabi-VA', 'Wasabi-OR', 'Wasabi-TX', 'Glacier-VA', 'Glacier-OH', 'Glacier-OR',
+			'Glacier-Deep-VA', 'Glacier-Deep-OH', 'Glacier-Deep-OR')
+		OR no_such('storage option', VALUE, '{Standard,Wasabi-VA,Wasabi-OR,Wasabi-TX,Glacier-VA,Glacier-OH,Glacier-OR,'
+			'Glacier-Deep-VA,Glacier-Deep-OH,Glacier-Deep-OR}'));
+CREATE DOMAIN moment AS timestamptz -- or ages could not be told, and a lease would never lapse
+	CHECK (VALUE IS NULL OR isfinite(VALUE) OR refused(VALUE || ' is no point in time', 'Write one, such as now().'));
+CREATE DOMAIN due_time AS timestamptz
+	CHECK (VALUE > '-infinity' OR refused(coalesce(VALUE::text, 'NULL') || ' is no point in time', 'Write one, such as now().'));
 CREATE DOMAIN object_key AS text CONSTRAINT "1 to 1000 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 1000);
 CREATE DOMAIN object_etag AS text COLLATE "C" CONSTRAINT "1 to 128 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
-CREATE DOMAIN byte_count AS bigint CONSTRAINT "0 or more" CHECK (VALUE >= 0);
-CREATE DOMAIN attempt_count AS integer CONSTRAINT "0 or more" CHECK (VALUE >= 0);
-CREATE DOMAIN work_priority AS smallint CONSTRAINT "-100 to 100" CHECK (VALUE BETWEEN -100 AND 100);
+CREATE DOMAIN byte_count AS bigint -- exact in JSON
+	CHECK (VALUE BETWEEN 0 AND 1::bigint << 53
+		OR refused(format('nothing has a size of %s bytes', coalesce(VALUE::text, 'NULL')), 'It is the number of bytes of the tar.'));
+CREATE DOMAIN attempt_count AS integer CONSTRAINT "0 to a million" CHECK (VALUE BETWEEN 0 AND 1000000);
+CREATE DOMAIN work_priority AS smallint
+	CHECK (VALUE BETWEEN -100 AND 100 OR no_such_priority(VALUE));
 CREATE DOMAIN user_email AS text CONSTRAINT "an e-mail address" CHECK (VALUE LIKE '_%@_%');
 
 -- Size bands spread work by bytes. An item's band is set from its size when it
@@ -63,7 +99,7 @@ CREATE TABLE stage_settings (
 	ordinal       smallint NOT NULL, -- place in the life of the item
 	topic         text     NOT NULL CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'), -- the NSQ topic that the mirror publishes to
 	paused        boolean  NOT NULL DEFAULT false,
-	max_attempts  integer  NOT NULL DEFAULT 3 CHECK (max_attempts >= 1),
+	max_attempts  integer  NOT NULL DEFAULT 3 CHECK (max_attempts BETWEEN 1 AND 1000),
 	backoff_first interval NOT NULL DEFAULT '1 second' CHECK (backoff_first > '0'),
 	backoff_most  interval NOT NULL DEFAULT '10 minutes',
 	cap           integer  CHECK (cap >= 1), -- how many may run at once in all processes; NULL: any number
@@ -80,6 +116,8 @@ CREATE TABLE stage_settings (
 	pause_reason  text,
 	PRIMARY KEY (action, stage),
 	CHECK (backoff_most >= backoff_first),
+	CONSTRAINT times_are_finite CHECK (backoff_most <= '1 year' AND overdue <= '1 year' AND processing_timeout <= '1 year'
+		AND lease <= '100 days' AND unrenewed_lease <= '100 days' AND isfinite(paused_at)),
 	CONSTRAINT lease_outlasts_heartbeats CHECK (lease >= 3 * heartbeat), -- one late heartbeat loses no live work
 	CONSTRAINT unrenewed_lease_outlasts_timeout CHECK (unrenewed_lease >= 3 * unrenewed_timeout)
 );
@@ -98,51 +136,56 @@ INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap, un
 	('Restore Object',  'Requested',    1, 'restore_object',                 3, NULL, '15 minutes', '45 minutes'),
 	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL, '20 seconds', '60 seconds');
 
+-- The columns are in an order that keeps a hop cheap. An UPDATE that finds room
+-- on the row's own page logs what lies between the first and the last byte that
+-- it changes, so what a hop leaves alone is at both ends; and a column is found at
+-- once if none before it is NULL or of varying width.
 CREATE TABLE work_items (
-	-- What the queue moves: fixed width, together.
 	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	claim_token            bigint      NOT NULL DEFAULT 0, -- grows with every transition; a write names the one it holds
-	entered_token          bigint      NOT NULL DEFAULT 0, -- claim_token when the item came to its stage; progress goes by it
-	run_at                 timestamptz NOT NULL DEFAULT now(), -- not before this; 'infinity' while waits_for is set
-	lease_expires_at       timestamptz,
-	stage_started_at       timestamptz,
+	institution_id         bigint      NOT NULL REFERENCES institutions,
 	size                   byte_count  NOT NULL, -- bytes of the tar, object or file
 	turn                   bigint      NOT NULL DEFAULT 0, -- its institution's turn in its band; lower goes first
-	waits_for              bigint      REFERENCES work_items, -- another item of the same object that must end first
-	attempt                attempt_count NOT NULL DEFAULT 0, -- claims of this stage that count
-	pid                    integer,
+	bag_date               moment      NOT NULL, -- when the tar was uploaded
+	date_processed         moment      NOT NULL DEFAULT now(), -- when the work was requested
+	created_at             moment      NOT NULL DEFAULT now(),
 	size_band              smallint    NOT NULL DEFAULT 0,
 	priority               work_priority NOT NULL DEFAULT 0, -- lower goes first
+	-- What the queue moves.
+	attempt                attempt_count NOT NULL DEFAULT 0, -- claims of this stage that count
+	claim_token            bigint      NOT NULL DEFAULT 0, -- grows with every transition; a write names the one it holds
+	entered_token          bigint      NOT NULL DEFAULT 0, -- claim_token when the item came to its stage; progress goes by it
+	run_at                 due_time    NOT NULL DEFAULT now(), -- not before this; 'infinity' while waits_for is set
+	updated_at             moment      NOT NULL DEFAULT now(),
 	retry                  boolean     NOT NULL DEFAULT true,  -- false: no worker takes it before a person requeues it
 	needs_admin_review     boolean     NOT NULL DEFAULT false,
 	stage                  work_stage  NOT NULL,
 	status                 work_status NOT NULL DEFAULT 'Pending',
+	lease_expires_at       moment,
+	stage_started_at       moment,
+	pid                    integer,
 	node                   text,
 	worker                 text, -- one process start: two starts never share it
-	-- What the item is about.
-	institution_id         bigint      NOT NULL REFERENCES institutions,
-	action                 work_action NOT NULL,
-	name                   object_key  NOT NULL, -- key in the receiving bucket
-	bucket                 object_key  NOT NULL,
-	etag                   object_etag NOT NULL,
-	bag_date               timestamptz NOT NULL, -- when the tar was uploaded
-	object_identifier      text        NOT NULL,
-	storage_option         text, -- NULL until the bag has been read
-	intellectual_object_id bigint      REFERENCES intellectual_objects,
-	generic_file_id        bigint      REFERENCES generic_files,
-	"user"                 user_email  NOT NULL DEFAULT 'system@aptrust.org',
-	inst_approver          text,
-	aptrust_approver       text,
 	note                   text        NOT NULL DEFAULT '',
 	outcome                text        NOT NULL DEFAULT '',
 	error_code             text        NOT NULL DEFAULT '', -- of what ended or delayed it last
-	date_processed         timestamptz NOT NULL DEFAULT now(), -- when the work was requested
-	queued_at              timestamptz,
-	created_at             timestamptz NOT NULL DEFAULT now(),
-	updated_at             timestamptz NOT NULL DEFAULT now(),
+	-- What the item is about.
+	waits_for              bigint      REFERENCES work_items, -- another item of the same object that must end first
+	intellectual_object_id bigint,
+	generic_file_id        bigint      REFERENCES generic_files,
+	queued_at              moment,
+	name                   object_key  NOT NULL, -- key in the receiving bucket
+	etag                   object_etag NOT NULL,
+	bucket                 object_key  NOT NULL,
+	action                 work_action NOT NULL,
+	object_identifier      text        NOT NULL,
+	storage_option         storage_option_name, -- NULL until the bag has been read
+	"user"                 user_email  NOT NULL DEFAULT 'system@aptrust.org',
+	inst_approver          text,
+	aptrust_approver       text,
 
 	CONSTRAINT stage_fits_action CHECK ((action = 'Ingest') =
 		(stage <> ALL ('{Available in S3,Fetch,Package,Requested,Resolve,Restoring,Unpack}'::text[]))),
+	CONSTRAINT entered_before CHECK (entered_token BETWEEN 0 AND claim_token),
 	CONSTRAINT success_is_at_the_end CHECK (status <> 'Success' OR stage IN ('Cleanup', 'Resolve')),
 	CONSTRAINT retry_is_live CHECK (retry = (status IN ('Pending', 'Started'))),
 	CONSTRAINT started_is_leased CHECK (
@@ -150,6 +193,8 @@ CREATE TABLE work_items (
 		     THEN lease_expires_at IS NOT NULL AND node IS NOT NULL AND pid IS NOT NULL AND worker IS NOT NULL AND attempt >= 1
 		     ELSE lease_expires_at IS NULL AND node IS NULL AND pid IS NULL AND worker IS NULL END),
 	CONSTRAINT waiting_is_pending CHECK (CASE WHEN waits_for IS NULL THEN run_at < 'infinity' ELSE run_at = 'infinity' AND status = 'Pending' END),
+	CONSTRAINT object_is_the_institutions FOREIGN KEY (intellectual_object_id, institution_id)
+		REFERENCES intellectual_objects (id, institution_id),
 	CONSTRAINT waits_for_another CHECK (waits_for <> id)
 ) WITH (
 	fillfactor = 60, -- room for the next version of the row on its own page
@@ -197,9 +242,9 @@ CREATE TABLE work_item_attempts (
 	node         text        NOT NULL,
 	pid          integer     NOT NULL,
 	worker       text        NOT NULL,
-	claimed_at   timestamptz NOT NULL DEFAULT now(),
-	heard_at     timestamptz NOT NULL DEFAULT now(), -- last sign of life
-	ended_at     timestamptz,
+	claimed_at   moment      NOT NULL DEFAULT now(),
+	heard_at     moment      NOT NULL DEFAULT now(), -- last sign of life
+	ended_at     moment     ,
 	outcome      text
 		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'oom', 'panic', 'cancelled')),
 	error_code   text        NOT NULL DEFAULT '',
@@ -207,7 +252,7 @@ CREATE TABLE work_item_attempts (
 	file_in_hand text        NOT NULL DEFAULT '',
 	PRIMARY KEY (work_item_id, claim_token),
 	CHECK ((ended_at IS NULL) = (outcome IS NULL))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 45); -- each row is written twice: both find room on one page
 
 -- One row for each start of a worker process. No lease hangs on it: it tells
 -- people who is there, and the reaper what a silent worker died of.
@@ -288,5 +333,9 @@ ANALYZE size_bands, stage_settings;
 DROP VIEW attempts, all_work_items;
 DROP TABLE work_item_attempts_archive, work_items_archive, topic_readers, retired_copies, topic_messages, work_item_audit,
 	worker_processes, work_item_attempts, objects_in_work, uploads_in_work, work_items, stage_settings, institution_turns, size_bands;
-DROP DOMAIN work_action, work_stage, work_status, object_key, object_etag, byte_count, attempt_count, work_priority, user_email;
-DROP FUNCTION no_such(text, text, text);
+DROP DOMAIN work_action, work_stage, work_status, storage_option_name, moment, due_time, object_key, object_etag, byte_count, attempt_count,
+	work_priority, user_email;
+DROP FUNCTION no_such_priority(bigint);
+DROP FUNCTION no_such(text, text, text[], text);
+DROP FUNCTION meant_name(text, text[]);
+DROP FUNCTION refused(text, text);

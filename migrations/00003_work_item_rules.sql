@@ -20,26 +20,16 @@ RETURN stage IN ('Store', 'Storage Validation', 'Record', 'Cleanup');
 CREATE FUNCTION stage_named(typed text, of_action text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
-	stages text;
-	meant  text;
+	actions text[] := ARRAY(SELECT DISTINCT s.action FROM stage_settings s ORDER BY s.action);
+	stages  text[] := ARRAY(SELECT s.stage FROM stage_settings s WHERE of_action IS NULL OR s.action = of_action
+		GROUP BY s.stage ORDER BY min((s.action <> 'Ingest')::int * 100 + s.ordinal));
 BEGIN
-	IF EXISTS (SELECT FROM stage_settings s WHERE s.stage = typed AND (of_action IS NULL OR s.action = of_action)) THEN
+	IF typed = ANY (stages) THEN
 		RETURN typed;
+	ELSIF of_action <> ALL (actions) THEN
+		PERFORM no_such('action', of_action, actions);
 	END IF;
-	IF of_action IS NOT NULL AND NOT EXISTS (SELECT FROM stage_settings s WHERE s.action = of_action) THEN
-		RAISE EXCEPTION 'there is no action %; the actions are: %', quote_literal(of_action),
-			(SELECT string_agg(DISTINCT s.action, ', ') FROM stage_settings s)
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Write one of them as it is written here.';
-	END IF;
-	SELECT string_agg(k.stage, ', ' ORDER BY k.place),
-		max(k.stage) FILTER (WHERE regexp_replace(lower(k.stage), '[^a-z]', '', 'g') = regexp_replace(lower(typed), '[^a-z]', '', 'g'))
-	INTO stages, meant
-	FROM (
-		SELECT s.stage, min((s.action <> 'Ingest')::int * 100 + s.ordinal) AS place FROM stage_settings s
-		WHERE of_action IS NULL OR s.action = of_action GROUP BY s.stage
-	) k;
-	RAISE EXCEPTION 'there is no stage %; the stages% are: %', quote_nullable(typed), coalesce(' of ' || of_action, ''), stages
-		USING ERRCODE = 'invalid_parameter_value', HINT = coalesce('Write ' || quote_literal(meant) || '.', 'Write one of them as it is written here.');
+	PERFORM no_such('stage', typed, stages, coalesce(' of ' || of_action, ''));
 END
 $$;
 -- +goose StatementEnd
@@ -68,21 +58,6 @@ $$;
 
 CREATE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
 	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
-
--- Where the queue is emptied, as only its owner can, nothing is in work.
--- +goose StatementBegin
-CREATE FUNCTION work_items_truncated() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-	DELETE FROM uploads_in_work;
-	DELETE FROM objects_in_work;
-	RETURN NULL;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TRIGGER work_items_truncated AFTER TRUNCATE ON work_items
-	FOR EACH STATEMENT EXECUTE FUNCTION work_items_truncated();
 
 -- uploads_begin notes that an upload is in work, or refuses it because it is.
 -- +goose StatementBegin
@@ -121,13 +96,14 @@ CREATE TRIGGER work_item_revived AFTER UPDATE OF status ON work_items
 -- last_in_work returns the live ingest of an object that none waits for yet, an
 -- item itself aside, or NULL: live items of one object stand in one line. None
 -- of them ends before the caller commits, and whoever ends one then finds the
--- caller's item behind it.
+-- caller's item behind it. They are locked from the front of the line, as it
+-- moves up.
 -- +goose StatementBegin
 CREATE FUNCTION last_in_work(object text, item bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM work_items
 	WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
-	ORDER BY id
+	ORDER BY waits_for IS NOT NULL, id
 	FOR UPDATE;
 	RETURN (SELECT max(id) FROM work_items w
 		WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
@@ -160,9 +136,11 @@ $$;
 -- +goose StatementEnd
 
 -- lock_object makes those take turns who bring items of one object into the
--- queue, until their transactions end.
+-- queue, until their transactions end. Who needs several locks takes them in this
+-- order, and never waits for others in a ring: items that have ended by their
+-- IDs, objects by their names, and live items from the front of their lines.
 -- +goose StatementBegin
-CREATE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	LOOP
 		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
@@ -183,18 +161,22 @@ RETURN least(size, 1::bigint << 50) + (1 << 20);
 -- +goose StatementEnd
 
 -- take_turn returns the turn of an institution's next item in a band. Transactions
--- that bring its items at the same moment may get the same turns.
+-- that bring its items at the same moment may get the same turns. An item of a
+-- priority of its own takes none: it gets the turn that is being served, so that
+-- what overtakes moves the scale no further.
 -- +goose StatementBegin
-CREATE FUNCTION take_turn(institution bigint, band smallint, size bigint) RETURNS bigint
+CREATE FUNCTION take_turn(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	served bigint := (SELECT b.turn FROM size_bands b WHERE b.band = take_turn.band);
-	come_to bigint := (SELECT max(t.next_turn) FROM institution_turns t
-		WHERE t.institution_id = institution AND t.size_band = take_turn.band);
-	taken bigint := greatest(served, come_to);
+	come_to bigint;
 BEGIN
-	INSERT INTO institution_turns VALUES (institution, band, taken + turn_cost(size));
-	RETURN taken;
+	IF priority <> 0 THEN
+		RETURN served;
+	END IF;
+	come_to := (SELECT max(t.next_turn) FROM institution_turns t WHERE t.institution_id = institution AND t.size_band = take_turn.band);
+	INSERT INTO institution_turns VALUES (institution, band, greatest(served, come_to) + turn_cost(size));
+	RETURN greatest(served, come_to);
 END
 $$;
 -- +goose StatementEnd
@@ -210,7 +192,7 @@ DECLARE
 	other record;
 BEGIN
 	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
-			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band)) AS turn,
+			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS turn,
 		object_identifier_of(i.identifier, NEW.name) AS object
 	INTO known
 	FROM institutions i CROSS JOIN size_bands b
@@ -219,12 +201,20 @@ BEGIN
 		NEW.object_identifier := coalesce(NEW.object_identifier, '');
 		RETURN NEW;
 	END IF;
-	INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+	IF NEW.priority = 0 THEN
+		INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+	END IF;
 	NEW.size_band := known.band;
 	NEW.turn := known.turn;
 	NEW.queued_at := coalesce(NEW.queued_at, now());
+	NEW.claim_token := 0; -- no worker has had it
+	NEW.entered_token := 0;
+	NEW.attempt := 0;
 	IF NEW.retry THEN
 		PERFORM stage_named(NEW.stage, NEW.action); -- no worker would come to another
+		IF NEW.status <> 'Pending' THEN
+			PERFORM refused('a new item cannot be ' || NEW.status, 'Only a worker starts an item. Leave the status out.');
+		END IF;
 	END IF;
 	IF NEW.action <> 'Ingest' THEN
 		IF NEW.waits_for IS NOT NULL THEN
@@ -306,7 +296,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses what has none
 	IF NEW.size_band <> OLD.size_band THEN
-		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size);
+		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
 	END IF;
 	RETURN NEW;
 END
@@ -344,7 +334,7 @@ DROP TRIGGER work_items_announced ON work_items;
 DROP FUNCTION work_items_announced();
 DROP TRIGGER work_item_created ON work_items;
 DROP FUNCTION work_item_created();
-DROP FUNCTION take_turn(bigint, smallint, bigint);
+DROP FUNCTION take_turn(bigint, smallint, bigint, smallint);
 DROP FUNCTION turn_cost(bigint);
 DROP FUNCTION lock_object(text);
 DROP FUNCTION lock_institution(bigint);
@@ -353,8 +343,6 @@ DROP FUNCTION append_topic_message(text, text, bigint);
 DROP FUNCTION last_in_work(text, bigint);
 DROP TRIGGER work_item_ended ON work_items;
 DROP FUNCTION work_item_ended();
-DROP TRIGGER work_items_truncated ON work_items;
-DROP FUNCTION work_items_truncated();
 DROP TRIGGER work_item_revived ON work_items;
 DROP FUNCTION work_item_revived();
 DROP FUNCTION uploads_begin(work_items);

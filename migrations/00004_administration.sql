@@ -7,20 +7,26 @@
 -- +goose Up
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true); -- see 00003
 
--- status_named returns a status if it is written right, or says what the statuses are.
+-- rival_of names the item because of which an ingest must not come alive again: a
+-- newer version of the bag, or another item of the same upload.
 -- +goose StatementBegin
-CREATE FUNCTION status_named(typed text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-	statuses text[] := ARRAY['Pending', 'Started', 'Success', 'Failed', 'Cancelled', 'Suspended'];
-	meant    text := (SELECT s FROM unnest(statuses) s WHERE lower(s) = lower(btrim(typed)));
-BEGIN
-	IF typed = ANY (statuses) THEN
-		RETURN typed;
-	END IF;
-	RAISE EXCEPTION 'there is no status %; the statuses are: %', quote_nullable(typed), array_to_string(statuses, ', ')
-		USING ERRCODE = 'check_violation', HINT = coalesce('Write ' || quote_literal(meant) || '.', 'Write one of them as it is written here.');
-END
+CREATE FUNCTION rival_of(w work_items) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+	SELECT format(CASE WHEN o.id > w.id THEN 'item %s is a newer version of the same bag'
+		ELSE 'item %s is the same upload, and is in the queue' END, o.id)
+	FROM ( -- each by an index
+		SELECT work_item_id AS id FROM uploads_in_work
+		WHERE object_identifier = w.object_identifier AND name = w.name AND (work_item_id > w.id OR work_item_id < w.id AND etag = w.etag)
+		UNION ALL
+		SELECT id FROM work_items
+		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
+		UNION ALL
+		SELECT id FROM work_items_archive
+		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
+	) o
+	WHERE w.action = 'Ingest'
+	ORDER BY o.id > w.id DESC, o.id
+	LIMIT 1
 $$;
 -- +goose StatementEnd
 
@@ -32,40 +38,15 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	come_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = w.stage);
 	goes_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = to_stage);
-	other   bigint;
 BEGIN
 	IF w.status IN ('Success', 'Cancelled') THEN
 		reason := format('item %s has ended (%s): it cannot be changed', w.id, w.status);
 		hint := 'Upload the bag again to ingest it again.';
-		RETURN;
-	END IF;
-	IF goes_to IS NULL OR goes_to > come_to THEN
+	ELSIF goes_to IS NULL OR goes_to > come_to THEN
 		reason := format('item %s cannot be requeued to %s: it has only come to %s', w.id, to_stage, w.stage);
 		hint := 'Name the stage that it has reached, or an earlier one.';
-		RETURN;
-	END IF;
-	IF w.action <> 'Ingest' THEN
-		RETURN;
-	END IF;
-	SELECT min(n.id) INTO other FROM ( -- each by an index
-		SELECT work_item_id AS id FROM uploads_in_work
-		WHERE object_identifier = w.object_identifier AND name = w.name AND work_item_id > w.id
-		UNION ALL
-		SELECT id FROM work_items
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
-		UNION ALL
-		SELECT id FROM work_items_archive
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
-	) n;
-	IF other IS NOT NULL THEN
-		reason := format('item %s cannot be requeued: item %s is a newer version of the same bag', w.id, other);
-		hint := format('End this one: SELECT cancel(%s);', w.id);
-		RETURN;
-	END IF;
-	SELECT work_item_id INTO other FROM uploads_in_work
-	WHERE object_identifier = w.object_identifier AND name = w.name AND etag = w.etag AND work_item_id <> w.id;
-	IF FOUND THEN
-		reason := format('item %s cannot be requeued: item %s is the same upload, and is in the queue', w.id, other);
+	ELSE
+		reason := format('item %s cannot be requeued: ', w.id) || rival_of(w);
 		hint := format('End this one: SELECT cancel(%s);', w.id);
 	END IF;
 END
@@ -81,14 +62,14 @@ DECLARE
 	no record;
 BEGIN
 	PERFORM stage_named(w.stage, w.action);
-	IF was.action = 'Ingest' THEN
+	IF was.action = 'Ingest' AND NOT was.retry THEN
 		PERFORM lock_object(was.object_identifier);
 	END IF;
 	SELECT * INTO no FROM requeue_refusal(was, w.stage);
 	IF no.reason IS NOT NULL THEN
 		RAISE EXCEPTION '%', no.reason USING ERRCODE = 'check_violation', HINT = no.hint;
 	END IF;
-	w.turn := take_turn(was.institution_id, was.size_band, was.size); -- behind what its institution has queued
+	w.turn := take_turn(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
 	IF was.action = 'Ingest' AND NOT was.retry THEN -- it rejoins the queue behind what its object has in work
 		w.waits_for := last_in_work(was.object_identifier, was.id);
 	END IF;
@@ -135,7 +116,7 @@ $$;
 CREATE FUNCTION bound_by_hand() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-	most      int := coalesce(nullif(current_setting('farol.most_by_hand', true), ''), '100');
+	most      int := coalesce(nullif(current_setting('farol.most_by_hand', true), ''), '1000');
 	statement text := extract(epoch FROM statement_timestamp())::text;
 	counted   text := current_setting('farol.by_hand', true); -- "statement items"
 	items     int := 1;
@@ -153,12 +134,24 @@ END
 $$;
 -- +goose StatementEnd
 
+-- most_by_hand lets statements of this transaction change so many items, and
+-- returns what they might before.
+-- +goose StatementBegin
+CREATE FUNCTION most_by_hand(most text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	was text := coalesce(current_setting('farol.most_by_hand', true), '');
+BEGIN
+	PERFORM set_config('farol.most_by_hand', most, true);
+	RETURN was;
+END
+$$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION work_item_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	PERFORM bound_by_hand();
-	PERFORM status_named(NEW.status);
 	IF OLD.status IN ('Success', 'Cancelled') THEN
 		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
 			USING ERRCODE = 'check_violation', HINT = 'Upload the bag again to ingest it again.';
@@ -207,15 +200,29 @@ CREATE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON work_items
 	WHEN (OLD.claim_token = NEW.claim_token AND (OLD.stage, OLD.status) IS DISTINCT FROM (NEW.stage, NEW.status))
 	EXECUTE FUNCTION work_item_by_hand();
 
+-- lock_items keeps items as they are until the transaction ends, in the order of
+-- all who lock several: see lock_object.
+-- +goose StatementBegin
+CREATE FUNCTION lock_items(ids bigint[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	PERFORM FROM work_items WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;
+	PERFORM lock_object(o.name) FROM (
+		SELECT object_identifier COLLATE "C" AS name FROM work_items WHERE id = ANY (ids) AND NOT retry AND action = 'Ingest' GROUP BY 1 ORDER BY 1
+	) o;
+	PERFORM FROM work_items WHERE id = ANY (ids) AND retry ORDER BY waits_for IS NOT NULL, id FOR UPDATE;
+END
+$$;
+-- +goose StatementEnd
+
 -- item_to_change returns an item that nobody else changes until the transaction
--- ends. Objects come before items, as where uploads become items.
+-- ends.
 -- +goose StatementBegin
 CREATE FUNCTION item_to_change(item bigint) RETURNS work_items
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
 	w work_items;
 BEGIN
-	PERFORM lock_object(object_identifier) FROM work_items WHERE id = item AND action = 'Ingest';
 	SELECT * INTO w FROM work_items WHERE id = item FOR UPDATE;
 	IF FOUND THEN
 		RETURN w;
@@ -236,6 +243,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	w work_items := item_to_change(item);
 BEGIN
+	IF to_stage IS NOT NULL THEN
+		PERFORM stage_named(to_stage, w.action);
+	END IF;
 	IF w.status = 'Pending' AND coalesce(to_stage, w.stage) = w.stage THEN
 		IF w.waits_for IS NULL AND w.run_at > now() THEN -- as it stands, but now
 			UPDATE work_items SET run_at = now(), updated_at = now() WHERE id = item RETURNING * INTO w;
@@ -305,9 +315,8 @@ BEGIN
 		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', item, w.status
 			USING ERRCODE = 'check_violation', HINT = 'It is not in the queue any more.';
 	END IF;
-	IF set_priority.priority IS NULL OR set_priority.priority NOT BETWEEN -100 AND 100 THEN
-		RAISE EXCEPTION 'there is no priority %', coalesce(set_priority.priority::text, 'NULL')
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Name a number from -100, which goes first, to 100, which goes last.';
+	IF (set_priority.priority BETWEEN -100 AND 100) IS NOT TRUE THEN
+		PERFORM no_such_priority(set_priority.priority);
 	END IF;
 	UPDATE work_items SET priority = set_priority.priority, updated_at = now() WHERE id = item RETURNING * INTO w;
 	RETURN w;
@@ -328,7 +337,7 @@ BEGIN
 	RETURN QUERY
 	UPDATE stage_settings s SET paused = yes, pause_reason = CASE WHEN yes THEN coalesce(reason, s.pause_reason) END
 	WHERE (of_action IS NULL OR s.action = of_action) AND (of_stage IS NULL OR s.stage = of_stage)
-	RETURNING s.action, s.stage, s.paused, s.paused_by, s.paused_at, s.pause_reason;
+	RETURNING s.action::text, s.stage::text, s.paused, s.paused_by, s.paused_at, s.pause_reason;
 END
 $$;
 -- +goose StatementEnd
@@ -368,10 +377,12 @@ DROP FUNCTION release(bigint);
 DROP FUNCTION cancel(bigint, text);
 DROP FUNCTION requeue(bigint, text);
 DROP FUNCTION item_to_change(bigint);
+DROP FUNCTION lock_items(bigint[]);
 DROP TRIGGER work_item_by_hand ON work_items;
 DROP FUNCTION work_item_by_hand();
+DROP FUNCTION most_by_hand(text);
 DROP FUNCTION bound_by_hand();
 DROP FUNCTION ended_by_hand(work_items, work_items);
 DROP FUNCTION requeued_by_hand(work_items, work_items);
 DROP FUNCTION requeue_refusal(work_items, text);
-DROP FUNCTION status_named(text);
+DROP FUNCTION rival_of(work_items);

@@ -55,40 +55,55 @@ CREATE TABLE plan_items (
 		(state IN ('planned', 'refused', 'changed')) = (before IS NULL) AND (before IS NULL) = (token_after IS NULL))
 ) WITH (fillfactor = 60); -- each row is written again once or twice
 
--- plan_condition returns a condition on work_items in parentheses. Between CASE and
+-- condition_alone returns a condition on work_items in brackets. Between CASE and
 -- END it must stand by itself, so it cannot close them; and the cursor that FOR
 -- opens takes one statement and no more.
 -- +goose StatementBegin
-CREATE FUNCTION plan_condition(condition text) RETURNS text
+CREATE FUNCTION condition_alone(condition text) RETURNS text
 LANGUAGE plpgsql SET transaction_read_only = on AS $$
 DECLARE
+	example CONSTANT text := 'Write what could stand behind WHERE in a query of work_items, such as: stage = ''Store'' AND error_code = ''timeout''';
 	ignored record;
 BEGIN
-	FOR ignored IN EXECUTE E'EXPLAIN SELECT FROM work_items WHERE CASE WHEN\n' || condition || E'\nTHEN true END' LOOP
-		EXIT;
-	END LOOP;
+	IF coalesce(condition, '') !~ '\S' THEN
+		RAISE EXCEPTION 'the condition is empty' USING ERRCODE = 'invalid_parameter_value', HINT = example || '. All items are: true';
+	END IF;
+	BEGIN
+		FOR ignored IN EXECUTE E'EXPLAIN SELECT FROM work_items WHERE CASE WHEN\n' || condition || E'\nTHEN true END' LOOP
+			EXIT;
+		END LOOP;
+	EXCEPTION WHEN OTHERS THEN -- which leaves out that somebody cancelled it
+		RAISE EXCEPTION 'the condition % cannot be used: %', quote_literal(condition),
+			CASE SQLSTATE WHEN '42P11' THEN 'it has a second statement in it' ELSE SQLERRM END
+			USING ERRCODE = 'invalid_parameter_value', HINT = example;
+	END;
 	RETURN '(' || condition || CASE WHEN condition LIKE '%--%' THEN E'\n' ELSE '' END || ')'; -- it may end in a comment
-EXCEPTION WHEN OTHERS THEN -- which leaves out that somebody cancelled it
-	RAISE EXCEPTION 'the condition cannot be used: %', CASE SQLSTATE WHEN '42P11' THEN 'it has a second statement in it' ELSE SQLERRM END
-		USING ERRCODE = 'invalid_parameter_value', HINT = 'It is what could stand behind WHERE in a query of work_items.';
 END
 $$;
 -- +goose StatementEnd
 
--- plan_matches finds the items that a condition is true for, with the rights of
--- the caller and read-only: nobody expects a condition to change anything.
+-- items_where finds the items that a condition is true for, with the rights of the
+-- caller and as by a SELECT that is typed: the transaction is read-only meanwhile,
+-- and what a function in the condition has done nevertheless is undone.
 -- +goose StatementBegin
-CREATE FUNCTION plan_matches(condition text) RETURNS TABLE (item bigint, token bigint)
-LANGUAGE plpgsql SET transaction_read_only = on AS $$
+CREATE FUNCTION items_where(condition text, OUT ids bigint[], OUT tokens bigint[]) LANGUAGE plpgsql AS $$
+DECLARE
+	alone   text := condition_alone(condition);
+	trouble text;
 BEGIN
-	FOR item, token IN EXECUTE 'SELECT id, claim_token FROM work_items WHERE ' || plan_condition(condition) LOOP
-		RETURN NEXT;
-	END LOOP;
-EXCEPTION
-	WHEN invalid_parameter_value THEN
-		RAISE;
-	WHEN OTHERS THEN -- as above
-		RAISE EXCEPTION 'the condition failed: %', SQLERRM USING ERRCODE = 'invalid_parameter_value';
+	BEGIN
+		SET LOCAL transaction_read_only = on;
+		EXECUTE 'SELECT coalesce(array_agg(id ORDER BY id), ''{}''), coalesce(array_agg(claim_token ORDER BY id), ''{}'') FROM work_items WHERE ' || alone
+		INTO ids, tokens;
+		RAISE EXCEPTION 'enough' USING ERRCODE = 'FAROL'; -- variables outlive what is undone
+	EXCEPTION
+		WHEN SQLSTATE 'FAROL' THEN NULL;
+		WHEN OTHERS THEN trouble := SQLERRM;
+	END;
+	IF trouble IS NOT NULL THEN
+		RAISE EXCEPTION 'the condition % failed: %', quote_literal(condition), trouble USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Try it: SELECT id FROM work_items WHERE ' || alone || ';';
+	END IF;
 END
 $$;
 -- +goose StatementEnd
@@ -102,48 +117,20 @@ CREATE FUNCTION plan_hash(plan bigint) RETURNS text LANGUAGE sql STABLE AS $$
 $$;
 -- +goose StatementEnd
 
--- plan_rival names the item because of which an ingest must not come alive again:
--- a newer version of the bag, or another item of the same upload.
--- +goose StatementBegin
-CREATE FUNCTION plan_rival(w work_items) RETURNS text LANGUAGE sql STABLE AS $$
-	SELECT format(CASE WHEN other > w.id THEN 'item %s is a newer version of the same bag'
-		ELSE 'item %s is the same upload, and is in the queue' END, other)
-	FROM ( -- each by an index
-		SELECT id AS other FROM work_items
-		WHERE object_identifier = w.object_identifier AND name = w.name AND action = 'Ingest' AND retry AND (id > w.id OR id < w.id AND etag = w.etag)
-		UNION ALL
-		SELECT id FROM work_items
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
-		UNION ALL
-		SELECT id FROM work_items_archive
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
-	) others
-	WHERE w.action = 'Ingest'
-	ORDER BY other > w.id DESC, other
-	LIMIT 1
-$$;
--- +goose StatementEnd
-
 -- plan_refusal says why a plan cannot change an item as it stands, or need not;
--- NULL: it can. It knows the rules of requeue, cancel and work_item_by_hand
--- without trying them, so that a preview changes nothing and holds nobody up.
+-- NULL: it can. It knows the rules of requeue, cancel and set_priority without
+-- trying them, so that a preview changes nothing and holds nobody up.
 -- +goose StatementBegin
 CREATE FUNCTION plan_refusal(w work_items, p plans) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
 	to_stage text := coalesce(p.to_stage, w.stage);
-	old_ordinal smallint := (SELECT ordinal FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage);
-	new_ordinal smallint := (SELECT ordinal FROM stage_settings s WHERE s.action = w.action AND s.stage = to_stage);
 BEGIN
 	RETURN CASE
+		WHEN p.action = 'requeue' AND w.status = 'Pending' AND w.stage = to_stage THEN format('item %s is queued at %s already', w.id, w.stage)
+		WHEN p.action = 'requeue' THEN (requeue_refusal(w, to_stage)).reason
 		WHEN p.action = 'cancel' AND w.status = 'Cancelled' THEN format('item %s is cancelled already', w.id)
 		WHEN w.status IN ('Success', 'Cancelled') THEN format('item %s has ended (%s): it cannot be changed', w.id, w.status)
-		WHEN p.action = 'cancel' THEN NULL
-		WHEN p.action = 'set priority' THEN
-			CASE WHEN w.priority = p.priority THEN format('item %s has that priority already', w.id) END
-		WHEN w.status = 'Pending' AND w.stage = to_stage THEN format('item %s is queued at %s already', w.id, w.stage)
-		WHEN new_ordinal IS NULL OR new_ordinal > old_ordinal THEN
-			format('item %s cannot be requeued to %s: it has only come to %s', w.id, to_stage, w.stage)
-		ELSE format('item %s cannot be requeued: ', w.id) || plan_rival(w)
+		WHEN p.action = 'set priority' AND w.priority = p.priority THEN format('item %s has that priority already', w.id)
 	END;
 END
 $$;
@@ -188,8 +175,8 @@ DECLARE
 	ids bigint[];
 	tokens bigint[];
 BEGIN
-	SELECT array_agg(item), array_agg(token) INTO ids, tokens FROM plan_matches(condition);
-	IF ids IS NULL THEN
+	SELECT * INTO ids, tokens FROM items_where(condition);
+	IF ids = '{}' THEN
 		RAISE EXCEPTION 'there is no item with %', condition USING ERRCODE = 'no_data_found';
 	END IF;
 	p.action := action;
@@ -206,8 +193,7 @@ $$;
 DROP FUNCTION plan_make(text, text, text, integer, text);
 DROP FUNCTION plan_store(plans, bigint[], bigint[]);
 DROP FUNCTION plan_refusal(work_items, plans);
-DROP FUNCTION plan_rival(work_items);
 DROP FUNCTION plan_hash(bigint);
-DROP FUNCTION plan_matches(text);
-DROP FUNCTION plan_condition(text);
+DROP FUNCTION items_where(text);
+DROP FUNCTION condition_alone(text);
 DROP TABLE plan_items, plans;

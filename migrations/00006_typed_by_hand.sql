@@ -1,33 +1,11 @@
 -- What nobody can type, not even the owner of the tables in a hurry: each column
 -- of an item, its ledger and the stages' settings is refused what would leave an
--- item where no worker, no reaper and no view can deal with it. Constraints hold
--- for the engine too, and so cost little. Triggers are for changes by hand alone:
--- their column lists and conditions keep the engine's statements out of them.
+-- item where no worker, no reaper and no view can deal with it. Triggers are for
+-- changes by hand alone: their column lists and conditions keep the engine's
+-- statements out of them.
 
 -- +goose Up
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true); -- see 00003
-
-ALTER TABLE work_items
-	ADD CONSTRAINT times_are_finite CHECK ( -- or ages could not be told, and a lease would never lapse
-		run_at > '-infinity' AND isfinite(lease_expires_at) AND isfinite(stage_started_at) AND isfinite(bag_date)
-		AND isfinite(date_processed) AND isfinite(queued_at) AND isfinite(created_at) AND isfinite(updated_at)),
-	ADD CONSTRAINT attempt_is_countable CHECK (attempt <= 1000000),
-	ADD CONSTRAINT size_is_exact_in_json CHECK (size <= 1::bigint << 53),
-	ADD CONSTRAINT entered_before CHECK (entered_token BETWEEN 0 AND claim_token),
-	ADD CONSTRAINT storage_option_exists CHECK (storage_option IN ('Standard', 'Wasabi-VA', 'Wasabi-OR', 'Wasabi-TX', 'Glacier-VA',
-		'Glacier-OH', 'Glacier-OR', 'Glacier-Deep-VA', 'Glacier-Deep-OH', 'Glacier-Deep-OR')),
-	DROP CONSTRAINT work_items_intellectual_object_id_fkey,
-	ADD CONSTRAINT object_is_the_institutions FOREIGN KEY (intellectual_object_id, institution_id)
-		REFERENCES intellectual_objects (id, institution_id);
-
-ALTER TABLE work_item_attempts
-	ADD CONSTRAINT times_are_finite CHECK (isfinite(claimed_at) AND isfinite(heard_at) AND isfinite(ended_at));
-
-ALTER TABLE stage_settings
-	ADD CONSTRAINT topic_is_one CHECK (topic ~ '^[A-Za-z0-9._-]{1,64}$'), -- or the log would refuse every hand-off
-	ADD CONSTRAINT attempts_are_countable CHECK (max_attempts <= 1000),
-	ADD CONSTRAINT times_are_finite CHECK (backoff_most <= '1 year' AND overdue <= '1 year' AND processing_timeout <= '1 year'
-		AND lease <= '100 days' AND unrenewed_lease <= '100 days' AND isfinite(paused_at));
 
 -- What an item is, it stays.
 -- +goose StatementBegin
@@ -86,7 +64,7 @@ CREATE TRIGGER work_item_lease BEFORE UPDATE OF lease_expires_at ON work_items
 	FOR EACH ROW
 	WHEN (OLD.claim_token = NEW.claim_token AND OLD.lease_expires_at IS DISTINCT FROM NEW.lease_expires_at
 		AND (OLD.lease_expires_at IS NULL OR NEW.lease_expires_at IS NULL
-			OR NEW.lease_expires_at > now() + interval '100 days' OR NEW.lease_expires_at = '-infinity'))
+			OR NEW.lease_expires_at > now() + interval '100 days'))
 	EXECUTE FUNCTION work_item_lease();
 
 -- The other columns: what the queue writes is refused, what a person may change
@@ -112,26 +90,18 @@ BEGIN
 	IF 'run_at' = ANY (typed) AND OLD.waits_for IS NOT NULL THEN
 		RAISE EXCEPTION 'item % waits for item %, not for a time', OLD.id, OLD.waits_for
 			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what that one waits for.', OLD.waits_for);
-	ELSIF 'run_at' = ANY (typed) AND isfinite(NEW.run_at) IS NOT TRUE THEN
+	ELSIF 'run_at' = ANY (typed) AND NOT isfinite(NEW.run_at) THEN
 		RAISE EXCEPTION 'item % would never be claimed: run_at is a point in time', OLD.id
 			USING ERRCODE = 'check_violation', HINT = 'To park it, set status = ''Suspended''.';
-	END IF;
-	IF NOT (isfinite(NEW.date_processed) AND isfinite(coalesce(NEW.queued_at, now())) AND isfinite(NEW.created_at)) THEN
-		RAISE EXCEPTION 'a time of item % is no point in time', OLD.id USING ERRCODE = 'check_violation', HINT = 'Its age could not be told.';
-	END IF;
-	IF (NEW.size BETWEEN 0 AND 1::bigint << 53) IS NOT TRUE THEN
-		RAISE EXCEPTION 'item % cannot have a size of % bytes', OLD.id, coalesce(NEW.size::text, 'NULL')
-			USING ERRCODE = 'check_violation', HINT = 'It is the number of bytes of the tar.';
-	END IF;
-	IF (NEW.priority BETWEEN -100 AND 100) IS NOT TRUE THEN
-		RAISE EXCEPTION 'there is no priority %', coalesce(NEW.priority::text, 'NULL')
-			USING ERRCODE = 'check_violation', HINT = 'Name a number from -100, which goes first, to 100, which goes last.';
 	END IF;
 	IF typed && ARRAY['note', 'priority', 'needs_admin_review'] THEN
 		PERFORM bound_by_hand();
 	END IF;
 	NEW.note := coalesce(NEW.note, '');
 	NEW.updated_at := now();
+	IF 'priority' = ANY (typed) THEN -- what overtakes moves the scale of turns no further
+		NEW.turn := (SELECT b.turn FROM size_bands b WHERE b.band = NEW.size_band);
+	END IF;
 	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
 	IF NEW.status = 'Pending' AND typed && ARRAY['priority', 'run_at', 'size'] THEN
 		PERFORM pg_notify('farol_work', E'\n' || NEW.stage);
@@ -159,6 +129,36 @@ CREATE TRIGGER work_item_columns
 		NEW.generic_file_id, NEW."user", NEW.inst_approver, NEW.aptrust_approver, NEW.note, NEW.outcome, NEW.error_code,
 		NEW.date_processed, NEW.queued_at, NEW.created_at))
 	EXECUTE FUNCTION work_item_columns();
+
+-- Nothing is emptied by a word: neither the queue, nor what goes with it.
+-- +goose StatementBegin
+CREATE FUNCTION queue_truncated() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF TG_TABLE_NAME IN ('stage_settings', 'size_bands') OR EXISTS (SELECT FROM work_items) THEN
+		RAISE EXCEPTION '% cannot be emptied: it is on record for good', TG_TABLE_NAME
+			USING ERRCODE = 'check_violation', HINT = 'To end an item: SELECT cancel(7); to stop work on all: SELECT pause_all();';
+	END IF;
+	RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION uploads_in_work_by_hand() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	RAISE EXCEPTION 'uploads_in_work is written by the queue alone'
+		USING ERRCODE = 'check_violation', HINT = 'It goes with the items: SELECT cancel(7) ends one.';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON work_items FOR EACH STATEMENT EXECUTE FUNCTION queue_truncated();
+CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON work_item_attempts FOR EACH STATEMENT EXECUTE FUNCTION queue_truncated();
+CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON uploads_in_work FOR EACH STATEMENT EXECUTE FUNCTION queue_truncated();
+CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON stage_settings FOR EACH STATEMENT EXECUTE FUNCTION queue_truncated();
+CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON size_bands FOR EACH STATEMENT EXECUTE FUNCTION queue_truncated();
+CREATE TRIGGER uploads_in_work_by_hand BEFORE INSERT OR UPDATE OR DELETE ON uploads_in_work
+	FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION uploads_in_work_by_hand();
 
 -- Only what has ended well or was cancelled leaves the table, and only once it is
 -- in the archive.
@@ -292,6 +292,14 @@ DROP TRIGGER work_item_attempt_ended ON work_item_attempts;
 DROP FUNCTION work_item_attempt_ended();
 DROP TRIGGER work_item_attempt_deleted ON work_item_attempts;
 DROP FUNCTION work_item_attempt_deleted();
+DROP TRIGGER uploads_in_work_by_hand ON uploads_in_work;
+DROP TRIGGER queue_truncated ON size_bands;
+DROP TRIGGER queue_truncated ON stage_settings;
+DROP TRIGGER queue_truncated ON uploads_in_work;
+DROP TRIGGER queue_truncated ON work_item_attempts;
+DROP TRIGGER queue_truncated ON work_items;
+DROP FUNCTION uploads_in_work_by_hand();
+DROP FUNCTION queue_truncated();
 DROP TRIGGER work_item_deleted ON work_items;
 DROP FUNCTION work_item_deleted();
 DROP TRIGGER work_item_columns ON work_items;
@@ -302,9 +310,3 @@ DROP TRIGGER work_item_token ON work_items;
 DROP FUNCTION work_item_token();
 DROP TRIGGER work_item_identity ON work_items;
 DROP FUNCTION work_item_identity();
-ALTER TABLE stage_settings DROP CONSTRAINT times_are_finite, DROP CONSTRAINT attempts_are_countable, DROP CONSTRAINT topic_is_one;
-ALTER TABLE work_item_attempts DROP CONSTRAINT times_are_finite;
-ALTER TABLE work_items
-	DROP CONSTRAINT object_is_the_institutions, DROP CONSTRAINT storage_option_exists, DROP CONSTRAINT entered_before,
-	DROP CONSTRAINT size_is_exact_in_json, DROP CONSTRAINT attempt_is_countable, DROP CONSTRAINT times_are_finite,
-	ADD FOREIGN KEY (intellectual_object_id) REFERENCES intellectual_objects;

@@ -120,51 +120,6 @@ $$;
 COMMENT ON FUNCTION why_not IS 'What keeps an item from being claimed now: a row for each reason, with what to do about it. No row: nothing does.';
 -- +goose StatementEnd
 
--- items_where finds the items that a condition holds for, as an administrator's own
--- SELECT would. The condition can do no more than that: a cursor takes a single
--- SELECT, the transaction is read-only meanwhile, and whatever a function in it
--- has changed nevertheless is rolled back before this returns.
--- +goose StatementBegin
-CREATE FUNCTION items_where(filter text, OUT ids bigint[], OUT tokens bigint[])
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-	example CONSTANT text := 'Give what would stand after WHERE, such as: stage = ''Store'' AND error_code = ''timeout''';
-	bare    text := regexp_replace(filter, '''([^'']|'''')*''|"([^"]|"")*"', '', 'g'); -- without text and quoted names
-	found   refcursor;
-	trouble text;
-BEGIN
-	IF coalesce(filter, '') !~ '\S' THEN
-		RAISE EXCEPTION 'the filter is empty' USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'Say which items: a condition as after WHERE. ''true'' is all of them.';
-	ELSIF bare ~ ';' THEN
-		RAISE EXCEPTION 'the filter % has a semicolon: it is one condition, no statements', quote_literal(filter)
-			USING ERRCODE = 'invalid_parameter_value', HINT = example;
-	END IF;
-	WHILE bare ~ '\([^()]*\)' LOOP
-		bare := regexp_replace(bare, '\([^()]*\)', '', 'g');
-	END LOOP;
-	IF bare ~ '[()]' THEN
-		RAISE EXCEPTION 'the filter % has a bracket too many: it is one condition', quote_literal(filter)
-			USING ERRCODE = 'invalid_parameter_value', HINT = example;
-	END IF;
-	BEGIN
-		SET LOCAL transaction_read_only = on;
-		OPEN found NO SCROLL FOR EXECUTE 'SELECT array_agg(i.id ORDER BY i.id), array_agg(i.claim_token ORDER BY i.id)'
-			' FROM (SELECT id, claim_token FROM work_items WHERE (' || filter || E'\n)) i';
-		FETCH found INTO ids, tokens;
-		RAISE EXCEPTION 'enough' USING ERRCODE = 'FAROL'; -- variables outlive the rollback
-	EXCEPTION
-		WHEN SQLSTATE 'FAROL' THEN NULL;
-		WHEN OTHERS THEN trouble := SQLERRM;
-	END;
-	IF trouble IS NOT NULL THEN
-		RAISE EXCEPTION 'the filter % is no condition on work_items: %', quote_literal(filter), trouble
-			USING ERRCODE = 'invalid_parameter_value', HINT = example;
-	END IF;
-END
-$$;
--- +goose StatementEnd
-
 CREATE TYPE requeue_verdict AS (item bigint, change text, refused text, queued boolean);
 
 -- +goose StatementBegin
@@ -194,35 +149,25 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	(SELECT 'sample', NULL, w.id, format('%s of %s, %s: %s', w.name, i.identifier, pg_size_pretty(w.size), w.note)
 	FROM went g JOIN work_items w ON w.id = g.item JOIN institutions i ON i.id = w.institution_id ORDER BY w.id LIMIT 5)
 $$;
+-- +goose StatementEnd
 
-CREATE FUNCTION requeue_where(filter text, to_stage text DEFAULT NULL, dry_run boolean DEFAULT true)
-RETURNS TABLE (what text, count bigint, item bigint, reason text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- requeue_found requeues items that were found, and passes over those that somebody
+-- has changed since.
+-- +goose StatementBegin
+CREATE FUNCTION requeue_found(ids bigint[], tokens bigint[], to_stage text) RETURNS requeue_verdict[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-	f        record;
 	w        work_items;
 	v        requeue_verdict;
 	verdicts requeue_verdict[] := '{}';
-	bound    text := coalesce(current_setting('farol.most_by_hand', true), '');
+	bound    text := most_by_hand('2000000000'); -- whoever calls this means many
 BEGIN
-	IF to_stage IS NOT NULL THEN
-		PERFORM stage_named(to_stage);
-	END IF;
-	SELECT * INTO f FROM items_where(filter);
-	IF dry_run IS NOT FALSE THEN
-		SELECT array_agg(requeue_verdict(k, coalesce(to_stage, k.stage)) ORDER BY k.id) INTO verdicts
-		FROM work_items k WHERE k.id = ANY (f.ids);
-		RETURN QUERY SELECT * FROM requeue_report(false, verdicts);
-		RETURN;
-	END IF;
-	PERFORM set_config('farol.most_by_hand', '1000000000', true); -- whoever calls this means many
-	PERFORM lock_object(k.object_identifier) -- in one order, so that two who do this take turns
-	FROM (SELECT DISTINCT object_identifier FROM work_items WHERE id = ANY (f.ids) AND action = 'Ingest' ORDER BY object_identifier) k;
-	FOR n IN 1 .. coalesce(cardinality(f.ids), 0) LOOP
-		SELECT * INTO w FROM work_items k WHERE k.id = f.ids[n] FOR UPDATE;
+	PERFORM lock_items(ids);
+	FOR n IN 1 .. cardinality(ids) LOOP
+		SELECT * INTO w FROM work_items k WHERE k.id = ids[n];
 		CONTINUE WHEN NOT FOUND;
 		v := requeue_verdict(w, coalesce(to_stage, w.stage));
-		IF w.claim_token <> f.tokens[n] THEN
+		IF w.claim_token <> tokens[n] THEN
 			v.refused := format('item %s has changed meanwhile', w.id);
 		END IF;
 		IF v.refused IS NULL THEN
@@ -230,8 +175,28 @@ BEGIN
 		END IF;
 		verdicts := verdicts || v;
 	END LOOP;
-	PERFORM set_config('farol.most_by_hand', bound, true);
-	RETURN QUERY SELECT * FROM requeue_report(true, verdicts);
+	PERFORM most_by_hand(bound);
+	RETURN verdicts;
+END
+$$;
+
+CREATE FUNCTION requeue_where(filter text, to_stage text DEFAULT NULL, dry_run boolean DEFAULT true)
+RETURNS TABLE (what text, count bigint, item bigint, reason text)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	f        record;
+	verdicts requeue_verdict[];
+BEGIN
+	IF to_stage IS NOT NULL THEN
+		PERFORM stage_named(to_stage);
+	END IF;
+	SELECT * INTO f FROM items_where(filter);
+	IF dry_run IS NOT FALSE THEN
+		verdicts := ARRAY(SELECT requeue_verdict(k, coalesce(to_stage, k.stage)) FROM work_items k WHERE k.id = ANY (f.ids) ORDER BY k.id);
+	ELSE
+		verdicts := requeue_found(f.ids, f.tokens, to_stage);
+	END IF;
+	RETURN QUERY SELECT r.* FROM requeue_report(dry_run IS FALSE, verdicts) r;
 END
 $$;
 COMMENT ON FUNCTION requeue_where IS
@@ -240,10 +205,10 @@ COMMENT ON FUNCTION requeue_where IS
 
 -- +goose Down
 DROP FUNCTION requeue_where(text, text, boolean);
+DROP FUNCTION requeue_found(bigint[], bigint[], text);
 DROP FUNCTION requeue_report(boolean, requeue_verdict[]);
 DROP FUNCTION requeue_verdict(work_items, text);
 DROP TYPE requeue_verdict;
-DROP FUNCTION items_where(text);
 DROP FUNCTION why_not(bigint);
 DROP FUNCTION why_pending(work_items);
 DROP FUNCTION why_no_worker(work_items);

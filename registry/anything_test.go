@@ -21,9 +21,9 @@ func TestNothingThatIsTypedSpoilsTheQueue(t *testing.T) {
 	a := newArchive(t)
 	a.institution("other.edu")
 	rapid.Check(t, func(t *rapid.T) {
-		a.exec(`TRUNCATE work_items, work_item_attempts, work_items_archive, work_item_attempts_archive, retired_copies,
-			work_item_audit, topic_messages, institution_turns RESTART IDENTITY;
-			UPDATE stage_settings SET paused = false, cap = NULL, max_attempts = 3`)
+		a.scene(`TRUNCATE work_items, work_item_attempts, work_items_archive, work_item_attempts_archive, retired_copies,
+			work_item_audit, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY`)
+		a.exec(`UPDATE stage_settings SET paused = false, cap = NULL, max_attempts = 3`)
 		m := &typist{archive: a, t: t}
 		t.Repeat(map[string]func(*rapid.T){
 			"arrive":   m.arrive,
@@ -184,6 +184,9 @@ func calls(t *rapid.T) string {
 		`SELECT pause_all('Wait.')`, `SELECT resume_all()`,
 		`DELETE FROM work_items`, fmt.Sprintf(`DELETE FROM work_items WHERE id = %d`, id),
 		`DELETE FROM work_item_attempts`,
+		`TRUNCATE work_items CASCADE`, `TRUNCATE work_item_attempts`, `TRUNCATE uploads_in_work`, `TRUNCATE stage_settings`,
+		`DELETE FROM uploads_in_work`, `UPDATE uploads_in_work SET work_item_id = 99`,
+		`INSERT INTO uploads_in_work VALUES ('test.edu/bag', 'bag.tar', 'e', 99)`,
 		`UPDATE work_item_attempts SET ended_at = NULL, outcome = NULL WHERE ended_at IS NOT NULL`,
 		`UPDATE work_item_attempts SET outcome = 'done' WHERE ended_at IS NOT NULL`,
 		`UPDATE work_item_attempts SET claim_token = claim_token + 1`,

@@ -107,33 +107,59 @@ func TestReleasedItemGoesOnWhereItStood(t *testing.T) {
 	}
 }
 
-// Whoever brings an upload into the queue holds the institution first and then
-// the items that it replaces. A decision in the same order never stands in its way.
-func TestDecisionsTakeTheirTurnBeforeTheItem(t *testing.T) {
+// Whoever brings an upload into the queue holds its object first and then the live
+// items of that. A decision about one of these waits for no object, so the two
+// never stand in each other's way.
+func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
-	id := a.standing("Failed")
-	ctx := context.Background()
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
+	for _, decision := range []string{
+		`SELECT requeue($1)`, `SELECT requeue($1, 'Validate')`, `SELECT release($1)`, `SELECT set_priority($1, 5)`, `SELECT cancel($1)`,
+		`UPDATE work_items SET stage = 'Validate', status = 'Pending' WHERE id = $1`,
+		`SELECT requeue_where('id = ' || $1::bigint, dry_run => false)`,
+	} {
+		t.Run(decision, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.standing("Started")
+			a.somebody(`SELECT lock_object('test.edu/bag')`)
+			ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+			defer stop()
+			if _, err := a.db.Exec(ctx, decision, id); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	defer tx.Rollback(ctx) //nolint:errcheck // it was committed, or the test has failed
-	if _, err := tx.Exec(ctx, `SELECT lock_institution($1)`, a.in.ID); err != nil {
-		t.Fatal(err)
-	}
-	requeued := make(chan error, 1)
-	go func() { requeued <- second(a.Requeue(ctx, id, "")) }()
-	wait(t, "the decision to stand behind the upload", func() bool {
-		return value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
-	})
-	if _, err := tx.Exec(ctx, `SELECT FROM work_items WHERE id = $1 FOR UPDATE NOWAIT`, id); err != nil {
-		t.Errorf("the item is held by who waits: %v", err)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-requeued; err != nil {
-		t.Error(err)
+}
+
+// What has ended comes alive in its object's turn, after an upload that is just
+// coming in: neither holds what the other one waits for.
+func TestRequeueAndUploadOfOneObjectTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, decision := range []string{
+		`SELECT requeue($1)`, `UPDATE work_items SET status = 'Pending' WHERE id = $1`, `SELECT requeue_where('id = ' || $1::bigint, dry_run => false)`,
+	} {
+		t.Run(decision, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.standingAs(part(1), "Failed")
+			tx := a.somebody(`SELECT lock_object(object_identifier) FROM work_items`)
+			requeued := make(chan error, 1)
+			go func() { requeued <- second(a.db.Exec(context.Background(), decision, id)) }()
+			a.someoneWaits()
+			if _, err := tx.Exec(t.Context(), `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+				VALUES ($1, 'Ingest', 'Receive', $2, 'receiving', 'e', 1, now())`, a.in.ID, part(2)); err != nil {
+				t.Errorf("the upload: %v", err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-requeued; err != nil {
+				t.Error(err)
+			}
+			if got := a.item(id); got.Status != "Pending" || got.WaitsFor == nil {
+				t.Errorf("item = %+v, want it to wait behind the upload", got)
+			}
+			a.fit(t, decision)
+		})
 	}
 }

@@ -82,6 +82,9 @@ func createIngests(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upl
 	if err != nil {
 		return nil, err
 	}
+	if err := lockObjects(ctx, tx, in, fresh); err != nil {
+		return nil, err
+	}
 	for _, u := range fresh {
 		rows, _ := tx.Query(ctx, createIngestSQL, pgx.NamedArgs{
 			"institution": in.ID, "bucket": in.ReceivingBucket,
@@ -94,6 +97,23 @@ func createIngests(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upl
 		ids = append(ids, id...)
 	}
 	return ids, nil
+}
+
+// lockObjects locks what uploads become in the order of names, as all do who lock
+// several; the items are then made in the order of the uploads.
+func lockObjects(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upload) error {
+	if len(uploads) < 2 {
+		return nil
+	}
+	var keys []string
+	for _, u := range uploads {
+		keys = append(keys, u.Key)
+	}
+	_, err := tx.Exec(ctx, `
+		SELECT lock_object(o.name) FROM (
+			SELECT object_identifier_of($1, k) COLLATE "C" AS name FROM unnest($2::text[]) k GROUP BY 1 ORDER BY 1
+		) o`, in.Identifier, keys)
+	return err
 }
 
 // WorkItem is a work item as people see it.

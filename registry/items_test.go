@@ -165,7 +165,7 @@ func TestChangesByHand(t *testing.T) {
 		"requeue a failed item":           {`status = 'Failed'`, `status = 'Pending'`, "", "Store Pending"},
 		"to an earlier stage":             {`status = 'Failed'`, `status = 'Pending', stage = 'Receive'`, "", "Receive Pending"},
 		"to a later stage":                {`status = 'Failed'`, `status = 'Pending', stage = 'Record'`, "only come to Store", ""},
-		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, "there is no stage 'Stroe'; the stages of Ingest are: Receive, Validate, ", ""},
+		"to a stage that is none":         {`status = 'Failed'`, `status = 'Pending', stage = 'Stroe'`, "there is no stage 'Stroe'; the stages are: Receive, Validate, ", ""},
 		"to a stage of another action":    {`status = 'Failed'`, `status = 'Pending', stage = 'Requested'`, "there is no stage 'Requested'; the stages of Ingest", ""},
 		"release a running item":          {started, `status = 'Pending'`, "", "Store Pending"},
 		"only the stage of a running one": {started, `stage = 'Validate'`, "", "Validate Pending"},

@@ -47,6 +47,12 @@ func (a *archive) exec(sql string, args ...any) {
 	}
 }
 
+// scene makes rows what time or an engine would have made of them.
+func (a *archive) scene(sql string, args ...any) {
+	a.t.Helper()
+	testenv.Scene(a.t, a.db, sql, args...)
+}
+
 func value[T any](a *archive, sql string, args ...any) T {
 	a.t.Helper()
 	var v T

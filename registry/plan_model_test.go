@@ -18,7 +18,7 @@ func TestPlansKeepTheirWordWhateverHappens(t *testing.T) {
 	a := newArchive(t)
 	seen := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		a.exec(`TRUNCATE work_items, plans, plan_items, work_item_audit, institution_turns RESTART IDENTITY CASCADE`)
+		a.scene(`TRUNCATE work_items, uploads_in_work, plans, plan_items, work_item_audit, institution_turns RESTART IDENTITY CASCADE`)
 		m := &planModel{a: a, seen: seen, made: map[planned]snapshot{}, done: map[planned]snapshot{}}
 		for i := range modelItems {
 			a.put(fmt.Sprint("bag", i), "e", "Store", rapid.SampledFrom([]string{"Pending", "Failed", "Suspended", "Started"}).Draw(rt, "status"))

@@ -66,7 +66,7 @@ WITH filter AS MATERIALIZED (
 		CASE WHEN @code <> '' THEN format('error_code = %L', @code::text) END,
 		CASE WHEN @condition = '' THEN NULL
 		     WHEN concat(@status::text, @at_stage::text, @institution::text, @code::text) = '' THEN @condition
-		     ELSE plan_condition(@condition) END) AS condition
+		     ELSE condition_alone(@condition) END) AS condition
 )
 SELECT p.id
 FROM filter CROSS JOIN LATERAL plan_make(@action, filter.condition, nullif(@stage, ''), @priority, nullif(@reason, '')) p`

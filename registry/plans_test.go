@@ -253,7 +253,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 	}
 	refused := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		a.exec(`TRUNCATE work_items, plans, plan_items RESTART IDENTITY CASCADE`)
+		a.scene(`TRUNCATE work_items, uploads_in_work, plans, plan_items RESTART IDENTITY CASCADE`)
 		n := int64(rapid.IntRange(1, 5).Draw(rt, "items"))
 		for range n {
 			a.put(rapid.SampledFrom([]string{"bag", "bag.b1.of2"}).Draw(rt, "bag"), rapid.SampledFrom([]string{"e1", "e2"}).Draw(rt, "etag"), "Store", "Failed")

@@ -136,19 +136,20 @@ func TestFilterIsACondition(t *testing.T) {
 		$$ BEGIN PERFORM set_config('transaction_read_only', 'off', true); INSERT INTO witness VALUES (1); RETURN true; END $$`)
 	before := a.everyItem()
 	for filter, want := range map[string]string{
-		`true); DELETE FROM work_items; --`: "has a semicolon: it is one condition",
-		`true); SELECT (true`:               "has a semicolon",
-		`true;`:                             "has a semicolon",
-		`E'\'' <> 'x')) i; DELETE FROM work_items; SELECT 'y' FROM (SELECT 1 WHERE (true AND 'z' = 'z'`: "cannot open multi-query plan",
-		`true) UNION SELECT 1, (2`:     "has a bracket too many",
+		`true); DELETE FROM work_items; --`:                                 "syntax error",
+		`true THEN true END; DELETE FROM work_items; SELECT CASE WHEN true`: "it has a second statement in it",
+		`true); SELECT (true`:                                               "syntax error",
+		`true;`:                                                             "syntax error",
+		`E'\'' <> 'x')) i; DELETE FROM work_items; SELECT 'y' FROM (SELECT 1 WHERE (true AND 'z' = 'z'`: "syntax error",
+		`true) UNION SELECT 1, (2`:     "syntax error",
 		`true --`:                      "",
 		`true /* `:                     "unterminated /* comment",
 		`stage = Store`:                `column "store" does not exist`,
 		`stage = 'Store' AND`:          "syntax error",
 		`colour = 'red'`:               `column "colour" does not exist`,
 		`1`:                            "must be type boolean",
-		``:                             "the filter is empty",
-		"  \t":                         "the filter is empty",
+		``:                             "the condition is empty",
+		"  \t":                         "the condition is empty",
 		`note = 'a;b' OR "note" = ';'`: "",
 		`note = 'it''s; so'`:           "",
 		`id IN (SELECT work_item_id FROM attempts)`: "",
@@ -226,7 +227,7 @@ func TestUpdateOfVeryManyIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	var keys []string
-	for i := range 101 {
+	for i := range 1001 {
 		keys = append(keys, fmt.Sprintf("bag-%d.tar", i))
 	}
 	a.upload(etag1, time.Now(), keys...)
@@ -237,7 +238,7 @@ func TestUpdateOfVeryManyIsRefused(t *testing.T) {
 	} {
 		_, err := a.db.Exec(context.Background(), typed)
 		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "more than 100 items") || !strings.HasPrefix(refused.Hint, "Is its WHERE missing?") {
+		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "more than 1000 items") || !strings.HasPrefix(refused.Hint, "Is its WHERE missing?") {
 			t.Errorf("%s: %v, want a refusal that asks for the WHERE", typed, err)
 		}
 	}
@@ -245,11 +246,11 @@ func TestUpdateOfVeryManyIsRefused(t *testing.T) {
 		t.Error("some items have changed")
 	}
 	for _, typed := range []string{
-		`UPDATE work_items SET status = 'Suspended' WHERE id <= 100`,
-		`BEGIN; SET LOCAL farol.most_by_hand = 200; UPDATE work_items SET status = 'Suspended' WHERE true; COMMIT`,
+		`UPDATE work_items SET status = 'Suspended' WHERE id <= 1000`,
+		`BEGIN; SET LOCAL farol.most_by_hand = 2000; UPDATE work_items SET status = 'Suspended' WHERE true; COMMIT`,
 		`SELECT requeue_where('true', dry_run => false)`,
 		`BEGIN; SELECT requeue_where('true', dry_run => false); ROLLBACK`,
-		`UPDATE work_items SET status = 'Cancelled' WHERE id <= 100`,
+		`UPDATE work_items SET status = 'Cancelled' WHERE id <= 1000`,
 		`UPDATE work_items SET note = '' WHERE id = 1`,
 	} {
 		a.exec(typed)

@@ -83,7 +83,7 @@ func typos() map[string]typo {
 		set(`stage = 'Validate', status = 'Pending', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, run_at = 'infinity'`): {
 			"": earlier, "Success": ended, "Cancelled": ended,
 		},
-		set(`status = 'Suspended', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, attempt = -1, worker = 'mine', note = ''`): {
+		set(`status = 'Suspended', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, attempt = 9, worker = 'mine', note = ''`): {
 			"": "Store Suspended, audited, note ", "Suspended": queues, "Success": ended, "Cancelled": ended,
 		},
 		set(`stage = 'Validate'`): {
@@ -91,8 +91,8 @@ func typos() map[string]typo {
 		},
 		set(`stage = 'Record', status = 'Pending'`):    {"": "!has only come to Store", "Success": ended, "Cancelled": ended},
 		set(`stage = 'Requested', status = 'Pending'`): {"": "!no stage 'Requested'; the stages of Ingest are: Receive, ", "Success": ended, "Cancelled": ended},
-		set(`stage = 'store', status = 'Pending'`):     {"": "!no stage 'store'", "Success": ended, "Cancelled": ended},
-		set(`stage = NULL, status = 'Pending'`):        {"": "!no stage NULL", "Success": ended, "Cancelled": ended},
+		set(`stage = 'store', status = 'Pending'`):     is("!no stage 'store'; the stages are: Receive, "),
+		set(`stage = NULL, status = 'Pending'`):        is("!no stage NULL"),
 		set(`status = 'pending'`):                      is("!no status 'pending'; the statuses are: Pending, Started"),
 		set(`status = 'Pendign'`):                      is("!no status 'Pendign'"),
 		set(`status = NULL`):                           is("!no status NULL"),
@@ -112,13 +112,31 @@ func typos() map[string]typo {
 		`SELECT requeue($, 'Store')`: {
 			"": anewAt, "Pending": same, "delayed": "as it was, audited, due", "waiting": same, "Success": ended, "Cancelled": ended,
 		},
-		`SELECT requeue($, 'Validate')`: {"": earlier, "Success": ended, "Cancelled": ended},
-		`SELECT requeue($, 'Record')`:   {"": "!has only come to Store", "Success": ended, "Cancelled": ended},
-		`SELECT requeue($, 'store')`:    {"": "!no stage 'store'", "Success": ended, "Cancelled": ended},
-		`SELECT cancel($, 'No.')`:       {"": "Store Cancelled, audited, note No.", "Success": ended, "Cancelled": same},
-		`SELECT release($)`:             {"": "!does not run", "Started": "Store Pending, 0 attempts, audited"},
-		`SELECT set_priority($, -5)`:    {"": "as it was, audited, priority -5", "Success": ended, "Cancelled": ended},
-		`SELECT set_priority($, 101)`:   {"": "!there is no priority 101", "Success": ended, "Cancelled": ended},
+		`SELECT requeue($, 'Validate')`:  {"": earlier, "Success": ended, "Cancelled": ended},
+		`SELECT requeue($, 'Record')`:    {"": "!has only come to Store", "Success": ended, "Cancelled": ended},
+		`SELECT requeue($, 'store')`:     is("!no stage 'store'; the stages of Ingest are: Receive, "),
+		`SELECT requeue($, 'Requested')`: is("!no stage 'Requested'; the stages of Ingest are: "),
+		`SELECT requeue($, '')`:          is("!no stage ''"),
+		`SELECT requeue($ + 99)`:         is("!there is no item"),
+		`SELECT requeue(NULL)`:           is("!there is no item NULL"),
+		`SELECT cancel($ + 99)`:          is("!there is no item"),
+		`SELECT cancel($, NULL)`:         {"": "Store Cancelled, audited, note Cancelled by me", "Success": ended, "Cancelled": same},
+		`SELECT cancel($, '')`:           {"": "Store Cancelled, audited, note ", "Success": ended, "Cancelled": same},
+		`SELECT release($ + 99)`:         is("!there is no item"),
+		`SELECT set_priority($ + 99, 1)`: is("!there is no item"),
+		`SELECT set_priority($, NULL)`:   {"": "!there is no priority NULL", "Success": ended, "Cancelled": ended},
+		`SELECT pause_stage('Store')`:    is(same),
+		`TRUNCATE work_items CASCADE`:    is("!cannot be emptied"),
+		`TRUNCATE work_item_attempts`:    is("!cannot be emptied"),
+		`DELETE FROM uploads_in_work WHERE work_item_id = $`: {"": "!uploads_in_work is written by the queue alone",
+			"Success": same, "Failed": same, "Suspended": same, "Cancelled": same},
+		set(`status = ''`):                    is("!no status ''"),
+		set(`status = 'Canceled'`):            is("!no status 'Canceled'"),
+		set(`stage = '', status = 'Pending'`): is("!no stage ''"),
+		`SELECT cancel($, 'No.')`:             {"": "Store Cancelled, audited, note No.", "Success": ended, "Cancelled": same},
+		`SELECT release($)`:                   {"": "!does not run", "Started": "Store Pending, 0 attempts, audited"},
+		`SELECT set_priority($, -5)`:          {"": "as it was, audited, priority -5", "Success": ended, "Cancelled": ended},
+		`SELECT set_priority($, 101)`:         {"": "!there is no priority 101", "Success": ended, "Cancelled": ended},
 		// What a person may change besides.
 		set(`priority = -10`):              is("as it was, audited, priority -10"),
 		set(`note = 'Ask the depositor.'`): is("as it was, audited, note Ask the depositor."),
@@ -129,7 +147,7 @@ func typos() map[string]typo {
 		set(`priority = 99999`):            is("!smallint out of range"),
 		// What is the queue's.
 		set(`retry = NOT retry`):                         is(queues),
-		set(`attempt = -1`):                              is(queues),
+		set(`attempt = -1`):                              is("!0 to a million"),
 		set(`attempt = attempt + 1`):                     is(queues),
 		set(`claim_token = claim_token - 1`):             is("!claim_token of item"),
 		set(`claim_token = 9223372036854775807`):         is("!claim_token of item"),
@@ -142,17 +160,17 @@ func typos() map[string]typo {
 		set(`waits_for = NULL, run_at = now()`):          {"": "as it was, audited, due", "waiting": queues},
 		set(`node = 'mine'`):                             is(queues),
 		set(`pid = NULL, worker = NULL, node = NULL`):    {"": same, "Started": queues},
-		set(`stage_started_at = 'infinity'`):             is(queues),
+		set(`stage_started_at = 'infinity'`):             is("!is no point in time"),
 		set(`lease_expires_at = NULL`):                   {"": same, "Started": "!is moved by its worker alone"},
-		set(`lease_expires_at = 'infinity'`):             is("!is moved by its worker alone"),
+		set(`lease_expires_at = 'infinity'`):             is("!is no point in time"),
 		set(`lease_expires_at = now() + '3 years'`):      is("!is moved by its worker alone"),
 		set(`run_at = 'infinity'`):                       {"": "!would never be claimed", "waiting": same},
-		set(`run_at = '-infinity'`):                      {"": "!would never be claimed", "waiting": "!waits for item"},
-		set(`run_at = NULL`):                             {"": "!would never be claimed", "waiting": "!waits for item"},
-		set(`size = -1`):                                 is("!cannot have a size of -1 bytes"),
-		set(`size = NULL`):                               is("!cannot have a size of NULL bytes"),
-		set(`size = 9223372036854775807`):                is("!cannot have a size of"),
-		set(`storage_option = 'Attic'`):                  is("!storage_option_exists"),
+		set(`run_at = '-infinity'`):                      is("!is no point in time"),
+		set(`run_at = NULL`):                             is("!NULL is no point in time"),
+		set(`size = -1`):                                 is("!nothing has a size of -1 bytes"),
+		set(`size = NULL`):                               is("!nothing has a size of NULL bytes"),
+		set(`size = 9223372036854775807`):                is("!nothing has a size of"),
+		set(`storage_option = 'Attic'`):                  is("!no storage option 'Attic'"),
 		set(`intellectual_object_id = 99`):               is("!object_is_the_institutions"),
 		set(`queued_at = 'infinity'`):                    is("!is no point in time"),
 		set(`created_at = '-infinity'`):                  is("!is no point in time"),
@@ -213,7 +231,7 @@ func (a *archive) everywhere(statement string, outcome typo) {
 		if state == "delayed" {
 			a.seen(a.t, statement)
 		}
-		a.exec(`SET session_replication_role = replica; DELETE FROM work_items; DELETE FROM work_item_attempts; RESET session_replication_role`)
+		a.scene(`DELETE FROM work_items; DELETE FROM work_item_attempts; DELETE FROM uploads_in_work`)
 	}
 }
 

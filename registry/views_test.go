@@ -127,7 +127,7 @@ func TestFailedIsExact(t *testing.T) {
 			a.attempt(1, 9, "Receive", "oom", "")
 		}
 		a.shows(look)
-		a.exec(`TRUNCATE work_items, work_item_attempts, retired_copies RESTART IDENTITY`)
+		a.scene(`TRUNCATE work_items, work_item_attempts, retired_copies, uploads_in_work RESTART IDENTITY`)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 			where, outcome, _ := strings.Cut(at, " ")
 			a.attempt(id, int64(i+1), where, outcome, "")
 		}
-		a.exec(`UPDATE work_items SET claim_token = 99, stage = $2, status = $3, retry = $3 = 'Pending' WHERE id = $1`, id, stage, status)
+		a.exec(`UPDATE work_items SET claim_token = 99, stage = $2, status = $3, retry = $4 WHERE id = $1`, id, stage, status, status == "Pending")
 	}
 	history("at-once.tar", "Cleanup", "Success", "Receive done", "Store released", "Store snoozed", "Store done", "Cleanup done")
 	history("mended.tar", "Cleanup", "Success", "Receive done", "Store transient", "Store oom", "Store done", "Cleanup done")
@@ -176,12 +176,10 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestViewsReadOnlyWhatIsLive(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.exec(`SET session_replication_role = replica;
-		INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier)
+	a.scene(`INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier)
 		SELECT 1, 'Ingest', 'Cleanup', 'Success', false, n || '.tar', 'b', 'e', 1, now(), 'test.edu/' || n FROM generate_series(1, 30000) n;
 		INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, ended_at, outcome)
-		SELECT id, 1, 'Cleanup', 1, 'n', 1, 'w', now(), 'done' FROM work_items;
-		SET session_replication_role = DEFAULT`)
+		SELECT id, 1, 'Cleanup', 1, 'n', 1, 'w', now(), 'done' FROM work_items`)
 	a.upload(etag1, time.Now(), "live.tar")
 	a.upload(etag1, time.Now(), "failed.tar")
 	a.exec(`UPDATE work_items SET status = 'Failed' WHERE name = 'failed.tar'`)

@@ -61,19 +61,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- plan_lock_items keeps items as they are until the transaction ends. Institutions
--- come first and both go in order, so that those who lock several never wait
--- for each other in a ring; requeueing an item locks its institution anyway.
--- +goose StatementBegin
-CREATE FUNCTION plan_lock_items(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM lock_institution(o.institution_id)
-	FROM (SELECT DISTINCT institution_id FROM work_items WHERE id = ANY (ids) ORDER BY institution_id) o;
-	PERFORM FROM work_items WHERE id = ANY (ids) ORDER BY id FOR UPDATE;
-END
-$$;
--- +goose StatementEnd
-
 -- plan_batch returns the next items of a plan that are in a state, locked, and
 -- notes in the plan that it has come to the last of them, or to its end.
 -- +goose StatementBegin
@@ -83,7 +70,7 @@ DECLARE
 		WHERE plan_id = p.id AND state = in_state AND work_item_id > p.upto ORDER BY work_item_id LIMIT greatest(most, 1));
 	last_one bigint := ids[cardinality(ids)];
 BEGIN
-	PERFORM plan_lock_items(ids);
+	PERFORM lock_items(ids);
 	IF last_one IS NOT NULL THEN
 		UPDATE plans SET upto = last_one WHERE id = p.id;
 	ELSIF in_state = 'planned' THEN
@@ -126,8 +113,7 @@ BEGIN
 	ELSIF p.action = 'cancel' THEN
 		SELECT * INTO after FROM cancel(w.id, p.reason);
 	ELSE
-		UPDATE work_items SET priority = p.priority, updated_at = now() WHERE id = w.id RETURNING * INTO after;
-		INSERT INTO work_item_audit (work_item_id, before, after) VALUES (w.id, to_jsonb(w), to_jsonb(after));
+		SELECT * INTO after FROM set_priority(w.id, p.priority);
 	END IF;
 	i.state := 'done';
 	i.token_after := after.claim_token;
@@ -148,12 +134,12 @@ $$;
 -- to how many; 0 means that all is done. Begin it with a tolerance, as above.
 -- +goose StatementBegin
 CREATE FUNCTION plan_apply(plan bigint, most integer DEFAULT 50, tolerance numeric DEFAULT 5) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET farol.most_by_hand = 2000000000 AS $$ -- a plan was looked at: no bound on what a statement changes by mistake
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	p plans := plan_lock(plan);
 	n integer := 0;
 	i plan_items;
+	bound text;
 BEGIN
 	IF p.state <> 'applying' THEN
 		p := plan_begin(plan, tolerance);
@@ -161,12 +147,14 @@ BEGIN
 	IF p.state = 'applied' THEN
 		RETURN 0;
 	END IF;
+	bound := most_by_hand('2000000000'); -- a plan was looked at
 	FOR i IN SELECT * FROM plan_batch(p, 'planned', most) LOOP
 		i := plan_apply_item(p, i);
 		UPDATE plan_items SET (state, detail, before, token_after) = (i.state, i.detail, i.before, i.token_after)
 		WHERE plan_id = p.id AND work_item_id = i.work_item_id;
 		n := n + 1;
 	END LOOP;
+	PERFORM most_by_hand(bound);
 	RETURN n;
 END
 $$;
@@ -193,8 +181,8 @@ BEGIN
 		i.detail := 'its priority was changed again';
 	ELSIF p.action <> 'set priority' AND w.claim_token <> i.token_after THEN
 		i.detail := format('it went on: it is %s at %s now', w.status, w.stage);
-	ELSIF NOT w.retry AND (i.before->>'retry')::boolean AND plan_rival(w) IS NOT NULL THEN
-		i.detail := plan_rival(w);
+	ELSIF NOT w.retry AND (i.before->>'retry')::boolean AND rival_of(w) IS NOT NULL THEN
+		i.detail := rival_of(w);
 	END IF;
 	IF i.detail <> '' THEN
 		RETURN i;
@@ -217,10 +205,12 @@ BEGIN
 		= (b.stage, b.status, b.claim_token, b.entered_token, b.retry, b.needs_admin_review, b.attempt, b.run_at, b.waits_for,
 		b.note, b.outcome, b.error_code, b.priority, now())
 	WHERE id = w.id RETURNING * INTO after;
-	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (w.id, to_jsonb(w), to_jsonb(after));
-	IF after.status = 'Pending' AND p.action <> 'set priority' THEN
-		PERFORM append_topic_message(after.action, after.stage, after.id);
-		PERFORM pg_notify('farol_work', E'\n' || after.stage);
+	IF p.action <> 'set priority' THEN -- which is put on record as any change of a priority
+		INSERT INTO work_item_audit (work_item_id, before, after) VALUES (w.id, to_jsonb(w), to_jsonb(after));
+		IF after.status = 'Pending' THEN
+			PERFORM append_topic_message(after.action, after.stage, after.id);
+			PERFORM pg_notify('farol_work', E'\n' || after.stage);
+		END IF;
 	END IF;
 	i.state := 'undone';
 	RETURN i;
@@ -237,12 +227,12 @@ $$;
 -- never will be.
 -- +goose StatementBegin
 CREATE FUNCTION plan_undo(plan bigint, most integer DEFAULT 50) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET farol.most_by_hand = 2000000000 AS $$ -- as above
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	p plans := plan_lock(plan);
 	n integer := 0;
 	i plan_items;
+	bound text;
 BEGIN
 	IF p.state = 'ready' THEN
 		RAISE EXCEPTION 'plan % has not been applied', p.id USING ERRCODE = 'check_violation';
@@ -252,11 +242,13 @@ BEGIN
 		UPDATE plans SET state = 'undoing', upto = 0 WHERE id = p.id RETURNING * INTO p;
 	END IF;
 	UPDATE plans SET undone_by = session_user WHERE id = p.id;
+	bound := most_by_hand('2000000000');
 	FOR i IN SELECT * FROM plan_batch(p, 'done', most) LOOP
 		i := plan_undo_item(p, i);
 		UPDATE plan_items SET state = i.state, detail = i.detail WHERE plan_id = p.id AND work_item_id = i.work_item_id;
 		n := n + 1;
 	END LOOP;
+	PERFORM most_by_hand(bound);
 	RETURN n;
 END
 $$;
@@ -268,6 +260,5 @@ DROP FUNCTION plan_undo_item(plans, plan_items);
 DROP FUNCTION plan_apply(bigint, integer, numeric);
 DROP FUNCTION plan_apply_item(plans, plan_items);
 DROP FUNCTION plan_batch(plans, text, integer);
-DROP FUNCTION plan_lock_items(bigint[]);
 DROP FUNCTION plan_begin(bigint, numeric);
 DROP FUNCTION plan_lock(bigint);

@@ -1,0 +1,132 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// recorded is every statement that an engine sends, with its arguments.
+type recorded struct {
+	mu         sync.Mutex
+	statements map[string][][]any
+}
+
+func (r *recorded) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statements[d.SQL] = append(r.statements[d.SQL], d.Args)
+	return ctx
+}
+
+func (r *recorded) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *recorded) sent(words string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sql := range r.statements {
+		if strings.Contains(sql, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// Workers whose clocks are hours apart get on, since none of them tells the
+// database what time it is: in the whole life of items there is no argument that
+// is a time, or has one in it. Durations there are, which now() is added to.
+func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
+	t.Parallel()
+	url := testenv.DatabaseURL(t)
+	q := &queue{t, testPool(t, url)}
+	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	config := connect(t, url, "recorded").Config()
+	r := &recorded{statements: map[string][][]any{}}
+	config.ConnConfig.Tracer = r
+	db, err := registry.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	e := (&queue{t, db}).engine(quick)
+	running(t, e)
+	for _, result := range []error{
+		nil, errors.New("trouble"), claim.Snooze(time.Hour, "not yet"), claim.Fatal("bad-bag", "bad"), claim.Suspend("look", "look"),
+		claim.Release("stopped"), claim.Cancel("unwanted", "unwanted"), claim.SendBack("Receive", "lost"),
+	} {
+		q.put("Receive", 1)
+		h := q.claimOne(e, "Receive")
+		h.InHand("data/film.mov")
+		q.settle(h, claim.Done{Next: "Validate"}, result)
+		q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE stage = 'Receive' AND retry`)
+	}
+	q.exec(`UPDATE stage_settings SET cap = 1 WHERE action = 'Ingest' AND stage = 'Validate'`)
+	eventually(t, "a claim of a capped stage", func() bool {
+		if items, err := e.Claim(t.Context(), at("Validate", 1), 1); err != nil || len(items) > 0 {
+			q.lapse()
+		}
+		return r.sent("pg_advisory_xact_lock")
+	})
+	if _, err := e.Archive(t.Context(), time.Nanosecond); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{
+		"'Item has started stage '", "entered_token          = CASE", "WITH renewed AS", "WITH dead AS", "WITH RECURSIVE level",
+		"FROM stage_settings", "UPDATE size_bands", "WITH passed AS", "INSERT INTO work_items_archive", "pg_notify", "FROM worker_processes",
+	} {
+		eventually(t, "the statement with "+words, func() bool { return r.sent(words) })
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sql, calls := range r.statements {
+		for _, args := range calls {
+			for i, arg := range args {
+				if hasTime(reflect.ValueOf(arg)) {
+					t.Fatalf("argument %d is %v, by this process's clock:\n%s", i+1, arg, sql)
+				}
+			}
+		}
+	}
+}
+
+// hasTime tells whether a value is a time or holds one.
+func hasTime(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return hasTime(v.Elem())
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if hasTime(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			if hasTime(key) || hasTime(v.MapIndex(key)) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return true
+		}
+		for i := range v.NumField() {
+			if hasTime(v.Field(i)) {
+				return true
+			}
+		}
+	default:
+	}
+	return false
+}

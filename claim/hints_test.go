@@ -1,0 +1,116 @@
+package claim
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// swept lists the cells that a claim at a time would sweep.
+func swept(h *hints, cells []cell, now time.Time, took time.Duration) (list []cell) {
+	probes := make([]probe, len(cells))
+	last := map[cell]position{}
+	for i, c := range cells {
+		probes[i].cell = c
+		last[c] = position{turn: 7}
+	}
+	h.begin(probes, now)
+	for _, p := range probes {
+		if p.sweeps {
+			list = append(list, p.cell)
+		}
+	}
+	h.end(probes, last, now, took)
+	return list
+}
+
+// While sweeps cost nothing, each cell has one every second.
+func TestEachCellIsSweptEverySecond(t *testing.T) {
+	t.Parallel()
+	h, cells, now := newHints(), []cell{{"Receive", 0}, {"Receive", 1}, {"Store", 0}}, time.Now()
+	for second := range 5 {
+		at := now.Add(time.Duration(second) * time.Second)
+		if got := swept(h, cells, at, time.Millisecond); !slices.Equal(got, cells) {
+			t.Errorf("swept %v in second %d, want all", got, second)
+		}
+		if got := swept(h, cells, at.Add(500*time.Millisecond), time.Millisecond); len(got) != 0 {
+			t.Errorf("swept %v half a second later", got)
+		}
+	}
+}
+
+// Sweeps that a pinned snapshot has made dear take a small part of the time, and
+// go through the cells in turn, those too in which nothing is found.
+func TestDearSweepsAreFew(t *testing.T) {
+	t.Parallel()
+	h, cells, now := newHints(), []cell{{"Receive", 0}, {"Receive", 1}, {"Store", 0}}, time.Now()
+	const dear = 300 * time.Millisecond
+	if got := swept(h, cells, now, dear); len(got) != len(cells) {
+		t.Fatalf("swept %v at first, want all", got)
+	}
+	times := map[cell]int{}
+	sweeps := 0
+	const seconds = 120
+	for tick := range seconds * 10 {
+		probes := []probe{{cell: cells[0]}, {cell: cells[1]}, {cell: cells[2]}}
+		at := now.Add(time.Duration(tick+1) * 100 * time.Millisecond)
+		h.begin(probes, at)
+		took := time.Millisecond
+		for _, p := range probes {
+			if p.sweeps {
+				times[p.cell]++
+				took = 100 * time.Millisecond
+				sweeps++
+			}
+		}
+		h.end(probes, map[cell]position{cells[0]: {turn: 9}}, at, took) // nothing is found in the others
+	}
+	if sweeps > seconds*10/20 {
+		t.Errorf("%d sweeps of 100 ms in %d s, want a twentieth of the time at most", sweeps, seconds)
+	}
+	for _, c := range cells {
+		if times[c] < 5 {
+			t.Errorf("%v was swept %d times of %d", c, times[c], sweeps)
+		}
+	}
+}
+
+// Rounds go back to the one before, and all the way now and then, unless that
+// takes long.
+func TestReaperGoesBackToTheRoundBefore(t *testing.T) {
+	t.Parallel()
+	var r reaps
+	now := time.Now()
+	if got := r.since(now); got != allTheWay {
+		t.Errorf("the first round goes back %v, want all the way", got)
+	}
+	r.ended(now, allTheWay, true)
+	full := 0
+	for round := range 32 {
+		at := now.Add(time.Duration(round+1) * 5 * time.Second)
+		switch got := r.since(at); got {
+		case allTheWay:
+			full++
+			r.ended(at, got, true)
+		case 5*time.Second + statementTime:
+			r.ended(at, got, true)
+		default:
+			t.Errorf("round %d goes back %v", round, got)
+		}
+	}
+	if full != 2 {
+		t.Errorf("%d of 32 rounds went all the way, want 2", full)
+	}
+	at := now.Add(time.Hour)
+	r.since(at)
+	r.ended(at, time.Second, false) // what it did not get to is left for the next
+	if got, want := r.since(at.Add(time.Second)), time.Hour+time.Second-32*5*time.Second+statementTime; got != want {
+		t.Errorf("after a round that failed, the next goes back %v, want %v", got, want)
+	}
+	r.takes = time.Hour
+	for range 64 {
+		if got := r.since(at.Add(time.Second)); got == allTheWay {
+			t.Fatal("a round that takes an hour is repeated after minutes")
+		}
+	}
+}

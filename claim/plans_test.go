@@ -1,0 +1,262 @@
+package claim_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Whatever the database believes of its tables, the queue's statements go by
+// their indexes, in the order of these, and read no more than they are for.
+func TestPlansDoNotDependOnStatistics(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string][2]string{
+		"never analysed":       {"", ""},
+		"analysed while empty": {`ANALYZE`, ""},
+		"analysed":             {"", `ANALYZE`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testenv.DatabaseURL(t)
+			q := &queue{t, testPool(t, url)}
+			q.exec(sql[0])
+			q.fill()
+			q.exec(sql[1])
+			q.explain()
+			t.Run("directly", func(t *testing.T) { (&planned{queue: queue{t, q.db}}).work(url) })
+			t.Run("pooled", func(t *testing.T) {
+				(&planned{queue: queue{t, q.db}}).work(testenv.Pooled(t, url), registry.ThroughPooler)
+			})
+		})
+	}
+}
+
+const filled = 100_000
+
+// fill makes a large queue in no time: the triggers would take their turns.
+func (q *queue) fill() {
+	q.t.Helper()
+	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	q.exec(fmt.Sprintf(`DO $do$ BEGIN
+		SET LOCAL session_replication_role = replica;
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, size_band, turn, priority, bag_date, object_identifier,
+			status, retry, claim_token, attempt, lease_expires_at, node, pid, worker)
+		SELECT i.id, 'Ingest', (SELECT stage FROM stage_settings WHERE action = 'Ingest' AND ordinal = 1 + n %% 9),
+			'bag-' || n || '.tar', 'receiving', repeat('e', 32), (ARRAY[1, 100000000, 2000000000, 70000000000])[1 + n / 9 %% 4], n / 9 %% 4,
+			n * 1000, n / 36 %% 3, now(), 'test.edu/bag-' || n,
+			status, status <> 'Failed', CASE status WHEN 'Started' THEN 1 ELSE 0 END, CASE status WHEN 'Started' THEN 1 ELSE 0 END,
+			CASE WHEN status = 'Started' THEN now() + make_interval(secs => n %% 600 - 60) END, nodes, pids, workers
+		FROM institutions i, generate_series(1, %d) n,
+			LATERAL (SELECT CASE WHEN n %% 50 = 49 THEN 'Started' WHEN n %% 10 < 6 THEN 'Pending' ELSE 'Failed' END AS status) s,
+			LATERAL (SELECT 'n' AS nodes, 1 AS pids, 'w' || n %% 20 AS workers WHERE status = 'Started' UNION ALL SELECT NULL, NULL, NULL WHERE status <> 'Started') w;
+		INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, ended_at, outcome)
+		SELECT id, 1, stage, 1, 'n', 1, 'w', CASE WHEN status <> 'Started' THEN now() END, CASE WHEN status <> 'Started' THEN 'fatal' END
+		FROM work_items WHERE status <> 'Pending';
+	END $do$`, filled))
+}
+
+// explain has the database tell its clients the plan of every statement, with
+// what it came to.
+func (q *queue) explain() {
+	q.t.Helper()
+	name := value[string](q, `SELECT current_database()`)
+	for setting, to := range map[string]string{
+		"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
+		"auto_explain.log_format": "json", "auto_explain.log_level": "notice", "auto_explain.log_buffers": "on",
+	} {
+		q.exec(`LOAD 'auto_explain'`) // which knows the other settings
+		q.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = '%s'`, name, setting, to))
+	}
+}
+
+// plan is a node of a plan.
+type plan struct {
+	Node     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Removed  float64 `json:"Rows Removed by Filter"`
+	Hit      int     `json:"Shared Hit Blocks"`
+	Read     int     `json:"Shared Read Blocks"`
+	Plans    []plan
+}
+
+func (p plan) all() []plan {
+	list := []plan{p}
+	for _, below := range p.Plans {
+		list = append(list, below.all()...)
+	}
+	return list
+}
+
+// planned is an engine on whose plans the test listens in.
+type planned struct {
+	queue
+
+	mu    sync.Mutex
+	plans map[string][]plan // by what the statement is for
+}
+
+// purposes are words that are in one statement of the queue only, and the
+// indexes by which it may go through the large tables.
+func purposes() map[string]struct {
+	words   string
+	indexes []string
+} {
+	const ready, lease, key, ledger = "work_items_ready", "work_items_lease", "work_items_pkey", "work_item_attempts_pkey"
+	type purpose = struct {
+		words   string
+		indexes []string
+	}
+	return map[string]purpose{
+		"claim":  {"'Item has started stage '", []string{ready, lease}}, // lease: of a cap
+		"settle": {"entered_token          = CASE", []string{key, ledger}},
+		"renew":  {"WITH renewed AS", []string{key, ledger}},
+		"reap":   {"WITH dead AS", []string{lease, key, ledger}},
+		"due":    {"WITH RECURSIVE level", []string{ready}},
+	}
+}
+
+func (p *planned) hear(_ *pgconn.PgConn, n *pgconn.Notice) {
+	_, text, ok := strings.Cut(n.Message, "plan:")
+	if !ok {
+		return
+	}
+	var told struct {
+		Text string `json:"Query Text"`
+		Plan plan
+	}
+	if err := json.Unmarshal([]byte(text), &told); err != nil {
+		p.t.Errorf("%v: %s", err, text)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, purpose := range purposes() {
+		if strings.Contains(told.Text, purpose.words) {
+			p.plans[name] = append(p.plans[name], told.Plan)
+		}
+	}
+}
+
+func (p *planned) count(name string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.plans[name])
+}
+
+// listen returns an engine on whose plans p listens in.
+func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
+	p.t.Helper()
+	p.plans = map[string][]plan{}
+	config := connect(p.t, url, "planned", options...).Config()
+	config.ConnConfig.OnNotice = p.hear
+	db, err := registry.Open(context.Background(), config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(db.Close)
+	return (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
+}
+
+// work has an engine do all that it does, while somebody locks what it would
+// take first.
+func (p *planned) work(url string, options ...registry.Option) {
+	p.t.Helper()
+	e := p.listen(url, options...)
+
+	tx, err := p.db.Begin(context.Background())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	const locked, limit = 30, 40
+	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items
+		WHERE status = 'Pending' AND retry AND stage IN ('Store', 'Record') ORDER BY priority, turn LIMIT $1 FOR UPDATE SKIP LOCKED`, locked); err != nil {
+		p.t.Fatal(err)
+	}
+	wants := claim.Filter{Stages: []claim.Want{{Stage: "Record", Most: limit}, {Stage: "Store", Most: limit}, {Stage: "Receive", Most: limit}}}
+	narrow := wants
+	narrow.Institutions = []string{"test.edu"}
+	var endings []claim.Ending
+	for _, f := range []claim.Filter{wants, wants, narrow} {
+		items, err := e.Claim(context.Background(), f, limit)
+		if err != nil || len(items) == 0 {
+			p.t.Fatalf("Claim = %d items, %v", len(items), err)
+		}
+		for _, item := range items {
+			endings = append(endings, claim.Ending{Item: item, Done: claim.Done{Next: "Cleanup"}})
+		}
+	}
+	held := e.Hold(context.Background(), endings[0].Item)
+	for _, err := range e.Settle(context.Background(), endings[1:]) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			p.t.Errorf("Run: %v", err)
+		}
+	})
+	for name := range purposes() {
+		eventually(p.t, "the engine to "+name, func() bool { return p.count(name) > 0 })
+	}
+	stop()
+	upkeep.Wait()
+	p.settle(held, claim.Done{Next: "Cleanup"}, nil)
+	p.check(limit + locked)
+}
+
+// check looks at how each statement went through the large tables.
+func (p *planned) check(most int) {
+	p.t.Helper()
+	for name, list := range p.plans {
+		read := 0.0
+		used := map[string]bool{}
+		for _, root := range list {
+			read = 0
+			for _, n := range root.all() {
+				large := n.Relation == "work_items" || n.Relation == "work_item_attempts"
+				switch {
+				case n.Node == "Index Scan" || n.Node == "Index Only Scan":
+					used[n.Index] = used[n.Index] || large
+					if large && !slices.Contains(purposes()[name].indexes, n.Index) {
+						p.t.Errorf("%s goes through %s by %s", name, n.Relation, n.Index)
+					}
+					if n.Index == "work_items_ready" {
+						read += (n.Rows + n.Removed) * n.Loops
+					}
+				case strings.Contains(n.Node, "Sort"):
+					for _, below := range n.all() {
+						if below.Relation == "work_items" {
+							p.t.Errorf("%s sorts work items", name)
+						}
+					}
+				case large && strings.HasSuffix(n.Node, "Scan") && n.Node != "Tid Scan":
+					p.t.Errorf("%s reads %s by a %s", name, n.Relation, n.Node)
+				}
+			}
+			if name == "claim" && int(read) > most {
+				p.t.Errorf("a claim read %v rows, want at most %d", read, most)
+			}
+		}
+		if index := purposes()[name].indexes[0]; !used[index] {
+			p.t.Errorf("%s does not go by %s, but by %v", name, index, used)
+		}
+		p.t.Logf("%d × %s, the last one read %v ready entries", len(list), name, read)
+	}
+}

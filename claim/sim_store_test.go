@@ -1,0 +1,331 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// simStore is a database in memory with a clock of its own. What a call comes to
+// is decided by the seed: how long it takes, whether it fails, and whether what
+// failed was done all the same.
+type simStore struct {
+	*sim
+
+	mu        sync.Mutex
+	items     []*simItem
+	listeners map[int]chan [2]string // by engine
+	asked     map[[2]int]int         // calls by engine and kind
+	draining  map[string]bool
+	reaping   bool
+	stages    []StageSettings
+	landed    map[[2]int64]string // how claims ended, by item and token
+}
+
+type simItem struct {
+	id, token, entered int64
+	stage, status      string
+	at                 position
+	band               int16
+	attempt            int
+	runAt, leaseEnd    time.Duration // by the store's clock
+	worker             string
+}
+
+// simConn is the store as one engine reaches it.
+type simConn struct {
+	*simStore
+
+	engine int
+}
+
+// Kinds of calls, each with faults of its own.
+const (
+	callSettings = iota
+	callClaim
+	callSettle
+	callSentBack
+	callRenew
+	callLeave
+	callReap
+	callTidy
+	callOverdue
+	callServe
+	callAnnounce
+	callListen
+)
+
+var errSim = errors.New("connection lost")
+
+// fate is what becomes of a call.
+type fate struct {
+	before, after time.Duration // the effect comes between the two
+	fails, done   bool          // it is reported as failed; it takes effect
+	hangs         bool          // nothing is heard until the caller gives up
+}
+
+func (s *sim) fate(engine, kind, n int) fate {
+	r := s.roll(int64(engine), int64(kind), int64(n))
+	f := fate{before: time.Duration(r % uint64(2*time.Millisecond)), after: time.Duration(r >> 20 % uint64(2*time.Millisecond)), done: true}
+	if s.calm() {
+		return f
+	}
+	if o := s.outage(engine, kind); o != nil {
+		return fate{before: f.before, fails: true, hangs: o.hangs, done: o.hangs && r>>40%4 == 0}
+	}
+	switch r >> 40 % 1000 * 100 / uint64(s.trouble) {
+	case 0, 1, 2, 3, 4, 5, 6, 7:
+		f.before = time.Duration(r >> 8 % uint64(15*time.Second)) // longer than anybody waits, perhaps
+	case 8, 9, 10, 11:
+		f.after = time.Duration(r >> 8 % uint64(15*time.Second))
+	case 12, 13, 14, 15, 16, 17, 18, 19:
+		f.fails, f.done = true, false
+	case 20, 21, 22, 23, 24, 25, 26, 27:
+		f.fails = true // the answer is lost
+	}
+	return f
+}
+
+// call lets a call meet its fate. A call that its caller has given up on may
+// still take effect.
+func (c *simConn) call(ctx context.Context, kind int, effect func(now time.Duration)) error {
+	c.mu.Lock()
+	n := c.asked[[2]int{c.engine, kind}]
+	c.asked[[2]int{c.engine, kind}]++
+	c.mu.Unlock()
+	f := c.fate(c.engine, kind, n)
+	actor := 1 + c.engine*128 + kind*8 + n%8
+	do := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		effect(c.now())
+	}
+	if f.hangs {
+		<-ctx.Done()
+		if f.done {
+			do()
+		}
+		return ctx.Err()
+	}
+	begun := c.now()
+	if err := c.sleep(ctx, f.before, actor); err != nil {
+		if f.done { // the server goes on with it
+			c.later.Go(func() {
+				c.sleep(context.Background(), begun+f.before-c.now(), actor)
+				do()
+			})
+		}
+		return err
+	}
+	if f.done {
+		do()
+	}
+	if err := c.sleep(ctx, f.after, actor); err != nil {
+		return err
+	}
+	if f.fails {
+		return errSim
+	}
+	return nil
+}
+
+func (c *simConn) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
+	var stages []StageSettings // a local variable, here and below: the effect may come after the call
+	if err := c.call(ctx, callSettings, func(time.Duration) { stages = slices.Clone(c.stages) }); err != nil {
+		return nil, nil, err
+	}
+	return stages, []sizeBand{{0, 0}, {1, 100}}, nil
+}
+
+func (c *simConn) claim(ctx context.Context, _ Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
+	if n > c.slots() {
+		c.violation("a claim of %d items for %d slots", n, c.slots())
+	}
+	var got []Item
+	err := c.call(ctx, callClaim, func(now time.Duration) {
+		left := map[string]int{}
+		for _, p := range probes {
+			left[p.stage] = p.most
+		}
+		for _, p := range probes {
+			for _, i := range c.line(p, now) {
+				if len(got) == n || left[p.stage] == 0 {
+					break
+				}
+				left[p.stage]--
+				got = append(got, c.start(i, who.worker, over, now))
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.granted(got)
+	return got, nil
+}
+
+// line is what a probe finds.
+func (s *simStore) line(p probe, now time.Duration) (list []*simItem) {
+	for _, i := range s.items {
+		if i.status == "Pending" && i.stage == p.stage && i.band == p.band && i.runAt <= now && !i.at.before(p.from) {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b *simItem) int {
+		return cmp.Or(cmp.Compare(a.at.priority, b.at.priority), cmp.Compare(a.at.turn, b.at.turn), cmp.Compare(a.id, b.id))
+	})
+	return list
+}
+
+func (s *simStore) start(i *simItem, worker string, over leases, now time.Duration) Item {
+	lease, ok := over[i.stage]
+	if !ok {
+		lease = s.stages[0].Lease
+	}
+	i.status, i.worker, i.leaseEnd = "Started", worker, now+lease
+	i.token++
+	i.attempt++
+	return Item{ID: i.id, Token: i.token, Entered: i.entered, Action: "Ingest", Stage: i.stage, Attempt: i.attempt, band: i.band, at: i.at, lease: lease}
+}
+
+func (c *simConn) settle(ctx context.Context, moves []move) ([]bool, error) {
+	if len(moves) > 256 {
+		c.violation("%d moves in one statement", len(moves))
+	}
+	if slices.ContainsFunc(moves, func(m move) bool { return m.Code == "refused" }) {
+		return nil, &pgconn.PgError{Code: "23514"}
+	}
+	landed := make([]bool, len(moves))
+	err := c.call(ctx, callSettle, func(now time.Duration) {
+		for k, m := range moves {
+			i := c.items[m.ID]
+			if i.token != m.Token {
+				continue
+			}
+			landed[k] = true
+			c.landed[[2]int64{m.ID, m.Token}] = m.Ended
+			c.leave(i, m.Status, now+m.Delay)
+			if i.stage != m.Stage {
+				i.stage, i.entered = m.Stage, i.token
+			}
+			i.attempt = m.Attempt
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return landed, nil
+}
+
+func (s *simStore) leave(i *simItem, status string, runAt time.Duration) {
+	i.token++
+	i.status, i.worker, i.leaseEnd, i.runAt = status, "", 0, runAt
+}
+
+func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
+	return 0, c.call(ctx, callSentBack, func(time.Duration) {})
+}
+
+func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (map[int64]bool, bool, error) {
+	kept, draining := map[int64]bool{}, false
+	err := c.call(ctx, callRenew, func(now time.Duration) {
+		for _, h := range held {
+			if i := c.items[h.item]; i.token == h.token {
+				i.leaseEnd = max(i.leaseEnd, now+h.lease)
+				kept[h.item] = true
+			}
+		}
+		draining = c.draining[p.worker]
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return kept, draining, nil
+}
+
+func (c *simConn) leaveWorker(ctx context.Context) error {
+	return c.call(ctx, callLeave, func(time.Duration) {})
+}
+
+func (c *simConn) reap(ctx context.Context, most int, since time.Duration, _ []obituary, _ map[string]int) ([]reaped, bool, error) {
+	var list []reaped
+	err := c.call(ctx, callReap, func(now time.Duration) {
+		for _, i := range c.items {
+			if i.status == "Started" && i.leaseEnd < now && i.leaseEnd >= now-since && len(list) < most {
+				c.landed[[2]int64{i.id, i.token}] = "lease expired"
+				c.leave(i, "Pending", now+time.Second)
+				list = append(list, reaped{id: i.id, cell: cell{i.stage, i.band}, at: i.at})
+			}
+		}
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return list, false, nil
+}
+
+func (c *simConn) announce(ctx context.Context, payload string) error {
+	return c.call(ctx, callAnnounce, func(time.Duration) { c.tell(workChannel, payload) })
+}
+
+// tell brings a notice to all that listen; one whose ears are full misses it.
+func (s *simStore) tell(channel, payload string) {
+	for _, l := range s.listeners {
+		select {
+		case l <- [2]string{channel, payload}:
+		default:
+		}
+	}
+}
+
+func (c *simConn) listen(ctx context.Context, heard func(channel, payload string)) error {
+	ears := make(chan [2]string, 16)
+	if err := c.call(ctx, callListen, func(time.Duration) { c.listeners[c.engine] = ears }); err != nil {
+		return err
+	}
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listeners, c.engine)
+	}()
+	heard("", "")
+	ctx, cancel := context.WithTimeout(ctx, c.lasts(c.engine))
+	defer cancel()
+	for {
+		select {
+		case n := <-ears:
+			heard(n[0], n[1])
+		case <-ctx.Done():
+			return errSim
+		}
+	}
+}
+
+func (c *simConn) peek(context.Context, Filter, []probe, int) ([]int64, error) { return nil, nil }
+
+func (c *simConn) neighbours(context.Context, process) ([]process, error) { return nil, nil }
+func (c *simConn) close()                                                 {}
+
+func (c *simConn) tidy(ctx context.Context) error {
+	return c.call(ctx, callTidy, func(time.Duration) {})
+}
+
+func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+func (c *simConn) overdue(ctx context.Context, _ string, _ []probe) (map[cell][]int16, error) {
+	return nil, c.call(ctx, callOverdue, func(time.Duration) {})
+}
+
+func (c *simConn) serve(ctx context.Context, _ map[int16]int64) error {
+	return c.call(ctx, callServe, func(time.Duration) {})
+}
+
+// asStore makes a simConn a store: leave has another meaning inside.
+type asStore struct{ *simConn }
+
+func (a asStore) leave(ctx context.Context, _ string) error { return a.leaveWorker(ctx) }
