@@ -111,7 +111,7 @@ type Engine struct {
 	log     *slog.Logger
 	self    process
 	kernel  kernel
-	deaf    bool // there is no session to listen in
+	deaf    bool                                    // there is no session to listen in
 	jitter  func(below time.Duration) time.Duration // so that processes do not all do the same at once
 
 	wake     *wake

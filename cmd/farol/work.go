@@ -121,6 +121,9 @@ func runWork(ctx context.Context, f workFlags) error {
 		debug.SetMemoryLimit(400 << 20)
 	}
 	log := newLogger(config.Log)
+	if len(config.Idle) > 0 {
+		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
+	}
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
@@ -176,10 +179,11 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 	if err != nil {
 		return nil, err
 	}
-	return claim.New(ctx, db, claim.Options{
+	engine, err := claim.New(ctx, db, claim.Options{
 		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
+	return engine, config.blame(err)
 }
 
 // warnOfForgetfulRedis says so if Redis does not persist. One that does not tell
