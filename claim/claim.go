@@ -127,6 +127,8 @@ type Engine struct {
 
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item
+	givenUp  []givenUp       // that the ledger has yet to hear of
+	cutOff   bool            // the last heartbeat did not get through
 	claimers map[string]*claimer
 	turns    map[int16]int64 // the latest that was claimed, by band
 	told     map[int16]int64 // what of it is in the database

@@ -71,6 +71,13 @@ func (h *Hold) stopDeaf() {
 	e.mu.Lock()
 	silence := time.Since(h.asked)
 	deaf := e.held[h.Item.ID] == h && silence >= h.lease*2/3
+	if deaf {
+		why := givenUp{item: h.Item.ID, token: h.Item.Token, inHand: h.file(), code: codeLost, lease: h.lease}
+		if e.cutOff {
+			why.code = codeUnreachable
+		}
+		e.givenUp = append(e.givenUp, why)
+	}
 	e.mu.Unlock()
 	if deaf {
 		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)

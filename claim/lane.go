@@ -64,13 +64,15 @@ type lane struct {
 	pooled bool
 }
 
-// Settings of a session, and of a transaction.
+// Settings of a session, and of a transaction. A process that stands still in the
+// middle of one must not keep its locks from all others.
 const (
 	plain = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_sort = off; SET enable_bitmapscan = off;
-		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off`
+		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
+		SET idle_in_transaction_session_timeout = '10s'`
 	beginPlain = `BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off; SET LOCAL enable_sort = off;
 		SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
-		SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off`
+		SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off; SET LOCAL idle_in_transaction_session_timeout = '10s'`
 	plainLocally = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
 		set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
 		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_material', 'off', true)`
