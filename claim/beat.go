@@ -51,9 +51,11 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file()}
 	}
 	self := e.self
+	self.givenUp = e.stillGivenUp()
 	self.oomKills, self.beat = e.kernel.oomKills(self.cgroup), known.heartbeat().Seconds()
 	start := time.Now()
 	kept, draining, err := e.store.renew(ctx, self, held)
+	e.heardOf(self.givenUp, err)
 	if err != nil {
 		return err
 	}
@@ -67,6 +69,29 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 		e.drain.Do(func() { close(e.draining) })
 	}
 	return nil
+}
+
+// stillGivenUp lists the claims that this process gave up. Each is told of for
+// some time, since it may be reaped later.
+func (e *Engine) stillGivenUp() []givenUp {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.givenUp = slices.DeleteFunc(e.givenUp, func(g givenUp) bool { return !g.told.IsZero() && time.Since(g.told) > 3*g.lease })
+	return slices.Clone(e.givenUp)
+}
+
+// heardOf notes whether a heartbeat got through, and which claims it told of.
+func (e *Engine) heardOf(told []givenUp, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cutOff = err != nil
+	for i := range e.givenUp {
+		g := &e.givenUp[i]
+		of := func(t givenUp) bool { return t.item == g.item && t.token == g.token }
+		if err == nil && g.told.IsZero() && slices.ContainsFunc(told, of) {
+			g.told = time.Now()
+		}
+	}
 }
 
 // lookUpForEver reads settings anew when they have changed, and whether this

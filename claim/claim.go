@@ -78,6 +78,7 @@ type Options struct {
 	Poll        time.Duration            // between two looks at a queue that nothing was heard from, with jitter
 	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay
 	Log         *slog.Logger
+	Observer    Observer // may be nil
 
 	// Direct is how to reach the database itself where the pool leads to a pooler,
 	// in whose sessions nobody can listen. Without it work is found by polling.
@@ -126,6 +127,8 @@ type Engine struct {
 
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item
+	givenUp  []givenUp       // that the ledger has yet to hear of
+	cutOff   bool            // the last heartbeat did not get through
 	claimers map[string]*claimer
 	turns    map[int16]int64 // the latest that was claimed, by band
 	told     map[int16]int64 // what of it is in the database
@@ -161,6 +164,9 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
 	}
 	pid := os.Getpid()
 	self := process{
@@ -230,10 +236,12 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 		e.claimers[key] = c
 	}
 	e.mu.Unlock()
+	begun := time.Now()
 	got, err := c.asks.ask(ctx, request{wants: f.Stages, n: n})
 	if err != nil {
 		return nil, err
 	}
+	e.options.Observer.Claimed(time.Since(begun), len(got.items))
 	return got.items, got.err
 }
 

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -26,7 +27,7 @@ func childWorker(arg string) int {
 	if err != nil {
 		panic(err)
 	}
-	e, err := claim.New(ctx, db, claim.DefaultOptions())
+	e, err := childEngine(ctx, db, ending)
 	if err != nil {
 		panic(err)
 	}
@@ -34,6 +35,7 @@ func childWorker(arg string) int {
 		return childCrew(ctx, db, e)
 	}
 	upkeep, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -48,7 +50,10 @@ func childWorker(arg string) int {
 	if err != nil || len(items) != 1 {
 		panic(fmt.Sprint(items, err))
 	}
-	e.Hold(ctx, items[0]).InHand("data/killer.pdf")
+	told, stopTelling := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stopTelling()
+	h := e.Hold(told, items[0])
+	h.InHand("data/killer.pdf")
 	fmt.Println("ready")
 	switch ending {
 	case "panic":
@@ -58,8 +63,10 @@ func childWorker(arg string) int {
 		stop()
 		<-ended
 		return 0
-	default:
+	case "kill", "oom":
 		select {}
+	default:
+		return childLives(h, ending)
 	}
 }
 
@@ -76,9 +83,7 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 			q := newQueue(t)
 			id := q.put("Receive", 1)
 			q.childDies(ending)
-			if n := q.reap(q.engine()); n != 1 {
-				t.Fatalf("reaped %d, want the dead worker's item", n)
-			}
+			q.reapsOne(q.engine())
 			r := q.row(id)
 			if r.Status != "Pending" || r.Attempt != 1 || r.Code != want.code || !strings.Contains(r.Note, want.note) {
 				t.Errorf("item = %+v, want it to say %q", r, want.note)
@@ -126,9 +131,7 @@ func TestItemThatKillsItsWorkersIsParked(t *testing.T) {
 	for range 3 {
 		q.exec(`UPDATE work_items SET run_at = now() WHERE status = 'Pending'`)
 		q.childDies("kill")
-		if n := q.reap(e); n != 1 {
-			t.Fatalf("reaped %d", n)
-		}
+		q.reapsOne(e)
 	}
 	r := q.row(id)
 	const want = "The file in hand was data/killer.pdf. Will not retry: failed 3 times, and 3 workers ended so."

@@ -1,6 +1,10 @@
 package claim
 
-import "context"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // TellServed writes down how far the turns have come, as Run does every second.
 func (e *Engine) TellServed(ctx context.Context) error { return e.tellServed(ctx) }
@@ -28,3 +32,13 @@ func (e *Engine) DropAll() {
 
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
+
+// NewUnder is New on a kernel that tells of processes and control groups below
+// two directories.
+func NewUnder(ctx context.Context, db *pgxpool.Pool, o Options, proc, cgroup string) (*Engine, error) {
+	s, err := newPostgres(db, nil)
+	if err != nil {
+		return nil, err
+	}
+	return newEngine(ctx, s, kernel{proc: proc, cgroup: cgroup}, o)
+}

@@ -71,6 +71,13 @@ func (h *Hold) stopDeaf() {
 	e.mu.Lock()
 	silence := time.Since(h.asked)
 	deaf := e.held[h.Item.ID] == h && silence >= h.lease*2/3
+	if deaf {
+		why := givenUp{item: h.Item.ID, token: h.Item.Token, inHand: h.file(), code: codeLost, lease: h.lease}
+		if e.cutOff {
+			why.code = codeUnreachable
+		}
+		e.givenUp = append(e.givenUp, why)
+	}
 	e.mu.Unlock()
 	if deaf {
 		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)
@@ -180,7 +187,8 @@ func (h *Hold) drop(cause error) {
 	e := h.engine
 	e.mu.Lock()
 	h.deaf.Stop()
-	if e.held[h.Item.ID] == h {
+	held := e.held[h.Item.ID] == h
+	if held {
 		delete(e.held, h.Item.ID)
 		if h.slot >= 0 && e.recorder != nil {
 			e.slots = append(e.slots, h.slot)
@@ -188,4 +196,7 @@ func (h *Hold) drop(cause error) {
 	}
 	e.mu.Unlock()
 	h.cancel(cause)
+	if held && errors.Is(cause, ErrLost) {
+		e.options.Observer.Lost(h.Item.Stage)
+	}
 }

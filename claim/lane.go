@@ -66,7 +66,8 @@ type lane struct {
 	pooled bool
 }
 
-// Settings of a session, and of a transaction.
+// Settings of a session, and of a transaction. A process that stands still in the
+// middle of one must not keep its locks from all others.
 const (
 	plain = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_sort = off; SET enable_bitmapscan = off;
 		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;

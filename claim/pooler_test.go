@@ -83,7 +83,7 @@ func unspoilt(t *testing.T, pooled string) {
 				SELECT pg_backend_pid(), concat_ws(', ',
 					(SELECT string_agg(name || ' = ' || setting, ', ') FROM pg_settings
 						WHERE setting IS DISTINCT FROM reset_val AND name <> 'application_name' AND context NOT IN ('internal', 'postmaster')
-							AND (name ~ '^enable_' OR name IN ('plan_cache_mode', 'jit', 'idle_session_timeout'))),
+							AND (name ~ '^enable_' OR name IN ('plan_cache_mode', 'jit', 'idle_session_timeout', 'idle_in_transaction_session_timeout'))),
 					(SELECT string_agg('prepared ' || name, ', ') FROM pg_prepared_statements),
 					(SELECT string_agg('listens to ' || c, ', ') FROM pg_listening_channels() c),
 					(SELECT string_agg('holds a lock ' || mode, ', ') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))`).

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -25,7 +26,24 @@ type process struct {
 	oomKills int64  // in the control group so far
 	pools    json.RawMessage
 	beat     float64 // seconds between heartbeats
+	givenUp  []givenUp
 }
+
+// givenUp is a claim that a process stopped working on, since it could not renew
+// its lease. It lives to tell why, once it can.
+type givenUp struct {
+	item, token int64
+	inHand      string
+	code        string
+	lease       time.Duration
+	told        time.Time // for the first time; zero: not yet
+}
+
+// Why a lease was not renewed, of a worker that lives.
+const (
+	codeLost        = "lease-lost"  // it stood still
+	codeUnreachable = "unreachable" // the database was, from there
+)
 
 // kernel is where Linux tells of processes and control groups. Elsewhere the
 // files are not there, and all that is learnt of a silent worker is its silence.

@@ -67,8 +67,8 @@ WITH dead AS MATERIALIZED (
 		updated_at         = now()
 	FROM told
 	WHERE w.id = told.id
-	RETURNING w.id, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code,
-		told.claim_token AS held, told.ending, told.what, told.file
+	RETURNING w.id, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
+		told.attempt, told.claim_token AS held, told.ending, told.what, told.file
 ), ended AS (
 	UPDATE work_item_attempts a SET
 		ended_at = now(), error = moved.what, error_code = moved.error_code, file_in_hand = moved.file,
@@ -76,7 +76,7 @@ WITH dead AS MATERIALIZED (
 	FROM moved
 	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
 )
-SELECT id, stage, size_band, priority, turn, note FROM moved`
+SELECT id, stage, size_band, priority, turn, note, replace(error_code, '-', ' '), status, attempt FROM moved`
 
 // Which attempts a round ends: those whose lease lapsed not longer ago than a
 // time, or those of workers that are known to be dead, however long their leases
@@ -100,6 +100,7 @@ type reaped struct {
 	cell cell
 	at   position
 	note string
+	end  End
 }
 
 // reapPage is how many attempts one statement ends. A page that the database
@@ -137,6 +138,7 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		}
 		for _, r := range list {
 			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.cell.stage, "note", r.note)
+			e.options.Observer.Ended(r.end)
 			e.wake.put(r.cell, r.at)
 		}
 		n += len(list)
@@ -326,7 +328,8 @@ func reapIn(ctx context.Context, db querier, which string, most int, arg any, n 
 	rows, _ := db.Query(ctx, strings.Replace(reapSQL, "/* which */", which, 1),
 		max(most, 0), arg, n.attempts, n.stages, n.items, n.files, n.workers, n.words)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
-		err = row.Scan(&r.id, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note)
+		err = row.Scan(&r.id, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.end.Outcome, &r.end.Status, &r.end.Attempt)
+		r.end.Stage = r.cell.stage
 		return r, err
 	})
 }

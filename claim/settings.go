@@ -27,17 +27,27 @@ type StageSettings struct {
 	UnrenewedLease   time.Duration
 }
 
+// SettingError is a setting of a stage under which live work could be lost.
+type SettingError struct {
+	Stage   string
+	Setting string // the column of stage_settings
+	Problem string
+}
+
+func (e *SettingError) Error() string { return e.Stage + ": " + e.Problem }
+
 // check refuses a lease that live work could lose.
 func (s StageSettings) check() error {
 	switch {
 	case s.Lease <= 0 || s.Heartbeat <= 0:
-		return fmt.Errorf("%s: lease and heartbeat must be longer than nothing", s.Stage)
+		return &SettingError{s.Stage, "lease", "lease and heartbeat must be longer than nothing"}
 	case s.Lease < 3*s.Heartbeat:
-		return fmt.Errorf("%s: the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
-			s.Stage, s.Lease, s.Heartbeat)
+		return &SettingError{s.Stage, "lease", fmt.Sprintf("the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
+			s.Lease, s.Heartbeat)}
 	case s.UnrenewedLease < 3*s.UnrenewedTimeout:
-		return fmt.Errorf("%s: without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: slow work would be given to a second worker",
-			s.Stage, s.UnrenewedLease, s.UnrenewedTimeout)
+		return &SettingError{s.Stage, "unrenewed_lease", fmt.Sprintf(
+			"without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: slow work would be given to a second worker",
+			s.UnrenewedLease, s.UnrenewedTimeout)}
 	}
 	return nil
 }
@@ -76,7 +86,7 @@ func (s *settings) override(o Options) error {
 		}
 		if d, ok := o.Timeouts[st.Stage]; ok {
 			st.Timeout, st.UnrenewedTimeout = d, d
-			if _, given := o.Leases[st.Stage]; !given {
+			if _, given := o.Leases[st.Stage]; !given || !o.Unrenewed { // whoever can heartbeat has no use for it
 				st.UnrenewedLease = max(st.UnrenewedLease, 3*d)
 			}
 		}

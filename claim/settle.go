@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Ending is what came of one claim.
@@ -22,8 +23,11 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 	h.settling.Add(1)
 	defer h.settling.Add(-1)
 	err := h.engine.Settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.file()}})[0]
-	if err == nil || errors.Is(err, ErrLost) {
+	switch {
+	case err == nil:
 		h.drop(nil)
+	case errors.Is(err, ErrLost):
+		h.drop(ErrLost)
 	}
 	return err
 }
@@ -44,16 +48,21 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 		m.InHand = end.File
 		moves, at = append(moves, m), append(at, i)
 	}
-	for j, c := range e.ends.askAll(ctx, moves) {
+	begun := time.Now()
+	answers := e.ends.askAll(ctx, moves)
+	e.options.Observer.Settled(time.Since(begun), len(moves))
+	for j, c := range answers {
 		item, m := endings[at[j]].Item, moves[j]
 		err := c.err
 		if err == nil {
 			err = c.answer
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Stage, err)
-		case m.Status == "Pending" && m.Delay == 0:
+			continue
+		}
+		e.options.Observer.Ended(End{Stage: item.Stage, Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
+		if m.Status == "Pending" && m.Delay == 0 {
 			e.wake.put(cell{m.Stage, item.band}, item.at)
 		}
 	}

@@ -28,9 +28,13 @@ WITH renewed AS (
 	FROM renewed
 	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
 ), late AS (
-	UPDATE work_item_attempts a SET heard_at = now(), error_code = 'lease-lost'
-	FROM unnest($1::bigint[], $2::bigint[]) AS held (id, token)
-	WHERE a.work_item_id = held.id AND a.claim_token = held.token AND a.outcome = 'lease expired'
+	UPDATE work_item_attempts a SET heard_at = now(), error_code = gone.code, file_in_hand = coalesce(nullif(gone.in_hand, ''), a.file_in_hand)
+	FROM (
+		SELECT id, token, in_hand, 'lease-lost' AS code FROM unnest($1::bigint[], $2::bigint[], $4::text[]) AS held (id, token, in_hand)
+		UNION ALL
+		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, in_hand, code)
+	) gone
+	WHERE a.work_item_id = gone.id AND a.claim_token = gone.token AND a.outcome = 'lease expired'
 ), me AS (
 	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat)
 	VALUES ($5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13))
@@ -47,11 +51,17 @@ func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (m
 	for i, h := range held {
 		ids[i], tokens[i], spans[i], inHand[i] = h.item, h.token, h.lease, h.inHand
 	}
+	var gone, goneTokens []int64
+	var goneFiles, codes []string
+	for _, g := range self.givenUp {
+		gone, goneTokens = append(gone, g.item), append(goneTokens, g.token)
+		goneFiles, codes = append(goneFiles, g.inHand), append(codes, g.code)
+	}
 	kept, draining := map[int64]bool{}, false
 	err := registry.Again(func() error {
 		clear(kept)
 		rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, inHand,
-			self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat)
+			self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat, gone, goneTokens, goneFiles, codes)
 		var id *int64
 		_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {
 			if id != nil {

@@ -26,24 +26,26 @@ func required() map[string]string {
 	}
 }
 
-// load reads docker-compose.yml as docker compose does, with only these
-// settings; it asks no engine and no network.
-func load(ctx context.Context, settings map[string]string) (*types.Project, error) {
+// load reads docker-compose.yml as docker compose does, with only these settings
+// and profiles; it asks no engine and no network.
+func load(ctx context.Context, settings map[string]string, profiles ...string) (*types.Project, error) {
 	var env []string
 	for name, value := range settings {
 		env = append(env, name+"="+value)
 	}
 	options, err := cli.NewProjectOptions([]string{filepath.Join("..", "docker-compose.yml")},
-		cli.WithEnv(env), cli.WithDefaultProfiles("tools"))
+		cli.WithEnv(env), cli.WithDefaultProfiles(append([]string{"tools"}, profiles...)...))
 	if err != nil {
 		return nil, err
 	}
 	return options.LoadProject(ctx)
 }
 
-func project(t *testing.T) *types.Project {
+func project(t *testing.T) *types.Project { return withProfiles(t, "all-in-one", "split") }
+
+func withProfiles(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
-	p, err := load(t.Context(), required())
+	p, err := load(t.Context(), required(), profiles...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func TestComposeFileHasEveryService(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "read-buckets", "redis", "s3",
-		"work-check", "work-record", "work-stage", "work-store",
+		"work", "work-check", "work-record", "work-stage", "work-store",
 	}
 	got := project(t).ServiceNames()
 	slices.Sort(got)
@@ -89,6 +91,7 @@ func TestExampleListsEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := map[string]bool{}
+	used["COMPOSE_PROFILES"] = true // by docker compose itself
 	for _, m := range regexp.MustCompile(`\$\{([A-Z0-9_]+)`).FindAllStringSubmatch(string(file), -1) {
 		used[m[1]] = true
 	}
@@ -133,12 +136,11 @@ func TestNothingIsOpenToOtherMachines(t *testing.T) {
 
 func TestServicesComeBackAndAreWatched(t *testing.T) {
 	t.Parallel()
-	unwatched := map[string]bool{"mirror": true, "read-buckets": true} // they serve nothing that could be asked
 	for _, service := range project(t).Services {
 		if want := types.RestartPolicyUnlessStopped; !oneShot(service.Name) && service.Restart != want {
 			t.Errorf("%s: restart is %q, want %q", service.Name, service.Restart, want)
 		}
-		if !oneShot(service.Name) && !unwatched[service.Name] && service.HealthCheck == nil {
+		if !oneShot(service.Name) && service.HealthCheck == nil {
 			t.Errorf("%s has no health check", service.Name)
 		}
 	}
@@ -158,17 +160,55 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-func TestWorkersShareTheStagesAndStayWithinTheirLimits(t *testing.T) {
+// Either profile has each stage worked on once, and nothing of the other; all
+// else is the same. Without a profile no worker runs.
+func TestProfilesShareTheStages(t *testing.T) {
 	t.Parallel()
-	var stages []string
+	all := []string{
+		"Cleanup", "Copy To Staging", "Format Identification", "Receive", "Record", "Reingest Check", "Storage Validation", "Store", "Validate",
+	}
+	for _, tc := range []struct {
+		profiles []string
+		workers  []string
+		stages   []string
+	}{
+		{[]string{"split"}, []string{"work-check", "work-record", "work-stage", "work-store"}, all},
+		{[]string{"all-in-one"}, []string{"work"}, all},
+		{nil, nil, nil},
+	} {
+		p := withProfiles(t, tc.profiles...)
+		var workers, stages []string
+		for _, service := range p.Services {
+			switch {
+			case len(service.Command) == 0 || service.Command[0] != "work":
+			case len(service.Command) == 1:
+				workers, stages = append(workers, service.Name), append(stages, all...)
+			case len(service.Command) == 3 && service.Command[1] == "--stages":
+				workers, stages = append(workers, service.Name), append(stages, strings.Split(service.Command[2], ",")...)
+			default:
+				t.Errorf("%s: command is %q", service.Name, service.Command)
+			}
+		}
+		slices.Sort(workers)
+		slices.Sort(stages)
+		if diff := cmp.Diff(tc.workers, workers); diff != "" {
+			t.Errorf("workers of %q (-want +got):\n%s", tc.profiles, diff)
+		}
+		if diff := cmp.Diff(tc.stages, stages); diff != "" {
+			t.Errorf("stages of %q (-want +got):\n%s", tc.profiles, diff)
+		}
+		if others := len(p.Services) - len(workers); others != 10 {
+			t.Errorf("with %q %d services are no workers, want 10", tc.profiles, others)
+		}
+	}
+}
+
+func TestWorkersStayWithinTheirLimits(t *testing.T) {
+	t.Parallel()
 	for _, service := range project(t).Services {
-		if !strings.HasPrefix(service.Name, "work-") {
+		if len(service.Command) == 0 || service.Command[0] != "work" {
 			continue
 		}
-		if len(service.Command) != 3 || service.Command[0] != "work" || service.Command[1] != "--stages" {
-			t.Fatalf("%s: command is %q", service.Name, service.Command)
-		}
-		stages = append(stages, strings.Split(service.Command[2], ",")...)
 		if limit := service.Deploy.Resources.Limits.MemoryBytes; limit != 512<<20 {
 			t.Errorf("%s: memory limit is %d, want 512 MiB", service.Name, limit)
 		}
@@ -182,14 +222,6 @@ func TestWorkersShareTheStagesAndStayWithinTheirLimits(t *testing.T) {
 				t.Errorf("%s starts before %s", service.Name, needed)
 			}
 		}
-	}
-	want := []string{
-		"Cleanup", "Copy To Staging", "Format Identification", "Receive", "Record", "Reingest Check",
-		"Storage Validation", "Store", "Validate",
-	}
-	slices.Sort(stages)
-	if diff := cmp.Diff(want, stages); diff != "" {
-		t.Errorf("stages of all workers (-want +got):\n%s", diff)
 	}
 }
 

@@ -147,8 +147,8 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(work, p, p.Name, got, items)
-		if free > 0 && len(got) == free {
-			continue // there may be more for another slot that was freed meanwhile
+		if free > 0 && (len(got) == free || r.cut(got)) {
+			continue // there may be more: for a slot that was freed meanwhile, or than one claim takes
 		}
 		if len(got) == 0 && r.help(ctx, work, p, items) {
 			continue
@@ -249,6 +249,21 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 		pause(ctx, time.Second)
 	}
 	return got
+}
+
+// cut tells whether a claim may have left items that there were slots for, since
+// it takes no more of a stage.
+func (r *Runner) cut(got []claim.Item) bool {
+	n := map[string]int{}
+	for _, item := range got {
+		n[item.Stage]++
+	}
+	for stage, most := range n {
+		if ceiling, ok := r.options.ClaimMost[stage]; ok && most >= ceiling {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Runner) free(p *poolRun, of, stage string) {

@@ -82,6 +82,54 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 	}
 }
 
+// With claims of one item each, all slots are used all the same, at once and not
+// at the next look.
+func TestClaimsOfOneFillAllSlots(t *testing.T) {
+	t.Parallel()
+	const slots = 4
+	a := newArchive(t)
+	for i := range slots {
+		a.deposit(fmt.Sprintf("bag%d.tar", i), a.bag(bagtest.Spec{Name: fmt.Sprintf("bag%d", i)}))
+	}
+	g := &gate{open: make(chan struct{})}
+	o := claim.DefaultOptions()
+	o.Poll, o.Log, o.Observer = time.Hour, a.deps.Log, oneByOne{t}
+	engine, err := claim.New(t.Context(), a.db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRunner(engine, a.deps, []Step{{"Receive", "done", g}}, RunnerOptions{
+		Pools: []Pool{{Name: "one", Stages: []string{"Receive"}, Slots: slots}}, ClaimMost: map[string]int{"Receive": 1}, Log: a.deps.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	wait(t, 30*time.Second, "the slots to be used", func() bool { return g.in.Load() == slots })
+	close(g.open)
+	stop()
+	worker.Wait()
+}
+
+// oneByOne is told of claims, each of which may take one item.
+type oneByOne struct{ t *testing.T }
+
+func (oneByOne) Settled(time.Duration, int) {}
+func (oneByOne) Ended(claim.End)            {}
+func (oneByOne) Lost(string)                {}
+
+func (o oneByOne) Claimed(_ time.Duration, items int) {
+	if items > 1 {
+		o.t.Errorf("a claim took %d items", items)
+	}
+}
+
 // What a pool asks for is bounded by its free slots, the stage's and the most of
 // one claim, late stages first.
 func TestReserve(t *testing.T) {

@@ -69,11 +69,13 @@ type workerConfig struct {
 
 	Pools []pipeline.Pool // none: the default
 
-	// By stage, and only for stages that somebody has set: items of it at once in
-	// this process, items of it in one claim, attempts before it is given up, how
-	// long it may take, and how long a claim lasts unless renewed.
+	// By stage, and only for stages that somebody has set, but for the second: items
+	// of it at once in this process, items of it in one claim, attempts before it is
+	// given up, how long it may take, and how long a claim lasts unless renewed.
 	StageSlots, ClaimCeiling, MaxAttempts map[string]int
 	Timeouts, Leases                      map[string]time.Duration
+
+	Idle []string // settings that are right and have no effect
 }
 
 func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
@@ -85,11 +87,7 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
-	c.StageSlots = s.readStages("_WORKERS")
-	c.ClaimCeiling = s.readStages("_BUFFER_SIZE")
-	c.MaxAttempts = s.readStages("_MAX_ATTEMPTS")
-	c.Timeouts = s.readStageTimes("_TIMEOUT")
-	c.Leases = s.readStageTimes("_LEASE")
+	s.readWorkers(&c)
 	c.Pools = s.readPools()
 	o := claim.DefaultOptions()
 	o.Lease, o.Heartbeat, o.Poll = c.Lease, c.Heartbeat, c.Poll
@@ -104,6 +102,7 @@ type readerConfig struct {
 	Database databaseConfig
 	S3       s3Config
 	Log      logConfig
+	HTTP     httpConfig
 	Read     readConfig
 }
 
@@ -111,6 +110,7 @@ func readReaderConfig(s *settings) (c readerConfig) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
 	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
 	s.readBlock("", &c.Read)
 	return c
 }
@@ -120,12 +120,14 @@ type mirrorConfig struct {
 	Database databaseConfig
 	NSQ      nsqConfig
 	Log      logConfig
+	HTTP     httpConfig
 }
 
 func readMirrorConfig(s *settings) (c mirrorConfig) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
 	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
 	return c
 }
 
@@ -210,54 +212,5 @@ func (s *settings) readRedis(c *redisConfig) {
 	}
 	if _, err := redis.ParseURL(string(c.URL)); err != nil {
 		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
-	}
-}
-
-// readStages reads the settings that the separate workers of the predecessor
-// had, those ending in suffix, by stage.
-func (s *settings) readStages(suffix string) map[string]int {
-	values := map[string]int{}
-	for _, w := range oldWorkers() {
-		for _, name := range w.names {
-			if n, ok := s.number(name+suffix, 1); ok {
-				values[w.stage] = n
-				break
-			}
-		}
-	}
-	return values
-}
-
-// readStageTimes reads times by stage, under the names of the same workers.
-func (s *settings) readStageTimes(suffix string) map[string]time.Duration {
-	values := map[string]time.Duration{}
-	for _, w := range oldWorkers() {
-		for _, name := range w.names {
-			if d, ok := s.duration(name + suffix); ok {
-				values[w.stage] = d
-				break
-			}
-		}
-	}
-	return values
-}
-
-type oldWorker struct {
-	stage string
-	names []string // the first that is set counts
-}
-
-// oldWorkers are the predecessor's ingest workers, one for each stage.
-func oldWorkers() []oldWorker {
-	return []oldWorker{
-		{"Receive", []string{"INGEST_PRE_FETCH"}},
-		{"Validate", []string{"INGEST_VALIDATOR"}},
-		{"Reingest Check", []string{"REINGEST_MANAGER"}},
-		{"Copy To Staging", []string{"INGEST_STAGING_UPLOADER", "STAGING_UPLOADER"}},
-		{"Format Identification", []string{"INGEST_FORMAT_IDENTIFIER"}},
-		{"Store", []string{"INGEST_PRESERVATION_UPLOADER"}},
-		{"Storage Validation", []string{"INGEST_PRESERVATION_VERIFIER"}},
-		{"Record", []string{"INGEST_RECORDER"}},
-		{"Cleanup", []string{"INGEST_CLEANUP"}},
 	}
 }

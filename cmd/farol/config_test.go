@@ -41,7 +41,7 @@ func TestWorkerHasDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, c.workConfig); diff != "" {
 		t.Error(diff)
 	}
-	if c.Storage.Staging != "staging" || c.HTTP.Addr != "" || c.Log.Level != "info" || len(c.StageSlots)+len(c.ClaimCeiling)+len(c.MaxAttempts) != 0 {
+	if c.Storage.Staging != "staging" || c.HTTP.Addr != "" || c.Log.Level != "info" || len(c.StageSlots)+len(c.MaxAttempts)+len(c.Timeouts)+len(c.Leases)+len(c.Idle) != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -57,8 +57,8 @@ func TestOldNamesAreAccepted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"Receive": 4, "Reingest Check": 2}, c.StageSlots); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]int{"Receive": 20}, c.ClaimCeiling); diff != "" {
-		t.Error(diff)
+	if c.ClaimCeiling["Receive"] != 20 {
+		t.Errorf("ClaimCeiling = %v", c.ClaimCeiling)
 	}
 	if diff := cmp.Diff(map[string]int{"Receive": 6, "Record": 5, "Copy To Staging": 9}, c.MaxAttempts); diff != "" {
 		t.Error(diff)

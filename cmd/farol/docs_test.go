@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func settingsTables() string {
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&poolsConfig{}, "`work`"},
-		{&httpConfig{}, "`work`"},
+		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
 		{&readConfig{}, "`read-buckets`"},
 		{&logConfig{}, "`work`, `read-buckets`, `mirror`"},
 	} {
@@ -81,12 +82,28 @@ func settingsTables() string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.name, byDefault, meaning(f))
 	}
 
-	b.WriteString("\n## Stages\n\n| stage | `<W>` |\n|---|---|\n")
-	for _, w := range oldWorkers() {
-		fmt.Fprintf(&b, "| %s | `%s` |\n", w.stage, strings.Join(w.names, "` or `"))
-	}
+	stagesTable(&b)
 	b.WriteString("\n")
 	return b.String()
+}
+
+func stagesTable(b *strings.Builder) {
+	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap | without heartbeats |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, w := range oldWorkers() {
+		stage, capped, d := w.stage, "none", w.uses.byDefault()
+		switch {
+		case w.stage == "":
+			stage = "(fixity)"
+		case w.action != "Ingest":
+			stage = "(" + w.action + ")"
+		}
+		if d.Cap > 0 {
+			capped = strconv.Itoa(d.Cap)
+		}
+		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s | %v / %v |\n", stage, strings.Join(w.names, "` or `"),
+			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped, d.UnrenewedTimeout, d.UnrenewedLease)
+	}
 }
 
 func defaultOf(f field) string {

@@ -28,7 +28,7 @@ func statuses() []string {
 // order, and those of the other actions.
 func allStages() []string {
 	var names []string
-	for _, w := range oldWorkers() {
+	for _, w := range ingestWorkers() {
 		names = append(names, w.stage)
 	}
 	return append(names, "Requested", "Resolve")

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/nsqcompat"
 )
@@ -34,7 +35,12 @@ func runMirror(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
-		NSQDTCPAddr: config.NSQ.TCPAddr, NSQDHTTPAddr: config.NSQ.HTTPAddr, Log: newLogger(config.Log),
-	}).Run(ctx)
+	log := newLogger(config.Log)
+	mirror := nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
+		NSQDTCPAddr: config.NSQ.TCPAddr, NSQDHTTPAddr: config.NSQ.HTTPAddr, Log: log,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log) })
+	group.Go(func() error { return mirror.Run(ctx) })
+	return group.Wait()
 }

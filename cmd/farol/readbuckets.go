@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/pipeline"
 )
@@ -57,7 +58,10 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 	defer s.close()
 	reader := &pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
 	if !once {
-		return readAgainAndAgain(ctx, reader, interval, log)
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return serveQueue(ctx, "read-buckets", s, config.Database, config.HTTP, log) })
+		group.Go(func() error { return readAgainAndAgain(ctx, reader, interval, log) })
+		return group.Wait()
 	}
 	created, err := reader.ReadAll(ctx)
 	if err != nil {

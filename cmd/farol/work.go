@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/progress"
 )
 
 func workCommand() *cobra.Command {
@@ -120,15 +120,17 @@ func runWork(ctx context.Context, f workFlags) error {
 		debug.SetMemoryLimit(400 << 20)
 	}
 	log := newLogger(config.Log)
+	if len(config.Idle) > 0 {
+		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
+	}
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if ok, err := s.progress.Persistent(ctx); err == nil && !ok {
-		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
-	}
-	engine, err := startEngine(ctx, s.db, config, log)
+	warnOfForgetfulRedis(ctx, s.progress, log)
+	metrics := newWorkMetrics()
+	engine, err := startEngine(ctx, s.db, config, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -142,7 +144,6 @@ func runWork(ctx context.Context, f workFlags) error {
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
 		Formats: formats, Files: config.Files, Log: log,
 	}
-	metrics := newWorkMetrics()
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Ingest(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
 		Observe: metrics.observe, Log: log,
@@ -151,12 +152,20 @@ func runWork(ctx context.Context, f workFlags) error {
 		return usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	figures, err := newQueueFigures(ctx, "work", config.Database, log)
+	if err != nil {
+		return err
+	}
+	defer figures.close()
+	metrics.registry.MustRegister(heldLeases{engine}, figures)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	if config.HTTP.Addr != "" {
-		group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
-	}
+	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
+	group.Go(func() error {
+		figures.watch(groupCtx)
+		return nil
+	})
 	group.Go(func() error {
 		defer stop() // a worker that was asked to drain is done
 		return runner.Run(groupCtx)
@@ -164,15 +173,27 @@ func runWork(ctx context.Context, f workFlags) error {
 	return group.Wait()
 }
 
-func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, log *slog.Logger) (*claim.Engine, error) {
+func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {
 	direct, err := config.Database.session("farol-work")
 	if err != nil {
 		return nil, err
 	}
-	return claim.New(ctx, db, claim.Options{
+	engine, err := claim.New(ctx, db, claim.Options{
 		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
-		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
+		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
+	return engine, config.blame(err)
+}
+
+// warnOfForgetfulRedis says so if Redis does not persist. One that does not tell
+// may well do.
+func warnOfForgetfulRedis(ctx context.Context, store *progress.Store, log *slog.Logger) {
+	switch ok, err := store.Persistent(ctx); {
+	case err != nil:
+		log.DebugContext(ctx, "Redis does not tell whether it persists", "err", err)
+	case !ok:
+		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
+	}
 }
 
 // startIdentifier has this program identify formats in children of its own. They
@@ -192,41 +213,6 @@ func startIdentifier(ctx context.Context, config workerConfig) (*format.Identifi
 		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
 	}
 	return formats, nil
-}
-
-// workMetrics are a worker's figures for Prometheus.
-type workMetrics struct {
-	registry *prometheus.Registry
-	ended    *prometheus.CounterVec
-	took     *prometheus.HistogramVec
-	bytes    *prometheus.CounterVec
-}
-
-func newWorkMetrics() *workMetrics {
-	m := &workMetrics{
-		registry: prometheus.NewRegistry(),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_stage_outcomes_total", Help: "Stages that ended, by outcome code; done if it is done.",
-		}, []string{"stage", "code"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_stage_seconds", Help: "Time that stages took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
-		}, []string{"stage"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_stage_bytes_total", Help: "Sizes of the items whose stage was done.",
-		}, []string{"stage"}),
-	}
-	m.registry.MustRegister(m.ended, m.took, m.bytes)
-	return m
-}
-
-func (m *workMetrics) observe(o pipeline.Outcome) {
-	code := o.Code
-	if code == "" {
-		code = "done"
-		m.bytes.WithLabelValues(o.Stage).Add(float64(o.Bytes))
-	}
-	m.ended.WithLabelValues(o.Stage, code).Inc()
-	m.took.WithLabelValues(o.Stage).Observe(o.Took.Seconds())
 }
 
 // parseSize reads a number of bytes such as 64MiB; "" is 0.

@@ -1,0 +1,306 @@
+package claim_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// kernelVar names the directories in which a test shows a process its kernel.
+const kernelVar = "CLAIM_TEST_KERNEL"
+
+// childEngine is the engine of a worker that will end so.
+func childEngine(ctx context.Context, db *pgxpool.Pool, ending string) (*claim.Engine, error) {
+	o := claim.DefaultOptions()
+	switch ending {
+	case "oom":
+		return newUnder(ctx, db, o, os.Getenv(kernelVar))
+	case "stands-still", "cut-off":
+		o.Heartbeat, o.Lease = 200*time.Millisecond, 2*time.Second
+	case "takes-too-long":
+		o.Timeouts = map[string]time.Duration{"Receive": 200 * time.Millisecond}
+	}
+	return claim.New(ctx, db, o)
+}
+
+// childLives ends its claim itself, as told.
+func childLives(h *claim.Hold, ending string) int {
+	var result error
+	switch ending {
+	case "error":
+		result = claim.Transient("bad-copy", errors.New("the copy is not what it should be"))
+	case "refused":
+		result = claim.Fatal("invalid-bag", "the bag is not valid")
+	default: // until the claim's context ends, whatever ends it
+		<-h.Context().Done()
+		result = h.Verdict(context.Cause(h.Context()))
+	}
+	if errors.Is(result, claim.ErrLost) {
+		h.Abandon()
+		fmt.Println("lost")
+		select {} // it lives on and heartbeats
+	}
+	if err := h.Settle(context.Background(), claim.Done{}, result); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("settled")
+	return 0
+}
+
+// kernelOf makes a kernel below a directory that shows real processes, in a
+// control group of which it tells what is written there.
+func kernelOf(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(dir, "proc", "self"), 0o700), os.MkdirAll(filepath.Join(dir, "cgroup", "pod"), 0o700),
+		os.Symlink("/proc/sys", filepath.Join(dir, "proc", "sys")), os.Symlink("/proc/self/ns", filepath.Join(dir, "proc", "self", "ns")),
+		os.WriteFile(filepath.Join(dir, "proc", "self", "cgroup"), []byte("0::/pod\n"), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernelKills(t, dir, 3)
+	return dir
+}
+
+// kernelKills has the control group tell that so many processes were killed for
+// want of memory.
+func kernelKills(t *testing.T, dir string, n int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup", "pod", "memory.events"), fmt.Appendf(nil, "oom %d\noom_kill %d\n", n, n), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newUnder(ctx context.Context, db *pgxpool.Pool, o claim.Options, dir string) (*claim.Engine, error) {
+	me := strconv.Itoa(os.Getpid())
+	if err := os.Symlink("/proc/"+me, filepath.Join(dir, "proc", me)); err != nil {
+		return nil, err
+	}
+	return claim.NewUnder(ctx, db, o, filepath.Join(dir, "proc"), filepath.Join(dir, "cgroup"))
+}
+
+// victim is a worker in a process of its own that has an item in hand.
+type victim struct {
+	*exec.Cmd
+	t    *testing.T
+	said *bufio.Reader
+}
+
+func (q *queue) victim(t *testing.T, ending, url string, environ ...string) *victim {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	v := &victim{Cmd: exec.CommandContext(ctx, os.Args[0]), t: t}
+	v.Env = append(append(os.Environ(), childVar+"="+ending+" "+url), environ...)
+	v.Stderr = io.Discard
+	out, err := v.StdoutPipe()
+	if err == nil {
+		err = v.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		v.Process.Kill()
+		v.Wait()
+	})
+	v.said = bufio.NewReader(out)
+	v.says("ready")
+	return v
+}
+
+func (v *victim) says(want string) {
+	v.t.Helper()
+	if line, err := v.said.ReadString('\n'); line != want+"\n" {
+		v.t.Fatalf("the worker said %q, %v; want %q", line, err, want)
+	}
+}
+
+func (v *victim) signal(s syscall.Signal) {
+	v.t.Helper()
+	if err := v.Process.Signal(s); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *victim) ends() {
+	v.t.Helper()
+	v.Wait() // however it ends
+}
+
+// Whatever ends an attempt, the ledger names it, and the file in hand. Each is a
+// real process to which it really happens; only of the kernel's word that it
+// killed for want of memory, the test is the author.
+func TestEachCauseOfDeathIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ending string
+		does   func(q *queue, v *victim, dir string, proxy *testenv.Proxy) // to a worker that has the item in hand
+		want   string                                                      // outcome, code
+		words  string                                                      // of the ledger
+		status string
+	}{
+		"out of memory": {"oom", func(_ *queue, v *victim, dir string, _ *testenv.Proxy) {
+			kernelKills(v.t, dir, 4)
+			v.signal(syscall.SIGKILL)
+			v.ends()
+		}, "oom oom", "ran out of memory and was killed", "Pending 1"},
+		"killed, while none was out of memory": {"oom", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.signal(syscall.SIGKILL)
+			v.ends()
+		}, "killed killed", "was killed", "Pending 1"},
+		"SIGKILL": {"kill", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.signal(syscall.SIGKILL)
+			v.ends()
+		}, "killed killed", "was killed", "Pending 1"},
+		"SIGTERM, as of scaling in": {"told-to-stop", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.signal(syscall.SIGTERM)
+			v.says("settled")
+		}, "released released", "terminated signal received", "Pending 0"},
+		"a panic": {"panic", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.ends()
+		}, "panic panic", "crashed while it worked on this stage: panic: this file is too much", "Pending 1"},
+		"a lease that it lost": {"stands-still", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.signal(syscall.SIGSTOP)
+			wait(v.t, "its lease to lapse", func() bool {
+				return value[bool](q, `SELECT lease_expires_at < now() FROM work_items`)
+			})
+			q.reapsLapsed(v.t)
+			v.signal(syscall.SIGCONT)
+			v.says("lost")
+			q.comesTo(v.t, "lease-lost")
+		}, "lease expired lease-lost", "was not heard of any more", "Pending 1"},
+		"the network": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+			proxy.Cut()
+			v.says("lost")
+			q.reapsLapsed(v.t)
+			proxy.Resume()
+			q.comesTo(v.t, "unreachable")
+		}, "lease expired unreachable", "was not heard of any more", "Pending 1"},
+		"an error with a code": {"error", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.says("settled")
+		}, "transient bad-copy", "the copy is not what it should be", "Pending 1"},
+		"an error that is final": {"refused", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.says("settled")
+		}, "fatal invalid-bag", "the bag is not valid", "Failed 1"},
+		"its processing timeout": {"takes-too-long", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.says("settled")
+		}, "transient timeout", "the stage did not end within 200ms", "Pending 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			q.t = t
+			id := q.put("Receive", 1)
+			dir := kernelOf(t)
+			e, err := newUnder(t.Context(), q.db, claim.DefaultOptions(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(e.Close)
+			at := *q.db.Config().ConnConfig
+			proxy := testenv.NewProxy(t, net.JoinHostPort(at.Host, itoa(at.Port)))
+			through := q.db.Config().ConnString()
+			if tc.ending == "cut-off" {
+				u, err := url.Parse(through)
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.Host = proxy.Addr()
+				through = u.String()
+			}
+			v := q.victim(t, tc.ending, through, kernelVar+"="+dir)
+			tc.does(q, v, dir, proxy)
+			q.reapsOne(e)
+			const look = `SELECT concat_ws(' ', outcome, error_code) FROM work_item_attempts`
+			if got := value[string](q, look); got != tc.want {
+				t.Errorf("the ledger names %q, want %q", got, tc.want)
+			}
+			if got := value[string](q, `SELECT error FROM work_item_attempts`); !strings.Contains(got, tc.words) {
+				t.Errorf("the ledger says %q, want %q", got, tc.words)
+			}
+			if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/killer.pdf" {
+				t.Errorf("the file in hand was %q", got)
+			}
+			if r := q.row(id); fmt.Sprintf("%s %d", r.Status, r.Attempt) != tc.status {
+				t.Errorf("item = %+v, want %s", r, tc.status)
+			}
+		})
+	}
+}
+
+// reapsLapsed ends the claim of a worker that is silent. Its own last reaping may
+// still be under way.
+func (q *queue) reapsLapsed(t *testing.T) {
+	t.Helper()
+	e := q.engine()
+	wait(t, "the silent worker's item to be reaped", func() bool {
+		q.lapse()
+		q.reap(e)
+		return value[string](q, `SELECT status FROM work_items`) == "Pending"
+	})
+}
+
+// reapsOne ends the claim of a dead worker, whose last reaping the database may
+// not have given up yet.
+func (q *queue) reapsOne(e *claim.Engine) {
+	q.t.Helper()
+	wait(q.t, "the dead worker's item to be reaped", func() bool {
+		q.reap(e)
+		return value[int](q, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`) == 0
+	})
+}
+
+// comesTo waits for a worker that was silent to tell why.
+func (q *queue) comesTo(t *testing.T, code string) {
+	t.Helper()
+	wait(t, "the ledger to say "+code, func() bool {
+		return value[string](q, `SELECT error_code FROM work_item_attempts`) == code
+	})
+}
+
+// A worker that stands still in the middle of reaping, or of a claim of a stage
+// with a cap, holds up all others only until the database ends its transaction.
+func TestReaperThatStandsStillIsPassed(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	tx, err := q.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	v := q.victim(t, "stands-still", q.db.Config().ConnString())
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE worker_processes IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the worker to wait in the middle of reaping", func() bool {
+		return value[bool](q, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database() AND a.wait_event_type = 'Lock')`)
+	})
+	v.signal(syscall.SIGSTOP)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.reapsLapsed(t)
+}

@@ -1,0 +1,51 @@
+package claim
+
+import "time"
+
+// Observer is told what an engine does, for metrics. It is called by many
+// goroutines at once and must not block.
+type Observer interface {
+	// Claimed and Settled tell how long a call of Claim, or of Settle, took for how
+	// many items, from when it was made to its answer.
+	Claimed(took time.Duration, items int)
+	Settled(took time.Duration, items int)
+	// Ended tells of an attempt that this process ended: its own, or one of a
+	// worker that is gone.
+	Ended(end End)
+	// Lost tells that a lease which this process held at a stage is not its own any
+	// more.
+	Lost(stage string)
+}
+
+// End is the end of an attempt.
+type End struct {
+	Stage   string
+	Outcome string // as the ledger has it
+	Status  string // of the item afterwards
+	Attempt int    // which it was of those at the stage that count
+}
+
+// Failed tells whether no further attempt will be made of the item.
+func (e End) Failed() bool { return e.Status == "Failed" || e.Status == "Suspended" }
+
+// Retried tells whether the stage was done, but not at the first attempt.
+func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }
+
+// Held counts the leases that this process holds, by stage.
+func (e *Engine) Held() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := map[string]int{}
+	for _, h := range e.held {
+		n[h.Item.Stage]++
+	}
+	return n
+}
+
+// unobserved is the observer of an engine that nobody watches.
+type unobserved struct{}
+
+func (unobserved) Claimed(time.Duration, int) {}
+func (unobserved) Settled(time.Duration, int) {}
+func (unobserved) Ended(End)                  {}
+func (unobserved) Lost(string)                {}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Three hosts that each have other stages take a bag from one to the next, and
+// each tells of its own.
+func TestAnyStagesRunOnAnyHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settings["FAROL_HTTP_ADDR"] = "127.0.0.1:0"
+	hosts := map[string]*process{}
+	for _, stages := range []string{
+		"Receive,Validate,Cleanup", "Copy To Staging,Store", "Reingest Check,Format Identification,Storage Validation,Record",
+	} {
+		hosts[stages] = startProcess(t, s.binary, t.TempDir(), s.settings, "work", "--stages", stages)
+	}
+	id := s.depositSample()
+	for stages, p := range hosts {
+		p.eventually("the bag to pass "+stages, func() bool { return !s.item(id).Retry })
+	}
+	s.intact(id)
+	rows, _ := s.db.Query(t.Context(), `SELECT stage, pid FROM work_item_attempts WHERE outcome = 'done'`)
+	var stage string
+	var pid, stages int
+	_, err := pgx.ForEachRow(rows, []any{&stage, &pid}, func() error {
+		stages++
+		for theirs, p := range hosts {
+			if (p.Process.Pid == pid) != strings.Contains(theirs, stage) {
+				t.Errorf("%s was done by process %d; process %d has %s", stage, pid, p.Process.Pid, theirs)
+			}
+		}
+		return nil
+	})
+	if err != nil || stages != len(stageNames()) {
+		t.Errorf("%d stages are done, %v", stages, err)
+	}
+	for theirs, p := range hosts {
+		var told map[string]float64
+		p.eventually("the last stage to be told of", func() bool {
+			told = scrape(t, p)
+			done := 0.0
+			for name, n := range told {
+				if strings.HasPrefix(name, `farol_attempts_total{outcome="done"`) {
+					done += n
+				}
+			}
+			return done >= float64(1+strings.Count(theirs, ","))
+		})
+		for _, stage := range stageNames() {
+			want := 0.0
+			if strings.Contains(theirs, stage) {
+				want = 1
+			}
+			if got := told[`farol_attempts_total{outcome="done",stage="`+stage+`"}`]; got != want {
+				t.Errorf("the host of %s tells of %v attempts at %s", theirs, got, stage)
+			}
+		}
+		if told["farol_database_up"] != 1 || told[`farol_failed_items{action="Ingest",stage="Store"}`] != 0 || told["farol_settle_seconds_count"] == 0 {
+			t.Errorf("the host of %s tells %v", theirs, told)
+		}
+		s.terminate(p)
+	}
+}
+
+// scrape reads what a process tells Prometheus.
+func scrape(t *testing.T, p *process) map[string]float64 {
+	t.Helper()
+	address := regexp.MustCompile(`serving metrics and health" addr=(\S+)`).FindStringSubmatch(p.said())
+	if address == nil {
+		t.Fatalf("no address in %s", p.said())
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Timeout: 20 * time.Second}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%d, %v: %s", response.StatusCode, err, body)
+	}
+	told := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if value == "" {
+			name, value, _ = strings.Cut(strings.TrimSpace(line), " ")
+		} else {
+			name += "}"
+		}
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			told[name] = v
+		}
+	}
+	return told
+}

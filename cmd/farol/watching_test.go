@@ -1,0 +1,247 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v4"
+)
+
+// exported are all metrics of a worker with their labels.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	figures, err := newQueueFigures(t.Context(), "test", databaseConfig{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(figures.close)
+	m := newWorkMetrics()
+	m.registry.MustRegister(figures, heldLeases{})
+	ch := make(chan *prometheus.Desc)
+	go func() {
+		defer close(ch)
+		m.registry.Describe(ch)
+	}()
+	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+	all := map[string][]string{}
+	for desc := range ch {
+		found := parts.FindStringSubmatch(desc.String())
+		if found == nil {
+			t.Fatalf("what is %v?", desc)
+		}
+		all[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
+	}
+	return all
+}
+
+func page(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	documented := map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(farol_[a-z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(page(t, "docs", "operators.md"), -1) {
+		documented[row[1]] = append([]string{}, regexp.MustCompile(`[a-z_]+`).FindAllString(row[2], -1)...)
+	}
+	if diff := cmp.Diff(exported(t), documented); diff != "" {
+		t.Errorf("metrics and their labels that are told (-) and documented (+):\n%s", diff)
+	}
+}
+
+// labelValues are those that a metric may have, where they are few.
+func labelValues(t *testing.T) map[string][]string {
+	t.Helper()
+	w := newWatched(t)
+	values := map[string][]string{
+		"outcome": {"done", "transient", "fatal", "released", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
+		"stage":   stageNames(),
+	}
+	families, err := w.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				values[l.GetName()] = append(values[l.GetName()], l.GetValue())
+			}
+		}
+	}
+	return values
+}
+
+var (
+	metricOf  = regexp.MustCompile(`farol_[a-z_]+`)
+	groupedBy = regexp.MustCompile(`\b(?:by|on|without|ignoring) \(([^)]*)\)`)
+	matchers  = regexp.MustCompile(`(farol_[a-z_]+)\{([^}]*)\}`)
+	matcher   = regexp.MustCompile(`^([a-z_]+)(?:=~|!=|!~|=)"([^"]*)"$`)
+	overTime  = regexp.MustCompile(`(\b[a-z_]+)\((farol_[a-z_]+)(?:\{[^}]*\})?\[`)
+)
+
+// expressions checks what is in a query of Prometheus against what there is.
+type expressions struct {
+	labels map[string][]string // by metric
+	values map[string][]string // by label
+}
+
+// base is the metric that a sample belongs to: a histogram has several.
+func (e expressions) base(name string) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && e.labels[base] != nil {
+			return base
+		}
+	}
+	return name
+}
+
+// check says what is wrong with a query.
+func (e expressions) check(expr string) (wrong []string) {
+	names := metricOf.FindAllString(expr, -1)
+	if len(names) == 0 || strings.Count(expr, "(") != strings.Count(expr, ")") || strings.Count(expr, "{") != strings.Count(expr, "}") {
+		wrong = append(wrong, "is no query")
+	}
+	known := []string{"le", "instance"}
+	for _, name := range names {
+		labels, ok := e.labels[e.base(name)]
+		if !ok {
+			wrong = append(wrong, name+" is no metric")
+		}
+		known = append(known, labels...)
+	}
+	for _, list := range groupedBy.FindAllStringSubmatch(expr, -1) {
+		for label := range strings.SplitSeq(list[1], ", ") {
+			if !slices.Contains(known, label) {
+				wrong = append(wrong, "no metric in it has "+label)
+			}
+		}
+	}
+	for _, m := range matchers.FindAllStringSubmatch(expr, -1) {
+		for part := range strings.SplitSeq(m[2], ", ") {
+			wrong = append(wrong, e.checkMatcher(m[1], part)...)
+		}
+	}
+	for _, m := range overTime.FindAllStringSubmatch(expr, -1) {
+		grows := strings.HasSuffix(m[2], "_total") || e.base(m[2]) != m[2]
+		if grows != slices.Contains([]string{"rate", "increase"}, m[1]) {
+			wrong = append(wrong, m[1]+" of "+m[2])
+		}
+	}
+	return wrong
+}
+
+func (e expressions) checkMatcher(metric, part string) (wrong []string) {
+	found := matcher.FindStringSubmatch(part)
+	if found == nil || !slices.Contains(e.labels[e.base(metric)], found[1]) {
+		return []string{metric + " has no label for " + part}
+	}
+	for value := range strings.SplitSeq(found[2], "|") {
+		if !slices.Contains(e.values[found[1]], value) {
+			wrong = append(wrong, found[1]+" is never "+value)
+		}
+	}
+	return wrong
+}
+
+// An alarm on a metric that is not there never rings.
+func TestAlarmsAndDashboardAskForWhatThereIs(t *testing.T) {
+	t.Parallel()
+	e := expressions{exported(t), labelValues(t)}
+	check := func(where, expr string) {
+		t.Helper()
+		for _, wrong := range e.check(expr) {
+			t.Errorf("%s: %s: %s", where, wrong, expr)
+		}
+	}
+	var rules struct {
+		Groups []struct {
+			Name  string `yaml:"name"`
+			Rules []struct {
+				Alert       string                    `yaml:"alert"`
+				Expr        string                    `yaml:"expr"`
+				For         string                    `yaml:"for"`
+				Labels      struct{ Severity string } `yaml:"labels"`
+				Annotations struct{ Summary, Description string }
+			} `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(page(t, "deploy", "prometheus", "farol-rules.yml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 10 {
+		t.Fatalf("%d groups of rules, %v", len(rules.Groups), err)
+	}
+	manual := page(t, "docs", "operators.md")
+	for _, r := range rules.Groups[0].Rules {
+		check(r.Alert, r.Expr)
+		if r.Annotations.Summary == "" || r.Annotations.Description == "" || !slices.Contains([]string{"warning", "critical"}, r.Labels.Severity) {
+			t.Errorf("%s says too little: %+v", r.Alert, r)
+		}
+		if !strings.Contains(manual, "`"+r.Alert+"`") {
+			t.Errorf("docs/operators.md does not say what to do about %s", r.Alert)
+		}
+	}
+
+	var board struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(page(t, "deploy", "grafana", "farol.json")), &board); err != nil || len(board.Panels) < 10 {
+		t.Fatalf("%d panels, %v", len(board.Panels), err)
+	}
+	ids := map[int]bool{}
+	var depth string
+	for _, p := range board.Panels {
+		if p.Title == "" || len(p.Targets) == 0 || ids[p.ID] {
+			t.Errorf("panel %d %q asks for nothing, or its number is another's", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			check(p.Title, target.Expr)
+			if strings.HasPrefix(p.Title, "Queue depth by stage") {
+				depth += target.Expr
+			}
+		}
+	}
+	if !strings.Contains(depth, "by (stage)") || !strings.Contains(depth, "farol_failed_items") {
+		t.Errorf("the depth of the queue by stage with the failed set: %q", depth)
+	}
+}
+
+// What watches the watching finds what is wrong.
+func TestWrongQueriesAreFound(t *testing.T) {
+	t.Parallel()
+	labels := map[string][]string{"farol_a_total": {"stage"}, "farol_b": {}, "farol_c_seconds": {"kind"}}
+	values := map[string][]string{"stage": {"Store"}, "kind": {"slot"}}
+	for expr, good := range map[string]bool{
+		`sum by (stage) (increase(farol_a_total{stage="Store"}[5m])) > 0`: true,
+		`histogram_quantile(0.9, rate(farol_c_seconds_bucket[5m]))`:       true,
+		`farol_d`:                          false,
+		`farol_b_bucket_bucket`:            false,
+		`sum by (kind) (farol_b)`:          false,
+		`farol_a_total{stage="Stroe"}`:     false,
+		`farol_a_total{kind="slot"}`:       false,
+		`rate(farol_b[5m])`:                false,
+		`max_over_time(farol_a_total[5m])`: false,
+		`sum(farol_b`:                      false,
+		`1 > 0`:                            false,
+	} {
+		if wrong := (expressions{labels, values}).check(expr); (len(wrong) == 0) != good {
+			t.Errorf("%s: found %q", expr, wrong)
+		}
+	}
+}

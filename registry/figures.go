@@ -1,0 +1,201 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Figures are what dashboards and alarms ask of the database. However much has
+// ended, and however much waits, they cost about the same.
+type Figures struct {
+	Cells  []Cell
+	Stages []StageFigures
+	Tables []TableFigures
+	Notify float64 // share of the queue of NOTIFY that is in use; when it is full, commits fail
+	Oldest []Snapshot
+}
+
+// Cell is what is at a stage in a size band, in the words of the view
+// queue_depth. What waits is counted up to a bound.
+type Cell struct {
+	Action    string
+	Stage     string
+	SizeBand  int16
+	Due       int64
+	Delayed   int64
+	Waiting   int64
+	Running   int64
+	OldestDue float64 // seconds for which the first of those counted has been due
+}
+
+// StageFigures is how a stage stands.
+type StageFigures struct {
+	Action string
+	Stage  string
+	Paused bool
+	Failed int64 // items at the stage that are in the view failed
+}
+
+// TableFigures is what vacuum has to do for a table that the queue writes much.
+type TableFigures struct {
+	Table string
+	Live  int64
+	Dead  int64
+}
+
+// Snapshot is what keeps vacuum from dead rows: the oldest of its kind.
+type Snapshot struct {
+	Kind         string  // transaction, prepared, slot or standby
+	Seconds      float64 // age; of what has no time of its own, since the first hand-off that it holds on to
+	Transactions int64   // how many began since
+	Name         string  // of who holds it
+}
+
+// MostCounted is how many waiting items are counted at a stage in a size band.
+const MostCounted = 100_000
+
+// cellsSQL goes by the partial indexes of the queue, cell by cell, no further
+// than the bound. Every cell that there could be has a row, so that a gauge falls
+// to 0 and does not vanish.
+const cellsSQL = `
+WITH ready AS (
+	SELECT q.action, c.stage, c.band, count(*) FILTER (WHERE q.run_at <= now()) AS due,
+		count(*) FILTER (WHERE q.run_at > now() AND q.run_at < 'infinity') AS delayed,
+		count(*) FILTER (WHERE q.run_at = 'infinity') AS waiting,
+		extract(epoch FROM now() - min(q.run_at) FILTER (WHERE q.run_at <= now())) AS oldest
+	FROM (SELECT s.stage, b.band FROM (SELECT DISTINCT stage FROM stage_settings) s CROSS JOIN size_bands b) c
+	CROSS JOIN LATERAL (
+		SELECT w.action, w.run_at FROM work_items w
+		WHERE w.status = 'Pending' AND w.retry AND w.stage = c.stage AND w.size_band = c.band
+		LIMIT $1
+	) q
+	GROUP BY q.action, c.stage, c.band
+), busy AS (
+	SELECT action, stage, size_band AS band, count(*) AS running FROM work_items WHERE status = 'Started' GROUP BY action, stage, size_band
+)
+SELECT s.action, s.stage, b.band, coalesce(r.due, 0), coalesce(r.delayed, 0), coalesce(r.waiting, 0), coalesce(o.running, 0),
+	coalesce(r.oldest, 0)::float8
+FROM stage_settings s CROSS JOIN size_bands b
+LEFT JOIN ready r ON r.action = s.action AND r.stage = s.stage AND r.band = b.band
+LEFT JOIN busy o ON o.action = s.action AND o.stage = s.stage AND o.band = b.band
+ORDER BY s.action, s.ordinal, b.band`
+
+// stagesSQL goes by work_items_review, which has what the view failed has. An
+// item is counted at its stage even if that has no settings any more.
+const stagesSQL = `
+SELECT action, stage, bool_or(paused), sum(n)::bigint FROM (
+	SELECT action::text, stage::text, paused, 0 AS n FROM stage_settings
+	UNION ALL
+	SELECT action, stage, false, count(*) FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
+) f
+GROUP BY action, stage ORDER BY action, stage`
+
+const tablesSQL = `
+SELECT relname::text, n_live_tup, n_dead_tup FROM pg_stat_user_tables
+WHERE schemaname = current_schema() AND relname = ANY ('{work_items, work_item_attempts, worker_processes, institution_turns,
+	uploads_in_work, objects_in_work, topic_messages}')
+ORDER BY relname`
+
+// oldestSQL finds who keeps vacuum from rows of this database. A session that may
+// not see others', a slot and a standby tell a transaction and no time: the topic
+// log has the time of the first hand-off that they hold on to. What vacuums holds
+// nothing.
+const oldestSQL = `
+WITH held AS (
+	SELECT 'transaction' AS kind, backend_xmin AS horizon, xact_start AS since,
+		concat_ws(' ', 'process', pid, 'of', usename, nullif(application_name, ''), state) AS name
+	FROM pg_stat_activity a
+	WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
+	  AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = a.pid)
+	UNION ALL
+	SELECT 'transaction', backend_xid, xact_start, concat_ws(' ', 'process', pid, 'of', usename, nullif(application_name, ''), state)
+	FROM pg_stat_activity
+	WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
+	UNION ALL
+	SELECT 'prepared', transaction, prepared, 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()
+	UNION ALL
+	SELECT 'slot', xmin, NULL, 'replication slot ' || slot_name FROM pg_replication_slots WHERE xmin IS NOT NULL
+	UNION ALL
+	SELECT 'standby', backend_xmin, NULL, concat_ws(' ', 'standby', nullif(application_name, ''), client_addr) FROM pg_stat_replication
+	WHERE backend_xmin IS NOT NULL
+), aged AS (
+	SELECT kind, name, age(horizon)::bigint AS transactions,
+		extract(epoch FROM clock_timestamp() - coalesce(since, (
+			SELECT m.created_at FROM topic_messages m
+			WHERE m.xid >= (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - age(horizon))::text::xid8
+			ORDER BY m.xid, m.id LIMIT 1))) AS seconds
+	FROM held
+), oldest AS (
+	SELECT DISTINCT ON (kind) kind, name, transactions, coalesce(seconds, 0) AS seconds FROM aged
+	ORDER BY kind, coalesce(seconds, 0) DESC, transactions DESC, name
+)
+SELECT k.kind, coalesce(greatest(o.seconds, 0), 0)::float8, coalesce(o.transactions, 0), coalesce(o.name, '')
+FROM unnest('{transaction, prepared, slot, standby}'::text[]) k (kind) LEFT JOIN oldest o ON o.kind = k.kind`
+
+// Figures reads them in one short look at the database, with what is left of
+// ctx's time as the bound of each statement there too.
+func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
+	err = r.look(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, cellsSQL, MostCounted)
+		if f.Cells, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Cell]); err != nil {
+			return fmt.Errorf("count the queue: %w", err)
+		}
+		rows, _ = tx.Query(ctx, stagesSQL)
+		if f.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByPos[StageFigures]); err != nil {
+			return fmt.Errorf("count failed items: %w", err)
+		}
+		rows, _ = tx.Query(ctx, tablesSQL)
+		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[TableFigures]); err != nil {
+			return fmt.Errorf("ask for dead rows: %w", err)
+		}
+		if err := tx.QueryRow(ctx, `SELECT pg_notification_queue_usage()`).Scan(&f.Notify); err != nil {
+			return fmt.Errorf("ask for the queue of NOTIFY: %w", err)
+		}
+		f.Oldest, err = oldest(ctx, tx)
+		return err
+	})
+	return f, err
+}
+
+// Oldest tells who keeps vacuum from dead rows, the oldest of each kind.
+func (r *Registry) Oldest(ctx context.Context) (list []Snapshot, err error) {
+	err = r.look(ctx, func(tx pgx.Tx) error {
+		list, err = oldest(ctx, tx)
+		return err
+	})
+	return list, err
+}
+
+func oldest(ctx context.Context, tx pgx.Tx) ([]Snapshot, error) {
+	rows, _ := tx.Query(ctx, oldestSQL)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Snapshot])
+	if err != nil {
+		return nil, fmt.Errorf("look for old snapshots: %w", err)
+	}
+	return list, nil
+}
+
+// look reads in a transaction that goes by indexes whatever the planner thinks of
+// them, and that the server ends should we be gone.
+func (r *Registry) look(ctx context.Context, read func(pgx.Tx) error) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(time.Minute)
+	}
+	most := max(time.Until(deadline).Milliseconds(), 1)
+	err := pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true), set_config('enable_seqscan', 'off', true),
+			set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`, fmt.Sprint(most))
+		if err != nil {
+			return err
+		}
+		return read(tx)
+	})
+	if err != nil {
+		return fmt.Errorf("look at the queue: %w", err)
+	}
+	return nil
+}

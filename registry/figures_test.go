@@ -1,0 +1,189 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func (a *archive) figures() registry.Figures {
+	a.t.Helper()
+	f, err := a.Figures(context.Background())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return f
+}
+
+// Metrics and the views say the same of the same queue.
+func TestFiguresAreThoseOfTheViews(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	empty := a.figures()
+	if len(empty.Cells) != 13*4 || len(empty.Stages) != 13 {
+		t.Errorf("%d cells and %d stages of a queue in which nothing is, want all there are", len(empty.Cells), len(empty.Stages))
+	}
+	a.standing("waiting") // and the running one that it waits for
+	for _, state := range []string{"Success", "Failed", "Suspended", "Cancelled", "delayed"} {
+		a.standingAs(state+".tar", state)
+	}
+	a.upload(etag1, time.Now(), "a.tar", "b.tar", "c.tar")
+	a.exec(`UPDATE work_items SET size = 70 << 20 WHERE name = 'c.tar'`)
+	a.exec(`UPDATE work_items SET run_at = now() - interval '1 hour' WHERE name = 'b.tar'`)
+	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, status, retry)
+		SELECT id, action, 'Requested', 'd', 'b', 'e', 1, now(), 'o', status, status = 'Pending' FROM institutions,
+		(VALUES ('Delete', 'Failed'), ('Delete', 'Pending'), ('Restore File', 'Pending')) v (action, status)`)
+	a.exec(`UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
+
+	f := a.figures()
+	var cells, failed []string
+	for _, c := range f.Cells {
+		if c.Due+c.Delayed+c.Waiting+c.Running > 0 {
+			cells = append(cells, fmt.Sprintf("%s %s %d %d %d %d %d %v", c.Action, c.Stage, c.SizeBand, c.Due, c.Delayed, c.Waiting, c.Running, c.OldestDue >= 3600))
+		}
+	}
+	for _, s := range f.Stages {
+		if s.Failed > 0 {
+			failed = append(failed, fmt.Sprintf("%s %s %d", s.Action, s.Stage, s.Failed))
+		}
+		if s.Paused != (s.Stage == "Store") {
+			t.Errorf("%s: paused is %v", s.Stage, s.Paused)
+		}
+	}
+	a.shows(`SELECT q.action, q.stage, size_band, due, delayed, waiting, running, coalesce(oldest_due >= '1 hour', false) AS hour FROM queue_depth q
+		JOIN stage_settings s ON s.action = q.action AND s.stage = q.stage ORDER BY q.action, s.ordinal, size_band`, cells...)
+	a.shows(`SELECT action, stage, count(*) AS n FROM failed GROUP BY action, stage ORDER BY action, stage`, failed...)
+	if len(cells) != 5 || len(failed) != 2 {
+		t.Errorf("cells %q, failed %q", cells, failed)
+	}
+}
+
+// However many items have ended or wait, a look reads a bounded number of rows.
+func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`SET session_replication_role = replica;
+		INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier)
+		SELECT 1, 'Ingest', CASE n % 20 WHEN 0 THEN 'Store' ELSE 'Cleanup' END, CASE n % 20 WHEN 0 THEN 'Pending' ELSE 'Success' END, n % 20 = 0,
+			n || '.tar', 'b', 'e', 1, now(), 'test.edu/' || n FROM generate_series(1, 60000) n;
+		SET session_replication_role = DEFAULT`)
+	a.upload(etag1, time.Now(), "live.tar", "failed.tar")
+	a.exec(`UPDATE work_items SET status = 'Failed' WHERE name = 'failed.tar'`)
+	for _, known := range []bool{false, true} { // to the planner
+		if known {
+			a.exec(`VACUUM ANALYZE work_items`)
+		}
+		for i, most := range []float64{1001 + 10, 10} { // 1000 of 3000 that wait, and what failed
+			var plan string
+			err := a.Look(context.Background(), func(tx pgx.Tx) error {
+				sql := strings.ReplaceAll(registry.FiguresSQL()[i], "$1", "1000")
+				return tx.QueryRow(context.Background(), `EXPLAIN (ANALYZE, FORMAT JSON) `+sql).Scan(&plan)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var nodes []struct{ Plan node }
+			if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
+				t.Fatal(err)
+			}
+			if read := nodes[0].Plan.read(); read > most {
+				t.Errorf("statement %d reads %v rows of items, want %v at most\n%s", i, read, most, plan)
+			}
+		}
+	}
+}
+
+// Whoever keeps vacuum from dead rows is told of, with the time since when.
+func TestOldSnapshotsAreFound(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	server := testenv.NewServer(t)
+	server.Exec(`ALTER SYSTEM SET max_prepared_transactions = 5`)
+	server.End(syscall.SIGINT)
+	server.Start()
+	db, err := registry.Connect(ctx, server.URL, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	a := &archive{registry.New(db), t, db, registry.Institution{}}
+	a.in = a.institution("test.edu")
+
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT pg_current_xact_id()`); err != nil {
+		t.Fatal(err)
+	}
+	if held := a.oldest("transaction"); held.Seconds <= 0 || held.Seconds > 60 || held.Transactions < 1 || !strings.HasSuffix(held.Name, " test idle in transaction") {
+		t.Errorf("an open transaction: %+v", held)
+	}
+	if _, err := tx.Exec(ctx, `PREPARE TRANSACTION 'forgotten'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(ctx); err != nil { // of nothing: the transaction is the server's now
+		t.Fatal(err)
+	}
+	if held := a.oldest("transaction"); held.Transactions > 0 {
+		t.Errorf("after it has ended: %+v", held)
+	}
+	if held := a.oldest("prepared"); held.Seconds <= 0 || held.Seconds > 60 || held.Name != "prepared transaction forgotten" {
+		t.Errorf("a prepared transaction: %+v", held)
+	}
+	a.exec(`ROLLBACK PREPARED 'forgotten'`)
+
+	// What follows has no time of its own, and goes by that of hand-offs.
+	standby := server.Standby()
+	standby.Exec(`ALTER SYSTEM SET hot_standby_feedback = on`)
+	standby.Exec(`SELECT pg_reload_conf()`)
+	pin, err := pgx.Connect(ctx, standby.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pin.Close(ctx) })
+	pinned := func(kind, name string) {
+		t.Helper()
+		if _, err := pin.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the standby to tell of its snapshot", func() bool { return a.oldest(kind).Name == name })
+		if held := a.oldest(kind); held.Seconds > 60 {
+			t.Errorf("nothing was handed on since: %+v", held)
+		}
+		a.upload(etag1, time.Now(), kind+".tar")
+		a.exec(`UPDATE topic_messages SET created_at = now() - interval '1 hour' WHERE xid = (SELECT max(xid) FROM topic_messages)`)
+		if held := a.oldest(kind); held.Seconds < 3600 || held.Seconds > 3660 || held.Transactions < 1 {
+			t.Errorf("a hand-off an hour ago: %+v", held)
+		}
+		if _, err := pin.Exec(ctx, `ROLLBACK`); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the standby to let go", func() bool { return a.oldest(kind).Seconds == 0 })
+	}
+	pinned("standby", "standby walreceiver 127.0.0.1")
+	a.exec(`SELECT pg_create_physical_replication_slot('lagging', true)`)
+	standby.Exec(`ALTER SYSTEM SET primary_slot_name = 'lagging'`)
+	standby.Exec(`SELECT pg_reload_conf()`)
+	pinned("slot", "replication slot lagging")
+}
+
+func (a *archive) oldest(kind string) registry.Snapshot {
+	a.t.Helper()
+	list, err := a.Oldest(context.Background())
+	i := slices.IndexFunc(list, func(s registry.Snapshot) bool { return s.Kind == kind })
+	if err != nil || i < 0 {
+		a.t.Fatalf("Oldest = %+v, %v", list, err)
+	}
+	return list[i]
+}
