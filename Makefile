@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test check lint bench bench-queue deps
+.PHONY: demo build test check lint bench bench-queue mutants deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -36,6 +36,9 @@ bench: deps                     ## whole ingests and hops on a stack with fsync,
 bench-queue: deps               ## the queue beside public ones; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
 	cd bench && go run ./queue $(ARGS)
+
+mutants: deps                  ## break the queue on purpose, and see which test notices
+	go run ./internal/mutants $(ARGS)
 
 deps:                           ## PostgreSQL and Redis, where they are missing
 	.ci/deps servers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +27,19 @@ type asked[Q, A any] struct {
 	question Q
 	answer   A
 	err      error
-	done     chan struct{}
+	call     *call
+}
+
+// call is what one caller asked for, whose waiter is woken once.
+type call struct {
+	open atomic.Int64 // questions without an answer
+	done chan struct{}
+}
+
+func (c *call) answered(n int) {
+	if c.open.Add(-int64(n)) == 0 {
+		close(c.done)
+	}
 }
 
 // statementTime bounds a statement of the queue. The slowest takes milliseconds.
@@ -35,12 +48,17 @@ const statementTime = 10 * time.Second
 // askAll returns the answers to questions, each with an error of its own. If ctx
 // ends first, what has not been sent is not; what has is answered still.
 func (b *batcher[Q, A]) askAll(ctx context.Context, questions []Q) []*asked[Q, A] {
-	calls := make([]*asked[Q, A], len(questions))
-	b.mu.Lock()
-	for i, q := range questions {
-		calls[i] = &asked[Q, A]{question: q, done: make(chan struct{})}
+	list := make([]*asked[Q, A], len(questions))
+	if len(list) == 0 {
+		return list
 	}
-	b.waiting = append(b.waiting, calls...)
+	mine := &call{done: make(chan struct{})}
+	mine.open.Store(int64(len(list)))
+	for i, q := range questions {
+		list[i] = &asked[Q, A]{question: q, call: mine}
+	}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, list...)
 	start := b.running < b.lanes
 	if start {
 		b.running++
@@ -49,18 +67,13 @@ func (b *batcher[Q, A]) askAll(ctx context.Context, questions []Q) []*asked[Q, A
 	if start {
 		go b.run()
 	}
-	for _, c := range calls {
-		select {
-		case <-c.done:
-		case <-ctx.Done():
-			if !b.withdraw(c) {
-				<-c.done
-			} else {
-				c.err = ctx.Err()
-			}
-		}
+	select {
+	case <-mine.done:
+	case <-ctx.Done():
+		b.withdraw(mine, ctx.Err())
+		<-mine.done
 	}
-	return calls
+	return list
 }
 
 func (b *batcher[Q, A]) ask(ctx context.Context, question Q) (A, error) {
@@ -68,17 +81,20 @@ func (b *batcher[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	return c.answer, c.err
 }
 
-// withdraw takes back a question that was not sent.
-func (b *batcher[Q, A]) withdraw(c *asked[Q, A]) bool {
+// withdraw answers what of a call was not sent with an error.
+func (b *batcher[Q, A]) withdraw(of *call, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, w := range b.waiting {
-		if w == c {
-			b.waiting = append(b.waiting[:i:i], b.waiting[i+1:]...)
-			return true
+	rest := make([]*asked[Q, A], 0, len(b.waiting))
+	for _, a := range b.waiting {
+		if a.call == of {
+			a.err = err
+			of.answered(1)
+		} else {
+			rest = append(rest, a)
 		}
 	}
-	return false
+	b.waiting = rest
 }
 
 // run sends batches until none waits.
@@ -116,6 +132,6 @@ func (b *batcher[Q, A]) send(batch []*asked[Q, A]) {
 		} else {
 			c.answer = answers[i]
 		}
-		close(c.done)
+		c.call.answered(1)
 	}
 }

@@ -98,6 +98,7 @@ func TestOneHeartbeatThatHangsCostsNoWork(t *testing.T) {
 		}
 		return nil
 	}}, func(t *testing.T, _ *Engine, h *Hold) {
+		t.Helper()
 		after(5*time.Minute, h)
 		if h.Context().Err() != nil {
 			t.Errorf("the work was stopped: %v", context.Cause(h.Context()))
@@ -126,6 +127,7 @@ func TestWorkEndsBeforeItsLease(t *testing.T) {
 				}
 				return fails(ctx, n)
 			}}, func(t *testing.T, _ *Engine, h *Hold) {
+				t.Helper()
 				begun := time.Now()
 				after(time.Minute, h)
 				if took := time.Since(begun); took >= 30*time.Second || took < 15*time.Second {
@@ -152,6 +154,7 @@ func TestLateAnswerToAClaimLeavesLessTime(t *testing.T) {
 			return nil
 		},
 	}, func(t *testing.T, e *Engine, h *Hold) {
+		t.Helper()
 		begun := time.Now()
 		after(time.Minute, h)
 		if took := time.Since(begun); took > 20*time.Second-statementTime {
@@ -170,6 +173,7 @@ func TestCheckDoesNotHang(t *testing.T) {
 		}
 		return hang(ctx)
 	}}, func(t *testing.T, _ *Engine, h *Hold) {
+		t.Helper()
 		after(16*time.Second, h)
 		begun := time.Now()
 		if err := h.Check(context.Background()); err == nil {
@@ -186,6 +190,7 @@ func TestShorterLeasesAreRenewedInTime(t *testing.T) {
 	t.Parallel()
 	script := &scripted{}
 	onScript(t, script, func(t *testing.T, e *Engine, h *Hold) {
+		t.Helper()
 		after(12*time.Second, h)
 		script.mu.Lock()
 		for i := range script.stages {

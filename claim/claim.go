@@ -191,13 +191,12 @@ func (e *Engine) Close() { e.store.close() }
 // Worker names this start of this process in the rows that it claims.
 func (e *Engine) Worker() string { return e.self.worker }
 
-// Draining is closed when the process has been asked to stop, by
-// `draining` in its row of worker_processes.
+// Draining is closed when the process has been asked to stop, by drain_worker in
+// the database.
 func (e *Engine) Draining() <-chan struct{} { return e.draining }
 
 // Describe says which work this process takes, for worker_processes and
-// whoever asks why an item waits. The value is written as JSON. Call it before
-// Run.
+// why_not. The value is written as JSON. Call it before Run.
 func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 
 // readSettings reads how stages are treated. Settings that this process cannot

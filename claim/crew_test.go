@@ -20,6 +20,8 @@ import (
 type crew struct {
 	q     *queue
 	items int
+	takes time.Duration             // the work on an item
+	told  func(h hop, stage string) // of each claim that has ended, beside acked
 
 	mu    sync.Mutex
 	acked map[hop]string // stage by claim, of those that the database said have ended
@@ -82,6 +84,7 @@ func (c *crew) work(ctx context.Context, e *claim.Engine) {
 // settle ends a claim as pipeline does: again and again, for as long as nobody
 // else can have the item.
 func (c *crew) settle(h *claim.Hold) {
+	pauseFor(h.Context(), c.takes)
 	next := map[string]string{"Receive": "Validate", "Validate": "Cleanup"}[h.Item.Stage]
 	ctx, cancel := context.WithTimeout(context.Background(), h.Lease())
 	defer cancel()
@@ -89,9 +92,7 @@ func (c *crew) settle(h *claim.Hold) {
 		err := h.Settle(ctx, claim.Done{Next: next, Outcome: "Ingest complete"}, nil)
 		switch {
 		case err == nil:
-			c.mu.Lock()
-			c.acked[hop{h.Item.ID, h.Item.Token}] = h.Item.Stage
-			c.mu.Unlock()
+			c.acknowledged(hop{h.Item.ID, h.Item.Token}, h.Item.Stage)
 			return
 		case errors.Is(err, claim.ErrLost) || !pauseFor(ctx, 50*time.Millisecond):
 			h.Abandon()
@@ -100,6 +101,15 @@ func (c *crew) settle(h *claim.Hold) {
 			c.mu.Unlock()
 			return
 		}
+	}
+}
+
+func (c *crew) acknowledged(h hop, stage string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked[h] = stage
+	if c.told != nil {
+		c.told(h, stage)
 	}
 }
 
@@ -131,15 +141,15 @@ func (c *crew) account() {
 		return err == nil && n == c.items
 	})
 	for sql, want := range map[string]int{
-		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                  0,
-		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                  c.items * 3,
-		`SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'`:     c.items * 3,
-		`SELECT count(*) FROM topic_messages`:                                                             c.items * 3, // one when it was put, two on its way
-		`SELECT count(DISTINCT (work_item_id, topic)) FROM topic_messages`:                                c.items * 3,
-		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'lease expired')`:          0,
-		`SELECT count(*) FROM work_items WHERE lease_expires_at IS NOT NULL OR worker IS NOT NULL`:        0,
-		`SELECT count(*) FROM uploads_in_work`:                                                            0,
-		`SELECT count(*) FROM work_items WHERE outcome <> 'Ingest complete' OR retry OR error_code <> ''`: 0,
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                   0,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                   c.items * 3,
+		`SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'`:      c.items * 3,
+		`SELECT count(*) FROM topic_messages`:                                                              c.items * 3, // one when it was put, two on its way
+		`SELECT count(DISTINCT (work_item_id, topic)) FROM topic_messages`:                                 c.items * 3,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'lease expired', 'killed')`: 0,
+		`SELECT count(*) FROM work_items WHERE lease_expires_at IS NOT NULL OR worker IS NOT NULL`:         0,
+		`SELECT count(*) FROM uploads_in_work`:                                                             0,
+		`SELECT count(*) FROM work_items WHERE outcome <> 'Ingest complete' OR retry OR error_code <> ''`:  0,
 	} {
 		if n := value[int](c.q, sql); n != want {
 			c.q.t.Errorf("%s = %d, want %d", sql, n, want)

@@ -31,6 +31,9 @@ func childWorker(arg string) int {
 	if err != nil {
 		panic(err)
 	}
+	if ending == "crew" {
+		return childCrew(ctx, db, e)
+	}
 	upkeep, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan struct{})

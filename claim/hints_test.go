@@ -39,6 +39,34 @@ func TestEachCellIsSweptEverySecond(t *testing.T) {
 	}
 }
 
+// What comes to lie before the place that a cell was emptied to is in the next
+// claim, and so is what comes while a claim is under way that goes beyond it.
+func TestNextClaimSeesWhatWasPutBeforeItsHint(t *testing.T) {
+	t.Parallel()
+	at, now := cell{"Receive", 0}, time.Now()
+	for name, comes := range map[string]position{"lower turn": {turn: 3}, "better priority": {priority: -1, turn: 9}, "further on": {turn: 8}} {
+		for _, meanwhile := range []bool{false, true} {
+			h := newHints()
+			swept(h, []cell{at}, now, time.Millisecond) // emptied up to turn 7
+			probes := []probe{{cell: at}}
+			if meanwhile {
+				h.begin(probes, now)
+			}
+			h.lower(at, comes)
+			if meanwhile {
+				h.end(probes, map[cell]position{at: {turn: 20}}, now, time.Millisecond)
+			}
+			h.begin(probes, now)
+			if from := probes[0].from; comes.before(from) {
+				t.Errorf("%s, meanwhile %t: the next claim begins at %+v, after what came at %+v", name, meanwhile, from, comes)
+			}
+			if probes[0].from == start() || probes[0].sweeps {
+				t.Errorf("%s, meanwhile %t: the next claim goes from the beginning", name, meanwhile)
+			}
+		}
+	}
+}
+
 // Sweeps that a pinned snapshot has made dear take a small part of the time, and
 // go through the cells in turn, those too in which nothing is found.
 func TestDearSweepsAreFew(t *testing.T) {

@@ -56,6 +56,8 @@ func (p *postgres) close() {
 // lane is a few connections for one purpose. Their statements forbid the plans
 // that would be cheaper while the table is small and a catastrophe when it has
 // grown: there is an index for all that they do, and one generic plan for each.
+// A process that is stopped in the middle of a transaction does not keep others
+// from claiming and reaping for longer than a few heartbeats.
 type lane struct {
 	*pgxpool.Pool
 

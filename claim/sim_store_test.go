@@ -22,7 +22,6 @@ type simStore struct {
 	listeners map[int]chan [2]string // by engine
 	asked     map[[2]int]int         // calls by engine and kind
 	draining  map[string]bool
-	reaping   bool
 	stages    []StageSettings
 	landed    map[[2]int64]string // how claims ended, by item and token
 }

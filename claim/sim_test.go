@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -164,6 +163,7 @@ func (s *sim) granted(items []Item) {
 }
 
 func simulate(t *testing.T, seed int) (s *sim) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s = &sim{seed: seed, epoch: time.Now(), ends: simChaos, given: map[[2]int64]bool{}, taken: map[[2]int64]int{}}
 		s.trouble = []int{20, 100, 300}[s.roll(1)%3]
@@ -276,6 +276,7 @@ func (s *simStore) audit() {
 
 // process is an engine and its pools.
 func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
+	t.Helper()
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
 	o.Unrenewed = s.roll(30)%5 == 0 && n == 0
@@ -302,5 +303,3 @@ func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
 	}
 	parts.Wait()
 }
-
-var errStopped = errors.New("the simulation ends")

@@ -20,13 +20,16 @@ RETURN stage IN ('Store', 'Storage Validation', 'Record', 'Cleanup');
 CREATE FUNCTION stage_named(typed text, of_action text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
-	actions text[] := ARRAY(SELECT DISTINCT s.action FROM stage_settings s ORDER BY s.action);
-	stages  text[] := ARRAY(SELECT s.stage FROM stage_settings s WHERE of_action IS NULL OR s.action = of_action
-		GROUP BY s.stage ORDER BY min((s.action <> 'Ingest')::int * 100 + s.ordinal));
+	actions text[];
+	stages  text[];
 BEGIN
-	IF typed = ANY (stages) THEN
+	IF EXISTS (SELECT FROM stage_settings s WHERE s.stage = typed AND (of_action IS NULL OR s.action = of_action)) THEN
 		RETURN typed;
-	ELSIF of_action <> ALL (actions) THEN
+	END IF;
+	actions := ARRAY(SELECT DISTINCT s.action FROM stage_settings s ORDER BY s.action);
+	stages := ARRAY(SELECT s.stage FROM stage_settings s WHERE of_action IS NULL OR s.action = of_action
+		GROUP BY s.stage ORDER BY min((s.action <> 'Ingest')::int * 100 + s.ordinal));
+	IF of_action <> ALL (actions) THEN
 		PERFORM no_such('action', of_action, actions);
 	END IF;
 	PERFORM no_such('stage', typed, stages, coalesce(' of ' || of_action, ''));
@@ -114,9 +117,11 @@ $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION append_topic_message(action_is text, stage_is text, item bigint) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$ -- which is planned once; SQL would be each time
+BEGIN
 	INSERT INTO topic_messages (topic, body, work_item_id)
-	SELECT s.topic, item::text, item FROM stage_settings s WHERE s.action = action_is AND s.stage = stage_is
+	SELECT s.topic, item::text, item FROM stage_settings s WHERE s.action = action_is AND s.stage = stage_is;
+END
 $$;
 -- +goose StatementEnd
 

@@ -10,23 +10,27 @@ SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', 
 -- rival_of names the item because of which an ingest must not come alive again: a
 -- newer version of the bag, or another item of the same upload.
 -- +goose StatementBegin
-CREATE FUNCTION rival_of(w work_items) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
-	SELECT format(CASE WHEN o.id > w.id THEN 'item %s is a newer version of the same bag'
-		ELSE 'item %s is the same upload, and is in the queue' END, o.id)
-	FROM ( -- each by an index
-		SELECT work_item_id AS id FROM uploads_in_work
-		WHERE object_identifier = w.object_identifier AND name = w.name AND (work_item_id > w.id OR work_item_id < w.id AND etag = w.etag)
-		UNION ALL
-		SELECT id FROM work_items
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
-		UNION ALL
-		SELECT id FROM work_items_archive
-		WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
-	) o
-	WHERE w.action = 'Ingest'
-	ORDER BY o.id > w.id DESC, o.id
-	LIMIT 1
+CREATE FUNCTION rival_of(w work_items) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	IF w.action <> 'Ingest' THEN
+		RETURN NULL;
+	END IF;
+	RETURN (
+		SELECT format(CASE WHEN o.id > w.id THEN 'item %s is a newer version of the same bag'
+			ELSE 'item %s is the same upload, and is in the queue' END, o.id)
+		FROM ( -- each by an index
+			SELECT work_item_id AS id FROM uploads_in_work
+			WHERE object_identifier = w.object_identifier AND name = w.name AND (work_item_id > w.id OR work_item_id < w.id AND etag = w.etag)
+			UNION ALL
+			SELECT id FROM work_items
+			WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
+			UNION ALL
+			SELECT id FROM work_items_archive
+			WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
+		) o
+		ORDER BY o.id > w.id DESC, o.id
+		LIMIT 1);
+END
 $$;
 -- +goose StatementEnd
 
@@ -311,10 +315,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	w work_items := item_to_change(item);
 BEGIN
-	IF w.status IN ('Success', 'Cancelled') THEN
-		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', item, w.status
-			USING ERRCODE = 'check_violation', HINT = 'It is not in the queue any more.';
-	END IF;
 	IF (set_priority.priority BETWEEN -100 AND 100) IS NOT TRUE THEN
 		PERFORM no_such_priority(set_priority.priority);
 	END IF;

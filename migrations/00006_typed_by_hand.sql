@@ -94,6 +94,10 @@ BEGIN
 		RAISE EXCEPTION 'item % would never be claimed: run_at is a point in time', OLD.id
 			USING ERRCODE = 'check_violation', HINT = 'To park it, set status = ''Suspended''.';
 	END IF;
+	IF 'priority' = ANY (typed) AND OLD.status IN ('Success', 'Cancelled') THEN
+		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
+			USING ERRCODE = 'check_violation', HINT = 'It is not in the queue any more.';
+	END IF;
 	IF typed && ARRAY['note', 'priority', 'needs_admin_review'] THEN
 		PERFORM bound_by_hand();
 	END IF;
@@ -193,18 +197,20 @@ $$;
 CREATE TRIGGER work_item_attempt_deleted AFTER DELETE ON work_item_attempts
 	FOR EACH ROW EXECUTE FUNCTION work_item_attempt_deleted();
 
--- An attempt that has ended is history. While its claim is still the item's, the
--- end may be told anew: the worker itself does, whatever was typed before.
+-- An attempt that has ended is history. While its claim is still the item's, or was
+-- until this transaction, the end may be told anew: the worker itself does,
+-- whatever was typed before. These triggers come after: one before each UPDATE
+-- would lock the row once more, and write that to the log, on every hop.
 -- +goose StatementBegin
 CREATE FUNCTION work_item_attempt_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	IF NEW.ended_at IS NOT NULL
-		AND EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id AND claim_token = OLD.claim_token AND status = 'Started') THEN
-		RETURN NEW;
+	IF NEW.ended_at IS NULL OR NOT EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id
+		AND (claim_token = OLD.claim_token AND status = 'Started' OR claim_token = OLD.claim_token + 1 AND xmin = pg_current_xact_id()::xid)) THEN
+		RAISE EXCEPTION 'this attempt at item % has ended (%): the ledger is kept as it is', OLD.work_item_id, OLD.outcome
+			USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
 	END IF;
-	RAISE EXCEPTION 'this attempt at item % has ended (%): the ledger is kept as it is', OLD.work_item_id, OLD.outcome
-		USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
+	RETURN NULL;
 END
 $$;
 
@@ -217,11 +223,11 @@ END
 $$;
 -- +goose StatementEnd
 
-CREATE TRIGGER work_item_attempt_ended BEFORE UPDATE OF ended_at, outcome ON work_item_attempts
+CREATE TRIGGER work_item_attempt_ended AFTER UPDATE OF ended_at, outcome ON work_item_attempts
 	FOR EACH ROW WHEN (OLD.ended_at IS NOT NULL AND (OLD.ended_at, OLD.outcome) IS DISTINCT FROM (NEW.ended_at, NEW.outcome))
 	EXECUTE FUNCTION work_item_attempt_ended();
 CREATE TRIGGER work_item_attempt_identity
-	BEFORE UPDATE OF work_item_id, claim_token, stage, attempt, node, pid, worker, claimed_at ON work_item_attempts
+	AFTER UPDATE OF work_item_id, claim_token, stage, attempt, node, pid, worker, claimed_at ON work_item_attempts
 	FOR EACH ROW
 	WHEN ((OLD.work_item_id, OLD.claim_token, OLD.stage, OLD.attempt, OLD.node, OLD.pid, OLD.worker, OLD.claimed_at)
 		IS DISTINCT FROM (NEW.work_item_id, NEW.claim_token, NEW.stage, NEW.attempt, NEW.node, NEW.pid, NEW.worker, NEW.claimed_at))

@@ -126,7 +126,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM workers w WHERE w.worker = $1;
 END
 $$;
-COMMENT ON FUNCTION drain_worker IS 'Asks a worker to claim nothing more, end what it has, and stop.';
+COMMENT ON FUNCTION drain_worker IS 'Asks a worker to claim nothing more, end what it can within its grace, give back the rest, and stop.';
 -- +goose StatementEnd
 
 -- +goose Down

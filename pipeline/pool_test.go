@@ -12,10 +12,13 @@ import (
 )
 
 // pools runs gates as stages until the test ends.
-func (a *archive) pools(steps []Step, o RunnerOptions) {
+func (a *archive) pools(steps []Step, o RunnerOptions, change ...func(*claim.Options)) {
 	a.t.Helper()
 	eo := claim.DefaultOptions()
 	eo.Heartbeat, eo.Lease, eo.Poll, eo.Log = 200*time.Millisecond, 2*time.Second, 50*time.Millisecond, a.deps.Log
+	for _, c := range change {
+		c(&eo)
+	}
 	engine, err := claim.New(context.Background(), a.db, eo)
 	if err != nil {
 		a.t.Fatal(err)
@@ -159,5 +162,44 @@ func TestDrain(t *testing.T) {
 	}
 	if got := value[string](a, `SELECT ending FROM worker_processes`); got != "stopped" {
 		t.Errorf("it ended as %q, want stopped", got)
+	}
+}
+
+// While all stages are paused, workers end what they have and then are idle, and
+// what comes waits. A worker that looks only once an hour goes on within a second
+// of the resume.
+func TestPausedQueueKeepsAcceptingAndGoesOnAtOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	g := &gate{open: make(chan struct{})}
+	depth := func(column string) int {
+		return value[int](a, `SELECT coalesce(sum(`+column+`), 0)::int FROM queue_depth`)
+	}
+	a.sized(5, 1)
+	a.pools([]Step{{"Receive", "done", g}, {"Validate", "", g}}, RunnerOptions{Pools: []Pool{
+		{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2},
+	}}, func(o *claim.Options) { o.Poll = time.Hour })
+	wait(t, 30*time.Second, "two bags in work", func() bool { return g.in.Load() == 2 })
+	if in := depth("in_flight"); in != 5 || depth("running") != 2 {
+		t.Errorf("%d items are in flight, want all five: an autoscaler must not stop the worker that has two", in)
+	}
+
+	a.exec(`SELECT pause_all('Upgrade')`)
+	a.sized(4, 1)
+	g.open <- struct{}{}
+	g.open <- struct{}{}
+	wait(t, 30*time.Second, "nothing to run", func() bool { return depth("running") == 0 })
+	if in, due := g.in.Load(), value[int](a, `SELECT sum(due)::int FROM queue_depth WHERE paused`); in != 0 || due != 9 {
+		t.Errorf("%d bags are in work and %d are due at paused stages; want none, and all nine", in, due)
+	}
+	if why := value[string](a, `SELECT string_agg(DISTINCT reason, ' ') FROM work_items, why_not(id) WHERE reason <> 'behind others'`); why != "paused" {
+		t.Errorf("items wait because of %q", why)
+	}
+
+	a.exec(`SELECT resume_all()`)
+	resumed := time.Now()
+	wait(t, 30*time.Second, "two bags in work again", func() bool { return g.in.Load() == 2 })
+	if took := time.Since(resumed); took > time.Second {
+		t.Errorf("the first claims after the resume took %v, want a second at most", took)
 	}
 }

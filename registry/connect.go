@@ -32,6 +32,8 @@ func Pooled(c *pgx.ConnConfig) bool {
 
 // Connect opens a pool on the database at url. Its connections plan each of our
 // statements once and never compile one: both cost more than any of them takes.
+// A process that is stopped, or cut off, in the middle of a transaction keeps what
+// it has locked for half a minute at most.
 func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -44,7 +46,7 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 	config.ConnConfig.RuntimeParams["application_name"] = name
 	if !Pooled(config.ConnConfig) {
 		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, `SET jit = off; SET plan_cache_mode = force_generic_plan`)
+			_, err := c.Exec(ctx, `SET jit = off; SET plan_cache_mode = force_generic_plan; SET idle_in_transaction_session_timeout = '30s'`)
 			return err
 		}
 	}

@@ -48,9 +48,9 @@ func (a *archive) exec(sql string, args ...any) {
 }
 
 // scene makes rows what time or an engine would have made of them.
-func (a *archive) scene(sql string, args ...any) {
+func (a *archive) scene(sql string) {
 	a.t.Helper()
-	testenv.Scene(a.t, a.db, sql, args...)
+	testenv.Scene(a.t, a.db, sql)
 }
 
 func value[T any](a *archive, sql string, args ...any) T {

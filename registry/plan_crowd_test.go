@@ -233,8 +233,8 @@ func TestPlanAndBucketReaderDoNotCross(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.putFailed(1)
-	live := a.put("bag-1.b1.of2", "e", "Receive", "Pending")
-	p := a.requeueAll()
+	live := a.put("bag-1.b1.of2", "e", "Validate", "Pending")
+	p := a.plan(registry.PlanRequest{Action: "requeue", Where: "true", Stage: "Receive"})
 	tx := a.somebody(`SELECT lock_object('test.edu/bag-1')`)
 	var applying sync.WaitGroup
 	applying.Go(func() { a.apply(p) })

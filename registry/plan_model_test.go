@@ -33,7 +33,7 @@ func TestPlansKeepTheirWordWhateverHappens(t *testing.T) {
 				a.bring(id, "Store", to)
 			},
 			"prefer": func(t *rapid.T) {
-				a.exec(`UPDATE work_items SET priority = $2 WHERE id = $1`, modelItem(t), rapid.IntRange(-2, 2).Draw(t, "priority"))
+				a.exec(`UPDATE work_items SET priority = $2 WHERE id = $1 AND status NOT IN ('Success', 'Cancelled')`, modelItem(t), rapid.IntRange(-2, 2).Draw(t, "priority"))
 			},
 		})
 	})

@@ -92,6 +92,7 @@ func TestRequeueWhereTellsFirst(t *testing.T) {
 	if got := a.told(`id > 99`, "", false); len(got) != 1 || got[0] != "would requeue 0" {
 		t.Errorf("a filter that nothing fits tells %q", got)
 	}
+	a.exec(`SELECT requeue_where('true', dry_run => NULL)`) // not said is not meant
 	if after := a.everyItem(); after != before {
 		t.Error("a dry run changed something")
 	}

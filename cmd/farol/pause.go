@@ -148,9 +148,10 @@ func drainCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "drain WORKER",
-		Short: "Ask a worker to end what it has, and stop",
-		Long: `Ask a worker to claim nothing more, end what it has, and stop. Unlike SIGTERM this
-sets it no time. farol workers lists the names.`,
+		Short: "Ask a worker to stop",
+		Long: `Ask a worker to stop, as SIGTERM does: it claims nothing more, what runs gets its
+FAROL_GRACE to end, and what is left goes back at once. farol workers lists the
+names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
 		Args: oneArg("worker"),

@@ -27,9 +27,8 @@ func workCommand() *cobra.Command {
 		Use:   "work",
 		Short: "Claim work items and take them through their stages",
 		Long: `Claim work items from the database and take them through their stages, until
-SIGTERM or Ctrl-C, or until its row of worker_processes is set to draining: then
-nothing more is claimed, running stages get FAROL_GRACE to end, and what is left
-goes back at once. Start as many as you
+SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
+FAROL_GRACE to end, and what is left goes back at once. Start as many as you
 like, anywhere.
 
 ` + poolHelp + `

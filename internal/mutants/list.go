@@ -1,0 +1,186 @@
+package main
+
+// mutants are the mistakes, in the order of docs/testing.md, which says what each
+// would have cost.
+func mutants() []mutant {
+	return []mutant{
+		{
+			"claim-not-due", "claim/postgres.go",
+			`AND w.run_at <= now() AND w.action = $7 AND w.size >= $8`, `AND w.action = $7 AND w.size >= $8`,
+			"./claim", "TestClaimTakesOnlyWhatItMay|TestBackoffGrowsToItsBound|TestOutcomes",
+		},
+		{
+			"claim-not-rechecked", "claim/postgres.go",
+			`ctid = found.place AND w.status = 'Pending' AND w.retry`, `id IN (SELECT id FROM work_items x WHERE x.ctid = found.place)`,
+			"./claim", "TestEachItemIsClaimedOnce|TestManyClaimersShareManyItems",
+		},
+		{
+			"claim-of-paused-stage", "claim/postgres.go",
+			`AND s.stage = c.stage AND NOT s.paused`, `AND s.stage = c.stage`,
+			"./claim", "TestPausedStageIsNotClaimed",
+		},
+		{
+			"cap-without-turns", "claim/postgres.go",
+			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
+			"./claim", "TestStageCapHoldsAcrossProcesses",
+		},
+		{
+			"settle-without-token", "claim/moves.go",
+			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
+			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
+		},
+		{
+			"settle-keeps-token", "claim/moves.go",
+			`		claim_token            = w.claim_token + 1,
+`, ``,
+			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
+		},
+		{
+			"heartbeat-without-token", "claim/upkeep.go",
+			`WHERE w.id = held.id AND w.claim_token = held.token
+	RETURNING`, `WHERE w.id = held.id
+	RETURNING`,
+			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork",
+		},
+		{
+			"late-heartbeat-shortens", "claim/upkeep.go",
+			`greatest(w.lease_expires_at, now() + held.lease)`, `now() + held.lease`,
+			"./claim", "TestLateHeartbeatShortensNoLease",
+		},
+		{
+			"crash-does-not-count", "claim/reap.go",
+			`w.attempt >= coalesce(`, `w.attempt > 1000 + coalesce(`,
+			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
+		},
+		{
+			"reap-of-the-living", "claim/reap.go",
+			`w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`, `w.lease_expires_at >= now() - $2::interval`,
+			"./claim", "TestHeartbeatKeepsTheLease|TestCrashesCount|TestReaperComesToAll",
+		},
+		{
+			"deaf-for-too-long", "claim/hold.go",
+			`h.deaf.Reset(d*2/3 - time.Since(asked))`, `h.deaf.Reset(d*3/2 - time.Since(asked))`,
+			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
+		},
+		{
+			"hint-never-swept", "claim/hints.go",
+			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
+			"./claim", "TestEachCellIsSweptEverySecond",
+		},
+		{
+			"put-behind-the-hint", "claim/hints.go",
+			`	if p.before(t.from) {
+		t.from = p
+	}`, ``,
+			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
+		},
+		{
+			"waiters-not-freed", "migrations/00003_work_item_rules.sql",
+			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
+			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
+		},
+		{
+			"turns-not-taken", "claim/claimer.go",
+			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
+			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
+		},
+		{
+			"typed-keeps-token", "migrations/00004_administration.sql",
+			`NEW.claim_token := OLD.claim_token + 1;`, ``,
+			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
+		},
+		{
+			"typed-to-a-later-stage", "migrations/00004_administration.sql",
+			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
+			"./registry", "TestChangesByHand|TestRefusalsHaveAHint",
+		},
+		{
+			"typed-leaves-the-attempt", "migrations/00004_administration.sql",
+			`	IF OLD.status = 'Started' THEN
+		UPDATE work_item_attempts`, `	IF false THEN
+		UPDATE work_item_attempts`,
+			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
+		},
+		{
+			"typed-without-audit", "migrations/00004_administration.sql",
+			`	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
+	IF NEW.status = 'Pending' THEN`, `	IF NEW.status = 'Pending' THEN`,
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
+		},
+		{
+			"requeued-and-not-told", "migrations/00004_administration.sql",
+			`		PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
+`, ``,
+			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
+		},
+		{
+			"requeued-and-not-heard", "migrations/00004_administration.sql",
+			`		PERFORM pg_notify('farol_work', E'\n' || NEW.stage); -- equal`, `		-- equal`,
+			"./registry", "TestRequeuedAndNewItemsAreHeardOf",
+		},
+		{
+			"paused-for-good", "migrations/00006_typed_by_hand.sql",
+			`	PERFORM pg_notify('farol_settings', '');
+	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
+			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
+		},
+		{
+			"unbounded-by-hand", "migrations/00004_administration.sql",
+			`IF items > most THEN`, `IF items > most * 1000 THEN`,
+			"./registry", "TestUpdateOfVeryManyIsRefused",
+		},
+		{
+			"overtaking-moves-turns", "migrations/00006_typed_by_hand.sql",
+			`IF 'priority' = ANY (typed) THEN -- what`, `IF false THEN -- what`,
+			"./claim", "TestOvertakingMovesNoTurns",
+		},
+		{
+			"live-items-before-objects", "migrations/00004_administration.sql",
+			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
+			"./registry", "TestPlanAndBucketReaderDoNotCross",
+		},
+		{
+			"condition-that-writes", "migrations/00005_plans.sql",
+			`		SET LOCAL transaction_read_only = on;
+`, ``,
+			"./registry", "TestFilterIsACondition",
+		},
+		{
+			"condition-that-is-more", "migrations/00005_plans.sql",
+			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
+			"./registry", "TestFilterIsACondition",
+		},
+		{
+			"dry-run-by-chance", "migrations/00008_why_not_and_requeue_where.sql",
+			`IF dry_run IS NOT FALSE THEN`, `IF dry_run THEN`,
+			"./registry", "TestRequeueWhereTellsFirst",
+		},
+		{
+			"many-over-a-change", "migrations/00008_why_not_and_requeue_where.sql",
+			`IF w.claim_token <> tokens[n] THEN`, `IF false THEN`,
+			"./registry", "TestRequeueWherePassesOverWhatHasChangedMeanwhile",
+		},
+		{
+			"column-of-the-queue-typed", "migrations/00006_typed_by_hand.sql",
+			`IF queues IS NOT NULL THEN`, `IF queues IS NULL AND false THEN`,
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
+		},
+		{
+			"queue-emptied-by-a-word", "migrations/00006_typed_by_hand.sql",
+			`OR EXISTS (SELECT FROM work_items) THEN`, `THEN`,
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
+		},
+		{
+			"autoscaler-stops-the-busy", "migrations/00007_views.sql",
+			`count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)`, `count(*) FILTER (WHERE q.run_at <= now())`,
+			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
+		},
+		{
+			"failed-but-tried-again", "migrations/00007_views.sql",
+			`) t
+WHERE w.status IN ('Failed', 'Suspended');`, `) t
+WHERE w.status IN ('Failed', 'Suspended') OR t.last_outcome = 'transient';`,
+			"./registry", "TestFailedIsExact",
+		},
+	}
+}
