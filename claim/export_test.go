@@ -36,7 +36,7 @@ func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
 // NewUnder is New on a kernel that tells of processes and control groups below
 // two directories.
 func NewUnder(ctx context.Context, db *pgxpool.Pool, o Options, proc, cgroup string) (*Engine, error) {
-	s, err := newPostgres(db, nil)
+	s, err := newPostgres(db, nil) //nolint:contextcheck // as in New
 	if err != nil {
 		return nil, err
 	}

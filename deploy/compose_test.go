@@ -41,7 +41,10 @@ func load(ctx context.Context, settings map[string]string, profiles ...string) (
 	return options.LoadProject(ctx)
 }
 
-func project(t *testing.T) *types.Project { return withProfiles(t, "all-in-one", "split") }
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	return withProfiles(t, "all-in-one", "split")
+}
 
 func withProfiles(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()

@@ -142,14 +142,10 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 			}
 		}
 	}
-	is := func(err error) func(*testing.T) error { return func(*testing.T) error { return err } }
-	s3 := func(serve http.HandlerFunc) func(*testing.T) error {
-		return func(t *testing.T) error { return fromS3(t, serve) }
-	}
-	redisSays := func(says string) func(*testing.T) error {
-		return func(t *testing.T) error { return fromRedis(t, says) }
-	}
-	transient := map[string]func(*testing.T) error{
+	is := func(err error) func() error { return func() error { return err } }
+	s3 := func(serve http.HandlerFunc) func() error { return func() error { return fromS3(t, serve) } }
+	redisSays := func(says string) func() error { return func() error { return fromRedis(t, says) } }
+	transient := map[string]func() error{
 		"a refused connection":           is(nobody()),
 		"a lost connection":              is(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}),
 		"a broken pipe":                  is(&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}),
@@ -191,12 +187,12 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 		"53300": "too many connections", "53100": "disk full", "53200": "out of memory", "55P03": "locked", "57014": "a statement's deadline",
 		"08006": "lost", "08003": "closed", "08P01": "a pooler's protocol", "58030": "I/O error", "XX000": "internal",
 	} {
-		transient["PostgreSQL: "+code+", "+what] = func(t *testing.T) error { return fromPostgres(t, db, code) }
+		transient["PostgreSQL: "+code+", "+what] = func() error { return fromPostgres(t, db, code) }
 	}
 	for name, fails := range transient {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := fails(t)
+			err := fails()
 			if err == nil {
 				t.Fatal("no error")
 			}

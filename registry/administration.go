@@ -114,8 +114,12 @@ func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 }
 
 func collect[T any](ctx context.Context, r *Registry, verb, sql string, args pgx.NamedArgs) ([]T, error) {
-	rows, _ := r.db.Query(ctx, sql, args)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	var list []T
+	err := Again(func() (err error) {
+		rows, _ := r.db.Query(ctx, sql, args)
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", verb, refusal(err))
 	}

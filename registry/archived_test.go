@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +162,28 @@ func TestRequeueAndUploadOfOneObjectTakeTurns(t *testing.T) {
 			}
 			a.fit(t, decision)
 		})
+	}
+}
+
+// A command that the database gives up for the sake of somebody else tries again.
+func TestDecisionOutlastsADeadlock(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first, second := a.standingAs("one.tar", "Started"), a.standingAs("two.tar", "Started")
+	tx := a.somebody(`SET LOCAL deadlock_timeout = '1h'`, fmt.Sprintf(`SELECT FROM work_items WHERE id = %d FOR UPDATE`, second))
+	requeued := make(chan error, 1)
+	go func() {
+		_, err := a.RequeueWhere(context.Background(), `status = 'Started'`, "", true)
+		requeued <- err
+	}()
+	a.someoneWaits()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, first); err != nil {
+		t.Errorf("it was not the command that gave way: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-requeued; err != nil || a.item(first).Status != "Pending" || a.item(second).Status != "Pending" {
+		t.Errorf("RequeueWhere = %v", err)
 	}
 }

@@ -106,12 +106,11 @@ func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 // Whoever keeps vacuum from dead rows is told of, with the time since when.
 func TestOldSnapshotsAreFound(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	server := testenv.NewServer(t)
 	server.Exec(`ALTER SYSTEM SET max_prepared_transactions = 5`)
 	server.End(syscall.SIGINT)
 	server.Start()
-	db, err := registry.Connect(ctx, server.URL, "test")
+	db, err := registry.Connect(context.Background(), server.URL, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,20 +118,20 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	a := &archive{registry.New(db), t, db, registry.Institution{}}
 	a.in = a.institution("test.edu")
 
-	tx, err := db.Begin(ctx)
+	tx, err := db.Begin(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, `SELECT pg_current_xact_id()`); err != nil {
+	if _, err := tx.Exec(context.Background(), `SELECT pg_current_xact_id()`); err != nil {
 		t.Fatal(err)
 	}
 	if held := a.oldest("transaction"); held.Seconds <= 0 || held.Seconds > 60 || held.Transactions < 1 || !strings.HasSuffix(held.Name, " test idle in transaction") {
 		t.Errorf("an open transaction: %+v", held)
 	}
-	if _, err := tx.Exec(ctx, `PREPARE TRANSACTION 'forgotten'`); err != nil {
+	if _, err := tx.Exec(context.Background(), `PREPARE TRANSACTION 'forgotten'`); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Rollback(ctx); err != nil { // of nothing: the transaction is the server's now
+	if err := tx.Rollback(context.Background()); err != nil { // of nothing: the transaction is the server's now
 		t.Fatal(err)
 	}
 	if held := a.oldest("transaction"); held.Transactions > 0 {
@@ -147,14 +146,14 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	standby := server.Standby()
 	standby.Exec(`ALTER SYSTEM SET hot_standby_feedback = on`)
 	standby.Exec(`SELECT pg_reload_conf()`)
-	pin, err := pgx.Connect(ctx, standby.URL)
+	pin, err := pgx.Connect(context.Background(), standby.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { pin.Close(ctx) })
+	t.Cleanup(func() { pin.Close(context.Background()) })
 	pinned := func(kind, name string) {
 		t.Helper()
-		if _, err := pin.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`); err != nil {
+		if _, err := pin.Exec(context.Background(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, "the standby to tell of its snapshot", func() bool { return a.oldest(kind).Name == name })
@@ -166,7 +165,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 		if held := a.oldest(kind); held.Seconds < 3600 || held.Seconds > 3660 || held.Transactions < 1 {
 			t.Errorf("a hand-off an hour ago: %+v", held)
 		}
-		if _, err := pin.Exec(ctx, `ROLLBACK`); err != nil {
+		if _, err := pin.Exec(context.Background(), `ROLLBACK`); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, "the standby to let go", func() bool { return a.oldest(kind).Seconds == 0 })

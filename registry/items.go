@@ -220,8 +220,12 @@ func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkIte
 }
 
 func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (WorkItem, error) {
-	rows, _ := r.db.Query(ctx, sql, args)
-	item, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
+	var item WorkItem
+	err := Again(func() (err error) {
+		rows, _ := r.db.Query(ctx, sql, args)
+		item, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
+		return err
+	})
 	if err != nil {
 		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], refusal(err))
 	}

@@ -356,8 +356,11 @@ func TestCanaryWarnsOfOldSnapshots(t *testing.T) {
 		want  []string
 	}{
 		{0, []registry.Snapshot{{Kind: "transaction", Seconds: 60}, {Kind: "slot"}}, nil},
-		{time.Second, []registry.Snapshot{{Kind: "transaction", Seconds: 61, Name: "process 7", Transactions: 9}, {Kind: "slot"}},
-			[]string{`level=WARN`, `kind=transaction`, `held_by="process 7"`, `age=1m1s`, `transactions=9`}},
+		{
+			time.Second,
+			[]registry.Snapshot{{Kind: "transaction", Seconds: 61, Name: "process 7", Transactions: 9}, {Kind: "slot"}},
+			[]string{`level=WARN`, `kind=transaction`, `held_by="process 7"`, `age=1m1s`, `transactions=9`},
+		},
 		{time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 121}, {Kind: "slot"}}, nil},
 		{time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 181}, {Kind: "slot", Seconds: 70, Name: "lagging"}}, []string{`held_by=lagging`}},
 		{9 * time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 800}, {Kind: "slot", Seconds: 610}}, []string{`age=13m20s`}},

@@ -72,7 +72,8 @@ func oldWorkers() []oldWorker {
 		{[]string{"INGEST_VALIDATOR"}, ingest, "Validate", resources{CPU: medium, Memory: medium}},
 		{[]string{"REINGEST_MANAGER"}, ingest, "Reingest Check", resources{}},
 		{
-			[]string{"INGEST_STAGING_UPLOADER", "STAGING_UPLOADER"}, ingest, "Copy To Staging",
+			[]string{"INGEST_STAGING_UPLOADER", "STAGING_UPLOADER"},
+			ingest, "Copy To Staging",
 			resources{S3: high, Redis: high, CPU: medium, Memory: medium},
 		},
 		{[]string{"INGEST_FORMAT_IDENTIFIER"}, ingest, "Format Identification", resources{S3: high, Redis: medium, CPU: high, Memory: high}},
@@ -104,10 +105,10 @@ func (s *settings) readWorkers(c *workerConfig) {
 			c.ClaimCeiling[w.stage] = w.uses.byDefault().Buffer
 		}
 		for suffix, into := range map[string]map[string]int{"_WORKERS": c.StageSlots, "_BUFFER_SIZE": c.ClaimCeiling, "_MAX_ATTEMPTS": c.MaxAttempts} {
-			readOld(s, c, w, suffix, into, func(name string) (int, bool) { return s.number(name, 1) })
+			readOld(c, w, suffix, into, func(name string) (int, bool) { return s.number(name, 1) })
 		}
 		for suffix, into := range map[string]map[string]time.Duration{"_TIMEOUT": c.Timeouts, "_LEASE": c.Leases} {
-			readOld(s, c, w, suffix, into, s.duration)
+			readOld(c, w, suffix, into, s.duration)
 		}
 		if lease, ok := c.Leases[w.stage]; ok && works && lease < 3*c.Heartbeat {
 			s.wrong(s.nameOf(w, "_LEASE"), "is "+lease.String()+"; it must be at least three times FAROL_HEARTBEAT, which is "+c.Heartbeat.String())
@@ -117,7 +118,7 @@ func (s *settings) readWorkers(c *workerConfig) {
 }
 
 // readOld reads one setting of a worker, under whichever of its names it has.
-func readOld[T comparable](s *settings, c *workerConfig, w oldWorker, suffix string, into map[string]T, read func(name string) (T, bool)) {
+func readOld[T comparable](c *workerConfig, w oldWorker, suffix string, into map[string]T, read func(name string) (T, bool)) {
 	counts := false
 	for _, name := range w.names {
 		v, ok := read(name + suffix)

@@ -189,7 +189,8 @@ func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 	}{
 		"nothing set": {nil, "", ""},
 		"a short lease": {
-			map[string]string{"INGEST_PRESERVATION_UPLOADER_LEASE": "29s"}, "Store: the lease (29s) is shorter than three heartbeats (3 × 10s)",
+			map[string]string{"INGEST_PRESERVATION_UPLOADER_LEASE": "29s"},
+			"Store: the lease (29s) is shorter than three heartbeats (3 × 10s)",
 			"change INGEST_PRESERVATION_UPLOADER_LEASE",
 		},
 		"of two names": {

@@ -152,12 +152,19 @@ func runWork(ctx context.Context, f workFlags) error {
 		return usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	metrics.registry.MustRegister(heldLeases{engine})
+	return runWatched(ctx, runner, s, config, metrics, log)
+}
+
+// runWatched works, and tells how the work goes, until ctx is done or the worker
+// was asked to drain.
+func runWatched(ctx context.Context, runner *pipeline.Runner, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger) error {
 	figures, err := newQueueFigures(ctx, "work", config.Database, log)
 	if err != nil {
 		return err
 	}
 	defer figures.close()
-	metrics.registry.MustRegister(heldLeases{engine}, figures)
+	metrics.registry.MustRegister(figures)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
