@@ -121,7 +121,7 @@ func (s *sim) outage(engine, kind int) *outage {
 func (s *sim) sleep(ctx context.Context, d time.Duration, actor int) error {
 	now := s.now()
 	at := (now + d).Truncate(1024) + time.Duration(actor)
-	if at < now+d {
+	if at < now+d || at == now { // a timer that is due at once makes Go 1.26 crash, in a bubble under the race detector
 		at += 1024
 	}
 	timer := time.NewTimer(at - now)
