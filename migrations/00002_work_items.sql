@@ -242,8 +242,8 @@ CREATE TABLE work_item_attempts (
 	node         text        NOT NULL,
 	pid          integer     NOT NULL,
 	worker       text        NOT NULL,
-	claimed_at   moment      NOT NULL DEFAULT now(),
-	heard_at     moment      NOT NULL DEFAULT now(), -- last sign of life
+	claimed_at   moment      NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, whoever ended that
+	heard_at     moment      NOT NULL DEFAULT clock_timestamp(), -- last sign of life
 	ended_at     moment     ,
 	outcome      text
 		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'oom', 'panic', 'cancelled')),
