@@ -2,6 +2,9 @@ package claim
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -41,4 +44,22 @@ func NewUnder(ctx context.Context, db *pgxpool.Pool, o Options, proc, cgroup str
 		return nil, err
 	}
 	return newEngine(ctx, s, kernel{proc: proc, cgroup: cgroup}, o)
+}
+
+// Hints tells where the claims of a filter would begin.
+func (e *Engine) Hints(f Filter) string {
+	e.mu.Lock()
+	c := e.claimers[f.key()]
+	e.mu.Unlock()
+	if c == nil {
+		return "none"
+	}
+	c.hints.mu.Lock()
+	defer c.hints.mu.Unlock()
+	list := make([]string, 0, len(c.hints.cells))
+	for at, h := range c.hints.cells {
+		list = append(list, fmt.Sprintf("%v: %+v", at, *h))
+	}
+	slices.Sort(list)
+	return strings.Join(list, "; ")
 }

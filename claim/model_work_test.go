@@ -54,7 +54,9 @@ func (r *modelRun) claims(t *rapid.T) {
 	a := r.explain(f, n, engine, informed, got, []int16{0, 1})
 	b := r.explain(f, n, engine, informed, got, []int16{1, 0})
 	if a != "" && b != "" { // bands take turns in coming first
-		t.Fatalf("%d items of %+v: %s", n, f, a)
+		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Hints(f),
+			value[string](r.queue, `SELECT string_agg(concat_ws(' ', id, stage, status, size_band, priority, turn, run_at - clock_timestamp()), E'\n' ORDER BY id)
+				FROM work_items WHERE retry`))
 	}
 	for _, item := range got {
 		i := r.items[slices.IndexFunc(r.items, func(i *modelItem) bool { return i.id == item.ID })]
