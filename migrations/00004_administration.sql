@@ -155,6 +155,9 @@ $$;
 CREATE FUNCTION work_item_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+	IF (OLD.stage, OLD.status) IS NOT DISTINCT FROM (NEW.stage, NEW.status) THEN
+		RETURN NEW;
+	END IF;
 	PERFORM bound_by_hand();
 	IF OLD.status IN ('Success', 'Cancelled') THEN
 		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
@@ -201,7 +204,7 @@ $$;
 
 CREATE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON work_items
 	FOR EACH ROW
-	WHEN (OLD.claim_token = NEW.claim_token AND (OLD.stage, OLD.status) IS DISTINCT FROM (NEW.stage, NEW.status))
+	WHEN (OLD.claim_token = NEW.claim_token)
 	EXECUTE FUNCTION work_item_by_hand();
 
 -- lock_items keeps items as they are until the transaction ends, in the order of

@@ -35,6 +35,10 @@ CREATE TRIGGER work_item_identity
 CREATE FUNCTION work_item_token() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+	IF NEW.claim_token BETWEEN OLD.claim_token AND OLD.claim_token + 1000000
+		AND NOT (NEW.claim_token > OLD.claim_token AND OLD.status = 'Started' AND NEW.status = 'Started') THEN
+		RETURN NEW;
+	END IF;
 	RAISE EXCEPTION 'claim_token of item % is moved by the queue alone', OLD.id
 		USING ERRCODE = 'check_violation', HINT = format('To take it from its worker: SELECT release(%s);', OLD.id);
 END
@@ -43,8 +47,7 @@ $$;
 
 CREATE TRIGGER work_item_token BEFORE UPDATE OF claim_token ON work_items
 	FOR EACH ROW
-	WHEN (NEW.claim_token < OLD.claim_token OR NEW.claim_token > OLD.claim_token + 1000000 OR NEW.claim_token IS NULL
-		OR (NEW.claim_token > OLD.claim_token AND OLD.status = 'Started' AND NEW.status = 'Started'))
+	WHEN (NEW.claim_token <> OLD.claim_token + 1 OR NEW.status = OLD.status)
 	EXECUTE FUNCTION work_item_token();
 
 -- A heartbeat moves the lease and nothing else, within the longest there may be.
@@ -52,6 +55,10 @@ CREATE TRIGGER work_item_token BEFORE UPDATE OF claim_token ON work_items
 CREATE FUNCTION work_item_lease() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+	IF OLD.lease_expires_at IS NOT DISTINCT FROM NEW.lease_expires_at
+		OR OLD.lease_expires_at IS NOT NULL AND NEW.lease_expires_at <= now() + interval '100 days' THEN
+		RETURN NEW;
+	END IF;
 	RAISE EXCEPTION 'the lease of item % is moved by its worker alone', OLD.id
 		USING ERRCODE = 'check_violation',
 		HINT = CASE WHEN OLD.status = 'Started' THEN format('To take it from its worker: SELECT release(%s);', OLD.id)
@@ -62,9 +69,7 @@ $$;
 
 CREATE TRIGGER work_item_lease BEFORE UPDATE OF lease_expires_at ON work_items
 	FOR EACH ROW
-	WHEN (OLD.claim_token = NEW.claim_token AND OLD.lease_expires_at IS DISTINCT FROM NEW.lease_expires_at
-		AND (OLD.lease_expires_at IS NULL OR NEW.lease_expires_at IS NULL
-			OR NEW.lease_expires_at > now() + interval '100 days'))
+	WHEN (OLD.claim_token = NEW.claim_token)
 	EXECUTE FUNCTION work_item_lease();
 
 -- The other columns: what the queue writes is refused, what a person may change
@@ -78,6 +83,9 @@ DECLARE
 	queues text := (SELECT min(c) FROM unnest(typed) c WHERE c IN ('attempt', 'entered_token', 'node', 'pid', 'retry', 'size_band',
 		'stage_started_at', 'turn', 'waits_for', 'worker'));
 BEGIN
+	IF typed = '{}' THEN
+		RETURN NEW;
+	END IF;
 	IF queues IS NOT NULL THEN
 		RAISE EXCEPTION '% of item % is written by the queue alone', queues, OLD.id
 			USING ERRCODE = 'check_violation', HINT = CASE
@@ -116,22 +124,15 @@ $$;
 -- +goose StatementEnd
 
 -- It comes before work_item_resized, which writes the band and the turn. What our
--- own triggers write is nobody's typing.
+-- own triggers write is nobody's typing. Conditions are short, here and below:
+-- each statement of the queue reads them anew, which costs more than the rows.
 CREATE TRIGGER work_item_columns
 	BEFORE UPDATE OF entered_token, run_at, stage_started_at, size, turn, waits_for, attempt, pid, size_band, priority, retry,
 		needs_admin_review, node, worker, storage_option, intellectual_object_id, generic_file_id, "user", inst_approver,
 		aptrust_approver, note, outcome, error_code, date_processed, queued_at, created_at
 	ON work_items
 	FOR EACH ROW
-	WHEN (OLD.claim_token = NEW.claim_token AND pg_trigger_depth() = 0 AND (
-		OLD.entered_token, OLD.run_at, OLD.stage_started_at, OLD.size, OLD.turn, OLD.waits_for, OLD.attempt, OLD.pid, OLD.size_band,
-		OLD.priority, OLD.retry, OLD.needs_admin_review, OLD.node, OLD.worker, OLD.storage_option, OLD.intellectual_object_id,
-		OLD.generic_file_id, OLD."user", OLD.inst_approver, OLD.aptrust_approver, OLD.note, OLD.outcome, OLD.error_code,
-		OLD.date_processed, OLD.queued_at, OLD.created_at) IS DISTINCT FROM (
-		NEW.entered_token, NEW.run_at, NEW.stage_started_at, NEW.size, NEW.turn, NEW.waits_for, NEW.attempt, NEW.pid, NEW.size_band,
-		NEW.priority, NEW.retry, NEW.needs_admin_review, NEW.node, NEW.worker, NEW.storage_option, NEW.intellectual_object_id,
-		NEW.generic_file_id, NEW."user", NEW.inst_approver, NEW.aptrust_approver, NEW.note, NEW.outcome, NEW.error_code,
-		NEW.date_processed, NEW.queued_at, NEW.created_at))
+	WHEN (OLD.claim_token = NEW.claim_token AND pg_trigger_depth() = 0)
 	EXECUTE FUNCTION work_item_columns();
 
 -- Nothing is emptied by a word: neither the queue, nor what goes with it.

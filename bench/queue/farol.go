@@ -140,22 +140,66 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	var engineRuns errgroup.Group
 	engineRuns.Go(func() error { return engine.Run(background) })
 	var workers errgroup.Group
+	r := &reader{put: f.put, owes: make(chan struct{}, 1)}
+	if !l.Drain {
+		engineRuns.Go(func() error { return r.run(background) })
+	}
 	for i := range l.Workers {
-		workers.Go(func() error { return f.work(ctx, engine, l, t, i) })
+		workers.Go(func() error { return f.work(ctx, engine, l, t, r, i) })
 	}
 	err = workers.Wait()
 	stop()
-	return errors.Join(err, engineRuns.Wait())
+	return errors.Join(err, engineRuns.Wait(), r.settle(context.WithoutCancel(ctx)))
+}
+
+// reader puts new items in the place of those that left, as the bucket reader
+// does: all that there are to put since its last statement go into the next one.
+type reader struct {
+	put  func(ctx context.Context, n int) error
+	left atomic.Int64
+	owes chan struct{}
+}
+
+func (r *reader) replace(n int) {
+	r.left.Add(int64(n))
+	select {
+	case r.owes <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reader) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.owes:
+			if err := r.settle(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// settle puts what is owed.
+func (r *reader) settle(ctx context.Context) error {
+	n := int(r.left.Swap(0))
+	if n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return r.put(ctx, n)
 }
 
 // work is one worker. Workers begin at different stages and go round, so that
 // none of the stages is preferred; where theirs has nothing, they take from the
 // next.
-func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, number int) error {
+func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, number int) error {
 	look, stop := e.Wakes(ctx)
 	defer stop()
 	for round := number; ctx.Err() == nil && !t.over(); round++ {
-		n, err := f.batch(ctx, e, l, t, wants(round, l.Batch))
+		n, err := f.batch(ctx, e, l, t, r, wants(round, l.Batch))
 		if err != nil {
 			return err
 		}
@@ -179,10 +223,10 @@ func wants(round, batch int) []claim.Want {
 	return list
 }
 
-// batch claims items, ends them and, in a steady run, puts new ones in the place
+// batch claims items, ends them and, in a steady run, has new ones put in the place
 // of those that left. It is not cut short: a claim whose answer was not waited
 // for would stay in hand until its lease lapses.
-func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, wants []claim.Want) (int, error) {
+func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, wants []claim.Want) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	began := time.Now()
@@ -206,10 +250,10 @@ func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, wa
 	for _, end := range ends {
 		t.hop(int(end.item.ID-1), end.stage)
 	}
-	if l.Drain || left == 0 {
-		return len(items), nil
+	if left > 0 && !l.Drain {
+		r.replace(left)
 	}
-	return len(items), f.put(ctx, left)
+	return len(items), nil
 }
 
 // end is a claim and what comes of it.
