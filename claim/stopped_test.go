@@ -21,15 +21,15 @@ import (
 )
 
 var (
-	stops = flag.Int("claim.stops", 40, "how often a worker is stopped for longer than its leases")
-	kills = flag.Int("claim.kills", 40, "how often a worker is killed")
+	stops = flag.Int("claim.stops", 24, "how often a worker is stopped for longer than its leases")
+	kills = flag.Int("claim.kills", 24, "how often a worker is killed")
 )
 
 // childCrew works until its input ends, and tells of each claim that has ended.
 func childCrew(ctx context.Context, db *pgxpool.Pool, e *claim.Engine) int {
 	ctx, stop := context.WithCancel(ctx)
 	fmt.Println("worker", e.Worker())
-	c := &crew{acked: map[hop]string{}, takes: 5 * time.Millisecond, told: func(h hop, stage string) {
+	c := &crew{acked: map[hop]string{}, takes: 20 * time.Millisecond, told: func(h hop, stage string) {
 		fmt.Println(h.item, h.token, stage)
 	}}
 	var working sync.WaitGroup
@@ -104,6 +104,12 @@ func (p *child) signal(t *testing.T, s os.Signal) {
 	}
 }
 
+// open is how many items have not come to their end.
+func (c *crew) open() int {
+	c.q.t.Helper()
+	return value[int](c.q, `SELECT count(*) FROM work_items WHERE retry`)
+}
+
 // holding is how many items a worker has.
 func (c *crew) holding(worker string) int {
 	c.q.t.Helper()
@@ -123,7 +129,7 @@ func newChildren(t *testing.T, items int) *crew {
 func TestStoppedWorkersChangeNothing(t *testing.T) {
 	t.Parallel()
 	const processes = 4
-	c := newChildren(t, 20**stops)
+	c := newChildren(t, 60**stops)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer c.start(ctx, c.q.db, 1).Wait() // one that is never stopped
 	defer cancel()
@@ -136,7 +142,7 @@ func TestStoppedWorkersChangeNothing(t *testing.T) {
 			}
 			defer p.end(t)
 			defer p.signal(t, syscall.SIGCONT) // should the test fail meanwhile
-			for done := 0; done < *stops/processes && c.ended() < c.items*len(crewStages()); {
+			for done := 0; done < *stops/processes && c.open() > 0; {
 				<-time.After(rand.N(50 * time.Millisecond)) // at any point of its work
 				p.signal(t, syscall.SIGSTOP)
 				if c.holding(p.worker) > 0 {
@@ -162,9 +168,7 @@ func (c *crew) finish() {
 	if p == nil {
 		c.q.t.FailNow()
 	}
-	eventually(c.q.t, "all to end", func() bool {
-		return value[int](c.q, `SELECT count(*) FROM work_items WHERE retry`) == 0
-	})
+	eventually(c.q.t, "all to end", func() bool { return c.open() == 0 })
 	p.stdin.Close()
 	p.over.Wait()
 	if err := p.cmd.Wait(); err != nil {
