@@ -76,6 +76,7 @@ BEGIN
 	w.turn := take_turn(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
 	IF was.action = 'Ingest' AND NOT was.retry THEN -- it rejoins the queue behind what its object has in work
 		w.waits_for := last_in_work(was.object_identifier, was.id);
+		PERFORM uploads_begin(was); -- now: the statement may bring back another of the object
 	END IF;
 	w.entered_token := was.claim_token + 1;
 	w.retry := true;

@@ -282,3 +282,18 @@ func (a *archive) typed(statement string) string {
 	}
 	return said
 }
+
+// Two parts of one object that a single statement brings back stand in line.
+func TestPartsBroughtBackTogetherStandInLine(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for _, name := range []string{"bag.b01.of02.tar", "bag.b02.of02.tar"} {
+		a.upload(etag1, time.Now(), name)
+	}
+	a.exec(`UPDATE work_items SET status = 'Suspended'`)
+	a.exec(`UPDATE work_items SET status = 'Pending', stage = 'Receive'`)
+	got := value[string](a, `SELECT string_agg(concat_ws(' ', id, status, waits_for), ', ' ORDER BY id) FROM work_items`)
+	if got != "1 Pending, 2 Pending 1" && got != "1 Pending 2, 2 Pending" {
+		t.Errorf("the parts are %s; want one to wait for the other", got)
+	}
+}
