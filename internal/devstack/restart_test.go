@@ -197,10 +197,12 @@ func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
 		t.Fatal(err)
 	}
 	harm(t, dir, syscall.SIGKILL, "internal nsq")
-	l, err := net.Listen("tcp", s.NSQDTCPAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var l net.Listener
+	eventually(t, "the address is not free", func() bool { // the kernel takes its time to end what was killed
+		var err error
+		l, err = net.Listen("tcp", s.NSQDTCPAddr)
+		return err == nil
+	})
 	defer l.Close() //nolint:errcheck // a second time, if all goes well
 	eventually(t, "the stack does not see who serves", func() bool { return log.has("somebody else serves the address", "nsq") })
 	copySelf(t, exe)
