@@ -57,7 +57,7 @@ func childWorker(arg string) int {
 	fmt.Println("ready")
 	switch ending {
 	case "panic":
-		go func() { panic("this file is too much") }()
+		go func() { panic("this file is too much") }() // this process is the worker whose death the test looks into
 		select {}
 	case "orderly":
 		stop()
