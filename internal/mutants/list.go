@@ -1,8 +1,12 @@
 package main
 
-// mutants are the mistakes, in the order of docs/testing.md, which says what each
-// would have cost.
-func mutants() []mutant {
+import "slices"
+
+// mutants are all mistakes. docs/testing.md says what each would have cost.
+func mutants() []mutant { return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping()) }
+
+// ofClaims are the mistakes in what a claim takes, and where it looks.
+func ofClaims() []mutant {
 	return []mutant{
 		{
 			"claim-not-due", "claim/postgres.go",
@@ -24,6 +28,29 @@ func mutants() []mutant {
 			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
 			"./claim", "TestStageCapHoldsAcrossProcesses",
 		},
+		{
+			"hint-never-swept", "claim/hints.go",
+			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
+			"./claim", "TestEachCellIsSweptEverySecond",
+		},
+		{
+			"put-behind-the-hint", "claim/hints.go",
+			`	if p.before(t.from) {
+		t.from = p
+	}`, ``,
+			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
+		},
+		{
+			"turns-not-taken", "claim/claimer.go",
+			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
+			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
+		},
+	}
+}
+
+// ofLeases are the mistakes in ends, heartbeats and reaping.
+func ofLeases() []mutant {
+	return []mutant{
 		{
 			"settle-without-token", "claim/moves.go",
 			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
@@ -62,27 +89,16 @@ func mutants() []mutant {
 			`h.deaf.Reset(d*2/3 - time.Since(asked))`, `h.deaf.Reset(d*3/2 - time.Since(asked))`,
 			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
 		},
-		{
-			"hint-never-swept", "claim/hints.go",
-			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
-			"./claim", "TestEachCellIsSweptEverySecond",
-		},
-		{
-			"put-behind-the-hint", "claim/hints.go",
-			`	if p.before(t.from) {
-		t.from = p
-	}`, ``,
-			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
-		},
+	}
+}
+
+// ofRules are the mistakes in what a typed change does to an item.
+func ofRules() []mutant {
+	return []mutant{
 		{
 			"waiters-not-freed", "migrations/00003_work_item_rules.sql",
 			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
 			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
-		},
-		{
-			"turns-not-taken", "claim/claimer.go",
-			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
-			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 		{
 			"typed-keeps-token", "migrations/00004_administration.sql",
@@ -119,25 +135,31 @@ func mutants() []mutant {
 			"./registry", "TestRequeuedAndNewItemsAreHeardOf",
 		},
 		{
+			"unbounded-by-hand", "migrations/00004_administration.sql",
+			`IF items > most THEN`, `IF items > most * 1000 THEN`,
+			"./registry", "TestUpdateOfVeryManyIsRefused",
+		},
+		{
+			"live-items-before-objects", "migrations/00004_administration.sql",
+			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
+			"./registry", "TestPlanAndBucketReaderDoNotCross",
+		},
+	}
+}
+
+// ofTyping are the mistakes in what is refused and seen of typing, and in what changes many items.
+func ofTyping() []mutant {
+	return []mutant{
+		{
 			"paused-for-good", "migrations/00006_typed_by_hand.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"unbounded-by-hand", "migrations/00004_administration.sql",
-			`IF items > most THEN`, `IF items > most * 1000 THEN`,
-			"./registry", "TestUpdateOfVeryManyIsRefused",
-		},
-		{
 			"overtaking-moves-turns", "migrations/00006_typed_by_hand.sql",
 			`IF 'priority' = ANY (typed) THEN -- what`, `IF false THEN -- what`,
 			"./claim", "TestOvertakingMovesNoTurns",
-		},
-		{
-			"live-items-before-objects", "migrations/00004_administration.sql",
-			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
-			"./registry", "TestPlanAndBucketReaderDoNotCross",
 		},
 		{
 			"condition-that-writes", "migrations/00005_plans.sql",
