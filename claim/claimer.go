@@ -126,35 +126,67 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 // share gives items to calls, each no more than it asked for. An item that none
 // of them can take, since each has its own bounds by stage, goes back.
 func (c *claimer) share(ctx context.Context, requests []request, items []Item, failed error) []answer {
-	answers := make([]answer, len(requests))
-	left := make([]map[string]int, len(requests))
+	s := shares{requests: requests, answers: make([]answer, len(requests)), left: make([]map[string]int, len(requests))}
 	for i, r := range requests {
-		answers[i].err = failed
-		if len(requests) > 1 {
-			left[i] = map[string]int{}
-			for _, w := range r.wants {
-				left[i][w.Stage] += w.Most
-			}
+		s.answers[i].err = failed
+		s.left[i] = map[string]int{}
+		for _, w := range r.wants {
+			s.left[i][w.Stage] += w.Most
 		}
 	}
 	if len(requests) == 1 {
-		answers[0].items = items
-		return answers
+		s.answers[0].items = items
+		return s.answers
 	}
 	var back []Item
-next:
 	for _, item := range items {
-		for i, r := range requests {
-			if len(answers[i].items) < r.n && left[i][item.Stage] > 0 {
-				answers[i].items = append(answers[i].items, item)
-				left[i][item.Stage]--
-				continue next
+		if !s.give(item) && !s.swap(item) {
+			back = append(back, item)
+		}
+	}
+	if len(back) > 0 {
+		c.giveBack(ctx, back, "More was claimed than could be worked on.")
+	}
+	return s.answers
+}
+
+// shares are who gets what of a claim that several calls made together.
+type shares struct {
+	requests []request
+	answers  []answer
+	left     []map[string]int // what a call may still get of a stage
+}
+
+func (s *shares) full(i int) bool { return len(s.answers[i].items) >= s.requests[i].n }
+
+// give gives an item to the first call that can take it.
+func (s *shares) give(item Item) bool {
+	for i := range s.requests {
+		if !s.full(i) && s.left[i][item.Stage] > 0 {
+			s.answers[i].items = append(s.answers[i].items, item)
+			s.left[i][item.Stage]--
+			return true
+		}
+	}
+	return false
+}
+
+// swap gives an item to a call that is full, which passes on one of its own.
+func (s *shares) swap(item Item) bool {
+	for i := range s.requests {
+		if s.left[i][item.Stage] <= 0 {
+			continue
+		}
+		for k, other := range s.answers[i].items {
+			if other.Stage != item.Stage && s.give(other) {
+				s.left[i][other.Stage]++
+				s.answers[i].items[k] = item
+				s.left[i][item.Stage]--
+				return true
 			}
 		}
-		back = append(back, item)
 	}
-	c.giveBack(ctx, back, "More was claimed than could be worked on.")
-	return answers
+	return false
 }
 
 // giveBack returns items that nobody here will work on, as if they had not been
