@@ -3,19 +3,21 @@ package claim
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // batcher gathers the calls of a process's slots: those that come while the last
-// statement runs go into the next one together. Nobody waits for a timer, so a
+// statement runs go into the next one together, and so do those that are about
+// to come, of goroutines that can run already. Nobody waits for a timer, so a
 // call that comes alone is sent at once. It is safe for concurrent use.
 type batcher[Q, A any] struct {
 	// do answers the questions of one batch, in their order. Its context has a
 	// deadline and does not end with that of any caller.
 	do    func(context.Context, []Q) ([]A, error)
-	lanes int // statements at once
+	lanes int // statements at once, if there are calls enough to fill them
 	most  int // questions in one statement
 
 	mu      sync.Mutex
@@ -45,6 +47,10 @@ func (c *call) answered(n int) {
 // statementTime bounds a statement of the queue. The slowest takes milliseconds.
 const statementTime = 10 * time.Second
 
+// worthALane is how many calls are worth a statement of their own beside the one
+// that runs. Fewer wait for its end: a commit more costs more than their waiting.
+const worthALane = 64
+
 // askAll returns the answers to questions, each with an error of its own. If ctx
 // ends first, what has not been sent is not; what has is answered still.
 func (b *batcher[Q, A]) askAll(ctx context.Context, questions []Q) []*asked[Q, A] {
@@ -59,7 +65,7 @@ func (b *batcher[Q, A]) askAll(ctx context.Context, questions []Q) []*asked[Q, A
 	}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, list...)
-	start := b.running < b.lanes
+	start := b.running == 0 || b.running < b.lanes && len(b.waiting) >= worthALane
 	if start {
 		b.running++
 	}
@@ -100,6 +106,7 @@ func (b *batcher[Q, A]) withdraw(of *call, err error) {
 // run sends batches until none waits.
 func (b *batcher[Q, A]) run() {
 	for {
+		runtime.Gosched() // those whom the last statement has answered ask for their next
 		b.mu.Lock()
 		n := min(len(b.waiting), b.most)
 		batch := b.waiting[:n:n]

@@ -163,6 +163,9 @@ func (s *shares) full(i int) bool { return len(s.answers[i].items) >= s.requests
 func (s *shares) give(item Item) bool {
 	for i := range s.requests {
 		if !s.full(i) && s.left[i][item.Stage] > 0 {
+			if s.answers[i].items == nil {
+				s.answers[i].items = make([]Item, 0, min(s.requests[i].n, usualClaim))
+			}
 			s.answers[i].items = append(s.answers[i].items, item)
 			s.left[i][item.Stage]--
 			return true

@@ -1,9 +1,8 @@
 package claim
 
 import (
-	"fmt"
+	"encoding/binary"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -32,17 +31,24 @@ func (f Filter) action() string {
 }
 
 // key is the same for filters that take the same items, however many of them and
-// in whatever order.
+// in whatever order. It is asked for with each claim.
 func (f Filter) key() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %d %d %q %q", f.action(), f.MinSize, f.MaxSize, f.MinAge, f.Institutions, f.StorageOptions)
 	stages := make([]string, len(f.Stages))
 	for i, w := range f.Stages {
 		stages[i] = w.Stage
 	}
 	slices.Sort(stages)
-	fmt.Fprintf(&b, " %q", stages)
-	return b.String()
+	b := make([]byte, 0, 256)
+	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge)} {
+		b = binary.AppendVarint(b, n)
+	}
+	for _, list := range [][]string{{f.action()}, f.Institutions, f.StorageOptions, stages} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, s := range list {
+			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+		}
+	}
+	return string(b)
 }
 
 // cell is one stage in one size band: what the index of claimable items is made

@@ -89,9 +89,13 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 	for i := len(moves) - 1; i >= 0; i-- { // of one that is told of twice, the first lands
 		at[claimed{moves[i].ID, moves[i].Token}] = i
 	}
-	inOrder := func(a, b move) int { return cmp.Compare(a.ID, b.ID) } // of locks, as heartbeats have it
-	for _, m := range slices.SortedStableFunc(slices.Values(moves), inOrder) {
-		c.add(m)
+	order := make([]int, len(moves))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(moves[i].ID, moves[j].ID) }) // of locks, as heartbeats have it
+	for _, i := range order {
+		c.add(moves[i])
 	}
 	var landed []bool
 	err := registry.Again(func() error {
@@ -148,7 +152,8 @@ func (c *moveColumns) add(m move) {
 		if s == "" {
 			return nil
 		}
-		return &s
+		said := s // only now is it kept
+		return &said
 	}
 	c.id, c.token = append(c.id, m.ID), append(c.token, m.Token)
 	c.stage, c.status, c.note = append(c.stage, m.Stage), append(c.status, m.Status), append(c.note, m.Note)

@@ -187,6 +187,10 @@ func (f Filter) readyArgs(probes []probe, n int) []any {
 	return []any{stages, most, cells, bands, priorities, turns, f.action(), f.MinSize, maxSize, n}
 }
 
+// usualClaim is for how many items a claim makes room before it knows how many
+// there are.
+const usualClaim = 128
+
 func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
 	var leaseOf []time.Duration
 	var leaseFor []string
@@ -194,8 +198,8 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 		leaseOf, leaseFor = append(leaseOf, d), append(leaseFor, stage)
 	}
 	sql, args := f.narrowed(lockedClaimSQL, append(f.readyArgs(probes, n), who.node, who.pid, who.worker, leaseOf, leaseFor))
-	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
-	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i Item, err error) {
+	rows, _ := db.Query(ctx, sql, args...) // AppendRows returns the error
+	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
 			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.lease)
 		i.Action = f.action()

@@ -64,6 +64,8 @@ CREATE DOMAIN byte_count AS bigint -- exact in JSON
 	CHECK (VALUE BETWEEN 0 AND 1::bigint << 53
 		OR refused(format('nothing has a size of %s bytes', coalesce(VALUE::text, 'NULL')), 'It is the number of bytes of the tar.'));
 CREATE DOMAIN attempt_count AS integer CONSTRAINT "0 to a million" CHECK (VALUE BETWEEN 0 AND 1000000);
+CREATE DOMAIN attempt_outcome AS text CONSTRAINT "how an attempt ends" CHECK (VALUE IN
+	('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'oom', 'panic', 'cancelled'));
 CREATE DOMAIN work_priority AS smallint
 	CHECK (VALUE BETWEEN -100 AND 100 OR no_such_priority(VALUE));
 CREATE DOMAIN user_email AS text CONSTRAINT "an e-mail address" CHECK (VALUE LIKE '_%@_%');
@@ -188,10 +190,8 @@ CREATE TABLE work_items (
 	CONSTRAINT entered_before CHECK (entered_token BETWEEN 0 AND claim_token),
 	CONSTRAINT success_is_at_the_end CHECK (status <> 'Success' OR stage IN ('Cleanup', 'Resolve')),
 	CONSTRAINT retry_is_live CHECK (retry = (status IN ('Pending', 'Started'))),
-	CONSTRAINT started_is_leased CHECK (
-		CASE WHEN status = 'Started'
-		     THEN lease_expires_at IS NOT NULL AND node IS NOT NULL AND pid IS NOT NULL AND worker IS NOT NULL AND attempt >= 1
-		     ELSE lease_expires_at IS NULL AND node IS NULL AND pid IS NULL AND worker IS NULL END),
+	CONSTRAINT started_is_leased CHECK (num_nonnulls(lease_expires_at, node, pid, worker) = CASE status WHEN 'Started' THEN 4 ELSE 0 END
+		AND (lease_expires_at IS NULL OR attempt >= 1)),
 	CONSTRAINT waiting_is_pending CHECK (CASE WHEN waits_for IS NULL THEN run_at < 'infinity' ELSE run_at = 'infinity' AND status = 'Pending' END),
 	CONSTRAINT object_is_the_institutions FOREIGN KEY (intellectual_object_id, institution_id)
 		REFERENCES intellectual_objects (id, institution_id),
@@ -244,9 +244,8 @@ CREATE TABLE work_item_attempts (
 	worker       text        NOT NULL,
 	claimed_at   moment      NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, whoever ended that
 	heard_at     moment      NOT NULL DEFAULT clock_timestamp(), -- last sign of life
-	ended_at     moment     ,
-	outcome      text
-		CHECK (outcome IN ('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'lease expired', 'killed', 'oom', 'panic', 'cancelled')),
+	ended_at     moment,
+	outcome      attempt_outcome,
 	error_code   text        NOT NULL DEFAULT '',
 	error        text        NOT NULL DEFAULT '',
 	file_in_hand text        NOT NULL DEFAULT '',
@@ -333,7 +332,7 @@ ANALYZE size_bands, stage_settings;
 DROP VIEW attempts, all_work_items;
 DROP TABLE work_item_attempts_archive, work_items_archive, topic_readers, retired_copies, topic_messages, work_item_audit,
 	worker_processes, work_item_attempts, objects_in_work, uploads_in_work, work_items, stage_settings, institution_turns, size_bands;
-DROP DOMAIN work_action, work_stage, work_status, storage_option_name, moment, due_time, object_key, object_etag, byte_count, attempt_count,
+DROP DOMAIN work_action, work_stage, work_status, storage_option_name, moment, due_time, object_key, object_etag, byte_count, attempt_count, attempt_outcome,
 	work_priority, user_email;
 DROP FUNCTION no_such_priority(bigint);
 DROP FUNCTION no_such(text, text, text[], text);

@@ -206,8 +206,9 @@ CREATE TRIGGER work_item_attempt_deleted AFTER DELETE ON work_item_attempts
 CREATE FUNCTION work_item_attempt_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	IF NEW.ended_at IS NULL OR NOT EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id
-		AND (claim_token = OLD.claim_token AND status = 'Started' OR claim_token = OLD.claim_token + 1 AND xmin = pg_current_xact_id()::xid)) THEN
+	IF (OLD.ended_at, OLD.outcome) IS DISTINCT FROM (NEW.ended_at, NEW.outcome) AND (NEW.ended_at IS NULL
+		OR NOT EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id AND (claim_token = OLD.claim_token AND status = 'Started'
+			OR claim_token = OLD.claim_token + 1 AND xmin = pg_current_xact_id()::xid))) THEN
 		RAISE EXCEPTION 'this attempt at item % has ended (%): the ledger is kept as it is', OLD.work_item_id, OLD.outcome
 			USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
 	END IF;
@@ -225,7 +226,7 @@ $$;
 -- +goose StatementEnd
 
 CREATE TRIGGER work_item_attempt_ended AFTER UPDATE OF ended_at, outcome ON work_item_attempts
-	FOR EACH ROW WHEN (OLD.ended_at IS NOT NULL AND (OLD.ended_at, OLD.outcome) IS DISTINCT FROM (NEW.ended_at, NEW.outcome))
+	FOR EACH ROW WHEN (OLD.ended_at IS NOT NULL)
 	EXECUTE FUNCTION work_item_attempt_ended();
 CREATE TRIGGER work_item_attempt_identity
 	AFTER UPDATE OF work_item_id, claim_token, stage, attempt, node, pid, worker, claimed_at ON work_item_attempts

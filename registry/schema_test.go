@@ -73,7 +73,7 @@ func TestRowsThatCannotBe(t *testing.T) {
 		`UPDATE stage_settings SET unrenewed_lease = '200 days'`:                                             "times_are_finite",
 		`UPDATE stage_settings SET paused = NULL`:                                                            "",
 		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now())`:         "work_item_attempts_check",
-		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'lost')`: "work_item_attempts_outcome_check",
+		`INSERT INTO work_item_attempts VALUES (1, 1, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'lost')`: "how an attempt ends",
 	} {
 		a.refuses(sql, constraint)
 	}

@@ -35,7 +35,7 @@ func (a *archive) shows(query string, want ...string) {
 func (a *archive) attempt(item, token int64, stage, outcome, file string) {
 	a.t.Helper()
 	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, ended_at, outcome, error, file_in_hand)
-		VALUES ($1, $2, $3, 1, 'n', 1, 'w', now(), $4, $4 || '!', $5)`, item, token, stage, outcome, file)
+		VALUES ($1, $2, $3, 1, 'n', 1, 'w', now(), $4::text, $4 || '!', $5)`, item, token, stage, outcome, file)
 }
 
 func TestQueueDepth(t *testing.T) {
