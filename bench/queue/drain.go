@@ -15,8 +15,8 @@ const drainLimit = 5 * time.Minute
 func (b *bench) drain(ctx context.Context) {
 	var cells []*result
 	for _, c := range b.systems {
-		if c.burns > 0 {
-			continue // nothing follows upon its jobs
+		if c.burns > 0 || c.steady {
+			continue // nothing follows upon its jobs, or nothing new is to be seen
 		}
 		loads := []load{{Workers: 64, Drain: true}, {Workers: c.widest, Drain: true}}
 		if c.batches {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
@@ -25,10 +26,13 @@ func order() []string {
 
 // farol is the engine that farol work runs: one for all workers of a process.
 type farol struct {
-	conns int
-	db    *pgxpool.Pool // of the workers' process
-	feed  *pgxpool.Pool // of whoever puts items
-	names atomic.Int64  // of the uploads that were put
+	conns  int
+	intake bool // what takes the place of items that left comes as uploads do
+
+	db     *pgxpool.Pool // of the workers' process
+	feed   *pgxpool.Pool // of whoever puts items
+	names  atomic.Int64  // of the uploads that were put
+	loaded atomic.Int64  // how many items were not put
 }
 
 func (f *farol) start(ctx context.Context, s *servers) (string, error) {
@@ -54,7 +58,8 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 	}
 	_, err = f.db.Exec(ctx, `
 		INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
-		SELECT 'Bench ' || n, 'bench' || n || '.edu', 'r' || n, 's' || n FROM generate_series(0, 3) n`)
+		SELECT 'Bench ' || n, 'bench' || n || '.edu', 'r' || n, 's' || n FROM generate_series(0, 3) n
+		ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return "", fmt.Errorf("make the institutions: %w", err)
 	}
@@ -67,13 +72,17 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 
 // loadSQL does what the triggers of work_items would have done: see load.
 const loadSQL = `
-INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, turn, queued_at)
-SELECT i.id, 'Ingest', ($1::text[])[1 + n % $2], 'bag-' || n || '.tar', i.receiving_bucket, repeat('e', 32), s.size, now(),
-	i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), n << 20, now()
-FROM generate_series($3::bigint, $4::bigint) n
-JOIN institutions i ON i.receiving_bucket = 'r' || n % 4
-CROSS JOIN LATERAL (SELECT (ARRAY[1000, 100 << 20, 1500 << 20])[1 + n / $2 % 3] AS size) s
-ORDER BY n`
+WITH item AS (
+	INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, turn, queued_at)
+	SELECT i.id, 'Ingest', ($1::text[])[1 + n % $2], 'bag-' || n || '.tar', i.receiving_bucket, repeat('e', 32), s.size, now(),
+		i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), n << 20, now()
+	FROM generate_series($3::bigint, $4::bigint) n
+	JOIN institutions i ON i.receiving_bucket = 'r' || n % 4
+	CROSS JOIN LATERAL (SELECT (ARRAY[1000, 100 << 20, 1500 << 20])[1 + n / $2 % 3] AS size) s
+	ORDER BY n
+	RETURNING *
+)
+INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM item`
 
 // fill spreads the items over four institutions and three size bands as well.
 func (f *farol) fill(ctx context.Context, n, first int) error {
@@ -82,37 +91,42 @@ func (f *farol) fill(ctx context.Context, n, first int) error {
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
 	}
-	if err := f.load(ctx, n, first); err != nil {
-		return err
+	const chunk = 50_000
+	for from := 0; from < n; from += chunk {
+		if err := f.load(ctx, first, from, min(from+chunk, n)); err != nil {
+			return err
+		}
 	}
+	f.loaded.Store(int64(n))
 	if _, err := f.db.Exec(ctx, `VACUUM ANALYZE work_items, work_item_attempts, topic_messages`); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}
 	return nil
 }
 
-// load inserts millions of items in minutes: by the chunk, and with the triggers
-// of work_items off, whose part it does.
-func (f *farol) load(ctx context.Context, n, first int) (err error) {
-	if _, err := f.db.Exec(ctx, `ALTER TABLE work_items DISABLE TRIGGER USER`); err != nil {
-		return fmt.Errorf("turn the triggers off: %w", err)
-	}
-	defer func() {
-		_, on := f.db.Exec(context.WithoutCancel(ctx), `ALTER TABLE work_items ENABLE TRIGGER USER`)
-		err = errors.Join(err, on)
-	}()
-	const chunk = 50_000
-	for from := 0; from < n; from += chunk {
-		if _, err := f.db.Exec(ctx, loadSQL, order(), first, from, min(from+chunk, n)-1); err != nil {
-			return fmt.Errorf("load items: %w", err)
+// load inserts items with the triggers of work_items off, whose part it does:
+// millions of them in minutes.
+func (f *farol) load(ctx context.Context, first, from, to int) error {
+	err := pgx.BeginFunc(ctx, f.feed, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
+			return err
 		}
-	}
-	_, err = f.db.Exec(ctx, `BEGIN; SET LOCAL session_replication_role = replica; -- or it would be refused
-		INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM work_items; COMMIT`)
+		_, err := tx.Exec(ctx, loadSQL, order(), first, from, to-1)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("note the uploads: %w", err)
+		return fmt.Errorf("load items %d to %d: %w", from, to, err)
 	}
 	return nil
+}
+
+// replace brings items in the place of those that left.
+func (f *farol) replace(ctx context.Context, n int) error {
+	if f.intake {
+		return f.put(ctx, n)
+	}
+	to := int(f.loaded.Add(int64(n)))
+	return f.load(ctx, 1, to-n, to)
 }
 
 // put inserts uploads as the bucket reader does, triggers and all.
@@ -140,7 +154,7 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	var engineRuns errgroup.Group
 	engineRuns.Go(func() error { return engine.Run(background) })
 	var workers errgroup.Group
-	r := &reader{put: f.put, owes: make(chan struct{}, 1)}
+	r := &reader{put: f.replace, owes: make(chan struct{}, 1)}
 	if !l.Drain {
 		engineRuns.Go(func() error { return r.run(background) })
 	}
@@ -152,8 +166,8 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	return errors.Join(err, engineRuns.Wait(), r.settle(context.WithoutCancel(ctx)))
 }
 
-// reader puts new items in the place of those that left, as the bucket reader
-// does: all that there are to put since its last statement go into the next one.
+// reader puts new items in the place of those that left: all that there are to
+// put since its last statement go into the next one.
 type reader struct {
 	put  func(ctx context.Context, n int) error
 	left atomic.Int64

@@ -60,6 +60,7 @@ type contender struct {
 	most     int  // the largest backlog that it is measured at; 0: as peers are
 	postgres bool // hops end in the database of the run
 	pinned   bool // measured with a pinned snapshot, too
+	steady   bool // measured by steady alone
 	version  string
 }
 
@@ -79,6 +80,10 @@ func contenders(c config) []contender {
 		{
 			name: "farol", hop: "claim, ledger, settle to the next stage, topic message", durable: yes,
 			batches: true, most: math.MaxInt, postgres: true, pinned: true, system: &farol{conns: c.conns},
+		},
+		{
+			name: "farol-intake", hop: "as farol; new items come as the bucket reader brings them, through all triggers", durable: yes,
+			batches: true, most: 10_000, steady: true, postgres: true, system: &farol{conns: c.conns, intake: true},
 		},
 		{
 			name: "river", hop: "work a no-op job; nothing follows", durable: yes,

@@ -12,7 +12,7 @@ func TestSystemsAreChosenByNameOrFamily(t *testing.T) {
 		want  []string
 	}{
 		{"river", []string{"river", "river-next"}},
-		{"river-next,farol", []string{"farol", "river-next"}},
+		{"river-next,farol", []string{"farol", "farol-intake", "river-next"}},
 		{"rive", nil},
 	} {
 		var got []string

@@ -12,6 +12,9 @@ import (
 func (b *bench) wake(ctx context.Context) {
 	var cells []*result
 	for _, c := range b.systems {
+		if c.steady {
+			continue
+		}
 		l := load{Workers: 8, Drain: true}
 		if c.batches {
 			l.Batch = 1
