@@ -121,11 +121,12 @@ func purposes() map[string]struct {
 		indexes []string
 	}
 	return map[string]purpose{
-		"claim":  {"'Item has started stage '", []string{ready, lease}}, // lease: of a cap
-		"settle": {"entered_token          = CASE", []string{key, ledger}},
-		"renew":  {"WITH renewed AS", []string{key, ledger}},
-		"reap":   {"WITH dead AS", []string{lease, key, ledger}},
-		"due":    {"WITH RECURSIVE level", []string{ready}},
+		"claim":   {"'Item has started stage '", []string{ready, lease}}, // lease: of a cap
+		"settle":  {"entered_token          = CASE", []string{key, ledger}},
+		"renew":   {"WITH renewed AS", []string{key, ledger}},
+		"reap":    {"WITH dead AS", []string{lease, key, ledger}},
+		"due":     {"WITH RECURSIVE level", []string{ready}},
+		"archive": {"WITH old AS", []string{"work_items_ended", key, ledger}},
 	}
 }
 

@@ -162,13 +162,14 @@ func (p *postgres) tidy(ctx context.Context) error {
 }
 
 // archiveSQL moves items that ended for good, and their attempts, out of the
-// queue's tables. Those whose old copies Cleanup could not delete stay.
+// queue's tables, the oldest first by work_items_ended. Those whose old copies
+// Cleanup could not delete stay.
 const archiveSQL = `
 WITH old AS MATERIALIZED (
 	SELECT id FROM work_items w
 	WHERE status IN ('Success', 'Cancelled') AND updated_at < now() - $1::interval
 	  AND NOT EXISTS (SELECT FROM retired_copies c WHERE c.work_item_id = w.id)
-	ORDER BY id
+	ORDER BY updated_at
 	LIMIT $2
 	FOR UPDATE SKIP LOCKED
 ), items AS (
@@ -204,8 +205,9 @@ const (
 	settingsChannel = "farol_settings" // of changed settings, and of workers that are asked to stop
 )
 
+// announce waits for no disk: a notice does not outlive a crash anyway.
 func (p *postgres) announce(ctx context.Context, payload string) error {
-	if _, err := p.beat.Exec(ctx, `SELECT pg_notify($1, $2)`, workChannel, payload); err != nil {
+	if _, err := p.beat.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
 		return fmt.Errorf("tell others of work: %w", err)
 	}
 	return nil

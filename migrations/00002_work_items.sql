@@ -209,6 +209,8 @@ CREATE INDEX work_items_lease ON work_items (stage, lease_expires_at) WHERE stat
 CREATE INDEX work_items_waiting ON work_items (waits_for) WHERE waits_for IS NOT NULL;
 -- Look-ups by people and by the bucket reader; only rows that have ended, which hops leave alone.
 CREATE INDEX work_items_ended_bag ON work_items (institution_id, name, etag) WHERE NOT retry;
+-- What the archive takes, however much waits.
+CREATE INDEX work_items_ended ON work_items (updated_at) WHERE status IN ('Success', 'Cancelled');
 CREATE INDEX work_items_review ON work_items (id) WHERE needs_admin_review;
 
 -- The uploads that have a live ingest. Two of the same upload cannot be, and live
