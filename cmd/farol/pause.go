@@ -106,12 +106,14 @@ func workersCommand() *cobra.Command {
   farol workers --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connectRegistry(cmd.Context(), "workers")
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			s, err := connectRegistry(ctx, "workers")
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			list, err := s.registry.Workers(cmd.Context())
+			list, err := s.registry.Workers(ctx)
 			if err != nil {
 				return err
 			}

@@ -52,12 +52,14 @@ func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) erro
 	if err != nil {
 		return err
 	}
-	s, err := connectRegistry(cmd.Context(), "requeue")
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute
+	defer cancel()
+	s, err := connectRegistry(ctx, "requeue")
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	lines, err := s.registry.RequeueWhere(cmd.Context(), where, stage, yes)
+	lines, err := s.registry.RequeueWhere(ctx, where, stage, yes)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
 		return failure{code: exitFailed, err: err, next: "docs/sql.md lists the columns of work_items"}
