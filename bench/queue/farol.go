@@ -166,16 +166,21 @@ func (f *farol) run(ctx context.Context, l load, t *tally) error {
 	return errors.Join(err, engineRuns.Wait(), r.settle(context.WithoutCancel(ctx)))
 }
 
-// reader puts new items in the place of those that left: all that there are to
-// put since its last statement go into the next one.
+// reader puts new items in the place of those that left, a page at a time, as the
+// bucket reader does.
 type reader struct {
 	put  func(ctx context.Context, n int) error
 	left atomic.Int64
 	owes chan struct{}
 }
 
+// page is how many have to have left: a hundredth of the smallest backlog.
+const page = 100
+
 func (r *reader) replace(n int) {
-	r.left.Add(int64(n))
+	if r.left.Add(int64(n)) < page {
+		return
+	}
 	select {
 	case r.owes <- struct{}{}:
 	default:
