@@ -125,6 +125,9 @@ type Engine struct {
 
 	asking sync.Mutex // one heartbeat out of turn at a time
 
+	aside     func(do func(context.Context)) // does what nobody waits for, until Close
+	stopAside func()                         // and waits for it
+
 	mu       sync.Mutex
 	held     map[int64]*Hold // by item
 	givenUp  []givenUp       // that the ledger has yet to hear of
@@ -182,11 +185,21 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 		held: map[int64]*Hold{}, claimers: map[string]*claimer{}, turns: map[int16]int64{}, told: map[int16]int64{},
 	}
 	e.ends = batcher[move, error]{do: e.settleBatch, lanes: 2, most: 256}
+	besides, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	e.aside = func(do func(context.Context)) { running.Go(func() { do(besides) }) }
+	e.stopAside = func() {
+		stop()
+		running.Wait()
+	}
 	return e, e.readSettings(ctx)
 }
 
 // Close gives back the engine's connections. Nothing may be called afterwards.
-func (e *Engine) Close() { e.store.close() }
+func (e *Engine) Close() {
+	e.stopAside()
+	e.store.close()
+}
 
 // Worker names this start of this process in the rows that it claims.
 func (e *Engine) Worker() string { return e.self.worker }

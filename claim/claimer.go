@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -99,7 +100,9 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 		return nil, nil
 	}
 	e, begun := c.engine, time.Now()
-	c.hints.begin(probes, begun)
+	if aside := c.hints.begin(probes, begun); len(aside) > 0 {
+		e.aside(func(ctx context.Context) { c.lookBehind(ctx, aside) })
+	}
 	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
 	took := time.Since(begun)
 	if err != nil {
@@ -121,6 +124,22 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 	c.hints.end(probes, last, begun, took)
 	e.served(turns)
 	return items, nil
+}
+
+// lookBehind finds what has come to lie behind the hints of cells. One look at a
+// time is under way.
+func (c *claimer) lookBehind(ctx context.Context, cells []probe) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	begun := time.Now()
+	found, err := c.engine.store.behind(ctx, c.filter, cells)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		c.engine.log.WarnContext(ctx, "what came late was not looked for, will try again", "err", err)
+	}
+	c.hints.looked(cells, found, begun, time.Since(begun))
+	if len(found) > 0 {
+		c.engine.wake.ring()
+	}
 }
 
 // share gives items to calls, each no more than it asked for. An item that none

@@ -46,6 +46,28 @@ func NewUnder(ctx context.Context, db *pgxpool.Pool, o Options, proc, cgroup str
 	return newEngine(ctx, s, kernel{proc: proc, cgroup: cgroup}, o)
 }
 
+// LookBehind looks behind the hints of a filter's cells, as claims have it done
+// that would be too slow with it.
+func (e *Engine) LookBehind(ctx context.Context, f Filter) {
+	e.mu.Lock()
+	c := e.claimers[f.key()]
+	e.mu.Unlock()
+	c.lookBehind(ctx, c.hints.seen())
+}
+
+// SweepsAreDear makes the claims of a filter take its cells for such that no
+// claim sweeps.
+func (e *Engine) SweepsAreDear(f Filter) {
+	e.mu.Lock()
+	c := e.claimers[f.key()]
+	e.mu.Unlock()
+	c.hints.mu.Lock()
+	defer c.hints.mu.Unlock()
+	for _, t := range c.hints.cells {
+		t.takes = 2 * sweepDear
+	}
+}
+
 // Hints tells where the claims of a filter would begin.
 func (e *Engine) Hints(f Filter) string {
 	e.mu.Lock()

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"time"
 )
@@ -28,6 +29,14 @@ func (f Filter) action() string {
 		return "Ingest"
 	}
 	return f.Action
+}
+
+// mostSize is MaxSize for a statement.
+func (f Filter) mostSize() int64 {
+	if f.MaxSize == 0 {
+		return math.MaxInt64
+	}
+	return f.MaxSize
 }
 
 // key is the same for filters that take the same items, however many of them and

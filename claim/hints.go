@@ -16,28 +16,40 @@ import (
 // processes tell with their notices where they put something; and a sweep from
 // the very beginning goes along at least every sweepEvery while there are
 // claims, which finds what committed late, what was locked and let go, and what
-// has become due. Where sweeps are dear they are fewer, and of fewer cells at
-// once, found empty or not: no claim waits for the sweep of all.
+// has become due. Where a sweep is dear no claim waits for it: a statement beside
+// the claims looks behind the hint, less often, and of fewer cells at once.
 type hints struct {
-	mu    sync.Mutex
-	cells map[cell]*hint
-	swept time.Time // when a claim last swept
-	took  time.Duration
+	mu      sync.Mutex
+	cells   map[cell]*hint
+	claims  sweeps // that go along with claims
+	looks   sweeps // beside them
+	looking bool   // one is under way
 }
+
+// sweeps are those of a kind.
+type sweeps struct {
+	last time.Time // when it began
+	took time.Duration
+}
+
+// may tells whether another one would take no more than its part of the time.
+func (s sweeps) may(now time.Time) bool { return now.Sub(s.last) >= sweepFactor*s.took }
 
 type hint struct {
 	from    position
 	lowered bool          // since the claim that is under way began
-	swept   time.Time     // when a claim last went from the beginning
-	takes   time.Duration // its share of that claim's time
+	swept   time.Time     // when the last sweep of the cell began
+	takes   time.Duration // its share of that statement's time
 	overdue []int16       // priorities that have waited too long
 	turns   int           // counts claims, so that overdue priorities get every second
 }
 
 const (
 	sweepEvery  = time.Second
-	sweepFactor = 20                    // and seldom enough to take a twentieth of the time
-	sweepTime   = 10 * time.Millisecond // of one claim, unless a single cell takes longer
+	sweepFactor = 20                   // and seldom enough to take a twentieth of the time
+	sweepDear   = time.Millisecond     // of a cell that no claim sweeps any more
+	sweepTime   = 4 * time.Millisecond // of one claim
+	lookTime    = time.Second          // of one look beside them, unless a single cell takes longer
 )
 
 func newHints() *hints { return &hints{cells: map[cell]*hint{}} }
@@ -49,8 +61,9 @@ func (h *hints) of(c cell) *hint {
 	return h.cells[c]
 }
 
-// begin says where a claim starts in each of its cells.
-func (h *hints) begin(probes []probe, now time.Time) {
+// begin says where a claim starts in each of its cells, and of which cells
+// somebody is to look behind the hint meanwhile, and then to call [hints.looked].
+func (h *hints) begin(probes []probe, now time.Time) (aside []probe) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var due []*probe
@@ -67,18 +80,36 @@ func (h *hints) begin(probes []probe, now time.Time) {
 			due = append(due, p)
 		}
 	}
-	if now.Sub(h.swept) < sweepFactor*h.took {
-		return
-	}
+	sweep, look := h.claims.may(now), h.looks.may(now) && !h.looking
 	slices.SortStableFunc(due, func(a, b *probe) int { return h.of(a.cell).swept.Compare(h.of(b.cell).swept) })
-	var takes time.Duration
-	for i, p := range due {
+	var takes, takesAside time.Duration
+	for _, p := range due {
 		t := h.of(p.cell)
-		if takes += t.takes; i > 0 && takes > sweepTime {
-			return
+		switch {
+		case sweep && t.takes <= sweepDear && takes+t.takes <= sweepTime:
+			takes += t.takes
+			t.swept, p.from, p.sweeps = now, start(), true
+		case look && t.takes > sweepDear && (len(aside) == 0 || takesAside+t.takes <= lookTime):
+			takesAside += t.takes
+			t.swept = now
+			aside = append(aside, probe{cell: p.cell, from: t.from})
 		}
-		t.swept, p.from, p.sweeps = now, start(), true
 	}
+	h.looking = h.looking || len(aside) > 0
+	return aside
+}
+
+// looked notes what was found behind the hints of cells, and how long it took.
+func (h *hints) looked(cells []probe, found map[cell]position, began time.Time, took time.Duration) {
+	for c, at := range found {
+		h.lower(c, at)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range cells {
+		h.of(p.cell).takes = took / time.Duration(len(cells))
+	}
+	h.looks, h.looking = sweeps{began, took}, false
 }
 
 // end notes what came of a claim: the last items that it took, by cell, and how
@@ -102,7 +133,7 @@ func (h *hints) end(probes []probe, last map[cell]position, began time.Time, too
 		}
 	}
 	if swept > 0 {
-		h.swept, h.took = began, took
+		h.claims = sweeps{began, took}
 	}
 }
 

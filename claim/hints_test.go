@@ -67,39 +67,58 @@ func TestNextClaimSeesWhatWasPutBeforeItsHint(t *testing.T) {
 	}
 }
 
-// Sweeps that a pinned snapshot has made dear take a small part of the time, and
-// go through the cells in turn, those too in which nothing is found.
-func TestDearSweepsAreFew(t *testing.T) {
+// Sweeps that a pinned snapshot has made dear hold up no claim. They are looks
+// beside the claims, one at a time, take a small part of the time, and go through
+// the cells in turn, those too in which nothing is found.
+func TestDearSweepsAreFewAndAside(t *testing.T) {
 	t.Parallel()
 	h, cells, now := newHints(), []cell{{"Receive", 0}, {"Receive", 1}, {"Store", 0}}, time.Now()
-	const dear = 300 * time.Millisecond
-	if got := swept(h, cells, now, dear); len(got) != len(cells) {
+	if got := swept(h, cells, now, 300*time.Millisecond); len(got) != len(cells) {
 		t.Fatalf("swept %v at first, want all", got)
 	}
 	times := map[cell]int{}
-	sweeps := 0
+	var spent time.Duration
 	const seconds = 120
 	for tick := range seconds * 10 {
 		probes := []probe{{cell: cells[0]}, {cell: cells[1]}, {cell: cells[2]}}
 		at := now.Add(time.Duration(tick+1) * 100 * time.Millisecond)
-		h.begin(probes, at)
-		took := time.Millisecond
-		for _, p := range probes {
-			if p.sweeps {
-				times[p.cell]++
-				took = 100 * time.Millisecond
-				sweeps++
+		aside := h.begin(probes, at)
+		if len(aside) > 0 {
+			if again := h.begin(probes, at.Add(time.Minute)); len(again) > 0 {
+				t.Fatalf("a second look at %v is made during the first", again)
 			}
 		}
-		h.end(probes, map[cell]position{cells[0]: {turn: 9}}, at, took) // nothing is found in the others
+		for _, p := range probes {
+			if p.sweeps {
+				t.Fatalf("a claim sweeps %v, which takes 100 ms", p.cell)
+			}
+		}
+		h.end(probes, map[cell]position{cells[0]: {turn: 9}}, at, time.Millisecond)
+		if len(aside) > 0 {
+			took := time.Duration(len(aside)) * 100 * time.Millisecond
+			h.looked(aside, nil, at, took)
+			spent += took
+		}
+		for _, p := range aside {
+			times[p.cell]++
+		}
 	}
-	if sweeps > seconds*10/20 {
-		t.Errorf("%d sweeps of 100 ms in %d s, want a twentieth of the time at most", sweeps, seconds)
+	if spent > seconds*time.Second/20 {
+		t.Errorf("looks took %v of %d s, want a twentieth at most", spent, seconds)
 	}
 	for _, c := range cells {
 		if times[c] < 5 {
-			t.Errorf("%v was swept %d times of %d", c, times[c], sweeps)
+			t.Errorf("%v was looked at %d times", c, times[c])
 		}
+	}
+	h.looked([]probe{{cell: cells[0]}}, map[cell]position{cells[0]: {turn: 3}}, now.Add(time.Hour), time.Microsecond)
+	if at, want := h.of(cells[0]).from, (position{turn: 3}); at != want {
+		t.Errorf("after something was found the next claim begins at %+v, want %+v", at, want)
+	}
+	probes := []probe{{cell: cells[0]}}
+	h.begin(probes, now.Add(2*time.Hour))
+	if !probes[0].sweeps {
+		t.Error("a cell that a look went through at once is not swept by claims again")
 	}
 }
 

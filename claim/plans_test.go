@@ -126,6 +126,7 @@ func purposes() map[string]struct {
 		"renew":   {"WITH renewed AS", []string{key, ledger}},
 		"reap":    {"WITH dead AS", []string{lease, key, ledger}},
 		"due":     {"WITH RECURSIVE level", []string{ready}},
+		"behind":  {"(w.priority, w.turn) < (cell.priority, cell.turn)", []string{ready}},
 		"archive": {"WITH old AS", []string{"work_items_ended", key, ledger}},
 	}
 }
@@ -200,6 +201,8 @@ func (p *planned) work(url string, options ...registry.Option) {
 			endings = append(endings, claim.Ending{Item: item, Done: claim.Done{Next: "Cleanup"}})
 		}
 	}
+	e.LookBehind(context.Background(), wants)
+	e.LookBehind(context.Background(), narrow)
 	held := e.Hold(context.Background(), endings[0].Item)
 	for _, err := range e.Settle(context.Background(), endings[1:]) {
 		if err != nil {

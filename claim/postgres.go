@@ -168,23 +168,59 @@ func (p *postgres) peek(ctx context.Context, f Filter, probes []probe, n int) ([
 	return ids, nil
 }
 
+// behindSQL goes through the dead entries of work_items_ready that claims pass by.
+const behindSQL = `
+SELECT cell.stage, cell.band, first.priority, first.turn
+FROM unnest($1::text[], $2::smallint[], $3::smallint[], $4::bigint[]) AS cell (stage, band, priority, turn)
+CROSS JOIN LATERAL (
+	SELECT w.priority, w.turn FROM work_items w
+	WHERE w.status = 'Pending' AND w.retry
+	  AND w.stage = cell.stage AND w.size_band = cell.band
+	  AND (w.priority, w.turn) < (cell.priority, cell.turn)
+	  AND w.run_at <= now() AND w.action = $5 AND w.size >= $6 AND w.size < $7
+	  /* narrower */
+	ORDER BY w.priority, w.turn, w.run_at, w.id
+	LIMIT 1
+) first`
+
+func (p *postgres) behind(ctx context.Context, f Filter, probes []probe) (map[cell]position, error) {
+	stages, bands, priorities, turns := columns(probes)
+	sql, args := f.narrowed(behindSQL, []any{stages, bands, priorities, turns, f.action(), f.MinSize, f.mostSize()})
+	rows, _ := p.upkeep.Query(ctx, sql, args...)
+	found := map[cell]position{}
+	var c cell
+	var at position
+	_, err := pgx.ForEachRow(rows, []any{&c.stage, &c.band, &at.priority, &at.turn}, func() error {
+		found[c] = at
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what came late: %w", err)
+	}
+	return found, nil
+}
+
+// columns are cells and where their probes start, column by column.
+func columns(probes []probe) (stages []string, bands, priorities []int16, turns []int64) {
+	stages, bands = make([]string, len(probes)), make([]int16, len(probes))
+	priorities, turns = make([]int16, len(probes)), make([]int64, len(probes))
+	for i, p := range probes {
+		stages[i], bands[i], priorities[i], turns[i] = p.stage, p.band, p.from.priority, p.from.turn
+	}
+	return stages, bands, priorities, turns
+}
+
 // readyArgs are the first ten arguments of a statement that has readySQL in it.
 func (f Filter) readyArgs(probes []probe, n int) []any {
 	var stages []string
 	var most []int32
-	cells, bands := make([]string, len(probes)), make([]int16, len(probes))
-	priorities, turns := make([]int16, len(probes)), make([]int64, len(probes))
+	cells, bands, priorities, turns := columns(probes)
 	for i, pr := range probes {
 		if i == 0 || pr.stage != cells[i-1] { // a stage's cells come together
 			stages, most = append(stages, pr.stage), append(most, int32(min(pr.most, n))) //nolint:gosec // n is small
 		}
-		cells[i], bands[i], priorities[i], turns[i] = pr.stage, pr.band, pr.from.priority, pr.from.turn
 	}
-	maxSize := f.MaxSize
-	if maxSize == 0 {
-		maxSize = 1<<63 - 1
-	}
-	return []any{stages, most, cells, bands, priorities, turns, f.action(), f.MinSize, maxSize, n}
+	return []any{stages, most, cells, bands, priorities, turns, f.action(), f.MinSize, f.mostSize(), n}
 }
 
 // usualClaim is for how many items a claim makes room before it knows how many

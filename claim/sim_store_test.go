@@ -57,6 +57,7 @@ const (
 	callServe
 	callAnnounce
 	callListen
+	callBehind
 )
 
 var errSim = errors.New("connection lost")
@@ -318,6 +319,22 @@ func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { re
 
 func (c *simConn) overdue(ctx context.Context, _ string, _ []probe) (map[cell][]int16, error) {
 	return nil, c.call(ctx, callOverdue, func(time.Duration) {})
+}
+
+func (c *simConn) behind(ctx context.Context, _ Filter, probes []probe) (map[cell]position, error) {
+	found := map[cell]position{}
+	err := c.call(ctx, callBehind, func(now time.Duration) {
+		for _, p := range probes {
+			all := c.line(probe{cell: p.cell, from: start()}, now)
+			if len(all) > 0 && all[0].at.before(p.from) {
+				found[p.cell] = all[0].at
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (c *simConn) serve(ctx context.Context, _ map[int16]int64) error {

@@ -285,6 +285,7 @@ func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
 		s.violation("engine %d: %v", n, err)
 		return
 	}
+	defer e.Close()
 	e.jitter = func(d time.Duration) time.Duration {
 		return time.Duration(s.roll(31, int64(n), int64(s.now())) % uint64(d))
 	}

@@ -16,6 +16,9 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
 	// peek lists what claim would take.
 	peek(ctx context.Context, f Filter, probes []probe, n int) ([]int64, error)
+	// behind finds, in cells whose first items were claimed, the first that could
+	// be claimed and lies before a probe's start.
+	behind(ctx context.Context, f Filter, probes []probe) (map[cell]position, error)
 	// settle makes the moves whose token is still the item's, and says which.
 	settle(ctx context.Context, moves []move) (landed []bool, err error)
 	// sentBack counts how often an item was sent back to an earlier stage.

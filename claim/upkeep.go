@@ -109,11 +109,7 @@ CROSS JOIN LATERAL (
 WHERE level.place > 1 AND level.run_at < now() - s.overdue`
 
 func (p *postgres) overdue(ctx context.Context, action string, probes []probe) (map[cell][]int16, error) {
-	stages, bands := make([]string, len(probes)), make([]int16, len(probes))
-	priorities, turns := make([]int16, len(probes)), make([]int64, len(probes))
-	for i, pr := range probes {
-		stages[i], bands[i], priorities[i], turns[i] = pr.stage, pr.band, pr.from.priority, pr.from.turn
-	}
+	stages, bands, priorities, turns := columns(probes)
 	rows, _ := p.upkeep.Query(ctx, overdueSQL, stages, bands, action, priorities, turns)
 	found := map[cell][]int16{}
 	var c cell

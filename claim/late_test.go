@@ -1,0 +1,37 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/farol-preservation/farol/claim"
+)
+
+// What comes to lie before the place that a cell was emptied to, and is told of to
+// nobody, is found without a claim that goes from the beginning.
+func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	late := q.put("Receive", 1)
+	q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE id = $1`, late)
+	q.put("Receive", 1)
+	q.claimOne(e, "Receive") // the hint is beyond the one that is late
+	e.SweepsAreDear(at("Receive", 1))
+	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // of which the engine does not hear, as it does not listen
+	var got []claim.Item
+	wait(t, "the late item", func() bool {
+		items, err := e.Claim(context.Background(), at("Receive", 1), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, items...)
+		if len(got) == 0 {
+			e.SweepsAreDear(at("Receive", 1)) // a look that took no time allows a sweep
+		}
+		return len(got) > 0
+	})
+	if got[0].ID != late {
+		t.Errorf("item %d was claimed, want %d", got[0].ID, late)
+	}
+}
