@@ -80,6 +80,12 @@ func (h *hints) begin(probes []probe, now time.Time) (aside []probe) {
 			due = append(due, p)
 		}
 	}
+	return h.sweep(due, now)
+}
+
+// sweep divides cells that are due for it into those that this claim sweeps, and
+// those that a look beside it is for, the longest due first.
+func (h *hints) sweep(due []*probe, now time.Time) (aside []probe) {
 	sweep, look := h.claims.may(now), h.looks.may(now) && !h.looking
 	slices.SortStableFunc(due, func(a, b *probe) int { return h.of(a.cell).swept.Compare(h.of(b.cell).swept) })
 	var takes, takesAside time.Duration

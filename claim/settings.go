@@ -34,6 +34,7 @@ type SettingError struct {
 	Problem string
 }
 
+// Error names the stage, and what is wrong with its setting.
 func (e *SettingError) Error() string { return e.Stage + ": " + e.Problem }
 
 // check refuses a lease that live work could lose.
