@@ -168,7 +168,9 @@ func (c *crew) finish() {
 	if p == nil {
 		c.q.t.FailNow()
 	}
-	eventually(c.q.t, "all to end", func() bool { return c.open() == 0 })
+	for left := c.open(); left > 0; left = c.open() {
+		eventually(c.q.t, "more to end", func() bool { return c.open() < left })
+	}
 	p.stdin.Close()
 	p.over.Wait()
 	if err := p.cmd.Wait(); err != nil {

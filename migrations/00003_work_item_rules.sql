@@ -5,7 +5,9 @@
 
 -- Functions that run with their owner's rights look for names in this schema, and
 -- in what a session has made for itself only after that: a temporary table must
--- not stand in for one of ours.
+-- not stand in for one of ours. Those that look into uploads_in_work and its like
+-- do so by index: such a table is empty when a plan is made, and has a hundred
+-- thousand rows when as many items have come by the same statement.
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true);
 
 -- +goose StatementBegin
@@ -43,7 +45,7 @@ $$;
 -- came to wait while that one stood at the item's lock.
 -- +goose StatementBegin
 CREATE FUNCTION work_item_ended() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	UPDATE work_items SET
 		waits_for  = OLD.waits_for,
@@ -87,7 +89,7 @@ $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION work_item_revived() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM uploads_begin(NEW);
 	RETURN NULL;
@@ -147,7 +149,7 @@ $$;
 -- order, and never waits for others in a ring: items that have ended by their
 -- IDs, objects by their names, and live items from the front of their lines.
 -- +goose StatementBegin
-CREATE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	LOOP
 		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
@@ -193,7 +195,7 @@ $$;
 -- that it needs at once.
 -- +goose StatementBegin
 CREATE FUNCTION work_item_created() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
 	known record;
 	other record;

@@ -38,7 +38,7 @@ $$;
 -- instead; NULL if it can. It changes nothing, so it also tells beforehand.
 -- +goose StatementBegin
 CREATE FUNCTION requeue_refusal(w work_items, to_stage text, OUT reason text, OUT hint text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
 	come_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = w.stage);
 	goes_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = to_stage);
@@ -154,7 +154,7 @@ $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION work_item_by_hand() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	IF (OLD.stage, OLD.status) IS NOT DISTINCT FROM (NEW.stage, NEW.status) THEN
 		RETURN NEW;
@@ -212,7 +212,7 @@ CREATE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON work_items
 -- all who lock several: see lock_object.
 -- +goose StatementBegin
 CREATE FUNCTION lock_items(ids bigint[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM FROM work_items WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;
 	PERFORM lock_object(o.name) FROM (
