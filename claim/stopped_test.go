@@ -168,8 +168,9 @@ func (c *crew) finish() {
 	if p == nil {
 		c.q.t.FailNow()
 	}
-	for left := c.open(); left > 0; left = c.open() {
-		eventually(c.q.t, "more to end", func() bool { return c.open() < left })
+	for c.open() > 0 { // items come to their end only after all have come to the last stage
+		n := c.ended()
+		eventually(c.q.t, "more claims to end", func() bool { return c.ended() > n+100 || c.open() == 0 })
 	}
 	p.stdin.Close()
 	p.over.Wait()
