@@ -57,7 +57,7 @@ func childWorker(arg string) int {
 	fmt.Println("ready")
 	switch ending {
 	case "panic":
-		go func() { panic("this file is too much") }() // this process is the worker whose death the test looks into
+		go func() { h.InHand(items[len(items)].Name) }() // a stage's mistake, in a goroutine that nobody recovers
 		select {}
 	case "orderly":
 		stop()
@@ -76,7 +76,7 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	for ending, want := range map[string]struct{ outcome, code, note, row string }{
 		"kill":  {"killed", "killed", "was killed while it worked on this stage. The file in hand was data/killer.pdf.", "killed"},
-		"panic": {"panic", "panic", "crashed while it worked on this stage: panic: this file is too much. The file in hand was data/killer.pdf.", "panic"},
+		"panic": {"panic", "panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1. The file in hand was data/killer.pdf.", "panic"},
 	} {
 		t.Run(ending, func(t *testing.T) {
 			t.Parallel()

@@ -179,7 +179,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 		}, "released released", "terminated signal received", "Pending 0"},
 		"a panic": {"panic", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.ends()
-		}, "panic panic", "crashed while it worked on this stage: panic: this file is too much", "Pending 1"},
+		}, "panic panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1", "Pending 1"},
 		"a lease that it lost": {"stands-still", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.signal(syscall.SIGSTOP)
 			wait(v.t, "its lease to lapse", func() bool {

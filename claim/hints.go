@@ -105,15 +105,18 @@ func (h *hints) sweep(due []*probe, now time.Time) (aside []probe) {
 	return aside
 }
 
-// looked notes what was found behind the hints of cells, and how long it took.
+// looked notes what was found behind the hints of cells, and how long it took; nil
+// if the look failed, which says nothing of what a sweep of them takes.
 func (h *hints) looked(cells []probe, found map[cell]position, began time.Time, took time.Duration) {
 	for c, at := range found {
 		h.lower(c, at)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range cells {
-		h.of(p.cell).takes = took / time.Duration(len(cells))
+	if found != nil {
+		for _, p := range cells {
+			h.of(p.cell).takes = took / time.Duration(len(cells))
+		}
 	}
 	h.looks, h.looking = sweeps{began, took}, false
 }

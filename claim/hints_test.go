@@ -96,7 +96,7 @@ func TestDearSweepsAreFewAndAside(t *testing.T) {
 		h.end(probes, map[cell]position{cells[0]: {turn: 9}}, at, time.Millisecond)
 		if len(aside) > 0 {
 			took := time.Duration(len(aside)) * 100 * time.Millisecond
-			h.looked(aside, nil, at, took)
+			h.looked(aside, map[cell]position{}, at, took)
 			spent += took
 		}
 		for _, p := range aside {
@@ -110,6 +110,10 @@ func TestDearSweepsAreFewAndAside(t *testing.T) {
 		if times[c] < 5 {
 			t.Errorf("%v was looked at %d times", c, times[c])
 		}
+	}
+	h.looked([]probe{{cell: cells[0]}}, nil, now.Add(time.Hour), time.Microsecond)
+	if takes := h.of(cells[0]).takes; takes <= sweepDear {
+		t.Errorf("after a look that failed at once, a sweep is thought to take %v", takes)
 	}
 	h.looked([]probe{{cell: cells[0]}}, map[cell]position{cells[0]: {turn: 3}}, now.Add(time.Hour), time.Microsecond)
 	if at, want := h.of(cells[0]).from, (position{turn: 3}); at != want {

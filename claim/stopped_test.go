@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	stops = flag.Int("claim.stops", 24, "how often a worker is stopped for longer than its leases")
-	kills = flag.Int("claim.kills", 24, "how often a worker is killed")
+	stops = flag.Int("claim.stops", 40, "how often a worker is stopped for longer than its leases")
+	kills = flag.Int("claim.kills", 40, "how often a worker is killed")
 )
 
 // childCrew works until its input ends, and tells of each claim that has ended.

@@ -264,7 +264,8 @@ func TestUpdateOfVeryManyIsRefused(t *testing.T) {
 }
 
 // A table that is empty when a plan is made may have a hundred thousand rows when
-// the statement ends: what is done item by item goes by indexes all the same. Some scans are those of the filter.
+// the statement ends: what is done item by item goes by indexes all the same. A few
+// scans are the filter's.
 func TestManyComeAndAreRequeuedByIndexes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
