@@ -136,7 +136,7 @@ func (s *subscriber) end(t *testing.T, addr string) []string {
 	t.Helper()
 	p := publisher{addr: addr}
 	defer p.drop()
-	if err := p.send(s.topic, [][]byte{[]byte("end")}); err != nil {
+	if err := p.send(t.Context(), s.topic, [][]byte{[]byte("end")}); err != nil {
 		t.Fatal(err)
 	}
 	var list []string

@@ -3,7 +3,6 @@ package nsqcompat
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -55,7 +54,7 @@ func firstRun(batch []message) []message {
 func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err error) {
 	var bodies [][]byte
 	for _, next := range run {
-		// go-nsq checks neither: what it would write for these is no command or
+		// nsq.MultiPublish checks neither: what it makes of these is no command or
 		// another one.
 		if !nsq.IsValidTopicName(next.Topic) || next.Body == "" || len(next.Body) > maxBody {
 			break
@@ -66,7 +65,7 @@ func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err e
 		m.discard(ctx, run[0], errors.New("no valid topic and body"))
 		return 1, nil
 	}
-	err = m.nsqd.send(run[0].Topic, bodies)
+	err = m.nsqd.send(ctx, run[0].Topic, bodies)
 	switch {
 	case err == nil:
 		m.published.Add(int64(len(bodies)))
@@ -98,73 +97,4 @@ func (m *Mirror) discard(ctx context.Context, next message, err error) {
 func isRefusal(err error) bool {
 	var answer nsq.ErrProtocol
 	return errors.As(err, &answer) && strings.HasPrefix(answer.Reason, "E_BAD_")
-}
-
-// publisher sends to one nsqd, over a connection that it makes when needed. It
-// is not safe for concurrent use.
-type publisher struct {
-	addr     string
-	producer *nsq.Producer // nil until needed, and after an error
-}
-
-// answerTimeout bounds how long nsqd may take to connect, and then to answer.
-const answerTimeout = 5 * time.Second
-
-// send publishes bodies to a topic, all or none unless the connection breaks,
-// and waits for nsqd's answer. It does not look at a context: to leave without
-// the answer would mean to publish again, and it is bounded.
-func (p *publisher) send(topic string, bodies [][]byte) error {
-	if err := p.connect(); err != nil {
-		return err
-	}
-	answer := make(chan *nsq.ProducerTransaction, 1) // with room, so that nobody waits for us if we give up
-	var err error
-	if len(bodies) == 1 {
-		err = p.producer.PublishAsync(topic, bodies[0], answer)
-	} else {
-		err = p.producer.MultiPublishAsync(topic, bodies, answer)
-	}
-	if err == nil {
-		err = wait(answer)
-	}
-	if err != nil {
-		// A producer that had an error is of no use for a while, and one that is
-		// waiting for an answer would take the next one for it.
-		p.drop()
-		return fmt.Errorf("publish to %s at %s: %w", topic, p.addr, err)
-	}
-	return nil
-}
-
-func wait(answer <-chan *nsq.ProducerTransaction) error {
-	timeout := time.NewTimer(answerTimeout)
-	defer timeout.Stop()
-	select {
-	case t := <-answer:
-		return t.Error
-	case <-timeout.C:
-		return errors.New("nsqd does not answer")
-	}
-}
-
-func (p *publisher) connect() error {
-	if p.producer != nil {
-		return nil
-	}
-	config := nsq.NewConfig()
-	config.HeartbeatInterval, config.ReadTimeout, config.WriteTimeout = answerTimeout/2, answerTimeout, answerTimeout
-	producer, err := nsq.NewProducer(p.addr, config)
-	if err != nil {
-		return fmt.Errorf("set up publishing to %s: %w", p.addr, err)
-	}
-	producer.SetLogger(nil, nsq.LogLevelMax) // what it says it also returns
-	p.producer = producer
-	return nil
-}
-
-func (p *publisher) drop() {
-	if p.producer != nil {
-		p.producer.Stop()
-		p.producer = nil
-	}
 }
