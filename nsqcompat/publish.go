@@ -54,8 +54,8 @@ func firstRun(batch []message) []message {
 func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err error) {
 	var bodies [][]byte
 	for _, next := range run {
-		// nsq.MultiPublish checks neither: what it makes of these is no command or
-		// another one.
+		// nsq.MultiPublish checks neither: a topic with a space in it makes another
+		// command, and one bad body has nsqd refuse them all.
 		if !nsq.IsValidTopicName(next.Topic) || next.Body == "" || len(next.Body) > maxBody {
 			break
 		}

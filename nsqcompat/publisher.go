@@ -34,8 +34,9 @@ const (
 
 // send publishes bodies to a topic, all or none unless the connection breaks,
 // and waits for nsqd's answer. ctx ends only the wait for a connection: to leave
-// without the answer would mean to publish again, and it is bounded. A refusal is
-// an [nsq.ErrProtocol].
+// without the answer would mean to publish again, and it is bounded. What nsqd
+// says against topic or bodies is an [nsq.ErrProtocol]; what it says against us is
+// not.
 func (p *publisher) send(ctx context.Context, topic string, bodies [][]byte) error {
 	command, err := nsq.MultiPublish(topic, bodies)
 	if err == nil {
@@ -76,7 +77,10 @@ func (p *publisher) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.ask(command)
+	if err := p.ask(command); err != nil {
+		return nsq.ErrIdentify{Reason: err.Error()}
+	}
+	return nil
 }
 
 // ask sends a command and waits until nsqd says OK.

@@ -72,6 +72,8 @@ func TestOtherServersAreNotTakenForNSQD(t *testing.T) {
 		"other answer": {ok + "\x00\x00\x00\x06\x00\x00\x00\x00NO", `answers "NO"`},
 		"a message":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x02OK", `answers "OK"`},
 		"silence":      {"", "EOF"},
+		// That says nothing of the message, which must not be passed over for it.
+		"greeting refused": {"\x00\x00\x00\x17\x00\x00\x00\x01E_BAD_BODY IDENTIFY", "E_BAD_BODY IDENTIFY"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
