@@ -151,7 +151,7 @@ func TestEnvFileIsReadByAShell(t *testing.T) {
 	for _, line := range env {
 		have[line] = true
 	}
-	for _, setting := range s.Env() {
+	for _, setting := range append(s.Env(), "AWS_REQUEST_CHECKSUM_CALCULATION=when_required") { // or large deposits fail
 		if !have[setting] {
 			t.Errorf("the shell does not have %s", setting)
 		}
