@@ -52,7 +52,7 @@ func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute or two
 	defer cancel()
 	s, err := connectRegistry(ctx, "requeue")
 	if err != nil {
