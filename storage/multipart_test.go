@@ -269,7 +269,7 @@ func TestAPartThatFailsIsOpenedAgain(t *testing.T) {
 	parts.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 		body, err := openPart(ctx, offset, length)
 		if opened.Add(1) == 2 {
-			return io.NopCloser(io.LimitReader(body, 1000)), err
+			return io.NopCloser(io.LimitReader(body, length/2)), err
 		}
 		return body, err
 	}
