@@ -2,6 +2,7 @@ package devstack_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -103,6 +104,32 @@ func find(t *testing.T, s *devstack.Stack) []string {
 		found = append(found, "in nsq")
 	}
 	return found
+}
+
+// How long it takes until a stack is up: a new one, and one that takes up its data.
+func BenchmarkStart(b *testing.B) {
+	base := tempDir(b)
+	up := func(b *testing.B, dir string) {
+		s, err := devstack.Start(b.Context(), devstack.Options{Dir: filepath.Join(base, dir)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		stop(b, s)
+		b.StartTimer()
+	}
+	b.Run("new", func(b *testing.B) {
+		for n := range b.N {
+			up(b, fmt.Sprint(b.N, "-", n))
+		}
+	})
+	b.Run("warm", func(b *testing.B) {
+		up(b, "warm")
+		b.ResetTimer()
+		for range b.N {
+			up(b, "warm")
+		}
+	})
 }
 
 func TestWarmStartKeepsDataAndAddresses(t *testing.T) {

@@ -102,7 +102,7 @@ func startParent(t *testing.T, exe, dir string, attr *syscall.SysProcAttr) *proc
 }
 
 // start runs a stack in this process.
-func start(t *testing.T, o devstack.Options) *devstack.Stack {
+func start(t testing.TB, o devstack.Options) *devstack.Stack {
 	t.Helper()
 	s, err := devstack.Start(t.Context(), o)
 	if err != nil {
@@ -112,7 +112,7 @@ func start(t *testing.T, o devstack.Options) *devstack.Stack {
 	return s
 }
 
-func stop(t *testing.T, s *devstack.Stack) {
+func stop(t testing.TB, s *devstack.Stack) {
 	t.Helper()
 	if err := s.Stop(context.Background()); err != nil {
 		t.Error(err)
@@ -121,7 +121,7 @@ func stop(t *testing.T, s *devstack.Stack) {
 
 // tempDir is t.TempDir where every user can pass, as PostgreSQL's has to, and
 // in memory if there is room, since most of these tests make a cluster.
-func tempDir(t *testing.T) string {
+func tempDir(t testing.TB) string {
 	t.Helper()
 	base := "/dev/shm"
 	var fs syscall.Statfs_t
