@@ -110,6 +110,7 @@ func find(t *testing.T, s *devstack.Stack) []string {
 func BenchmarkStart(b *testing.B) {
 	base := tempDir(b)
 	up := func(b *testing.B, dir string) {
+		b.Helper()
 		s, err := devstack.Start(b.Context(), devstack.Options{Dir: filepath.Join(base, dir)})
 		if err != nil {
 			b.Fatal(err)
