@@ -104,8 +104,12 @@ func (e *Engine) lookUpForEver(ctx context.Context) {
 		case <-e.changed:
 		}
 		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := errors.Join(e.readSettings(call), e.heartbeat(call))
+		err := e.readSettings(call)
 		cancel()
+		select { // whether to stop, a heartbeat tells
+		case e.hurry <- struct{}{}:
+		default:
+		}
 		if err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "changed settings will be read later", "err", err)
 		}

@@ -119,7 +119,7 @@ type Engine struct {
 	ends     batcher[move, error]
 	draining chan struct{} // closed when the process is asked to stop
 	changed  chan struct{} // gets a value when settings are to be read anew
-	hurry    chan struct{} // gets a value when leases have become shorter
+	hurry    chan struct{} // gets a value when a heartbeat is due at once
 
 	reaps reaps
 

@@ -109,7 +109,7 @@ func (h *hints) sweep(due []*probe, now time.Time) (aside []probe) {
 // if the look failed, which says nothing of what a sweep of them takes.
 func (h *hints) looked(cells []probe, found map[cell]position, began time.Time, took time.Duration) {
 	for c, at := range found {
-		h.lower(c, at)
+		h.lower(place{c, at})
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,17 +146,19 @@ func (h *hints) end(probes []probe, last map[cell]position, began time.Time, too
 	}
 }
 
-// lower makes the next claim of a cell see what was put at p.
-func (h *hints) lower(c cell, p position) {
+// lower makes the next claims see what was put somewhere.
+func (h *hints) lower(places ...place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.cells[c]
-	if t == nil {
-		return // nothing has been claimed there yet
-	}
-	t.lowered = true
-	if p.before(t.from) {
-		t.from = p
+	for _, p := range places {
+		t := h.cells[p.cell]
+		if t == nil {
+			continue // nothing has been claimed there yet
+		}
+		t.lowered = true
+		if p.at.before(t.from) {
+			t.from = p.at
+		}
 	}
 }
 

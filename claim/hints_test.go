@@ -52,7 +52,7 @@ func TestNextClaimSeesWhatWasPutBeforeItsHint(t *testing.T) {
 			if meanwhile {
 				h.begin(probes, now)
 			}
-			h.lower(at, comes)
+			h.lower(place{at, comes})
 			if meanwhile {
 				h.end(probes, map[cell]position{at: {turn: 20}}, now, time.Millisecond)
 			}

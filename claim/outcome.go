@@ -134,6 +134,8 @@ type move struct {
 	Code          string
 	Error         string
 	InHand        string
+
+	at place // where the item is then
 }
 
 // decide is the policy: what becomes of an item, given what its stage returned

@@ -96,9 +96,9 @@ type obituary struct {
 
 // reaped is an item that was taken from a worker that is gone.
 type reaped struct {
+	place
+
 	id   int64
-	cell cell
-	at   position
 	note string
 	end  End
 }
@@ -136,11 +136,13 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		if err != nil {
 			return n, false, err
 		}
+		put := make([]place, 0, len(list))
 		for _, r := range list {
 			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.cell.stage, "note", r.note)
 			e.options.Observer.Ended(r.end)
-			e.wake.put(r.cell, r.at)
+			put = append(put, r.place)
 		}
+		e.wake.put(put)
 		n += len(list)
 		if busy || len(list) < reapPage {
 			return n, !busy, nil

@@ -45,7 +45,7 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			continue
 		}
 		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
-		m.InHand = end.File
+		m.InHand, m.at = end.File, place{cell{m.Stage, end.Item.band}, end.Item.at}
 		moves, at = append(moves, m), append(at, i)
 	}
 	begun := time.Now()
@@ -62,9 +62,6 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			continue
 		}
 		e.options.Observer.Ended(End{Stage: item.Stage, Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
-		if m.Status == "Pending" && m.Delay == 0 {
-			e.wake.put(cell{m.Stage, item.band}, item.at)
-		}
 	}
 	return errs
 }
@@ -77,11 +74,16 @@ func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error)
 	errs := make([]error, len(moves))
 	switch {
 	case err == nil:
+		put := make([]place, 0, len(moves))
 		for i, ok := range landed {
-			if !ok {
+			switch m := moves[i]; {
+			case !ok:
 				errs[i] = ErrLost
+			case m.Status == "Pending" && m.Delay == 0:
+				put = append(put, m.at)
 			}
 		}
+		e.wake.put(put)
 		return errs, nil
 	case len(moves) == 1 || !refused(err):
 		return nil, err

@@ -259,7 +259,7 @@ func (c *simConn) reap(ctx context.Context, most int, since time.Duration, _ []o
 			if i.status == "Started" && i.leaseEnd < now && i.leaseEnd >= now-since && len(list) < most {
 				c.landed[[2]int64{i.id, i.token}] = "lease expired"
 				c.leave(i, "Pending", now+time.Second)
-				list = append(list, reaped{id: i.id, cell: cell{i.stage, i.band}, at: i.at})
+				list = append(list, reaped{id: i.id, place: place{cell{i.stage, i.band}, i.at}})
 			}
 		}
 	})

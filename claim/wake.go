@@ -37,14 +37,29 @@ func (w *wake) untell() {
 	w.hints = nil
 }
 
-// put says that this process made an item claimable.
-func (w *wake) put(c cell, at position) {
-	w.heard(c, at)
-	w.mu.Lock()
-	if p, ok := w.untold[c]; !ok || at.before(p) {
-		w.untold[c] = at
+// place is where an item is claimed.
+type place struct {
+	cell cell
+	at   position
+}
+
+// put says where this process made items claimable. Those of one statement are
+// put at once, so that they are told of at once too.
+func (w *wake) put(places []place) {
+	if len(places) == 0 {
+		return
 	}
+	w.mu.Lock()
+	for _, p := range places {
+		if best, ok := w.untold[p.cell]; !ok || p.at.before(best) {
+			w.untold[p.cell] = p.at
+		}
+	}
+	hints := w.hints
 	w.mu.Unlock()
+	for _, h := range hints {
+		h.lower(places...)
+	}
 	select {
 	case w.toTell <- struct{}{}:
 	default:
@@ -53,12 +68,12 @@ func (w *wake) put(c cell, at position) {
 }
 
 // heard makes all claims see what somebody put into a cell.
-func (w *wake) heard(c cell, at position) {
+func (w *wake) heard(p place) {
 	w.mu.Lock()
 	hints := w.hints
 	w.mu.Unlock()
 	for _, h := range hints {
-		h.lower(c, at)
+		h.lower(p)
 	}
 }
 
@@ -96,14 +111,14 @@ func (w *wake) hear(worker, notice string) {
 	}
 	for line := range strings.Lines(lines) {
 		line = strings.TrimSuffix(line, "\n")
-		stage, place, exact := strings.Cut(line, "\t")
+		stage, where, exact := strings.Cut(line, "\t")
 		c, p := cell{stage: stage}, position{}
 		if exact {
-			n, err := fmt.Sscanf(place, "%d\t%d\t%d", &c.band, &p.priority, &p.turn)
+			n, err := fmt.Sscanf(where, "%d\t%d\t%d", &c.band, &p.priority, &p.turn)
 			exact = err == nil && n == 3
 		}
 		if exact {
-			w.heard(c, p)
+			w.heard(place{c, p})
 		} else {
 			w.forget(stage)
 		}
