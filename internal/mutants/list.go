@@ -35,9 +35,9 @@ func ofClaims() []mutant {
 		},
 		{
 			"put-behind-the-hint", "claim/hints.go",
-			`	if p.before(t.from) {
-		t.from = p
-	}`, ``,
+			`		if p.at.before(t.from) {
+			t.from = p.at
+		}`, ``,
 			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
 		},
 		{
