@@ -135,7 +135,7 @@ type move struct {
 	Error         string
 	InHand        string
 
-	at place // where the item is then
+	place place // that the item moves to
 }
 
 // decide is the policy: what becomes of an item, given what its stage returned

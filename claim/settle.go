@@ -45,7 +45,7 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			continue
 		}
 		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
-		m.InHand, m.at = end.File, place{cell{m.Stage, end.Item.band}, end.Item.at}
+		m.InHand, m.place = end.File, place{cell{m.Stage, end.Item.band}, end.Item.at}
 		moves, at = append(moves, m), append(at, i)
 	}
 	begun := time.Now()
@@ -80,7 +80,7 @@ func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error)
 			case !ok:
 				errs[i] = ErrLost
 			case m.Status == "Pending" && m.Delay == 0:
-				put = append(put, m.at)
+				put = append(put, m.place)
 			}
 		}
 		e.wake.put(put)

@@ -49,17 +49,14 @@ func (w *wake) put(places []place) {
 	if len(places) == 0 {
 		return
 	}
+	w.heard(places...)
 	w.mu.Lock()
 	for _, p := range places {
 		if best, ok := w.untold[p.cell]; !ok || p.at.before(best) {
 			w.untold[p.cell] = p.at
 		}
 	}
-	hints := w.hints
 	w.mu.Unlock()
-	for _, h := range hints {
-		h.lower(places...)
-	}
 	select {
 	case w.toTell <- struct{}{}:
 	default:
@@ -67,13 +64,13 @@ func (w *wake) put(places []place) {
 	w.ring()
 }
 
-// heard makes all claims see what somebody put into a cell.
-func (w *wake) heard(p place) {
+// heard makes all claims see what somebody put somewhere.
+func (w *wake) heard(places ...place) {
 	w.mu.Lock()
 	hints := w.hints
 	w.mu.Unlock()
 	for _, h := range hints {
-		h.lower(p)
+		h.lower(places...)
 	}
 }
 

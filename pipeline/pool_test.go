@@ -112,14 +112,14 @@ func TestPoolTakesOnlyItsProvidersItems(t *testing.T) {
 }
 
 // A worker that is asked to drain claims nothing more, ends what it has, and
-// stops.
+// stops. Its next heartbeat may be hours away: it hears of it.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	g := &gate{open: make(chan struct{})}
 	a.sized(3, 1)
 	eo := claim.DefaultOptions()
-	eo.Log = a.deps.Log
+	eo.Log, eo.Heartbeat, eo.Lease = a.deps.Log, time.Hour, 4*time.Hour
 	engine, err := claim.New(context.Background(), a.db, eo)
 	if err != nil {
 		t.Fatal(err)
@@ -138,8 +138,8 @@ func TestDrain(t *testing.T) {
 		return value[int](a, `SELECT count(*) FROM worker_processes WHERE worker = $1 AND ended_at IS NULL`, engine.Worker()) == 1
 	})
 	a.exec(`UPDATE worker_processes SET draining = true`)
-	a.exec(`NOTIFY farol_settings`)
 	wait(t, 30*time.Second, "the request to arrive", func() bool {
+		a.exec(`NOTIFY farol_settings`) // again and again: at first it may not listen yet
 		select {
 		case <-engine.Draining():
 			return true

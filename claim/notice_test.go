@@ -1,0 +1,68 @@
+package claim
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// telling is a store that notes what others are told.
+type telling struct {
+	asStore
+	told chan string
+}
+
+func (s telling) announce(_ context.Context, notice string) error {
+	s.told <- notice
+	return nil
+}
+
+// Other processes learn of all that one statement made claimable at once, and not
+// of the rest a pause later.
+func TestNoticeHasAllThatAStatementPut(t *testing.T) {
+	t.Parallel()
+	for range 200 { // the notice goes off while the items are put
+		synctest.Test(t, func(t *testing.T) {
+			store := newSimStore(&sim{epoch: time.Now(), given: map[[2]int64]bool{}})
+			for i, item := range store.items {
+				item.runAt, item.band = 0, 1
+				if i < store.slots()/2 {
+					item.band = 0
+				}
+			}
+			told := telling{asStore{&simConn{store, 0}}, make(chan string, simItems)}
+			o := DefaultOptions()
+			o.Log = slog.New(slog.DiscardHandler)
+			e, err := newEngine(t.Context(), told, kernel{proc: "none", cgroup: "none"}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			go e.announce(ctx)
+			items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots())
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(items, func(a, b Item) int { return int(a.band - b.band) })
+			endings := make([]Ending, len(items))
+			for i, item := range items {
+				endings[i] = Ending{Item: item, Done: Done{Next: "B"}}
+			}
+			for _, err := range e.Settle(t.Context(), endings) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
+			stop()
+			if notice := <-told.told; !strings.Contains(notice, "\nB\t0\t") || !strings.Contains(notice, "\nB\t1\t") {
+				t.Errorf("%d items of two size bands went on, the notice is %q", len(items), notice)
+			}
+			e.Close()
+		})
+	}
+}
