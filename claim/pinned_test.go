@@ -24,9 +24,18 @@ func (q *queue) pin() {
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	q.t.Cleanup(func() { tx.Rollback(context.Background()) })
-	if _, err := tx.Exec(context.Background(), `SELECT count(*) FROM work_items`); err != nil {
-		q.t.Fatal(err)
+	q.t.Cleanup(func() {
+		if _, err := tx.Exec(context.Background(), `SELECT`); err != nil {
+			q.t.Errorf("the snapshot was not kept to the end: %v", err)
+		}
+		tx.Rollback(context.Background())
+	})
+	for _, sql := range []string{ // our own sessions do not stay idle for long
+		`SET LOCAL idle_in_transaction_session_timeout = 0`, `SELECT count(*) FROM work_items`,
+	} {
+		if _, err := tx.Exec(context.Background(), sql); err != nil {
+			q.t.Fatal(err)
+		}
 	}
 }
 
