@@ -15,7 +15,7 @@ import (
 func (a *archive) pools(steps []Step, o RunnerOptions, change ...func(*claim.Options)) {
 	a.t.Helper()
 	eo := claim.DefaultOptions()
-	eo.Heartbeat, eo.Lease, eo.Poll, eo.Log = 200*time.Millisecond, 2*time.Second, 50*time.Millisecond, a.deps.Log
+	eo.Heartbeat, eo.Lease, eo.Poll, eo.Log = 200*time.Millisecond, 20*time.Second, 50*time.Millisecond, a.deps.Log
 	for _, c := range change {
 		c(&eo)
 	}

@@ -43,7 +43,7 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 	}
 	g := &gate{open: make(chan struct{})}
 	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 2*time.Second, 50*time.Millisecond, a.deps.Log
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 50*time.Millisecond, a.deps.Log
 	engine, err := claim.New(t.Context(), a.db, o)
 	if err != nil {
 		t.Fatal(err)
