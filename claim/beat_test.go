@@ -41,6 +41,19 @@ func (s *scripted) claim(ctx context.Context, f Filter, probes []probe, n int, w
 	return got, err
 }
 
+// engineOn returns an engine with the default options on a store that is not the
+// database, and without a kernel that knows what workers die of.
+func engineOn(t *testing.T, s store) *Engine {
+	t.Helper()
+	o := DefaultOptions()
+	o.Log = slog.New(slog.DiscardHandler)
+	e, err := newEngine(t.Context(), s, kernel{proc: "none", cgroup: "none"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // onScript runs a test under a virtual clock, with an engine that runs on a
 // scripted store and one item in hand. Leases last 30 s, heartbeats come each 10.
 func onScript(t *testing.T, script *scripted, test func(t *testing.T, e *Engine, h *Hold)) {
@@ -50,12 +63,7 @@ func onScript(t *testing.T, script *scripted, test func(t *testing.T, e *Engine,
 		s.items = s.items[:1]
 		s.items[0].runAt = 0
 		script.asStore = asStore{&simConn{simStore: s}}
-		o := DefaultOptions()
-		o.Log = slog.New(slog.DiscardHandler)
-		e, err := newEngine(t.Context(), script, kernel{proc: "none", cgroup: "none"}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := engineOn(t, script)
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() {

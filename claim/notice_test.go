@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -35,12 +34,7 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 				}
 			}
 			told := telling{asStore{&simConn{store, 0}}, make(chan string, simItems)}
-			o := DefaultOptions()
-			o.Log = slog.New(slog.DiscardHandler)
-			e, err := newEngine(t.Context(), told, kernel{proc: "none", cgroup: "none"}, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := engineOn(t, told)
 			ctx, stop := context.WithCancel(t.Context())
 			go e.announce(ctx)
 			items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots())
