@@ -33,6 +33,10 @@ type Bag struct {
 	Manifests, TagManifests []Algorithm
 	// HasFetch says that there is a fetch.txt.
 	HasFetch bool
+	// NoPayloadDir says that nothing in the bag is or lies in data/.
+	NoPayloadDir bool
+	// Unpacked says that the bag was read from a directory.
+	Unpacked bool
 	// Bytes is the size of all files that are in the tar, without its headers.
 	Bytes int64
 	// Problems are faults of structure. A bag that has one cannot be ingested.
@@ -81,6 +85,8 @@ type File struct {
 	// Missing says that a manifest mentions the file, and the tar has no such
 	// entry. Its size and digests are zero.
 	Missing bool
+	// Fetch says that fetch.txt has an address for it.
+	Fetch bool
 	// UUID and Format (a media type) belong to the pipeline: Read leaves them
 	// blank, the inventory keeps them.
 	UUID, Format string

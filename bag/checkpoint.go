@@ -28,6 +28,8 @@ type Checkpoint struct {
 	Problems []Finding `json:"problems,omitempty"`
 	Warnings []Finding `json:"warnings,omitempty"`
 	More     int       `json:"more,omitempty"`
+	// PayloadDir says that something was or lay in data/.
+	PayloadDir bool `json:"payload_dir,omitempty"`
 }
 
 // Append moves c forward to next, the checkpoint that followed it.
@@ -51,6 +53,8 @@ func (rd *reader) checkpoint(ctx context.Context) error {
 		Problems: rd.problems.list,
 		Warnings: rd.warnings.list,
 		More:     rd.problems.more,
+
+		PayloadDir: rd.payloadDir,
 	})
 	if err != nil {
 		return fmt.Errorf("checkpoint at offset %d: %w", rd.next, err)
@@ -61,7 +65,7 @@ func (rd *reader) checkpoint(ctx context.Context) error {
 
 // resume restores what an earlier Read knew at the checkpoint.
 func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
-	rd.bag.TopDir, rd.after = c.TopDir, c.After
+	rd.bag.TopDir, rd.after, rd.payloadDir = c.TopDir, c.After, c.PayloadDir
 	rd.problems = findings{list: slices.Clone(c.Problems), more: c.More}
 	rd.warnings = findings{list: slices.Clone(c.Warnings)}
 	for _, f := range c.Files {

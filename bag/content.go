@@ -1,6 +1,9 @@
 package bag
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // add makes a file that has been read part of the bag.
 func (rd *reader) add(f *File) {
@@ -25,43 +28,71 @@ func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 		return rd.manifest(f)
 	case FetchFile:
 		rd.bag.HasFetch = true
+		return rd.fetchFile(f)
 	case TagFile:
 		if isParsedTagFile(f.Path) {
 			return rd.tagFile(f)
 		}
 	case PayloadFile:
+		rd.payloadDir = true
 	}
 	return nil, done
 }
 
 func (rd *reader) manifest(f *File) (tee func([]byte), done func()) {
-	m := &manifestParser{
-		name:      f.Path,
-		algorithm: algorithmOf(f.Path),
-		tag:       f.Kind == TagManifest,
-		problems:  &rd.textProblems,
-		warnings:  &rd.textWarned,
-	}
+	m := rd.newManifest(f.Path, f.Kind == TagManifest)
 	list := &rd.bag.Manifests
 	if m.tag {
 		list = &rd.bag.TagManifests
 	}
-	m.entry = func(number int, path []byte, raw string, e Expected) { rd.mention(m, number, path, raw, e) }
+	if m.algorithm.size() == 0 { // Validate says that it cannot be verified
+		return nil, func() { *list = append(*list, m.algorithm) }
+	}
 	m.setup(rd.encoding)
-	done = func() {
-		*list = append(*list, m.algorithm)
-		if m.algorithm.size() == 0 {
-			return
+	_, declared := rd.tagFiles[bagitTxt]
+	tee = m.write
+	if !declared {
+		tee = func(p []byte) {
+			rd.keep(m, p)
+			m.write(p)
 		}
+	}
+	return tee, func() {
+		*list = append(*list, m.algorithm)
 		m.end()
-		if _, known := rd.tagFiles[bagitTxt]; !known {
+		if !declared {
 			rd.early = append(rd.early, m)
 		}
 	}
-	if m.algorithm.size() == 0 {
-		return nil, done // Validate says that it cannot be verified
+}
+
+func (rd *reader) newManifest(path string, tag bool) *manifestParser {
+	m := &manifestParser{
+		name:      path,
+		algorithm: algorithmOf(path),
+		tag:       tag,
+		problems:  &rd.textProblems,
+		warnings:  &rd.textWarned,
 	}
-	return m.write, done
+	m.entry = func(number int, path []byte, raw string, e Expected) { rd.mention(m, number, path, raw, e) }
+	return m
+}
+
+// maxEarly bounds what is kept of manifests that come before bagit.txt, in bytes.
+const maxEarly = 4 << 20
+
+// keep remembers a manifest whose encoding is not known yet, if it is not large.
+func (rd *reader) keep(m *manifestParser, p []byte) {
+	if m.dropped {
+		return
+	}
+	if rd.kept+len(p) > maxEarly {
+		rd.kept -= len(m.raw)
+		m.raw, m.dropped = nil, true
+		return
+	}
+	rd.kept += len(p)
+	m.raw = append(m.raw, p...)
 }
 
 // encodedPath is a manifest's entry whose path was percent-decoded.
@@ -127,30 +158,62 @@ func (rd *reader) tagFile(f *File) (tee func([]byte), done func()) {
 }
 
 // learnEncoding takes the bag's encoding from bagit.txt. Manifests that came
-// before were read as UTF-8, which is as good if they are ASCII.
+// before were read as UTF-8; if that was wrong, they are read again.
 func (rd *reader) learnEncoding(raw []byte) {
 	var unused findings // they are collected when all tag files are parsed
-	for _, t := range parseTags(bagitTxt, raw, utf8Encoding, &unused, &unused) {
+	for _, t := range parseTags(bagitTxt, raw, tagEncoding{}, &unused, &unused) {
 		if !strings.EqualFold(t.Name, "Tag-File-Character-Encoding") {
 			continue
 		}
 		enc, ok := encodingNamed(t.Value)
 		if !ok {
 			rd.textProblems.add(codeEncodingUnknown, bagitTxt,
-				"bagit.txt declares the encoding '%s'. Supported are UTF-8, UTF-16 and ISO-8859-1.", show(t.Value))
+				"bagit.txt declares the encoding '%s', which is not supported. Use UTF-8.", show(t.Value))
 			return
 		}
 		rd.encoding = enc
 		break
 	}
-	for _, m := range rd.early {
-		if rd.encoding == utf8Encoding || rd.encoding == latin1Encoding && m.ascii {
-			continue
-		}
-		rd.textProblems.add(codeManifestEncoding, m.name,
-			"bagit.txt declares the encoding %s, but comes after %s in the tar. Put it before the manifests, or use UTF-8.",
-			rd.encoding, m.name)
+	early := rd.early
+	rd.early, rd.kept = nil, 0
+	if rd.encoding.isUTF8() {
+		return
 	}
+	for _, m := range early {
+		switch {
+		case m.ascii && rd.encoding.keepsASCII():
+		case m.dropped:
+			rd.late(m.name)
+		default:
+			rd.forget(m)
+			again := rd.newManifest(m.name, m.tag)
+			again.setup(rd.encoding)
+			again.write(m.raw)
+			again.end()
+		}
+	}
+	if f := rd.fetch; f != nil && !(f.ascii && rd.encoding.keepsASCII()) {
+		rd.late(fetchTxt)
+	}
+}
+
+func (rd *reader) late(file string) {
+	rd.textProblems.add(codeManifestEncoding, file,
+		"bagit.txt declares the encoding %s, but comes after %s in the tar. Put it before the manifests, or use UTF-8.",
+		rd.encoding, file)
+}
+
+// forget undoes what a manifest said.
+func (rd *reader) forget(m *manifestParser) {
+	for _, f := range rd.byPath {
+		f.Expected = slices.DeleteFunc(f.Expected, func(e Expected) bool {
+			return e.Algorithm == m.algorithm && e.TagManifest == m.tag
+		})
+	}
+	said := func(f Finding) bool { return f.Path == m.name }
+	rd.textProblems.list = slices.DeleteFunc(rd.textProblems.list, said)
+	rd.textWarned.list = slices.DeleteFunc(rd.textWarned.list, said)
+	rd.encoded = slices.DeleteFunc(rd.encoded, func(e encodedPath) bool { return e.manifest == m.name })
 }
 
 func (rd *reader) tooMany() {

@@ -57,7 +57,18 @@ const (
 	codeVersionNotAllowed  = "version-not-allowed"
 	codeOxumMalformed      = "payload-oxum-malformed"
 	codeOxumMismatch       = "payload-oxum-mismatch"
+	codeProfileNotNamed    = "profile-not-named"
+	codeProfileMember      = "profile-member-unknown"
+	codeNotSerialized      = "not-serialized"
+	codeTagRecommended     = "tag-recommended"
+	codeTagOnce            = "tag-not-repeatable"
+	codeDeclaration        = "bagit-txt-extra"
 	codeFetchNotAllowed    = "fetch-not-allowed"
+	codeFetchMissing       = "fetch-missing"
+	codeFetchLine          = "fetch-line-malformed"
+	codeFetchPath          = "fetch-illegal-path"
+	codeFetchScope         = "fetch-scope"
+	codeFetchUnlisted      = "fetch-not-in-manifest"
 	codeManifestMissing    = "manifest-missing"
 	codeManifestNotAllowed = "manifest-not-allowed"
 	codeManifestUnknown    = "manifest-unsupported"
@@ -68,6 +79,13 @@ const (
 	codeDigestMismatch   = "digest-mismatch"
 	codeControlCharacter = "illegal-control-character"
 	codeNameClash        = "name-clash"
+	codeBidiControl      = "bidirectional-control"
+
+	// The payload as a whole.
+	codePayloadDirMissing = "payload-directory-missing"
+	codePayloadNotEmpty   = "payload-not-empty"
+	codePayloadRequired   = "payload-file-missing"
+	codePayloadNotAllowed = "payload-file-not-allowed"
 )
 
 // maxFindings bounds each list of findings. A bag with a million bad lines has

@@ -121,6 +121,8 @@ func (rd *reader) finish() *Bag {
 	b := rd.bag
 	rd.parseTagFiles()
 	rd.undoDecoding()
+	rd.fetched()
+	b.NoPayloadDir = !rd.payloadDir
 	for _, f := range rd.mentioned {
 		if f.Missing && len(f.Expected) > 0 {
 			b.Files = append(b.Files, f)
@@ -143,7 +145,7 @@ func (rd *reader) parseTagFiles() {
 		}
 		enc := rd.encoding
 		if f.Path == bagitTxt {
-			enc = utf8Encoding
+			enc = tagEncoding{}
 		}
 		tags := parseTags(f.Path, raw, enc, &rd.textProblems, &rd.textWarned)
 		rd.bag.Tags = append(rd.bag.Tags, tags...)

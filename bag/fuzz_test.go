@@ -148,7 +148,7 @@ func FuzzManifest(f *testing.F) {
 				}
 				out = append(out, e.Digest+string(path)+raw)
 			}
-			m.setup(utf8Encoding)
+			m.setup(tagEncoding{})
 			given := bytes.Clone(data)
 			m.write(given[:cut])
 			m.write(given[cut:])
@@ -177,14 +177,21 @@ func FuzzTags(f *testing.F) {
 	for _, seed := range []string{
 		"", "A: 1\n", "A: 1\n  two\r\n\tthree\rB:\n", "\ufeffA: x", "no label", " folded", "A: \x00", "A: \xff", "::\n", "A :b\n", "\xfe\xff\x00A\x00:",
 	} {
-		for enc := range 4 {
+		for enc := range 8 {
 			f.Add([]byte(seed), enc)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, which int) {
-		encodings := []tagEncoding{utf8Encoding, latin1Encoding, utf16Encoding, utf16LE}
+		var encodings []tagEncoding
+		for _, name := range []string{"UTF-8", "ISO-8859-1", "UTF-16", "UTF-16LE", "Shift_JIS", "windows-1252", "ISO-2022-JP", "UTF-32"} {
+			enc, ok := encodingNamed(name)
+			if !ok {
+				t.Fatal(name)
+			}
+			encodings = append(encodings, enc)
+		}
 		var problems, warnings findings
-		for _, tag := range parseTags("bag-info.txt", data, encodings[uint(which)%4], &problems, &warnings) {
+		for _, tag := range parseTags("bag-info.txt", data, encodings[uint(which)%8], &problems, &warnings) {
 			if !utf8.ValidString(tag.Name+tag.Value) || tag.Name == "" || strings.TrimSpace(tag.Value) != tag.Value {
 				t.Errorf("tag %q", tag)
 			}

@@ -38,6 +38,8 @@ type inventoryHeader struct {
 	Manifests     []Algorithm `json:"manifests,omitempty"`
 	TagManifests  []Algorithm `json:"tag_manifests,omitempty"`
 	HasFetch      bool        `json:"has_fetch,omitempty"`
+	NoPayloadDir  bool        `json:"no_payload_dir,omitempty"`
+	Unpacked      bool        `json:"unpacked,omitempty"`
 	Tags          []Tag       `json:"tags,omitempty"`
 	Problems      []Finding   `json:"problems,omitempty"`
 	Warnings      []Finding   `json:"warnings,omitempty"`
@@ -61,6 +63,7 @@ type fileJSON struct {
 	Parts    []byte     `json:"parts,omitempty"` // 32 bytes each
 	Expected []Expected `json:"expected,omitempty"`
 	Missing  bool       `json:"missing,omitempty"`
+	Fetch    bool       `json:"fetch,omitempty"`
 	UUID     string     `json:"uuid,omitempty"`
 	Format   string     `json:"format,omitempty"`
 }
@@ -75,6 +78,7 @@ func (f *File) MarshalJSON() ([]byte, error) {
 		ModTime:  f.ModTime,
 		Expected: f.Expected,
 		Missing:  f.Missing,
+		Fetch:    f.Fetch,
 		UUID:     f.UUID,
 		Format:   f.Format,
 	}
@@ -111,6 +115,7 @@ func (f *File) UnmarshalJSON(data []byte) error {
 		ModTime:  line.ModTime,
 		Expected: line.Expected,
 		Missing:  line.Missing,
+		Fetch:    line.Fetch,
 		UUID:     line.UUID,
 		Format:   line.Format,
 	}
@@ -154,6 +159,8 @@ func writeLines(w io.Writer, b *Bag) error {
 		Manifests:     b.Manifests,
 		TagManifests:  b.TagManifests,
 		HasFetch:      b.HasFetch,
+		NoPayloadDir:  b.NoPayloadDir,
+		Unpacked:      b.Unpacked,
 		Tags:          b.Tags,
 		Problems:      b.Problems,
 		Warnings:      b.Warnings,
@@ -240,6 +247,8 @@ func (inv *Inventory) header() error {
 		Manifests:    h.Manifests,
 		TagManifests: h.TagManifests,
 		HasFetch:     h.HasFetch,
+		NoPayloadDir: h.NoPayloadDir,
+		Unpacked:     h.Unpacked,
 		Bytes:        h.Bytes,
 		Problems:     h.Problems,
 		Warnings:     h.Warnings,

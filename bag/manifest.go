@@ -3,6 +3,7 @@ package bag
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -23,13 +24,17 @@ type manifestParser struct {
 	lines lineSplitter
 	write func([]byte) // to lines, through the decoder of the bag's encoding
 	ascii bool         // nothing but ASCII so far
+	enc   tagEncoding
+
+	raw     []byte // as long as the encoding is not known
+	dropped bool   // raw was too large
 
 	dotSlash, scope bool // warned of already
 }
 
 // setup must be called before the first write.
 func (m *manifestParser) setup(enc tagEncoding) {
-	m.ascii = true
+	m.ascii, m.enc = true, enc
 	m.lines.line = m.parseLine
 	m.lines.most = maxLine
 	m.write = enc.writer(&m.lines)
@@ -44,6 +49,7 @@ func (m *manifestParser) end() {
 }
 
 func (m *manifestParser) parseLine(number int, line []byte) {
+	m.ascii = m.ascii && isASCII(line)
 	if number == 1 {
 		line = m.dropMark(line)
 	}
@@ -71,6 +77,10 @@ func (m *manifestParser) parseLine(number int, line []byte) {
 		TagManifest: m.tag,
 		Digest:      strings.ToLower(string(digest)),
 	})
+}
+
+func isASCII(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // dropMark takes away a byte order mark, which some editors leave.
@@ -104,13 +114,10 @@ func isHexDigest(b []byte, size int) bool {
 }
 
 func (m *manifestParser) parsePath(number int, path []byte) (clean []byte, raw string, ok bool) {
-	if !utf8.Valid(path) {
+	if !m.enc.decoded(path) {
 		m.problems.add(codeManifestEncoding, m.name,
-			"%s, line %d: the path '%s' is not valid UTF-8.", m.name, number, show(string(path)))
+			"%s, line %d: the path '%s' is not valid %s.", m.name, number, show(string(path)), m.enc)
 		return nil, "", false
-	}
-	for _, c := range path {
-		m.ascii = m.ascii && c < utf8.RuneSelf
 	}
 	if rest, found := bytes.CutPrefix(path, []byte("./")); found {
 		path = rest

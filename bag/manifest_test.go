@@ -3,10 +3,12 @@ package bag_test
 import (
 	"crypto/md5"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/encoding/japanese"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
@@ -157,8 +159,6 @@ func TestTagManifestsAreVerifiedWhateverTheirAlgorithm(t *testing.T) {
 // Conformant bags may declare another encoding in bagit.txt (RFC 8493, 2.1.1).
 func TestManifestsAndTagFilesMayBeInAnotherEncoding(t *testing.T) {
 	t.Parallel()
-	const path = "data/grüße"
-	line := md5Of("x") + "  " + path + "\n"
 	latin1 := func(s string) string {
 		var out []byte
 		for _, r := range s {
@@ -173,27 +173,102 @@ func TestManifestsAndTagFilesMayBeInAnotherEncoding(t *testing.T) {
 		}
 		return string(out)
 	}
-	for encoding, encode := range map[string]func(string) string{"ISO-8859-1": latin1, "UTF-16": utf16} {
-		files := []bagtest.File{
-			{Path: "bag-info.txt", Content: encode("Source-Organization: Universität\n")},
-			{Path: path, Content: "x"},
-			{Path: "manifest-md5.txt", Content: encode(line)},
-			{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: " + encoding + "\n"},
+	shiftJIS := func(s string) string {
+		out, err := japanese.ShiftJIS.NewEncoder().String(s)
+		if err != nil {
+			t.Fatal(err)
 		}
-		b := read(t, rawBag(t, files[3], files[0], files[1], files[2]))
-		if len(b.Problems) > 0 {
-			t.Errorf("%s: %v", encoding, b.Problems)
+		return out
+	}
+	for _, tt := range []struct {
+		encoding string
+		encode   func(string) string
+		path     string
+		tag      string
+	}{
+		{"ISO-8859-1", latin1, "data/grüße", "Universität"},
+		{"windows-1252", latin1, "data/grüße", "Universität"},
+		{"UTF-16", utf16, "data/grüße", "Universität"},
+		{"Shift_JIS", shiftJIS, "data/表紙", "国立国会図書館"},
+	} {
+		t.Run(tt.encoding, func(t *testing.T) {
+			t.Parallel()
+			bagit := bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: " + tt.encoding + "\n"}
+			info := bagtest.File{Path: "bag-info.txt", Content: tt.encode("Source-Organization: " + tt.tag + "\n")}
+			payload := bagtest.File{Path: tt.path, Content: "x"}
+			manifest := bagtest.File{Path: "manifest-md5.txt", Content: tt.encode(md5Of("x") + "  " + tt.path + "\n")}
+			for _, order := range [][]bagtest.File{
+				{bagit, info, payload, manifest},
+				{info, payload, manifest, bagit}, // what the manifest says is known only afterwards
+				{manifest, bagit, payload, info},
+			} {
+				b := read(t, rawBag(t, order...))
+				if v := b.Validate(bag.PlainBagIt()); !v.Valid || len(v.Warnings) > 0 {
+					t.Errorf("%v", v)
+				}
+				if got, _ := b.Tag("bag-info.txt", "source-organization"); got != tt.tag {
+					t.Errorf("tag %q", got)
+				}
+				if f := file(t, b, tt.path); f.Missing || len(f.Expected) != 1 {
+					t.Errorf("%+v", f)
+				}
+			}
+		})
+	}
+}
+
+// These are the names that docs/validation-codes.md promises.
+func TestDeclaredEncodingsAreKnown(t *testing.T) {
+	t.Parallel()
+	names := strings.Fields(`utf-8 US-ASCII UTF-16 UTF-16BE UTF-16LE UTF-32 KOI8-R KOI8-U macintosh Shift_JIS EUC-JP ISO-2022-JP EUC-KR GBK GB18030 Big5`)
+	for i := 1; i <= 16; i++ {
+		if i != 11 && i != 12 {
+			names = append(names, fmt.Sprintf("ISO-8859-%d", i))
 		}
-		if got, _ := b.Tag("bag-info.txt", "source-organization"); got != "Universität" {
-			t.Errorf("%s: tag %q", encoding, got)
+	}
+	for i := 1250; i <= 1258; i++ {
+		names = append(names, fmt.Sprintf("windows-%d", i))
+	}
+	encodings := map[string]bool{"UTF-7": false, "EBCDIC-US": false, "none": false, "": false}
+	for _, name := range names {
+		encodings[name] = true
+	}
+	for name, known := range encodings {
+		b := read(t, rawBag(t, bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: " + name + "\n"}))
+		if got := !slices.Contains(codes(b.Problems), "encoding-unsupported"); got != known {
+			t.Errorf("%s: %v", name, b.Problems)
 		}
-		if f := file(t, b, path); f.Missing || len(f.Expected) != 1 {
-			t.Errorf("%s: %+v", encoding, f)
-		}
-		// in a tar that is read once, a manifest before bagit.txt cannot be understood
-		b = read(t, rawBag(t, files...))
-		if !strings.Contains(strings.Join(codes(b.Problems), " "), "manifest-encoding") {
-			t.Errorf("%s: problems %v", encoding, b.Problems)
+	}
+}
+
+// A tar is read once, and what may be kept of it is bounded.
+func TestALargeManifestBeforeItsEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	line := md5Of("x") + "  data/gr\xfc\xdfe\n"
+	bagit := bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: ISO-8859-1\n"}
+	large := bagtest.File{Path: "manifest-md5.txt", Content: line + strings.Repeat(" \n", 3<<20)}
+	payload := bagtest.File{Path: "data/grüße", Content: "x"}
+	if b := read(t, rawBag(t, bagit, large, payload)); len(b.Problems) > 0 {
+		t.Errorf("after bagit.txt: %v", b.Problems)
+	}
+	b := read(t, rawBag(t, large, bagit, payload))
+	if got := codes(b.Problems); !slices.Contains(got, "manifest-encoding") {
+		t.Errorf("before bagit.txt: %v", b.Problems)
+	}
+}
+
+// What a decoder cannot read it replaces; the name that remains is nobody's.
+func TestTextThatIsNotInItsEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	bagit := bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: Shift_JIS\n"}
+	b := read(t, rawBag(t, bagit,
+		bagtest.File{Path: "bag-info.txt", Content: "Title: \x81\xff\n"},
+		bagtest.File{Path: "manifest-md5.txt", Content: md5Of("x") + "  data/\x81\xff\n"}))
+	for code, path := range map[string]string{"tag-file-encoding": "bag-info.txt", "manifest-encoding": "manifest-md5.txt"} {
+		if !slices.ContainsFunc(b.Problems, func(f bag.Finding) bool {
+			return f.Code == code && f.Path == path && strings.Contains(f.Message, "SHIFT_JIS")
+		}) {
+			t.Errorf("no %s of %s in %v", code, path, b.Problems)
 		}
 	}
 }

@@ -64,9 +64,7 @@ func isHome(path string) bool {
 // in the bag. Tars made by "tar c ./bag" begin every name with "./"; that says
 // nothing, and is dropped.
 func splitEntry(name string) (top, path, fault string) {
-	for strings.HasPrefix(name, "./") {
-		name = name[len("./"):]
-	}
+	name = withoutDot(name)
 	top, path, ok := strings.Cut(name, "/")
 	switch {
 	case strings.HasPrefix(name, "/"):
@@ -78,4 +76,22 @@ func splitEntry(name string) (top, path, fault string) {
 		return "", "", "in its top-level directory, " + fault
 	}
 	return top, path, pathFault(path)
+}
+
+// splitDirectory is splitEntry for a directory: path is blank for the top one,
+// and both are blank for the place where the tar was made.
+func splitDirectory(name string) (top, path, fault string) {
+	name = strings.TrimSuffix(withoutDot(strings.TrimSuffix(name, "/")+"/"), "/")
+	if name == "" || name == "." {
+		return "", "", ""
+	}
+	top, path, _ = strings.Cut(name, "/")
+	return top, path, pathFault(name)
+}
+
+func withoutDot(name string) string {
+	for strings.HasPrefix(name, "./") {
+		name = name[len("./"):]
+	}
+	return name
 }

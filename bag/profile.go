@@ -1,8 +1,8 @@
 package bag
 
 import (
+	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,57 +22,81 @@ const (
 var profileFiles embed.FS
 
 // A Profile is a set of rules for bags beyond those of BagIt, after the BagIt
-// Profiles specification 1.3. Its member Other-Info is ours: it holds rules for
-// the tags of files other than bag-info.txt, in the form of Bag-Info.
+// Profiles specification 1.4.0. Its member Other-Info is ours: it holds rules
+// for the tags of bagit.txt and aptrust-info.txt, in the form of Bag-Info.
 type Profile struct {
-	name  string
-	rules profileRules
-	fault error // the rules could not be read; a bag is not valid then
+	name    string
+	rules   profileRules
+	ignored []string // members that have no effect
+	fault   error    // the rules could not be read; a bag is not valid then
 }
 
+// profileRules has the members of the specification by their names there.
 type profileRules struct {
 	Info struct {
 		Identifier string `json:"BagIt-Profile-Identifier"`
-	} `json:"BagIt-Profile-Info"`
-	BagInfo              map[string]tagRule            `json:"Bag-Info"`
-	OtherInfo            map[string]map[string]tagRule `json:"Other-Info"`
-	ManifestsRequired    []string                      `json:"Manifests-Required"`
-	ManifestsAllowed     []string                      `json:"Manifests-Allowed"`
-	TagManifestsRequired []string                      `json:"Tag-Manifests-Required"`
-	TagManifestsAllowed  []string                      `json:"Tag-Manifests-Allowed"`
-	TagFilesRequired     []string                      `json:"Tag-Files-Required"`
-	TagFilesAllowed      []string                      `json:"Tag-Files-Allowed"`
-	AllowFetch           bool                          `json:"Allow-Fetch.txt"`
-	Serialization        string                        `json:"Serialization"`
-	AcceptSerialization  []string                      `json:"Accept-Serialization"`
-	AcceptVersion        []string                      `json:"Accept-BagIt-Version"`
+	}
+	BagInfo              map[string]tagRule
+	OtherInfo            map[string]map[string]tagRule
+	ManifestsRequired    []string
+	ManifestsAllowed     []string
+	TagManifestsRequired []string
+	TagManifestsAllowed  []string
+	TagFilesRequired     []string
+	TagFilesAllowed      []string // patterns, like those of the payload
+	PayloadFilesRequired []string
+	PayloadFilesAllowed  []string
+	AllowFetch           bool
+	FetchRequired        bool
+	DataEmpty            bool
+	Serialization        string
+	AcceptSerialization  []string
+	AcceptVersion        []string
 }
 
 type tagRule struct {
-	Required bool     `json:"required"`
-	Values   []string `json:"values"` // compared without regard to case; empty for anything
+	Required    bool     `json:"required"`
+	Recommended bool     `json:"recommended"`
+	Repeatable  *bool    `json:"repeatable"` // nil for true
+	Values      []string `json:"values"`     // compared without regard to case; empty for anything
+	Description string   `json:"description"`
 }
+
+// once says that a bag may have the tag only once.
+func (r tagRule) once() bool { return r.Repeatable != nil && !*r.Repeatable }
 
 // ProfileNamed returns one of the built-in profiles: aptrust-v2.2, aptrust-v2.3
 // or btr-v1.0.
 func ProfileNamed(name string) (*Profile, error) {
-	p := &Profile{name: name}
 	data, err := profileFiles.ReadFile("profiles/" + name + ".json")
 	if err != nil {
 		return nil, fmt.Errorf("no BagIt profile %q", name)
 	}
-	if err := json.Unmarshal(data, &p.rules); err != nil {
-		return nil, fmt.Errorf("profile %s: %w", name, err)
+	p, err := LoadProfile(bytes.NewReader(data), name)
+	if err != nil {
+		return nil, err
 	}
+	p.name = name
 	return p, nil
 }
+
+// PlainBagIt has no rules beyond those of BagIt itself (RFC 8493, 3).
+func PlainBagIt() *Profile {
+	return &Profile{name: plainBagIt, rules: profileRules{AllowFetch: true, Serialization: "optional"}}
+}
+
+const plainBagIt = "BagIt"
 
 // String returns the profile's name.
 func (p *Profile) String() string { return p.name }
 
-// tagFiles are the files for whose tags there are rules, sorted.
+// Identifier is the address by which bags name the profile; blank if it has none.
+func (p *Profile) Identifier() string { return p.rules.Info.Identifier }
+
+// tagFiles are the files for whose tags there are rules, sorted. BagIt itself has
+// one for bagit.txt.
 func (p *Profile) tagFiles() []string {
-	files := slices.Collect(maps.Keys(p.rules.OtherInfo))
+	files := append(slices.Collect(maps.Keys(p.rules.OtherInfo)), bagitTxt)
 	if len(p.rules.BagInfo) > 0 {
 		files = append(files, bagInfoTxt)
 	}
@@ -81,10 +105,16 @@ func (p *Profile) tagFiles() []string {
 }
 
 func (p *Profile) tagRules(file string) map[string]tagRule {
-	if file == bagInfoTxt {
+	switch file {
+	case bagInfoTxt:
 		return p.rules.BagInfo
+	case bagitTxt: // RFC 8493, 2.1.1
+		rules := map[string]tagRule{"Tag-File-Character-Encoding": {Required: true}}
+		maps.Copy(rules, p.rules.OtherInfo[bagitTxt])
+		return rules
+	default:
+		return p.rules.OtherInfo[file]
 	}
-	return p.rules.OtherInfo[file]
 }
 
 // ProfileIdentifier is the value of BagIt-Profile-Identifier in bag-info.txt.
@@ -103,10 +133,40 @@ func (b *Bag) ProfileIdentifier() string {
 	}
 }
 
-// Profile is the one that the bag says it follows, or APTrust's profile 2.3 if
-// it names none that is known.
-func (b *Bag) Profile() *Profile {
-	name, _ := profileFor(b.ProfileIdentifier())
+// Profiles are those that bags may follow: the built-in ones, and further ones
+// by their identifiers. The zero value has the built-in ones only.
+type Profiles struct {
+	further map[string]*Profile
+}
+
+// NewProfiles refuses a profile without an identifier, and one whose identifier
+// is that of another.
+func NewProfiles(further ...*Profile) (Profiles, error) {
+	s := Profiles{further: map[string]*Profile{}}
+	for _, p := range further {
+		id := p.Identifier()
+		if id == "" {
+			return Profiles{}, fmt.Errorf("profile %s: it has no BagIt-Profile-Identifier, by which bags could name it", p)
+		}
+		if name, builtIn := profileFor(id); builtIn {
+			return Profiles{}, fmt.Errorf("profile %s: its BagIt-Profile-Identifier is that of the built-in profile %s", p, name)
+		}
+		if s.further[id] != nil {
+			return Profiles{}, fmt.Errorf("two profiles have the BagIt-Profile-Identifier %s", id)
+		}
+		s.further[id] = p
+	}
+	return s, nil
+}
+
+// Of is the profile that the bag says it follows, or APTrust's profile 2.3 if it
+// names none that is known.
+func (s Profiles) Of(b *Bag) *Profile {
+	id := b.ProfileIdentifier()
+	if p := s.further[id]; p != nil {
+		return p
+	}
+	name, _ := profileFor(id)
 	p, err := ProfileNamed(name)
 	if err != nil {
 		return &Profile{name: name, fault: err}
@@ -129,19 +189,30 @@ func profileFor(identifier string) (name string, known bool) {
 
 const standardStorage = "Standard"
 
+// storageOptions are those of the registry, as they are spelled there.
+var storageOptions = []string{
+	standardStorage,
+	"Glacier-VA", "Glacier-OH", "Glacier-OR",
+	"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
+	"Wasabi-VA", "Wasabi-OR", "Wasabi-TX",
+}
+
 // storageOption returns the option as it is spelled in the registry.
 func storageOption(value string) (option string, known bool) {
-	for _, o := range []string{
-		standardStorage,
-		"Glacier-VA", "Glacier-OH", "Glacier-OR",
-		"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
-		"Wasabi-VA", "Wasabi-OR", "Wasabi-TX",
-	} {
+	for _, o := range storageOptions {
 		if strings.EqualFold(o, value) {
 			return o, true
 		}
 	}
 	return value, false
+}
+
+// storageTag is where a bag of the profile asks for a storage option.
+func storageTag(profile string) (file, tag string) {
+	if profile == btrV10 {
+		return bagInfoTxt, "APTrust-Storage-Option"
+	}
+	return aptrustInfoTxt, "Storage-Option"
 }
 
 // StorageOption is what the bag asks for: in the tag Storage-Option of
@@ -151,19 +222,13 @@ func storageOption(value string) (option string, known bool) {
 // which may be meant for others too, it counts as "Standard".
 func (b *Bag) StorageOption() string {
 	name, _ := profileFor(b.ProfileIdentifier())
-	if name == btrV10 {
-		value, _ := b.Tag(bagInfoTxt, btrStorageTag)
-		if option, known := storageOption(value); known {
-			return option
-		}
-		return standardStorage
-	}
-	value, _ := b.Tag(aptrustInfoTxt, "Storage-Option")
+	value, _ := b.Tag(storageTag(name))
 	if value == "" {
 		return standardStorage
 	}
-	option, _ := storageOption(value)
+	option, known := storageOption(value)
+	if name == btrV10 && !known {
+		return standardStorage
+	}
 	return option
 }
-
-const btrStorageTag = "APTrust-Storage-Option"

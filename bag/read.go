@@ -20,7 +20,7 @@ type ReadOptions struct {
 	// takes ownership of it.
 	Resume *Checkpoint
 	// Reopen opens the content of a file that was read before the checkpoint.
-	// It is asked for manifests and tag files, in the order of the tar.
+	// It is asked for manifests, tag files and fetch.txt, in the order of the tar.
 	Reopen func(f *File) (io.ReadCloser, error)
 	// Checkpoint is called between two files, at most once for CheckpointBytes
 	// (64 MiB if zero) of the tar. What it is given may be read only until it
@@ -85,7 +85,14 @@ type reader struct {
 	tagFiles map[string][]byte // raw, by path
 	encoding tagEncoding
 	early    []*manifestParser // read before bagit.txt
+	kept     int               // bytes of these
 	encoded  []encodedPath
+	fetch    *fetchParser // nil if there is no fetch.txt
+
+	fetchLines []fetchLine
+
+	payloadDir bool   // there is a directory data/, as an entry of its own or by a file in it
+	container  string // "tar" or "directory", for messages
 
 	next        int64  // offset of the next header; -1 if that cannot be known
 	after       string // the last entry, as show shows it
@@ -116,6 +123,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		tagFiles:    map[string][]byte{},
 		next:        offset,
 		savedOffset: offset,
+		container:   "tar",
 	}
 }
 
@@ -165,6 +173,9 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 	rd.next = rd.tar.offset + padded(header.Size)
 	if header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader {
 		rd.next = rd.tar.offset // archive/tar has read what belongs to it
+		if header.Typeflag == tar.TypeDir {
+			rd.directory(header.Name)
+		}
 		return true, nil
 	}
 	rd.after = show(header.Name)
@@ -172,8 +183,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		// A sparse file's size says nothing of the bytes in the tar, and may
 		// be 8 EiB; archive/tar knows how to step over it.
 		rd.next = -1
-		rd.problems.add(codeUnsupportedEntry, show(pathOr(header.Name)),
-			"The tar contains %s (%s). A bag may contain only regular files and directories.", what, show(header.Name))
+		rd.unsupported(header.Name, what)
 		return true, nil
 	}
 	path, ok := rd.place(header.Name)
@@ -242,6 +252,11 @@ func (rd *reader) partSize(size int64) int64 {
 	return rd.opts.PartSize(size)
 }
 
+func (rd *reader) unsupported(name, what string) {
+	rd.problems.add(codeUnsupportedEntry, show(pathOr(name)),
+		"The %s contains %s (%s). A bag may contain only regular files and directories.", rd.container, what, show(name))
+}
+
 // unsupported says what an entry is if it is not a regular file, else blank.
 func unsupported(h *tar.Header) string {
 	switch h.Typeflag {
@@ -270,10 +285,22 @@ func unsupported(h *tar.Header) string {
 // place finds the path in the bag for an entry's name.
 func (rd *reader) place(name string) (path string, ok bool) {
 	top, path, fault := splitEntry(name)
+	if !rd.within(name, top, fault) {
+		return "", false
+	}
+	if f := rd.byPath[path]; f != nil && !f.Missing {
+		rd.problems.add(codeDuplicateFile, path, "The tar contains %s more than once.", show(path))
+		return "", false
+	}
+	return path, true
+}
+
+// within says whether an entry lies in the bag's directory.
+func (rd *reader) within(name, top, fault string) bool {
 	switch {
 	case fault != "":
-		rd.problems.add(codeIllegalPath, show(name), "The tar entry '%s' has an illegal path: %s.", show(name), fault)
-		return "", false
+		rd.problems.add(codeIllegalPath, show(name), "The %s entry '%s' has an illegal path: %s.", rd.container, show(name), fault)
+		return false
 	case rd.bag.TopDir == "":
 		rd.bag.TopDir = top
 	case rd.bag.TopDir != top:
@@ -282,13 +309,22 @@ func (rd *reader) place(name string) (path string, ok bool) {
 				"The tar has more than one top-level directory: %s and %s. All files of a bag must lie in one.",
 				show(rd.bag.TopDir), show(top))
 		}
-		return "", false
+		return false
 	}
-	if f := rd.byPath[path]; f != nil && !f.Missing {
-		rd.problems.add(codeDuplicateFile, path, "The tar contains %s more than once.", show(path))
-		return "", false
+	return true
+}
+
+// directory notes that there is one, and judges its name like that of a file.
+func (rd *reader) directory(name string) bool {
+	top, path, fault := splitDirectory(name)
+	if top == "" && fault == "" {
+		return true // where the tar was made
 	}
-	return path, true
+	if !rd.within(name, top, fault) {
+		return false
+	}
+	rd.payloadDir = rd.payloadDir || path+"/" == payloadDir
+	return true
 }
 
 // pathOr is the path in the bag or, if there is none, the name itself.

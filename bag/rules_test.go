@@ -16,7 +16,7 @@ import (
 func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
 	t.Parallel()
 	data, err := bagtest.Spec{Unlisted: []bagtest.File{
-		{Path: "manifest-sha224.txt", Content: "x"}, {Path: "fetch.txt", Content: "x"},
+		{Path: "manifest-sha224.txt", Content: "x"}, {Path: "fetch.txt", Content: "\n"},
 	}}.Bytes()
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/ianaindex"
 	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/encoding/unicode/utf32"
 	"golang.org/x/text/transform"
 )
 
@@ -21,66 +23,78 @@ const (
 )
 
 // tagEncoding is what Tag-File-Character-Encoding declares for manifests and
-// tag files. bagit.txt itself is always in UTF-8 (RFC 8493, 2.1.1).
-type tagEncoding string
+// tag files. bagit.txt itself is always in UTF-8 (RFC 8493, 2.1.1), which is the
+// zero value.
+type tagEncoding struct {
+	name string
+	enc  encoding.Encoding
+}
 
-const (
-	utf8Encoding   tagEncoding = "" // the zero value, as long as nothing is declared
-	latin1Encoding tagEncoding = "ISO-8859-1"
-	utf16Encoding  tagEncoding = "UTF-16"
-	utf16BE        tagEncoding = "UTF-16BE"
-	utf16LE        tagEncoding = "UTF-16LE"
-)
-
-// encodingNamed returns false for an encoding that is not supported.
+// encodingNamed returns false for an encoding that is not supported. The names
+// are those of IANA's register, and some that tools write.
 func encodingNamed(name string) (tagEncoding, bool) {
-	switch strings.ToUpper(strings.TrimSpace(name)) {
+	name = strings.ToUpper(strings.TrimSpace(name))
+	switch name {
 	case "UTF-8", "UTF8", "US-ASCII", "ASCII":
-		return utf8Encoding, true
-	case "ISO-8859-1", "ISO8859-1", "ISO_8859-1", "LATIN1":
-		return latin1Encoding, true
-	case "UTF-16":
-		return utf16Encoding, true
-	case "UTF-16BE":
-		return utf16BE, true
-	case "UTF-16LE":
-		return utf16LE, true
-	default:
-		return utf8Encoding, false
-	}
-}
-
-// decoder returns nil for UTF-8.
-func (e tagEncoding) decoder() transform.Transformer {
-	switch e {
-	case latin1Encoding:
-		return charmap.ISO8859_1.NewDecoder()
-	case utf16Encoding, utf16BE:
+		return tagEncoding{}, true
+	case "ISO8859-1":
+		name = "ISO-8859-1"
+	case "UTF-16LE", "UTF16LE":
+		return tagEncoding{name, unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)}, true
+	case "UTF-16", "UTF16", "UTF-16BE", "UTF16BE":
 		// without a mark, UTF-16 is big-endian (RFC 2781, 4.3)
-		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewDecoder()
-	case utf16LE:
-		return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder()
-	default:
-		return nil
+		return tagEncoding{name, unicode.UTF16(unicode.BigEndian, unicode.UseBOM)}, true
+	case "UTF-32", "UTF-32BE":
+		return tagEncoding{name, utf32.UTF32(utf32.BigEndian, utf32.UseBOM)}, true
+	case "UTF-32LE":
+		return tagEncoding{name, utf32.UTF32(utf32.LittleEndian, utf32.UseBOM)}, true
 	}
+	enc, err := ianaindex.IANA.Encoding(name)
+	return tagEncoding{name, enc}, err == nil && enc != nil
 }
 
-// writer returns a function that decodes into w. The decoders replace what
-// they cannot read by U+FFFD, and w does not fail, so nothing is lost by having
-// no error.
+func (e tagEncoding) isUTF8() bool { return e.enc == nil }
+
+// String returns the name of the encoding.
+func (e tagEncoding) String() string {
+	if e.isUTF8() {
+		return "UTF-8"
+	}
+	return e.name
+}
+
+// keepsASCII says that what is ASCII means the same in this encoding.
+func (e tagEncoding) keepsASCII() bool {
+	var all []byte
+	for c := range byte(utf8.RuneSelf) {
+		all = append(all, c)
+	}
+	text, err := e.decode(all)
+	return err == nil && bytes.Equal(text, all)
+}
+
+// decoded says whether a text that went through the decoder is what was written:
+// the decoders put U+FFFD where there was something that they cannot read.
+func (e tagEncoding) decoded(text []byte) bool {
+	if e.isUTF8() {
+		return utf8.Valid(text)
+	}
+	return !bytes.ContainsRune(text, utf8.RuneError)
+}
+
+// writer returns a function that decodes into w, which does not fail.
 func (e tagEncoding) writer(w io.Writer) func([]byte) {
-	if d := e.decoder(); d != nil {
-		w = transform.NewWriter(w, d)
+	if !e.isUTF8() {
+		w = transform.NewWriter(w, e.enc.NewDecoder())
 	}
 	return func(p []byte) { _, _ = w.Write(p) }
 }
 
 func (e tagEncoding) decode(raw []byte) ([]byte, error) {
-	d := e.decoder()
-	if d == nil {
+	if e.isUTF8() {
 		return raw, nil
 	}
-	out, _, err := transform.Bytes(d, raw)
+	out, err := e.enc.NewDecoder().Bytes(raw)
 	if err != nil {
 		return nil, fmt.Errorf("decode %s: %w", e, err)
 	}
@@ -105,13 +119,16 @@ type tagParser struct {
 func parseTags(file string, raw []byte, enc tagEncoding, problems, warnings *findings) []Tag {
 	p := tagParser{file: file, problems: problems, warnings: warnings}
 	text, err := enc.decode(raw)
-	if err != nil || !utf8.Valid(text) {
+	if err != nil || !enc.decoded(text) {
 		problems.add(codeTagFileEncoding, file,
-			"%s is not valid UTF-8. Save it as UTF-8, or declare its encoding as Tag-File-Character-Encoding in bagit.txt.", file)
+			"%s is not valid %s. Save it so, or declare its encoding as Tag-File-Character-Encoding in bagit.txt.", file, enc)
 		return nil
 	}
 	text, marked := bytes.CutPrefix(text, []byte("\ufeff"))
-	if marked {
+	switch {
+	case marked && file == bagitTxt: // RFC 8493, 2.1.1
+		problems.add(codeByteOrderMark, file, "bagit.txt begins with a byte order mark, which BagIt forbids. Save it without.")
+	case marked:
 		warnings.add(codeByteOrderMark, file, "%s begins with a byte order mark, which is ignored.", file)
 	}
 	lines := lineSplitter{line: p.parseLine, most: maxTagFile * 2}

@@ -17,32 +17,35 @@ type Verdict struct {
 	More     int       `json:"more,omitempty"`
 }
 
-// Validate judges the bag by the rules of BagIt (RFC 8493, 3) and of the
-// profile; nil stands for the bag's own. It collects the errors of all rules,
-// Problems first, up to 1000; Verdict.More counts the rest.
+// Validate judges the bag by the rules of BagIt (RFC 8493, 3, or those of 0.97
+// for an older bag) and of the profile; nil stands for the built-in one that
+// [Profiles.Of] chooses. It collects the errors of all rules, Problems first, up
+// to 1000; Verdict.More counts the rest.
 //
 // It only computes, and holds no more than 50 bytes for each file meanwhile.
 func (b *Bag) Validate(p *Profile) Verdict {
 	if p == nil {
-		p = b.Profile()
+		p = Profiles{}.Of(b)
 	}
-	j := &judge{bag: b, rules: p.rules, cut: cutShort(b.Problems)}
+	j := &judge{bag: b, profile: p, rules: p.rules, cut: cutShort(b.Problems)}
 	if p.fault != nil {
 		j.errors.add(codeProfileUnreadable, "", "The rules of the profile %s are not available: %v.", p.name, p.fault)
+	}
+	for _, member := range p.ignored {
+		j.warnings.add(codeProfileMember, "",
+			"The profile %s has the member '%s', which BagIt Profiles 1.4 does not define. It has no effect.", p.name, show(member))
 	}
 	j.serialization()
 	j.version()
 	j.identifiers()
-	if b.HasFetch && !p.rules.AllowFetch {
-		j.errors.add(codeFetchNotAllowed, fetchTxt,
-			"Bag has fetch.txt file which profile %s does not allow: all files must be in the bag itself.", p.name)
-	}
+	j.fetch()
 	j.manifests()
 	j.tagFilesAllowed()
 	for _, file := range p.tagFiles() {
 		j.tags(file, p.tagRules(file))
 	}
 	j.files()
+	j.payload()
 	j.oxum()
 	j.clashes()
 
@@ -66,26 +69,46 @@ func capped(a, b []Finding) []Finding {
 // A judge gathers the findings of one Validate.
 type judge struct {
 	bag              *Bag
+	profile          *Profile
 	rules            profileRules
 	errors, warnings findings
 
 	// cut says that the bag was not read to its end. What is missing then is
 	// not reported: it may well be there, and one fault needs one message.
 	cut     bool
-	present int // files in the tar
+	loose   bool // one payload manifest is enough to list a file
+	present int  // files in the tar
 }
 
-// serialization is always tar, since nothing else can be read.
+// serialization is a tar or, if somebody checks a bag before packing it, none.
 func (j *judge) serialization() {
-	accepted := slices.ContainsFunc(j.rules.AcceptSerialization, func(s string) bool {
-		return s == "application/tar" || s == "application/x-tar"
+	if j.bag.Unpacked {
+		if j.rules.Serialization == "required" {
+			j.warnings.add(codeNotSerialized, "",
+				"The profile %s requires that a bag is sent as one tar file. This directory was checked as if it were packed.", j.profile)
+		}
+		return
+	}
+	accepted := len(j.rules.AcceptSerialization) == 0 || slices.ContainsFunc(j.rules.AcceptSerialization, func(s string) bool {
+		return slices.Contains(tarTypes, s)
 	})
 	if j.rules.Serialization == "forbidden" || !accepted {
 		j.errors.add(codeSerialization, "", "BagIt profile does not allow serialization format application/tar.")
 	}
 }
 
+// tarTypes are the media types by which profiles name tar files.
+var tarTypes = []string{"application/tar", "application/x-tar", "application/x-gtar", "application/x-ustar"}
+
+// versions are those of BagIt that there are. What distinguishes them before 1.0
+// does not matter for checking a bag.
+var versions = []string{"0.93", "0.94", "0.95", "0.96", "0.97", "1.0"}
+
 func (j *judge) version() {
+	accepted := j.rules.AcceptVersion
+	if len(accepted) == 0 {
+		accepted = versions
+	}
 	version, ok := j.bag.Tag(bagitTxt, "BagIt-Version")
 	switch {
 	case j.bag.file(bagitTxt) == nil:
@@ -94,25 +117,67 @@ func (j *judge) version() {
 		}
 	case !ok || version == "":
 		j.errors.add(codeVersionMissing, bagitTxt, "Missing required tag bagit.txt/BagIt-Version.")
-	case !slices.Contains(j.rules.AcceptVersion, version):
+	case !slices.Contains(accepted, version):
 		j.errors.add(codeVersionNotAllowed, bagitTxt,
 			"BagIt-Version %s is not permitted in this BagIt profile. It allows %s.",
-			show(version), strings.Join(j.rules.AcceptVersion, ", "))
+			show(version), strings.Join(accepted, ", "))
 	}
+	for _, t := range j.bag.Tags { // RFC 8493, 2.1.1
+		if t.File == bagitTxt && !strings.EqualFold(t.Name, "BagIt-Version") && !strings.EqualFold(t.Name, "Tag-File-Character-Encoding") {
+			j.warnings.add(codeDeclaration, bagitTxt,
+				"bagit.txt has the tag %s. It should have BagIt-Version and Tag-File-Character-Encoding only.", show(t.Name))
+		}
+	}
+}
+
+// before10 says whether the bag follows a version of BagIt before 1.0.
+func (j *judge) before10() bool {
+	version, _ := j.bag.Tag(bagitTxt, "BagIt-Version")
+	return strings.HasPrefix(version, "0.") && slices.Contains(versions, version)
 }
 
 // identifiers warns where a value was not followed.
 func (j *judge) identifiers() {
+	if j.profile.name == plainBagIt {
+		return
+	}
 	id := j.bag.ProfileIdentifier()
 	name, known := profileFor(id)
-	if !known {
+	switch {
+	case id == j.profile.Identifier(), known && name == j.profile.name:
+	case name == j.profile.name:
 		j.warnings.add(codeUnknownProfile, bagInfoTxt,
 			"The BagIt-Profile-Identifier %s is not known. The bag was checked as %s.", show(id), name)
+	default:
+		j.warnings.add(codeProfileNotNamed, bagInfoTxt,
+			"The bag does not say that it follows the profile %s, by which it was checked. In bag-info.txt, BagIt-Profile-Identifier would have to be '%s'.",
+			j.profile, show(j.profile.Identifier()))
 	}
-	value, _ := j.bag.Tag(bagInfoTxt, btrStorageTag)
-	if _, legal := storageOption(value); name == btrV10 && value != "" && !legal {
+	file, tag := storageTag(j.profile.name)
+	value, _ := j.bag.Tag(file, tag)
+	if _, legal := storageOption(value); legal || value == "" {
+		return
+	}
+	switch j.profile.name {
+	case btrV10:
 		j.warnings.add(codeStorageOption, bagInfoTxt,
-			"In file bag-info.txt, tag %s has illegal value '%s'. Standard storage is used.", btrStorageTag, show(value))
+			"In file bag-info.txt, tag %s has illegal value '%s'. Standard storage is used.", tag, show(value))
+	case aptrustV22, aptrustV23: // have a rule for it
+	default:
+		j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
+			file, tag, show(value), strings.Join(storageOptions, ", "))
+	}
+}
+
+// fetch looks at fetch.txt (RFC 8493, 2.2.3). A bag must be whole when it is
+// checked: what fetch.txt lists and nobody fetched is missing.
+func (j *judge) fetch() {
+	switch {
+	case j.bag.HasFetch && !j.rules.AllowFetch:
+		j.errors.add(codeFetchNotAllowed, fetchTxt,
+			"Bag has fetch.txt file which profile %s does not allow: all files must be in the bag itself.", j.profile)
+	case !j.bag.HasFetch && j.rules.FetchRequired && !j.cut:
+		j.errors.add(codeFetchMissing, fetchTxt, "fetch.txt is missing. The profile %s requires it.", j.profile)
 	}
 }
 
@@ -164,7 +229,10 @@ func (j *judge) tagFilesAllowed() {
 		return
 	}
 	for _, f := range j.bag.Files {
-		if f.Kind == TagFile && !f.Missing && f.Path != bagitTxt && !slices.Contains(j.rules.TagFilesAllowed, f.Path) {
+		if f.Kind != TagFile || f.Missing || f.Path == bagitTxt || f.Path == bagInfoTxt {
+			continue
+		}
+		if !slices.ContainsFunc(j.rules.TagFilesAllowed, func(pattern string) bool { return glob(pattern, f.Path) }) {
 			j.errors.add(codeTagFileNotAllowed, f.Path, "Bag contains illegal tag file '%s'.", show(f.Path))
 		}
 	}
@@ -198,7 +266,7 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 
 // values checks each tag of the name, and warns if there are two that differ.
 func (j *judge) values(file, name string, rule tagRule) {
-	bound := rule.Required || len(rule.Values) > 0
+	bound := rule.Required || rule.once() || len(rule.Values) > 0
 	var values []string
 	for _, t := range j.bag.Tags {
 		if t.File == file && strings.EqualFold(t.Name, name) {
@@ -208,14 +276,19 @@ func (j *judge) values(file, name string, rule tagRule) {
 	for _, v := range values {
 		switch {
 		case v == "" && name == "BagIt-Version": // version reports that one
-		case v == "" && bound:
+		case v == "" && (rule.Required || len(rule.Values) > 0):
 			j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
 		case !rule.allows(v):
 			j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
 				file, name, show(v), strings.Join(rule.Values, ", "))
 		}
 	}
-	if bound && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
+	switch {
+	case len(values) == 0 && rule.Recommended && !rule.Required:
+		j.warnings.add(codeTagRecommended, file, "In file %s, there is no tag %s. The profile recommends it.", file, name)
+	case len(values) > 1 && rule.once():
+		j.errors.add(codeTagOnce, file, "In file %s, tag %s occurs %d times. The profile allows it once.", file, name, len(values))
+	case bound && rule.Repeatable == nil && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }):
 		j.warnings.add(codeTagRepeated, file,
 			"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(values[0]))
 	}

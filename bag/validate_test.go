@@ -34,7 +34,10 @@ func TestValidateReportsEachBrokenRule(t *testing.T) {
 		{"BTR", btr(bagtest.Spec{}), nil, nil},
 		{"all algorithms", bagtest.Spec{Manifests: []string{"md5", "sha1", "sha256", "sha512"}, TagManifests: []string{"md5", "sha1", "sha256", "sha512"}}, nil, nil},
 		{"no tag manifests", bagtest.Spec{TagManifests: []string{}}, nil, nil},
-		{"no payload", bagtest.Spec{Files: []bagtest.File{}, TagManifests: []string{}}, nil, nil},
+		{"no payload", bagtest.Spec{Files: []bagtest.File{}, TagManifests: []string{}}, nil, []string{"payload-directory-missing"}},
+		{"no payload in data/", bagtest.Spec{
+			Files: []bagtest.File{}, TagManifests: []string{}, Entries: []bagtest.Entry{{Name: "sample-bag/data/", Type: '5'}},
+		}, nil, nil},
 		{"version 0.97", tag(bagit, "BagIt-Version", "0.97"), nil, nil},
 		{"version 2.0", tag(bagit, "BagIt-Version", "2.0"), []string{"version-not-allowed"}, nil},
 		{"blank version", tag(bagit, "BagIt-Version", ""), []string{"version-missing"}, nil},
@@ -67,7 +70,14 @@ func TestValidateReportsEachBrokenRule(t *testing.T) {
 		{"BTR does not", btr(bagtest.Spec{Manifests: []string{"sha1"}}), nil, nil},
 		{"manifest of another algorithm", bagtest.Spec{Unlisted: []bagtest.File{{Path: "manifest-sha224.txt", Content: "x"}}, TagManifests: []string{}}, []string{"manifest-not-allowed"}, nil},
 		{"tag manifest of another algorithm", bagtest.Spec{Unlisted: []bagtest.File{{Path: "tagmanifest-sha224.txt", Content: "x"}}}, []string{"manifest-not-allowed"}, nil},
-		{"fetch.txt", bagtest.Spec{Unlisted: []bagtest.File{{Path: "fetch.txt", Content: "http://x 1 data/y\n"}}}, []string{"fetch-not-allowed"}, nil},
+		{"fetch.txt", bagtest.Spec{Unlisted: []bagtest.File{{Path: "fetch.txt", Content: "http://x 1 data/hello.txt\n"}}}, []string{"fetch-not-allowed"}, nil},
+		{"fetch.txt of nothing listed", bagtest.Spec{Unlisted: []bagtest.File{{Path: "fetch.txt", Content: "http://x 1 data/y\n"}}}, []string{"fetch-not-in-manifest", "fetch-not-allowed"}, nil},
+		{"more in bagit.txt", tag(bagit, "Title", "x"), nil, []string{"bagit-txt-extra"}},
+		{"byte order mark in bagit.txt", bagtest.Spec{
+			Tags:     []bagtest.Tag{{File: bagit, Name: "BagIt-Version", Value: bagtest.Omit}, {File: bagit, Name: "Tag-File-Character-Encoding", Value: bagtest.Omit}},
+			Unlisted: []bagtest.File{{Path: bagit, Content: "\ufeffBagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"}},
+		}, []string{"byte-order-mark"}, nil},
+		{"text from right to left", named("data/\u202etxt.exe"), nil, []string{"bidirectional-control"}},
 		{"payload is missing", bagtest.Spec{Leave: []string{"data/hello.txt"}}, []string{"payload-oxum-mismatch", "file-missing"}, nil},
 		{"listed tag file is missing", bagtest.Spec{Leave: []string{"custom-tags/notes.txt"}}, []string{"file-missing"}, nil},
 		{"payload nobody listed", bagtest.Spec{Unlisted: []bagtest.File{{Path: "data/extra", Content: "x"}}}, []string{"file-not-in-manifest", "payload-oxum-mismatch"}, nil},
@@ -185,8 +195,8 @@ func TestTheProfileFollowsFromTheIdentifier(t *testing.T) {
 		if tt.tag != "" {
 			b.Tags = []bag.Tag{{File: "bag-info.txt", Name: "bagit-profile-identifier", Value: tt.tag}}
 		}
-		if b.ProfileIdentifier() != tt.identifier || b.Profile().String() != tt.profile {
-			t.Errorf("%s: %s, %s", tt.tag, b.ProfileIdentifier(), b.Profile())
+		if b.ProfileIdentifier() != tt.identifier || (bag.Profiles{}).Of(b).String() != tt.profile {
+			t.Errorf("%s: %s, %s", tt.tag, b.ProfileIdentifier(), bag.Profiles{}.Of(b))
 		}
 	}
 }

@@ -13,12 +13,17 @@ import (
 // files checks each file's name and digests, and that manifests and tar agree
 // on which files there are.
 func (j *judge) files() {
+	j.loose = j.before10()
 	payload := j.complete(j.bag.Manifests, false)
 	tag := j.complete(j.bag.TagManifests, true)
 	for _, f := range j.bag.Files {
-		if hasControl(f.Path) {
+		switch {
+		case hasControl(f.Path):
 			j.errors.add(codeControlCharacter, f.Path,
 				"File name '%s' contains one or more illegal control characters.", show(f.Path))
+		case strings.ContainsAny(f.Path, bidiControls):
+			j.warnings.add(codeBidiControl, f.Path,
+				"The name %s contains characters that change the direction of text, so that people may read another name.", ascii(f.Path))
 		}
 		if f.Missing {
 			continue // clashes reports it, since it can tell what it may have been mistaken for
@@ -47,7 +52,11 @@ func (j *judge) complete(all []Algorithm, tag bool) []Algorithm {
 }
 
 // listed demands that every one of the manifests lists the file (RFC 8493, 3).
+// Before version 1.0, one of the payload manifests was enough.
 func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
+	if !tag && j.loose && f.inPayloadManifest() {
+		return
+	}
 	var absent []string
 	for _, a := range manifests {
 		if !slices.ContainsFunc(f.Expected, func(e Expected) bool { return e.Algorithm == a && e.TagManifest == tag }) {
@@ -66,6 +75,56 @@ func (j *judge) digests(f *File) {
 				"File %s: the %s digest of its content is %s, but %s says %s.",
 				show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
 		}
+	}
+}
+
+// bidiControls are the embeddings, overrides and isolates of Unicode (UAX 9). Marks
+// and joiners are not among them: names in Arabic, Hebrew and Persian need these.
+const bidiControls = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+// payload checks the rules for the payload as a whole.
+func (j *judge) payload() {
+	if j.cut {
+		return
+	}
+	files, octets := 0, int64(0)
+	for _, f := range j.bag.Files {
+		if f.Kind != PayloadFile {
+			continue
+		}
+		files++
+		octets += f.Size
+		if !f.Missing && !anything(j.rules.PayloadFilesAllowed) &&
+			!slices.ContainsFunc(j.rules.PayloadFilesAllowed, func(p string) bool { return globPayload(p, f.Path) }) {
+			j.errors.add(codePayloadNotAllowed, f.Path, "Bag contains illegal payload file '%s'. The profile allows %s.",
+				show(f.Path), show(strings.Join(j.rules.PayloadFilesAllowed, ", ")))
+		}
+	}
+	if j.rules.DataEmpty && (files > 1 || octets > 0) {
+		j.errors.add(codePayloadNotEmpty, "",
+			"The profile %s requires an empty payload (no file, or one of no bytes); it has %d bytes in %d files.", j.profile, octets, files)
+	}
+	for _, entry := range j.rules.PayloadFilesRequired {
+		j.payloadRequired(payloadPath(entry))
+	}
+	if j.bag.NoPayloadDir && files == 0 {
+		const fault = "There is no directory data/, which every bag must have, even if it is empty."
+		if j.bag.Unpacked || j.profile.name == plainBagIt {
+			j.errors.add(codePayloadDirMissing, "", fault)
+		} else { // tools that write no directories into a tar cannot say that there is one
+			j.warnings.add(codePayloadDirMissing, "", fault)
+		}
+	}
+}
+
+// payloadRequired looks for a file or, if there is a slash at the end, for
+// anything in a directory.
+func (j *judge) payloadRequired(path string) {
+	found := slices.ContainsFunc(j.bag.Files, func(f *File) bool {
+		return !f.Missing && (f.Path == path || strings.HasSuffix(path, "/") && strings.HasPrefix(f.Path, path))
+	})
+	if !found {
+		j.errors.add(codePayloadRequired, path, "%s is missing. The profile %s requires it.", show(path), j.profile)
 	}
 }
 
@@ -166,8 +225,11 @@ func (j *judge) missing(f, similar *File, folded string) {
 		names = append(names, e.manifest())
 	}
 	hint := ""
+	if f.Fetch {
+		hint = " fetch.txt says from where it can be had, but Farol takes only bags that are whole."
+	}
 	if similar != nil && fold(similar.Path) == folded {
-		hint = " There is " + ascii(similar.Path) +
+		hint += " There is " + ascii(similar.Path) +
 			", whose name differs in upper and lower case, or in how accents are encoded."
 	}
 	j.errors.add(codeFileMissing, f.Path, "File %s in manifest %s is missing from the bag.%s",
