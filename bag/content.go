@@ -192,7 +192,7 @@ func (rd *reader) learnEncoding(raw []byte) {
 			again.end()
 		}
 	}
-	if f := rd.fetch; f != nil && !(f.ascii && rd.encoding.keepsASCII()) {
+	if f := rd.fetch; f != nil && (!f.ascii || !rd.encoding.keepsASCII()) {
 		rd.late(fetchTxt)
 	}
 }

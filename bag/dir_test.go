@@ -25,7 +25,7 @@ func unpack(t testing.TB, data []byte) (dir string) {
 	base := t.TempDir()
 	for archive := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return dir
 		}
 		if err != nil {

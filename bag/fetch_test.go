@@ -27,8 +27,10 @@ func TestFetchTxtIsChecked(t *testing.T) {
 		{"with a length in words", "https://example.org/a one data/a\n", []string{"fetch-line-malformed"}},
 		{"with a negative length", "https://example.org/a -1 data/a\n", []string{"fetch-line-malformed"}},
 		{"without a path", "https://example.org/a 1\n", []string{"fetch-line-malformed"}},
-		{"out of the bag", "https://example.org/a 1 data/../../etc/passwd\nhttps://example.org/a 1 /etc/passwd\nhttps://example.org/a 1 ~/x\n",
-			[]string{"fetch-illegal-path", "fetch-illegal-path", "fetch-illegal-path"}},
+		{
+			"out of the bag", "https://example.org/a 1 data/../../etc/passwd\nhttps://example.org/a 1 /etc/passwd\nhttps://example.org/a 1 ~/x\n",
+			[]string{"fetch-illegal-path", "fetch-illegal-path", "fetch-illegal-path"},
+		},
 		{"not in UTF-8", "https://example.org/a 1 data/\xff\n", []string{"fetch-illegal-path"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

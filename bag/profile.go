@@ -62,8 +62,11 @@ type tagRule struct {
 	Description string   `json:"description"`
 }
 
-// once says that a bag may have the tag only once.
-func (r tagRule) once() bool { return r.Repeatable != nil && !*r.Repeatable }
+// bound says that a blank value is none.
+func (r tagRule) bound() bool { return r.Required || len(r.Values) > 0 }
+
+// BuiltInProfiles are the names that ProfileNamed knows.
+func BuiltInProfiles() []string { return []string{aptrustV22, aptrustV23, btrV10} }
 
 // ProfileNamed returns one of the built-in profiles: aptrust-v2.2, aptrust-v2.3
 // or btr-v1.0.
@@ -190,16 +193,18 @@ func profileFor(identifier string) (name string, known bool) {
 const standardStorage = "Standard"
 
 // storageOptions are those of the registry, as they are spelled there.
-var storageOptions = []string{
-	standardStorage,
-	"Glacier-VA", "Glacier-OH", "Glacier-OR",
-	"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
-	"Wasabi-VA", "Wasabi-OR", "Wasabi-TX",
+func storageOptions() []string {
+	return []string{
+		standardStorage,
+		"Glacier-VA", "Glacier-OH", "Glacier-OR",
+		"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
+		"Wasabi-VA", "Wasabi-OR", "Wasabi-TX",
+	}
 }
 
 // storageOption returns the option as it is spelled in the registry.
 func storageOption(value string) (option string, known bool) {
-	for _, o := range storageOptions {
+	for _, o := range storageOptions() {
 		if strings.EqualFold(o, value) {
 			return o, true
 		}

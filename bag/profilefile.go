@@ -14,18 +14,6 @@ import (
 // maxProfile bounds a profile's file in bytes. Real ones have a few thousand.
 const maxProfile = 1 << 20
 
-// profileMembers are those that BagIt Profiles 1.4.0 defines, and ours.
-var profileMembers = []string{
-	"BagIt-Profile-Info", "Bag-Info", "Other-Info",
-	"Manifests-Required", "Manifests-Allowed", "Tag-Manifests-Required", "Tag-Manifests-Allowed",
-	"Tag-Files-Required", "Tag-Files-Allowed", "Payload-Files-Required", "Payload-Files-Allowed",
-	"Allow-Fetch.txt", "Fetch.txt-Required", "Data-Empty",
-	"Serialization", "Accept-Serialization", "Accept-BagIt-Version",
-}
-
-// tagMembers are those of a rule in Bag-Info.
-var tagMembers = []string{"required", "recommended", "repeatable", "values", "description"}
-
 // LoadProfile reads a profile in the JSON of the BagIt Profiles specification,
 // version 1.4.0 or earlier. Its name in verdicts is its identifier, or name if
 // it has none. The error says all that is wrong with it. Members that the
@@ -54,26 +42,28 @@ func (p *Profile) parse(data []byte) error {
 		return fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	l := profileParser{members: members, rules: &p.rules}
-	l.read("BagIt-Profile-Info", &p.rules.Info)
-	l.read("Manifests-Required", &p.rules.ManifestsRequired)
-	l.read("Manifests-Allowed", &p.rules.ManifestsAllowed)
-	l.read("Tag-Manifests-Required", &p.rules.TagManifestsRequired)
-	l.read("Tag-Manifests-Allowed", &p.rules.TagManifestsAllowed)
-	l.read("Tag-Files-Required", &p.rules.TagFilesRequired)
-	l.read("Tag-Files-Allowed", &p.rules.TagFilesAllowed)
-	l.read("Payload-Files-Required", &p.rules.PayloadFilesRequired)
-	l.read("Payload-Files-Allowed", &p.rules.PayloadFilesAllowed)
-	p.rules.AllowFetch = true
-	l.read("Allow-Fetch.txt", &p.rules.AllowFetch)
-	l.read("Fetch.txt-Required", &p.rules.FetchRequired)
-	l.read("Data-Empty", &p.rules.DataEmpty)
-	p.rules.Serialization = "optional"
-	l.read("Serialization", &p.rules.Serialization)
-	l.read("Accept-Serialization", &p.rules.AcceptSerialization)
-	l.read("Accept-BagIt-Version", &p.rules.AcceptVersion)
+	p.rules.AllowFetch, p.rules.Serialization = true, "optional"
+	l.readAll(map[string]any{
+		"BagIt-Profile-Info":     &p.rules.Info,
+		"Manifests-Required":     &p.rules.ManifestsRequired,
+		"Manifests-Allowed":      &p.rules.ManifestsAllowed,
+		"Tag-Manifests-Required": &p.rules.TagManifestsRequired,
+		"Tag-Manifests-Allowed":  &p.rules.TagManifestsAllowed,
+		"Tag-Files-Required":     &p.rules.TagFilesRequired,
+		"Tag-Files-Allowed":      &p.rules.TagFilesAllowed,
+		"Payload-Files-Required": &p.rules.PayloadFilesRequired,
+		"Payload-Files-Allowed":  &p.rules.PayloadFilesAllowed,
+		"Allow-Fetch.txt":        &p.rules.AllowFetch,
+		"Fetch.txt-Required":     &p.rules.FetchRequired,
+		"Data-Empty":             &p.rules.DataEmpty,
+		"Serialization":          &p.rules.Serialization,
+		"Accept-Serialization":   &p.rules.AcceptSerialization,
+		"Accept-BagIt-Version":   &p.rules.AcceptVersion,
+		"Bag-Info":               nil, // below
+		"Other-Info":             nil,
+	})
 	p.rules.BagInfo = l.tagRules("Bag-Info", members["Bag-Info"])
 	l.otherInfo()
-	l.unknown("", members, profileMembers)
 	l.contradictions()
 	p.ignored = l.ignored
 	return errors.Join(l.faults...)
@@ -92,14 +82,18 @@ func (l *profileParser) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Errorf(format, args...))
 }
 
-// read leaves alone what is not there or null.
-func (l *profileParser) read(member string, to any) {
-	raw, ok := l.members[member]
-	if !ok {
-		return
-	}
-	if err := json.Unmarshal(raw, to); err != nil {
-		l.fault("%s: %w", member, inWords(err))
+// readAll reads the members that there are, and notes those that have no place.
+func (l *profileParser) readAll(places map[string]any) {
+	for _, member := range slices.Sorted(maps.Keys(l.members)) {
+		place, known := places[member]
+		switch {
+		case !known:
+			l.ignored = append(l.ignored, member)
+		case place != nil:
+			if err := json.Unmarshal(l.members[member], place); err != nil {
+				l.fault("%s: %w", member, inWords(err))
+			}
+		}
 	}
 }
 
@@ -151,7 +145,11 @@ func (l *profileParser) tagRules(where string, raw json.RawMessage) map[string]t
 		if err := json.Unmarshal(tags[tag], &rule); err != nil {
 			l.fault("%s: %w", at, inWords(err))
 		}
-		l.unknown(at+", ", members, tagMembers)
+		for _, m := range slices.Sorted(maps.Keys(members)) {
+			if !slices.Contains([]string{"required", "recommended", "repeatable", "values", "description"}, m) {
+				l.ignored = append(l.ignored, at+", "+m)
+			}
+		}
 		rules[tag] = rule
 	}
 	return rules
@@ -174,14 +172,6 @@ func (l *profileParser) otherInfo() {
 			continue
 		}
 		l.rules.OtherInfo[file] = l.tagRules("Other-Info, "+file, files[file])
-	}
-}
-
-func (l *profileParser) unknown(where string, members map[string]json.RawMessage, known []string) {
-	for _, m := range slices.Sorted(maps.Keys(members)) {
-		if !slices.Contains(known, m) {
-			l.ignored = append(l.ignored, where+m)
-		}
 	}
 }
 

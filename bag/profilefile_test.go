@@ -91,8 +91,12 @@ func TestEveryRuleOfAProfileIsObeyed(t *testing.T) {
 		{"version", `"Accept-BagIt-Version": ["0.97", "1.0"]`, bagtest.Spec{}, nil, nil},
 		{"another version", `"Accept-BagIt-Version": ["0.97"]`, bagtest.Spec{}, []string{"version-not-allowed"}, nil},
 
-		{"members of nobody", `"Manifest-Required": ["sha512"], "Bag-Info": {"Contact-Name": {"mandatory": true}}, "Other-Info": {"rights.txt": {}}`, bagtest.Spec{}, nil,
-			[]string{"profile-member-unknown", "profile-member-unknown", "profile-member-unknown"}},
+		{
+			"members of nobody", `"Manifest-Required": ["sha512"], "Bag-Info": {"Contact-Name": {"mandatory": true}}, "Other-Info": {"rights.txt": {}}`,
+			bagtest.Spec{},
+			nil,
+			[]string{"profile-member-unknown", "profile-member-unknown", "profile-member-unknown"},
+		},
 		{"rules for aptrust-info.txt", `"Other-Info": {"aptrust-info.txt": {"Title": {"values": ["Other"]}}}`, bagtest.Spec{}, []string{"tag-illegal-value"}, nil},
 		{"storage option of nobody", "", bagtest.Spec{StorageOption: "Floppy"}, []string{"tag-illegal-value"}, nil},
 	} {

@@ -90,24 +90,21 @@ func (j *judge) serialization() {
 		return
 	}
 	accepted := len(j.rules.AcceptSerialization) == 0 || slices.ContainsFunc(j.rules.AcceptSerialization, func(s string) bool {
-		return slices.Contains(tarTypes, s)
+		return slices.Contains([]string{"application/tar", "application/x-tar", "application/x-gtar", "application/x-ustar"}, s)
 	})
 	if j.rules.Serialization == "forbidden" || !accepted {
 		j.errors.add(codeSerialization, "", "BagIt profile does not allow serialization format application/tar.")
 	}
 }
 
-// tarTypes are the media types by which profiles name tar files.
-var tarTypes = []string{"application/tar", "application/x-tar", "application/x-gtar", "application/x-ustar"}
-
 // versions are those of BagIt that there are. What distinguishes them before 1.0
 // does not matter for checking a bag.
-var versions = []string{"0.93", "0.94", "0.95", "0.96", "0.97", "1.0"}
+func versions() []string { return []string{"0.93", "0.94", "0.95", "0.96", "0.97", "1.0"} }
 
 func (j *judge) version() {
 	accepted := j.rules.AcceptVersion
 	if len(accepted) == 0 {
-		accepted = versions
+		accepted = versions()
 	}
 	version, ok := j.bag.Tag(bagitTxt, "BagIt-Version")
 	switch {
@@ -133,7 +130,7 @@ func (j *judge) version() {
 // before10 says whether the bag follows a version of BagIt before 1.0.
 func (j *judge) before10() bool {
 	version, _ := j.bag.Tag(bagitTxt, "BagIt-Version")
-	return strings.HasPrefix(version, "0.") && slices.Contains(versions, version)
+	return strings.HasPrefix(version, "0.") && slices.Contains(versions(), version)
 }
 
 // identifiers warns where a value was not followed.
@@ -165,7 +162,7 @@ func (j *judge) identifiers() {
 	case aptrustV22, aptrustV23: // have a rule for it
 	default:
 		j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
-			file, tag, show(value), strings.Join(storageOptions, ", "))
+			file, tag, show(value), strings.Join(storageOptions(), ", "))
 	}
 }
 
@@ -264,33 +261,44 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 	}
 }
 
-// values checks each tag of the name, and warns if there are two that differ.
+// values checks each tag of the name, and how many there are.
 func (j *judge) values(file, name string, rule tagRule) {
-	bound := rule.Required || rule.once() || len(rule.Values) > 0
-	var values []string
-	for _, t := range j.bag.Tags {
-		if t.File == file && strings.EqualFold(t.Name, name) {
-			values = append(values, t.Value)
-		}
-	}
+	values := j.bag.values(file, name)
 	for _, v := range values {
 		switch {
 		case v == "" && name == "BagIt-Version": // version reports that one
-		case v == "" && (rule.Required || len(rule.Values) > 0):
+		case v == "" && rule.bound():
 			j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
 		case !rule.allows(v):
 			j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
 				file, name, show(v), strings.Join(rule.Values, ", "))
 		}
 	}
+	j.occurrences(file, name, rule, values)
+}
+
+func (b *Bag) values(file, name string) (values []string) {
+	for _, t := range b.Tags {
+		if t.File == file && strings.EqualFold(t.Name, name) {
+			values = append(values, t.Value)
+		}
+	}
+	return values
+}
+
+func (j *judge) occurrences(file, name string, rule tagRule, values []string) {
 	switch {
-	case len(values) == 0 && rule.Recommended && !rule.Required:
-		j.warnings.add(codeTagRecommended, file, "In file %s, there is no tag %s. The profile recommends it.", file, name)
-	case len(values) > 1 && rule.once():
+	case len(values) == 0:
+		if rule.Recommended && !rule.Required {
+			j.warnings.add(codeTagRecommended, file, "In file %s, there is no tag %s. The profile recommends it.", file, name)
+		}
+	case rule.Repeatable == nil: // a profile before 1.3, in which nobody could say it
+		if rule.bound() && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
+			j.warnings.add(codeTagRepeated, file,
+				"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(values[0]))
+		}
+	case !*rule.Repeatable && len(values) > 1:
 		j.errors.add(codeTagOnce, file, "In file %s, tag %s occurs %d times. The profile allows it once.", file, name, len(values))
-	case bound && rule.Repeatable == nil && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }):
-		j.warnings.add(codeTagRepeated, file,
-			"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(values[0]))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -26,6 +27,7 @@ type Deps struct {
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Staging   *storage.Bucket
 	Targets   map[string]*storage.Bucket // preservation targets by name, see [storage.Targets]
+	Profiles  bag.Profiles               // that bags may follow
 	Formats   *format.Identifier
 	Files     int // files of one item in work at once
 	Log       *slog.Logger

@@ -16,7 +16,7 @@ func (s *validate) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	verdict := b.Validate(nil)
+	verdict := b.Validate(s.Profiles.Of(b))
 	if !verdict.Valid {
 		return claim.Fatal("invalid-bag", "%s", findings(verdict.Errors, verdict.More))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
@@ -67,7 +68,8 @@ type workerConfig struct {
 	Log      logConfig
 	HTTP     httpConfig
 
-	Pools []pipeline.Pool // none: the default
+	Profiles bag.Profiles
+	Pools    []pipeline.Pool // none: the default
 
 	// By stage, and only for stages that somebody has set, but for the second: items
 	// of it at once in this process, items of it in one claim, attempts before it is
@@ -87,6 +89,7 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
+	c.Profiles = s.readProfiles()
 	s.readWorkers(&c)
 	c.Pools = s.readPools()
 	o := claim.DefaultOptions()

@@ -54,6 +54,7 @@ func settingsTables() string {
 		{&stagingConfig{}, "`work`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
+		{&profilesConfig{}, "`work`, `validate`"},
 		{&poolsConfig{}, "`work`"},
 		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
 		{&readConfig{}, "`read-buckets`"},

@@ -190,6 +190,7 @@ func cmdBag(ts *testscript.TestScript, neg bool, args []string) {
 			{Name: "sample-bag/data/link", Type: '2', Linkname: "/etc/passwd"},
 		}},
 		"odd": {Profile: bagtest.BTR, StorageOption: "Nowhere"},
+		"own": {Tags: []bagtest.Tag{{File: "bag-info.txt", Name: "BagIt-Profile-Identifier", Value: "https://example.org/library.json"}}},
 	}
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: bag file kind")

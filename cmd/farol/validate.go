@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -14,38 +17,84 @@ import (
 	"github.com/farol-preservation/farol/bag"
 )
 
+// bagRules are the flags that say by which rules a bag is judged.
+type bagRules struct {
+	profile string
+	plain   bool
+}
+
 func validateCommand() *cobra.Command {
 	var asJSON bool
+	var rules bagRules
 	c := &cobra.Command{
-		Use:   "validate BAG.tar",
-		Short: "Tell whether a bag in a tar file would be accepted",
-		Long: `Tell whether a bag in a local tar file would be accepted, by the code that the
-pipeline itself runs. All errors are listed at once; docs/validation-codes.md
-explains their codes. "-" reads the tar from standard input.
+		Use:   "validate BAG",
+		Short: "Tell whether a bag would be accepted",
+		Long: `Tell whether a bag, in a local tar file or unpacked in a directory, would be
+accepted, by the code that the pipeline itself runs. All errors are listed at
+once; docs/validation-codes.md explains their codes. "-" reads a tar from
+standard input.
+
+The bag is judged by the profile that its BagIt-Profile-Identifier names: a
+built-in one (` + strings.Join(bag.BuiltInProfiles(), ", ") + `) or one of the directory
+FAROL_PROFILES, and APTrust's if it names none that is known.
 
 Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
 		Example: `  farol validate photographs.tar
+  farol validate photographs/
   farol validate photographs.tar --json
+  farol validate photographs.tar --profile library.json
+  farol validate photographs.tar --no-profile
   farol validate - < photographs.tar`,
-		Args: oneArg("tar file, or - for standard input"),
+		Args: oneArg("tar file or directory, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			verdict, err := validate(cmd.Context(), args[0], cmd.InOrStdin())
+			profile, err := rules.choose()
 			if err != nil {
 				return err
 			}
-			return report(cmd.OutOrStdout(), args[0], verdict, asJSON)
+			b, err := readBag(cmd.Context(), args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return report(cmd.OutOrStdout(), args[0], b.Validate(profile(b)), asJSON)
 		},
 	}
+	c.Flags().StringVar(&rules.profile, "profile", "", "judge by this profile, whatever the bag names: a file in the JSON of BagIt Profiles 1.4, or the name of a built-in one")
+	c.Flags().BoolVar(&rules.plain, "no-profile", false, "judge by BagIt itself (RFC 8493) alone")
 	jsonFlag(c, &asJSON)
 	return c
 }
 
-// validate reads the tar at path; "-" is stdin. Its errors say that nothing can
-// be said about the bag.
-func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, error) {
+// choose returns what says by which profile a bag is judged. It fails before the
+// bag is read.
+func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
+	always := func(p *bag.Profile) func(*bag.Bag) *bag.Profile {
+		return func(*bag.Bag) *bag.Profile { return p }
+	}
+	switch {
+	case r.plain && r.profile != "":
+		return nil, usage(errors.New("--profile and --no-profile contradict each other"), "give one or the other")
+	case r.plain:
+		return always(bag.PlainBagIt()), nil
+	case r.profile != "":
+		p, err := chooseProfile(r.profile)
+		if err != nil {
+			return nil, usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(bag.BuiltInProfiles(), ", "))
+		}
+		return always(p), nil
+	}
+	profiles, err := load((*settings).readProfiles)
+	return profiles.Of, err
+}
+
+// readBag reads the bag at path: a tar, a directory, or stdin if it is "-". Its
+// errors say that nothing can be said about the bag.
+func readBag(ctx context.Context, path string, stdin io.Reader) (*bag.Bag, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return readBagDir(ctx, path)
+	}
 	in, size, err := openTar(path, stdin)
 	if err != nil {
-		return bag.Verdict{}, usage(err, "name a tar file that you may read, or - for standard input")
+		return nil, usage(err, "name a tar file or directory that you may read, or - for standard input")
 	}
 	defer in.Close() //nolint:errcheck // only read
 	show := newReadBar(size)
@@ -54,12 +103,45 @@ func validate(ctx context.Context, path string, stdin io.Reader) (bag.Verdict, e
 	})
 	show.end()
 	if err != nil {
-		return bag.Verdict{}, failure{
-			code: exitUsage, err: fmt.Errorf("read %s: %w", path, err),
-			next: "nothing was found out about the bag; see that the file can be read to its end",
-		}
+		err = fmt.Errorf("read %s: %w", path, err)
 	}
-	return b.Validate(nil), nil
+	return b, unread(err)
+}
+
+// readBagDir reads the directory's sizes first, if there is somebody to see the
+// progress.
+func readBagDir(ctx context.Context, dir string) (*bag.Bag, error) {
+	show := newReadBar(bytesIn(dir))
+	b, err := bag.ReadDir(ctx, dir, bag.ReadOptions{Progress: func(_ string, _ int, bytes int64) { show.set(bytes) }})
+	show.end()
+	return b, unread(err)
+}
+
+func unread(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{
+		code: exitUsage, err: err,
+		next: "nothing was found out about the bag; see that it can be read to its end",
+	}
+}
+
+// bytesIn is the size of a directory's files as far as they can be seen.
+func bytesIn(dir string) (size int64) {
+	if !isTerminal(os.Stderr) {
+		return 0
+	}
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil //nolint:nilerr // what cannot be read is told when it is read
+		}
+		if info, err := entry.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return size
 }
 
 // openTar opens the tar at path and tells its size, as far as that is known.
@@ -76,7 +158,7 @@ func openTar(path string, stdin io.Reader) (in io.ReadCloser, size int64, err er
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", path)
+		err = fmt.Errorf("%s is neither a file nor a directory", path)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())

@@ -12,14 +12,14 @@ import (
 func TestReadingThatFailsIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")
-	_, err := validate(t.Context(), "-", iotest.ErrReader(broken))
+	_, err := readBag(t.Context(), "-", iotest.ErrReader(broken))
 	if f := asFailure(err); !errors.Is(err, broken) || f.code != exitUsage || f.next == "" {
-		t.Errorf("validate = %v, told as %+v", err, f)
+		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err = validate(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)))
+	_, err = readBag(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)))
 	if f := asFailure(err); f.code != exitUsage || f.Error() != "interrupted" {
-		t.Errorf("validate = %v, told as %+v", err, f)
+		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
 }

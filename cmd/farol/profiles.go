@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/farol-preservation/farol/bag"
+)
+
+// profilesConfig says which profiles bags may follow besides the built-in ones.
+type profilesConfig struct {
+	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"BagIt profiles that bags may follow besides the built-in ones: each file *.json in it, by its BagIt-Profile-Identifier"`
+}
+
+// readProfiles loads the profiles of the directory, and tells of all that are
+// wrong.
+func (s *settings) readProfiles() bag.Profiles {
+	var c profilesConfig
+	s.readBlock("", &c)
+	if c.Dir == "" {
+		return bag.Profiles{}
+	}
+	profiles, err := loadProfiles(c.Dir)
+	if err != nil {
+		s.wrong("FAROL_PROFILES", fmt.Sprintf("is %q: %v", c.Dir, err))
+	}
+	return profiles
+}
+
+func loadProfiles(dir string) (bag.Profiles, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return bag.Profiles{}, err
+	}
+	var further []*bag.Profile
+	var faults []error
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		p, err := loadProfile(filepath.Join(dir, e.Name()))
+		further, faults = append(further, p), append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return bag.Profiles{}, err
+	}
+	return bag.NewProfiles(further...)
+}
+
+func loadProfile(path string) (p *bag.Profile, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return bag.LoadProfile(f, path)
+}
+
+// chooseProfile is the profile that --profile names: a built-in one, or a file.
+func chooseProfile(name string) (*bag.Profile, error) {
+	if slices.Contains(bag.BuiltInProfiles(), name) {
+		return bag.ProfileNamed(name)
+	}
+	return loadProfile(name)
+}
