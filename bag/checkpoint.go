@@ -30,6 +30,33 @@ type Checkpoint struct {
 	More     int       `json:"more,omitempty"`
 	// PayloadDir says that something was or lay in data/.
 	PayloadDir bool `json:"payload_dir,omitempty"`
+	// Partial is how far the file at Offset has been read; nil for not at all.
+	Partial *Partial `json:"partial,omitempty"`
+}
+
+// A Partial is how far Read came within a large file. It goes with the
+// checkpoint of the offset After, or with the beginning of the tar if that is
+// zero. It can be written as JSON; another version of Go may refuse it.
+type Partial struct {
+	After  int64     `json:"after"`
+	TopDir string    `json:"top_dir"`
+	File   *File     `json:"file"` // without digests
+	State  hashState `json:"state"`
+}
+
+// ErrCheckpoint says that a Partial does not fit its file, or was made by another
+// version of Go. Without it reading goes on from the checkpoint before.
+var ErrCheckpoint = errors.New("the checkpoint within a file cannot be used")
+
+// errWithin marks errors of ReadOptions.Within.
+var errWithin = errors.New("checkpoint within a file")
+
+// Start is the offset in the tar at which Read goes on.
+func (c *Checkpoint) Start() int64 {
+	if c.Partial != nil && c.Partial.File != nil {
+		return c.Partial.File.Offset + c.Partial.State.Done
+	}
+	return c.Offset
 }
 
 // Append moves c forward to next, the checkpoint that followed it.
@@ -39,10 +66,12 @@ func (c *Checkpoint) Append(next Checkpoint) {
 	c.Files = files
 }
 
-// checkpoint tells the caller how far we are, if that is worth it. Should the
-// caller die before it is stored, the one before it is as good.
-func (rd *reader) checkpoint(ctx context.Context) error {
-	if rd.opts.Checkpoint == nil || rd.next < 0 || rd.next-rd.savedOffset < rd.opts.CheckpointBytes {
+// checkpoint tells the caller how far we are, if that is worth it: before a large
+// file it is, or no checkpoint within that could follow. Should the caller die
+// before it is stored, the one before it is as good.
+func (rd *reader) checkpoint(ctx context.Context, large bool) error {
+	worth := rd.next-rd.savedOffset >= rd.opts.CheckpointBytes || large && rd.next > rd.savedOffset
+	if rd.opts.Checkpoint == nil || rd.next < 0 || !worth {
 		return nil
 	}
 	err := rd.opts.Checkpoint(ctx, Checkpoint{
@@ -61,6 +90,30 @@ func (rd *reader) checkpoint(ctx context.Context) error {
 	}
 	rd.saved, rd.savedOffset = len(rd.bag.Files), rd.next
 	return nil
+}
+
+// within tells the caller how far we are in a file.
+func (rd *reader) within(ctx context.Context, f *File, s hashState) error {
+	if err := rd.opts.Within(ctx, Partial{After: rd.savedOffset, TopDir: rd.bag.TopDir, File: f, State: s}); err != nil {
+		return fmt.Errorf("%w %s: %w", errWithin, show(f.Path), err)
+	}
+	return nil
+}
+
+// resumeFile reads what is left of a file, and its padding.
+func (rd *reader) resumeFile(ctx context.Context, p *Partial) (more bool, err error) {
+	f := p.File
+	if f == nil || p.After != rd.opts.Resume.Offset || f.Kind != PayloadFile || p.State.Done <= 0 || p.State.Done >= f.Size {
+		return false, fmt.Errorf("%w: it does not follow the checkpoint at offset %d", ErrCheckpoint, rd.opts.Resume.Offset)
+	}
+	rd.bag.TopDir, rd.after, rd.next = p.TopDir, show(f.Path), f.Offset+padded(f.Size)
+	more, err = rd.readFile(ctx, rd.tar, f, &p.State)
+	if err != nil || !more {
+		return more, err
+	}
+	// What is wrong with the padding shows when the next header is read.
+	_, _ = io.CopyN(io.Discard, rd.tar, padded(f.Size)-f.Size)
+	return true, nil
 }
 
 // resume restores what an earlier Read knew at the checkpoint.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,13 +32,22 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 	t.Helper()
 	var all bag.Checkpoint
 	var stored [][]byte
+	store := func(c bag.Checkpoint) error {
+		j, err := json.Marshal(c)
+		stored = append(stored, j)
+		return err
+	}
 	b, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{
+		PartSize:        inParts,
 		CheckpointBytes: every,
 		Checkpoint: func(_ context.Context, c bag.Checkpoint) error {
 			all.Append(c)
-			j, err := json.Marshal(all)
-			stored = append(stored, j)
-			return err
+			return store(all)
+		},
+		Within: func(_ context.Context, p bag.Partial) error {
+			with := all
+			with.Partial = &p
+			return store(with)
 		},
 	})
 	if err != nil {
@@ -50,6 +60,21 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 		}
 	}
 	return b, out
+}
+
+// inParts cuts files of some hundred thousand bytes into parts.
+func inParts(size int64) int64 {
+	if size < 200_000 {
+		return 0
+	}
+	return 300_000
+}
+
+// on reads on from a checkpoint.
+func on(t testing.TB, data []byte, c bag.Checkpoint) (*bag.Bag, error) {
+	t.Helper()
+	rest := data[min(c.Start(), int64(len(data))):]
+	return bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{PartSize: inParts, Resume: &c, Reopen: ranges(data)})
 }
 
 // anyBag draws a bag of a few files, good or broken.
@@ -103,15 +128,15 @@ func TestReadingOnFromAnyCheckpointGivesTheSameBag(t *testing.T) {
 			data = data[:rapid.IntRange(0, len(data)).Draw(rt, "at")]
 		}
 		want, points := checkpoints(t, data, rapid.Int64Range(1, 5000).Draw(rt, "every"))
-		if whole := read(t, data); !cmp.Equal(want, whole) {
-			rt.Fatalf("checkpoints change the bag: %s", cmp.Diff(whole, want))
+		whole, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{PartSize: inParts})
+		if err != nil || !cmp.Equal(want, whole) {
+			rt.Fatalf("checkpoints change the bag: %v %s", err, cmp.Diff(whole, want))
 		}
 		if len(points) == 0 {
 			return
 		}
 		c := rapid.SampledFrom(points).Draw(rt, "checkpoint")
-		rest := data[min(c.Offset, int64(len(data))):]
-		got, err := bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{Resume: &c, Reopen: ranges(data)})
+		got, err := on(t, data, c)
 		if err != nil {
 			rt.Fatalf("Read: %v", err)
 		}
@@ -119,6 +144,79 @@ func TestReadingOnFromAnyCheckpointGivesTheSameBag(t *testing.T) {
 			rt.Fatalf("reading on from %d: %s", c.Offset, diff)
 		}
 	})
+}
+
+// A kill at 99 % of a large file costs its last part, not the file.
+func TestReadingOnWithinALargeFile(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		spec := bagtest.Spec{
+			Files: []bagtest.File{
+				{Path: "data/first", Size: rapid.SampledFrom([]int64{10, 2_000_001}).Draw(rt, "first")},
+				{Path: "data/large", Size: rapid.Int64Range(1_200_000, 5_000_000).Draw(rt, "large")},
+				{Path: "data/last", Content: "last"},
+			},
+			ManifestsFirst: rapid.Bool().Draw(rt, "manifests first"),
+		}
+		data := sample(t, spec)
+		if rapid.IntRange(0, 3).Draw(rt, "cut") == 0 {
+			data = data[:len(data)-rapid.IntRange(1, 1_200_000).Draw(rt, "by")]
+		}
+		want, points := checkpoints(t, data, 200_000)
+		within := 0
+		for _, c := range points {
+			if c.Partial != nil {
+				within++
+			}
+		}
+		if within < 2 {
+			rt.Fatalf("%d checkpoints within files", within)
+		}
+		c := rapid.SampledFrom(points).Draw(rt, "checkpoint")
+		got, err := on(t, data, c)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("reading on from %d: %s", c.Start(), diff)
+		}
+	})
+}
+
+// What cannot be used must say so, so that it is thrown away and the file read
+// from its beginning; digests made up from it would be wrong.
+func TestACheckpointWithinAFileThatDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 3_000_000}}})
+	_, points := checkpoints(t, data, 200_000)
+	good := points[slices.IndexFunc(points, func(c bag.Checkpoint) bool { return c.Partial != nil })]
+	for name, change := range map[string]func(p *bag.Partial){
+		"no file":           func(p *bag.Partial) { p.File = nil },
+		"another place":     func(p *bag.Partial) { p.After++ },
+		"nothing read":      func(p *bag.Partial) { p.State.Done = 0 },
+		"all read":          func(p *bag.Partial) { p.State.Done = p.File.Size },
+		"a manifest":        func(p *bag.Partial) { p.File.Kind = bag.Manifest },
+		"other parts":       func(p *bag.Partial) { p.State.Part++ },
+		"half a part's sum": func(p *bag.Partial) { p.State.Parts = append(p.State.Parts, 1) },
+		"a negative part":   func(p *bag.Partial) { p.State.Left = -1 },
+		"no states":         func(p *bag.Partial) { p.State.Hashes = [5][]byte{} },
+		"a strange state":   func(p *bag.Partial) { p.State.Hashes[2] = []byte("another version") },
+	} {
+		c, p := good, *good.Partial
+		c.Partial = &p
+		change(&p)
+		if _, err := on(t, data, c); !errors.Is(err, bag.ErrCheckpoint) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	full := errors.New("disk full")
+	_, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
+		CheckpointBytes: 200_000,
+		Within:          func(context.Context, bag.Partial) error { return full },
+	})
+	if !errors.Is(err, full) || !strings.Contains(err.Error(), "data/large") {
+		t.Errorf("error %v, want %v", err, full)
+	}
 }
 
 func TestCheckpointsAreRareAndHaveOnlyWhatIsNew(t *testing.T) {

@@ -28,7 +28,7 @@ func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 		return rd.manifest(f)
 	case FetchFile:
 		rd.bag.HasFetch = true
-		return rd.fetchFile(f)
+		return rd.fetchFile()
 	case TagFile:
 		if isParsedTagFile(f.Path) {
 			return rd.tagFile(f)

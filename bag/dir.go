@@ -120,7 +120,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 		w.opts.Progress(path, len(w.bag.Files), w.tar.offset)
 	}
 	tee, done := w.interpreter(f)
-	content, err := w.digester.read(ctx, dirFile{w.tar, in}, f.Size, 0, w.reportTo(f, tee))
+	content, err := w.digester.read(ctx, dirFile{w.tar, in}, pass{size: f.Size, tee: w.reportTo(f, tee)})
 	if err == nil && atEnd(in) {
 		f.Digests = content.digests
 		w.add(f)

@@ -21,7 +21,7 @@ type fetchLine struct {
 	path   string
 }
 
-func (rd *reader) fetchFile(*File) (tee func([]byte), done func()) {
+func (rd *reader) fetchFile() (tee func([]byte), done func()) {
 	p := &fetchParser{enc: rd.encoding, ascii: true, problems: &rd.textProblems}
 	p.lines.line = p.parseLine
 	p.lines.most = maxLine

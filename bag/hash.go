@@ -6,6 +6,8 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding"
+	"fmt"
 	"hash"
 	"io"
 	"sync/atomic"
@@ -57,13 +59,26 @@ type content struct {
 	size    int64
 }
 
-// read takes all that r has, at most size bytes, and shows each piece to tee
-// (if not nil), which must not change or keep it. The error is that of r, or of ctx.
-func (d *digester) read(ctx context.Context, r io.Reader, size, partSize int64, tee func([]byte)) (content, error) {
-	if size <= smallFile && (partSize <= 0 || size <= partSize) {
-		return d.readSmall(r, size, tee)
+// A pass is what is to be done with one content while it is read. All but its
+// size may be left out.
+type pass struct {
+	size     int64
+	partSize int64        // see partHash
+	tee      func([]byte) // sees each piece, and must not change or keep it
+	from     *hashState   // reading goes on from there
+	// save is given the state at every saveEvery bytes of the content, but not
+	// at its end. Its error ends the reading.
+	save      func(hashState) error
+	saveEvery int64
+}
+
+// read takes all that r has, at most p.size bytes. The error is that of r, of
+// ctx or of p.save.
+func (d *digester) read(ctx context.Context, r io.Reader, p pass) (content, error) {
+	if p.size <= smallFile && (p.partSize <= 0 || p.size <= p.partSize) {
+		return d.readSmall(r, p.size, p.tee)
 	}
-	return d.readLarge(ctx, r, size, partSize, tee)
+	return d.readLarge(ctx, r, p)
 }
 
 func (d *digester) readSmall(r io.Reader, size int64, tee func([]byte)) (content, error) {
@@ -81,14 +96,20 @@ func (d *digester) readSmall(r io.Reader, size int64, tee func([]byte)) (content
 	}, nil
 }
 
-func (d *digester) readLarge(ctx context.Context, r io.Reader, size, partSize int64, tee func([]byte)) (content, error) {
+func (d *digester) readLarge(ctx context.Context, r io.Reader, p pass) (content, error) {
 	d.start()
 	for _, h := range d.large {
 		h.Reset()
 	}
-	d.parts.reset(size, partSize)
-
-	total, err := d.feed(ctx, r, size, tee)
+	d.parts.reset(p.size, p.partSize)
+	var total int64
+	if p.from != nil {
+		if err := d.restore(*p.from); err != nil {
+			return content{}, err
+		}
+		total = p.from.Done
+	}
+	total, err := d.feed(ctx, r, total, p)
 	d.settle() // also after an error: the workers must be idle before the next file
 	if err != nil {
 		return content{size: total}, err
@@ -101,22 +122,34 @@ func (d *digester) readLarge(ctx context.Context, r io.Reader, size, partSize in
 	return out, nil
 }
 
-// feed hands the content to the workers, block by block.
-func (d *digester) feed(ctx context.Context, r io.Reader, size int64, tee func([]byte)) (int64, error) {
-	var total int64
-	for total < size {
+// feed hands the content to the workers, block by block. Of what is there
+// already, total bytes have been read.
+func (d *digester) feed(ctx context.Context, r io.Reader, total int64, p pass) (int64, error) {
+	saved := total
+	for total < p.size {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
+		if p.save != nil && total-saved >= p.saveEvery {
+			d.settle()
+			state, err := d.state(total)
+			if err == nil {
+				err = p.save(state)
+			}
+			if err != nil {
+				return total, err
+			}
+			saved = total
+		}
 		b := <-d.free // never for long: the workers only compute
-		n, err := io.ReadFull(r, b.data[:min(int64(len(b.data)), size-total)])
+		n, err := io.ReadFull(r, b.data[:min(int64(len(b.data)), p.size-total)])
 		total += int64(n)
 		if err != nil {
 			d.free <- b
 			return total, err
 		}
-		if tee != nil {
-			tee(b.data[:n])
+		if p.tee != nil {
+			p.tee(b.data[:n])
 		}
 		b.n = n
 		b.refs.Store(int32(len(d.workers))) //nolint:gosec // there are five
@@ -125,6 +158,58 @@ func (d *digester) feed(ctx context.Context, r io.Reader, size int64, tee func([
 		}
 	}
 	return total, nil
+}
+
+// A hashState is how far the digests of one content are, in the binary forms of
+// the standard library's hashes. Another version of it may refuse them.
+type hashState struct {
+	Done   int64     `json:"done"`           // bytes
+	Hashes [5][]byte `json:"hashes"`         // of the content, and of the part that has begun
+	Part   int64     `json:"part,omitempty"` // size of a part
+	Left   int64     `json:"left,omitempty"` // bytes of that one to come
+	Parts  []byte    `json:"parts,omitempty"`
+}
+
+func (d *digester) hashes() [5]hash.Hash {
+	return [5]hash.Hash{d.large[0], d.large[1], d.large[2], d.large[3], d.parts.hash}
+}
+
+// state may be called while the workers are idle.
+func (d *digester) state(done int64) (s hashState, err error) {
+	s.Done, s.Part, s.Left = done, d.parts.size, d.parts.left
+	for i, h := range d.hashes() {
+		m, ok := h.(encoding.BinaryMarshaler)
+		if !ok {
+			return s, fmt.Errorf("the state of %T cannot be kept", h)
+		}
+		if s.Hashes[i], err = m.MarshalBinary(); err != nil {
+			return s, fmt.Errorf("keep the state of a digest: %w", err)
+		}
+	}
+	for _, sum := range d.parts.sums {
+		s.Parts = append(s.Parts, sum[:]...)
+	}
+	return s, nil
+}
+
+func (d *digester) restore(s hashState) error {
+	if len(s.Parts)%sha256.Size != 0 || s.Part != d.parts.size || s.Left < 0 || s.Left > s.Part {
+		return fmt.Errorf("%w: the state of the digests makes no sense", ErrCheckpoint)
+	}
+	for i, h := range d.hashes() {
+		m, ok := h.(encoding.BinaryUnmarshaler)
+		if !ok {
+			return fmt.Errorf("%w: the state of %T cannot be restored", ErrCheckpoint, h)
+		}
+		if err := m.UnmarshalBinary(s.Hashes[i]); err != nil {
+			return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+		}
+	}
+	d.parts.left = s.Left
+	for p := s.Parts; len(p) > 0; p = p[sha256.Size:] {
+		d.parts.sums = append(d.parts.sums, [32]byte(p))
+	}
+	return nil
 }
 
 // start brings up one goroutine for each algorithm, and one for the parts.

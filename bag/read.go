@@ -27,6 +27,10 @@ type ReadOptions struct {
 	// returns. Its error ends Read.
 	Checkpoint      func(ctx context.Context, c Checkpoint) error
 	CheckpointBytes int64
+	// Within is called within a payload file, where at least CheckpointBytes of
+	// it have been read and as many are left, and then once for as many again or
+	// for a part, whichever is more. Its error ends Read.
+	Within func(ctx context.Context, p Partial) error
 	// Progress hears of each file before it is read, and again every 16 MiB:
 	// its path, the number of files before it, and the offset in the tar. It
 	// is called by Read's own goroutine, and must be quick.
@@ -51,7 +55,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 			return nil, err
 		}
 	}
-	if err := rd.entries(ctx); err != nil {
+	if err := rd.archive(ctx); err != nil {
 		return nil, err
 	}
 	if err := rd.drain(ctx); err != nil {
@@ -110,7 +114,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 	}
 	var offset int64
 	if o.Resume != nil {
-		offset = o.Resume.Offset
+		offset = o.Resume.Start()
 	}
 	src := &source{r: r}
 	return &reader{
@@ -125,6 +129,16 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		savedOffset: offset,
 		container:   "tar",
 	}
+}
+
+// archive reads the tar, beginning within a file if that is where it was left.
+func (rd *reader) archive(ctx context.Context) error {
+	if rd.opts.Resume != nil && rd.opts.Resume.Partial != nil {
+		if more, err := rd.resumeFile(ctx, rd.opts.Resume.Partial); err != nil || !more {
+			return err
+		}
+	}
+	return rd.entries(ctx)
 }
 
 // entries reads all entries up to the end-of-archive marker.
@@ -149,7 +163,7 @@ func (rd *reader) entries(ctx context.Context) error {
 		}
 		// There is a header at rd.next; before it was read, we could not know
 		// that what comes before it is whole.
-		if err := rd.checkpoint(ctx); err != nil {
+		if err := rd.checkpoint(ctx, rd.opts.Within != nil && header.Size >= 2*rd.opts.CheckpointBytes); err != nil {
 			return err
 		}
 		more, err := rd.entry(ctx, archive, header)
@@ -206,17 +220,25 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		rd.reported = rd.tar.offset
 		rd.opts.Progress(path, len(rd.bag.Files), rd.tar.offset)
 	}
-	return rd.readFile(ctx, archive, f)
+	return rd.readFile(ctx, archive, f, nil)
 }
 
-// readFile reads the content of the entry that the tar is at.
-func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File) (more bool, err error) {
+// readFile reads the content of the entry that the tar is at, or what is left of
+// it.
+func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from *hashState) (more bool, err error) {
 	tee, done := rd.interpreter(f)
-	content, err := rd.digester.read(ctx, archive, f.Size, rd.partSize(f.Size), rd.reportTo(f, tee))
+	p := pass{size: f.Size, partSize: rd.partSize(f.Size), tee: rd.reportTo(f, tee), from: from}
+	if rd.opts.Within != nil && tee == nil && f.Size >= 2*rd.opts.CheckpointBytes {
+		p.saveEvery = max(rd.opts.CheckpointBytes, p.partSize)
+		p.save = func(s hashState) error { return rd.within(ctx, f, s) }
+	}
+	content, err := rd.digester.read(ctx, archive, p)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return false, rd.fault(ctx.Err())
+	case errors.Is(err, errWithin), errors.Is(err, ErrCheckpoint):
+		return false, err
 	default:
 		rd.problems.stop(codeTruncated, f.Path,
 			"The tar ends in the middle of %s: expected %d bytes, found %d. The file may not have been uploaded completely.",
@@ -285,7 +307,7 @@ func unsupported(h *tar.Header) string {
 // place finds the path in the bag for an entry's name.
 func (rd *reader) place(name string) (path string, ok bool) {
 	top, path, fault := splitEntry(name)
-	if !rd.within(name, top, fault) {
+	if !rd.inTop(name, top, fault) {
 		return "", false
 	}
 	if f := rd.byPath[path]; f != nil && !f.Missing {
@@ -295,8 +317,8 @@ func (rd *reader) place(name string) (path string, ok bool) {
 	return path, true
 }
 
-// within says whether an entry lies in the bag's directory.
-func (rd *reader) within(name, top, fault string) bool {
+// inTop says whether an entry lies in the bag's directory.
+func (rd *reader) inTop(name, top, fault string) bool {
 	switch {
 	case fault != "":
 		rd.problems.add(codeIllegalPath, show(name), "The %s entry '%s' has an illegal path: %s.", rd.container, show(name), fault)
@@ -320,7 +342,7 @@ func (rd *reader) directory(name string) bool {
 	if top == "" && fault == "" {
 		return true // where the tar was made
 	}
-	if !rd.within(name, top, fault) {
+	if !rd.inTop(name, top, fault) {
 		return false
 	}
 	rd.payloadDir = rd.payloadDir || path+"/" == payloadDir

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
@@ -753,6 +755,75 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if n := len(slices.Compact(slices.Clone(paths))); n != len(paths) || !slices.Contains(paths, "data/d") {
 		t.Errorf("the inventory has %v", paths)
 	}
+}
+
+// A kill near the end of a large file costs what came after its last checkpoint;
+// a checkpoint that another version made costs the file, and is no reason to fail.
+func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for name, tt := range map[string]struct {
+		damage func(text string) string
+		least  int // MiB that are read again
+		most   int
+	}{
+		"as it was kept":       {func(text string) string { return text }, 30, 60},
+		"by another version":   {func(text string) string { return strings.Replace(text, `"hashes":["`, `"hashes":["eA==","`, 1) }, 155, 200},
+		"that is not readable": {func(string) string { return "{" }, 155, 200},
+	} {
+		t.Run(name, func(t *testing.T) { // one after the other: a tar is in memory
+			a := newArchive(t)
+			id := a.deposit("large.tar", a.bag(bagtest.Spec{Name: "large", Files: []bagtest.File{
+				{Path: "data/before", Content: "before"}, {Path: "data/large", Size: 160 * mib},
+			}}))
+			proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+			a.through(proxy)
+			engine := a.engine()
+			proxy.CutAfter(155 * mib)
+			a.one(engine, "Receive")
+			proxy.Resume()
+			a.exec(`UPDATE work_items SET run_at = now()`)
+			w := &work{item: claim.Item{
+				ID: id, Stage: "Receive",
+				Token: value[int64](a, `SELECT claim_token FROM work_items`), Entered: value[int64](a, `SELECT entered_token FROM work_items`),
+			}}
+			entry, err := a.deps.Progress.Get(t.Context(), id, w.passOf(), within)
+			if err != nil || entry == "" {
+				t.Fatalf("checkpoint %q, %v", entry, err)
+			}
+			if err := a.deps.Progress.Put(t.Context(), w.claim(), w.passOf(), within, recoded(t, entry, tt.damage)); err != nil {
+				t.Fatal(err)
+			}
+			before := proxy.Bytes()
+			a.one(engine, "Receive")
+			if read := int(proxy.Bytes()-before) / mib; read < tt.least || read > tt.most {
+				t.Errorf("the second attempt read %d MiB of 160, want %d to %d", read, tt.least, tt.most)
+			}
+			a.one(engine, "Validate") // by the manifests, whose digests the tar was made with
+			if item := a.item(id); item.Stage != "Reingest Check" {
+				t.Errorf("second attempt: %+v", item)
+			}
+		})
+	}
+}
+
+// recoded changes a checkpoint under its compression.
+func recoded(t *testing.T, entry string, change func(string) string) string {
+	t.Helper()
+	in, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	text, err := in.DecodeAll([]byte(entry), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out.EncodeAll([]byte(change(string(text))), nil))
 }
 
 // A list that was damaged is made anew like one that is gone.

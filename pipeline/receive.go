@@ -21,11 +21,13 @@ import (
 
 // receive streams the tar once and leaves an inventory of it: where each file
 // lies, its four digests, and what manifests and tags say. Every 64 MiB or so it
-// keeps a checkpoint, so that a restart reads on between two files.
+// keeps a checkpoint, so that a restart reads on between two files or, in a large
+// one, at a part.
 type receive struct{ Deps }
 
-// checkpoints is the name that Receive keeps its checkpoints under in Redis.
-const checkpoints = "checkpoints"
+// The names that Receive keeps its checkpoints under in Redis: those between
+// files, each of which adds to the ones before, and the last one within a file.
+const checkpoints, within = "checkpoints", "within"
 
 func (s *receive) Run(ctx context.Context, w *work) error {
 	tar, err := s.Receiving(w.item.Bucket)
@@ -35,29 +37,11 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if _, err := s.Progress.Begin(ctx, w.claim(), w.passOf()); err != nil {
 		return w.progressErr(err)
 	}
-	resume, err := s.resume(ctx, w)
-	if err != nil {
-		return err
+	b, err := s.read(ctx, w, tar, true)
+	if errors.Is(err, bag.ErrCheckpoint) {
+		w.log.WarnContext(ctx, "the file that was in hand is read from its start", "err", err)
+		b, err = s.read(ctx, w, tar, false)
 	}
-	var start int64
-	if resume != nil {
-		start = resume.Offset
-		w.log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", len(resume.Files))
-	}
-	stream := &patient{ctx: ctx, offset: start, size: w.item.Size, open: func(offset int64) (io.ReadCloser, error) {
-		return tar.Get(ctx, w.item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.item.ETag})
-	}}
-	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
-
-	b, err := bag.Read(ctx, stream, bag.ReadOptions{
-		PartSize: storage.PartSize,
-		Resume:   resume,
-		Reopen: func(f *bag.File) (io.ReadCloser, error) {
-			return tar.Get(ctx, w.item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.item.ETag})
-		},
-		Checkpoint: func(ctx context.Context, c bag.Checkpoint) error { return s.checkpoint(ctx, w, c) },
-		Progress:   func(path string, _ int, _ int64) { w.hold.InHand(path) },
-	})
 	if err != nil {
 		return w.receivingErr(err)
 	}
@@ -71,6 +55,42 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	return w.putStaged(ctx, s.Deps, inventoryName, func(out io.Writer) error { return bag.WriteInventory(out, b) })
 }
 
+// read reads the tar, from where an earlier attempt came to; inFile is whether that
+// may be within a file.
+func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, error) {
+	resume, err := s.resume(ctx, w, inFile)
+	if err != nil {
+		return nil, err
+	}
+	var start int64
+	if resume != nil {
+		start = resume.Start()
+		w.log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", len(resume.Files))
+	}
+	stream := &patient{ctx: ctx, offset: start, size: w.item.Size, open: func(offset int64) (io.ReadCloser, error) {
+		return tar.Get(ctx, w.item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.item.ETag})
+	}}
+	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
+	return bag.Read(ctx, stream, bag.ReadOptions{
+		PartSize: storage.PartSize,
+		Resume:   resume,
+		Reopen: func(f *bag.File) (io.ReadCloser, error) {
+			return tar.Get(ctx, w.item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.item.ETag})
+		},
+		Checkpoint: func(ctx context.Context, c bag.Checkpoint) error {
+			return s.keep(ctx, w, c, func(line string) error {
+				return s.Progress.Append(ctx, w.claim(), w.passOf(), checkpoints, line)
+			})
+		},
+		Within: func(ctx context.Context, p bag.Partial) error {
+			return s.keep(ctx, w, p, func(line string) error {
+				return s.Progress.Put(ctx, w.claim(), w.passOf(), within, line)
+			})
+		},
+		Progress: func(path string, _ int, _ int64) { w.hold.InHand(path) },
+	})
+}
+
 // fileUUID gives a file a uuid that depends on nothing but the upload, so that
 // this stage run again names the same keys, and another upload never does.
 func fileUUID(item claim.Item, index int, path string) string {
@@ -78,13 +98,13 @@ func fileUUID(item claim.Item, index int, path string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
 }
 
-// checkpoint keeps how far the stage came. A failure costs time after a crash
-// and is no reason to stop, unless it says that the claim is lost.
-func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) error {
+// keep keeps how far the stage came. A failure costs time after a crash and is no
+// reason to stop, unless it says that the claim is lost.
+func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(line string) error) error {
 	if err := w.hold.Check(ctx); err != nil {
 		return err
 	}
-	line, err := json.Marshal(c)
+	line, err := json.Marshal(checkpoint)
 	if err != nil {
 		return fmt.Errorf("encode a checkpoint: %w", err)
 	}
@@ -92,7 +112,7 @@ func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) err
 	if err != nil {
 		return fmt.Errorf("compress a checkpoint: %w", err)
 	}
-	err = s.Progress.Append(ctx, w.claim(), w.passOf(), checkpoints, string(z.EncodeAll(line, nil)))
+	err = write(string(z.EncodeAll(line, nil)))
 	if err != nil && !errors.Is(err, progress.ErrLost) {
 		w.log.WarnContext(ctx, "checkpoint not kept", "err", err)
 		return nil
@@ -103,7 +123,7 @@ func (s *receive) checkpoint(ctx context.Context, w *work, c bag.Checkpoint) err
 // resume puts the checkpoints of an earlier attempt together; nil if there are
 // none. One that cannot be read, or a missing one between others, means that
 // the tar is read from its start.
-func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) {
+func (s *receive) resume(ctx context.Context, w *work, inFile bool) (*bag.Checkpoint, error) {
 	entries, err := s.Progress.Entries(ctx, w.item.ID, w.passOf(), checkpoints)
 	if err != nil {
 		return nil, w.progressErr(err)
@@ -116,11 +136,7 @@ func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) 
 	var all *bag.Checkpoint
 	for _, entry := range entries {
 		var c bag.Checkpoint
-		line, err := z.DecodeAll([]byte(entry), nil)
-		if err == nil {
-			err = json.Unmarshal(line, &c)
-		}
-		if err != nil {
+		if err := kept(z, entry, &c); err != nil {
 			w.log.WarnContext(ctx, "checkpoints are not readable, the bag is read from its start", "err", err)
 			return nil, nil
 		}
@@ -132,7 +148,42 @@ func (s *receive) resume(ctx context.Context, w *work) (*bag.Checkpoint, error) 
 			all.Append(c)
 		}
 	}
+	if !inFile {
+		return all, nil
+	}
+	return s.resumeInFile(ctx, w, z, all)
+}
+
+// resumeInFile adds the checkpoint within a file to the one before that file, if
+// both are there.
+func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, all *bag.Checkpoint) (*bag.Checkpoint, error) {
+	entry, err := s.Progress.Get(ctx, w.item.ID, w.passOf(), within)
+	if err != nil {
+		return nil, w.progressErr(err)
+	}
+	if entry == "" {
+		return all, nil
+	}
+	var p bag.Partial
+	if err := kept(z, entry, &p); err != nil {
+		w.log.WarnContext(ctx, "a checkpoint is not readable, the file that was in hand is read from its start", "err", err)
+		return all, nil
+	}
+	switch {
+	case all == nil && p.After == 0:
+		return &bag.Checkpoint{Partial: &p}, nil
+	case all != nil && p.After == all.Offset:
+		all.Partial = &p
+	}
 	return all, nil
+}
+
+func kept(z *zstd.Decoder, entry string, to any) error {
+	line, err := z.DecodeAll([]byte(entry), nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, to)
 }
 
 // findings puts what is wrong with a bag into a note: the first thirty, and how
