@@ -134,6 +134,12 @@ func TestReadNamesWhatIsWrongWithAnEntry(t *testing.T) {
 		code  string // blank if fine
 	}{
 		{"directory", bagtest.Entry{Name: "sample-bag/data/", Type: tar.TypeDir}, ""},
+		{"directory of another bag", bagtest.Entry{Name: "other/data/", Type: tar.TypeDir}, "multiple-top-directories"},
+		{"directory outside", bagtest.Entry{Name: "sample-bag/../../etc/", Type: tar.TypeDir}, "illegal-path"},
+		{"absolute directory", bagtest.Entry{Name: "/etc/", Type: tar.TypeDir}, "illegal-path"},
+		{"directory that is not UTF-8", bagtest.Entry{Name: "sample-bag/\xff/", Type: tar.TypeDir}, "illegal-path"},
+		{"where the tar was made", bagtest.Entry{Name: "./", Type: tar.TypeDir}, ""},
+		{"the top, from there", bagtest.Entry{Name: "./sample-bag/", Type: tar.TypeDir}, ""},
 		{"no directory", regular("loose.txt"), "illegal-path"},
 		{"dot dot", regular("sample-bag/data/../../x"), "illegal-path"},
 		{"dot dot on top", regular("../x/y"), "illegal-path"},
