@@ -310,7 +310,7 @@ func (h *history) sums(q *queue, settled map[[2]int64]historySettle) {
 		q.t.Errorf("%d changes by hand left the token and did more than to have a waiting item tried now", n)
 	}
 	want := value[int](q, `SELECT (SELECT count(*) FROM work_items)
-		+ (SELECT count(*) FROM work_item_audit WHERE after->>'status' = 'Pending' AND before->'claim_token' <> after->'claim_token')`)
+		+ (SELECT count(*) FROM work_item_audit WHERE after->>'status' = 'Pending' AND before->>'status' <> 'Pending')`)
 	for _, s := range settled {
 		if s.as == "done" && s.to != "" {
 			want++

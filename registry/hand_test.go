@@ -43,20 +43,22 @@ func TestRequeuedItemBeginsAnew(t *testing.T) {
 	}
 }
 
-// What is queued already keeps its place, its attempts and its token. One that
-// waits for its next attempt need not wait any more.
-func TestRequeueOfAQueuedItemOnlyMakesItDue(t *testing.T) {
+// What is queued already keeps its place and what its stage has finished. One
+// that waits for its next attempt need not wait any more, and has all attempts
+// again.
+func TestRequeueOfAQueuedItemGivesItItsAttempts(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
 	for _, stage := range []string{"", "Receive"} {
-		a.exec(`UPDATE work_items SET claim_token = 5, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
+		a.exec(`UPDATE work_items SET claim_token = claim_token + 1, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
 		before := a.item(id)
 		after, err := a.Requeue(context.Background(), id, stage)
 		if err != nil || after.RunAt == nil || after.RunAt.After(after.UpdatedAt) {
 			t.Errorf("Requeue(%q) = due at %v, %v; want it due", stage, after.RunAt, err)
 		}
 		before.RunAt, before.UpdatedAt = after.RunAt, after.UpdatedAt
+		before.Attempt, before.ClaimToken = 0, before.ClaimToken+1
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("Requeue(%q): item (-before +after):\n%s", stage, diff)
 		}
