@@ -131,6 +131,9 @@ func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
 		}
 		rd.add(f)
 		done()
+		if rd.manyErr != nil {
+			return rd.manyErr
+		}
 	}
 	rd.saved = len(rd.bag.Files)
 	return nil

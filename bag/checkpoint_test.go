@@ -153,14 +153,14 @@ func TestReadingOnWithinALargeFile(t *testing.T) {
 		spec := bagtest.Spec{
 			Files: []bagtest.File{
 				{Path: "data/first", Size: rapid.SampledFrom([]int64{10, 2_000_001}).Draw(rt, "first")},
-				{Path: "data/large", Size: rapid.Int64Range(1_200_000, 5_000_000).Draw(rt, "large")},
+				{Path: "data/large", Size: rapid.Int64Range(1_200_000, 3_000_000).Draw(rt, "large")},
 				{Path: "data/last", Content: "last"},
 			},
 			ManifestsFirst: rapid.Bool().Draw(rt, "manifests first"),
 		}
 		data := sample(t, spec)
 		if rapid.IntRange(0, 3).Draw(rt, "cut") == 0 {
-			data = data[:len(data)-rapid.IntRange(1, 1_200_000).Draw(rt, "by")]
+			data = data[:len(data)-rapid.IntRange(1, 120_000).Draw(rt, "by")]
 		}
 		want, points := checkpoints(t, data, 200_000)
 		within := 0

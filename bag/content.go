@@ -13,6 +13,8 @@ func (rd *reader) add(f *File) {
 		f.Expected = known.Expected
 		*known = *f
 		f = known
+	} else {
+		rd.grow(f.Path)
 	}
 	rd.byPath[f.Path] = f
 	rd.bag.Files = append(rd.bag.Files, f)
@@ -107,11 +109,11 @@ type encodedPath struct {
 func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string, e Expected) {
 	f := rd.byPath[string(path)]
 	if f == nil {
-		if len(rd.byPath) >= rd.opts.MaxFiles {
-			rd.tooMany()
+		p := string(path)
+		if !rd.hasRoom(p) {
 			return
 		}
-		p := string(path)
+		rd.grow(p)
 		f = &File{Path: p, Kind: kindOf(p), Missing: true}
 		rd.byPath[p] = f
 		rd.mentioned = append(rd.mentioned, f)
@@ -129,6 +131,9 @@ func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string
 				m.name, number, show(f.Path), e.Digest, other.Digest)
 			return
 		}
+	}
+	if !rd.takes(entryRoom + int64(len(e.Digest)+len(raw))) {
+		return
 	}
 	f.Expected = append(f.Expected, e)
 	if raw != "" {
@@ -216,8 +221,55 @@ func (rd *reader) forget(m *manifestParser) {
 	rd.encoded = slices.DeleteFunc(rd.encoded, func(e encodedPath) bool { return e.manifest == m.name })
 }
 
-func (rd *reader) tooMany() {
+// What the index needs in bytes: on the average, for a file without its path,
+// and for what a manifest says of one without the digest.
+const (
+	roomPerFile = 704
+	emptyFile   = 440
+	entryRoom   = 56
+	manyFiles   = 20_000
+)
+
+func fileRoom(path string) int64 { return int64(emptyFile + len(path)) }
+
+// hasRoom says whether one more file fits into the index, and notes it if not.
+func (rd *reader) hasRoom(path string) bool {
+	if len(rd.byPath) >= rd.opts.MaxFiles {
+		rd.tooMany("The bag has more than %d files.", rd.opts.MaxFiles)
+		return false
+	}
+	if rd.room < fileRoom(path) {
+		rd.tooLong()
+		return false
+	}
+	return true
+}
+
+// grow notes that a file is in the index which was not.
+func (rd *reader) grow(path string) {
+	rd.room -= fileRoom(path)
+	if len(rd.byPath) >= manyFiles {
+		rd.manyErr = rd.many()
+	}
+}
+
+// takes reserves room for what is said of a file.
+func (rd *reader) takes(bytes int64) bool {
+	if rd.room < bytes {
+		rd.tooLong()
+		return false
+	}
+	rd.room -= bytes
+	return true
+}
+
+func (rd *reader) tooLong() {
+	rd.tooMany("The bag has too many files with long paths, or too many manifests, for one bag: the list of them would exceed %d MiB.",
+		int64(rd.opts.MaxFiles)*roomPerFile>>20)
+}
+
+func (rd *reader) tooMany(format string, args ...any) {
 	if !rd.textProblems.has(codeTooManyFiles) {
-		rd.textProblems.stop(codeTooManyFiles, "", "The bag has more than %d files.", rd.opts.MaxFiles)
+		rd.textProblems.stop(codeTooManyFiles, "", format, args...)
 	}
 }

@@ -100,8 +100,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 	if !ok {
 		return nil
 	}
-	if len(w.byPath) >= w.opts.MaxFiles && w.byPath[path] == nil {
-		w.tooMany()
+	if w.byPath[path] == nil && !w.hasRoom(path) {
 		w.full = true
 		return nil
 	}

@@ -26,8 +26,7 @@ func (rd *reader) fetchFile() (tee func([]byte), done func()) {
 	p.lines.line = p.parseLine
 	p.lines.most = maxLine
 	p.listed = func(number int, path string) {
-		if len(rd.fetchLines) >= rd.opts.MaxFiles {
-			rd.tooMany()
+		if !rd.takes(entryRoom + int64(len(path))) {
 			return
 		}
 		rd.fetchLines = append(rd.fetchLines, fetchLine{number, path})

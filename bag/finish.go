@@ -44,6 +44,9 @@ func (rd *reader) badHeader(err error, start int64, magic []byte) {
 		rd.problems.stop(codeTruncated, rd.after,
 			"The tar ends in the middle of a header or of padding, after %s. The file may not have been uploaded completely.",
 			after)
+	case errors.Is(err, tar.ErrFieldTooLong):
+		rd.problems.stop(codeCorrupt, rd.after,
+			"The tar is damaged after %s: what follows is a header of more than a mebibyte.", after)
 	case errors.Is(err, tar.ErrHeader):
 		rd.problems.stop(codeCorrupt, rd.after,
 			"The tar is damaged after %s: what follows is not a valid header.", after)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"time"
+	"unique"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -107,9 +108,12 @@ func (f *File) UnmarshalJSON(data []byte) error {
 	case len(line.Parts)%32 != 0:
 		return fmt.Errorf("%s: parts of %d bytes", line.Path, len(line.Parts))
 	}
+	for i := range line.Expected {
+		line.Expected[i].Algorithm = unique.Make(line.Expected[i].Algorithm).Value()
+	}
 	*f = File{
 		Path:     line.Path,
-		Kind:     line.Kind,
+		Kind:     unique.Make(line.Kind).Value(), // few different ones, in a bag of many files
 		Offset:   line.Offset,
 		Size:     line.Size,
 		ModTime:  line.ModTime,
@@ -117,7 +121,7 @@ func (f *File) UnmarshalJSON(data []byte) error {
 		Missing:  line.Missing,
 		Fetch:    line.Fetch,
 		UUID:     line.UUID,
-		Format:   line.Format,
+		Format:   unique.Make(line.Format).Value(),
 	}
 	if line.Digests != nil {
 		f.Digests = *line.Digests

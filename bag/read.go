@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -36,9 +37,13 @@ type ReadOptions struct {
 	// is called by Read's own goroutine, and must be quick.
 	Progress func(path string, files int, bytes int64)
 	// MaxFiles is the greatest number of files, those that only a manifest
-	// mentions included, give or take one; 5 million if zero. It bounds memory,
-	// which is about 1 KB a file.
+	// mentions included, give or take one; [DefaultMaxFiles] if zero. It bounds
+	// memory too: all paths and all that manifests say must find room in 704
+	// bytes a file, which is more than most bags need.
 	MaxFiles int
+	// Many is called once, when there are more than 20,000 files. It may wait for
+	// memory. Its error ends Read.
+	Many func(ctx context.Context) error
 }
 
 // Read indexes the tar that r streams. It reads r once and to its end, in the
@@ -50,6 +55,9 @@ type ReadOptions struct {
 func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	rd := newReader(r, o)
 	defer rd.digester.close()
+	if o.Many != nil {
+		rd.many = sync.OnceValue(func() error { return o.Many(ctx) })
+	}
 	if o.Resume != nil {
 		if err := rd.resume(ctx, o.Resume); err != nil {
 			return nil, err
@@ -64,9 +72,11 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.finish(), nil
 }
 
+// DefaultMaxFiles is what a worker of 512 MiB has room for.
+const DefaultMaxFiles = 400_000
+
 const (
 	defaultCheckpointBytes = 64 << 20
-	defaultMaxFiles        = 5_000_000
 	progressBytes          = 16 << 20
 )
 
@@ -79,7 +89,10 @@ type reader struct {
 
 	bag       *Bag
 	byPath    map[string]*File
-	mentioned []*File // by a manifest before the tar had them, in that order
+	room      int64        // bytes that the index may still grow by
+	many      func() error // see ReadOptions; always there
+	manyErr   error        // what it returned
+	mentioned []*File      // by a manifest before the tar had them, in that order
 
 	// Findings about the tar are part of a checkpoint; those about the content
 	// of manifests and tag files arise anew when these are read again.
@@ -110,7 +123,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		o.CheckpointBytes = defaultCheckpointBytes
 	}
 	if o.MaxFiles <= 0 {
-		o.MaxFiles = defaultMaxFiles
+		o.MaxFiles = DefaultMaxFiles
 	}
 	var offset int64
 	if o.Resume != nil {
@@ -124,6 +137,8 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		digester:    newDigester(),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
+		room:        int64(o.MaxFiles) * roomPerFile,
+		many:        func() error { return nil },
 		tagFiles:    map[string][]byte{},
 		next:        offset,
 		savedOffset: offset,
@@ -205,8 +220,7 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		return true, nil
 	}
 	rd.after = show(path)
-	if len(rd.byPath) >= rd.opts.MaxFiles && rd.byPath[path] == nil {
-		rd.tooMany()
+	if rd.byPath[path] == nil && !rd.hasRoom(path) {
 		return false, nil
 	}
 	f := &File{
@@ -248,7 +262,7 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 	f.Digests, f.Parts = content.digests, content.parts
 	rd.add(f)
 	done()
-	return true, nil
+	return rd.manyErr == nil, rd.manyErr
 }
 
 // reportTo adds the progress within large files to what is done with each piece.

@@ -743,7 +743,7 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if read := proxy.Bytes() - before; read > 90*mib {
 		t.Errorf("the second attempt read %d MiB of 160", read/mib)
 	}
-	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}})
+	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}, room: newRoom(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

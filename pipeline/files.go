@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
@@ -18,19 +17,18 @@ import (
 // file is what the stages after Receive need of a file of the bag. There may be
 // hundreds of thousands of them, so it is small.
 type file struct {
-	index   int // place in the inventory
-	path    string
-	offset  int64 // of the content in the tar
-	size    int64
-	modTime time.Time
-	md5     [16]byte
-	sha256  [32]byte
-	parts   [][32]byte
-	uuid    string
-	key     string // in preservation storage
-	format  string // media type by extension
-	pack    *pack  // what it is staged in
-	at      int64  // its place in the pack
+	index  int // place in the inventory
+	path   string
+	offset int64 // of the content in the tar
+	size   int64
+	md5    [16]byte
+	sha256 [32]byte
+	parts  [][32]byte
+	uuid   string
+	key    string // in preservation storage
+	format string // media type by extension
+	pack   *pack  // what it is staged in
+	at     int64  // its place in the pack
 }
 
 const (

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +12,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -81,90 +79,14 @@ type listHeader struct {
 	About     json.RawMessage `json:"about,omitempty"`
 }
 
-// bag reads the item's inventory into memory, and returns its id, the digest of
-// the stored bytes. The caller changes nothing of the bag: another stage in this
-// process may get the same. An item without an inventory goes back to Receive.
-func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err error) {
-	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
-	}
-	if err != nil {
-		return nil, "", storageErr(err)
-	}
-	defer func() { err = errors.Join(err, body.Close()) }()
-
-	const most = 8 << 20 // bytes of an inventory that is worth keeping
-	head, err := io.ReadAll(io.LimitReader(body, most+1))
-	if err != nil {
-		return nil, "", fmt.Errorf("read the inventory: %w", err)
-	}
-	hash := sha256.New()
-	source := io.TeeReader(io.MultiReader(bytes.NewReader(head), body), hash)
-	if len(head) <= most {
-		whole := sha256.Sum256(head)
-		if b := d.recent.get(hex.EncodeToString(whole[:])); b != nil {
-			return b, hex.EncodeToString(whole[:]), nil
-		}
-	}
-	b, err = bag.ReadInventory(source)
-	if errors.Is(err, bag.ErrInventory) {
-		return nil, "", claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("read the inventory: %w", err)
-	}
-	if _, err := io.Copy(io.Discard, source); err != nil {
-		return nil, "", fmt.Errorf("read the inventory: %w", err)
-	}
-	id = hex.EncodeToString(hash.Sum(nil))
-	d.recent.keep(id, b)
-	return b, id, nil
-}
-
-// recent keeps the inventories that this process decoded last, by their id, since
-// the same process often takes a bag through all its stages.
-type recent struct {
-	mu   sync.Mutex
-	bags []recentBag // the newest last
-}
-
-type recentBag struct {
-	id string
-	*bag.Bag
-}
-
-// mostRecent bounds the files of all bags that are kept, at about 1 KB a file.
-const mostRecent = 20_000
-
-func (r *recent) get(id string) *bag.Bag {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.bags {
-		if b.id == id {
-			return b.Bag
-		}
-	}
-	return nil
-}
-
-func (r *recent) keep(id string, b *bag.Bag) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bags = append(r.bags, recentBag{id, b})
-	files := 0
-	for i := len(r.bags) - 1; i >= 0; i-- {
-		if files += len(r.bags[i].Files) + 1; files > mostRecent {
-			r.bags = slices.Delete(r.bags, 0, i+1)
-			return
-		}
-	}
-}
-
 // toStore reads the inventory and the plan and returns the files that go into
 // preservation storage.
 func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inventoryID string, err error) {
-	b, id, err := w.bag(ctx, d)
+	_, id, err := w.inventory(ctx, d, func(i int, f *bag.File) {
+		if stored(f, known{}) {
+			files = append(files, newFile(i, f))
+		}
+	})
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -172,10 +94,9 @@ func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inv
 	if p.known, err = readList(ctx, w, d, planName, id, p, func(k known) int { return k.Index }); err != nil {
 		return nil, nil, "", err
 	}
-	for i, f := range b.Files {
-		if k := p.known[i]; stored(f, k) {
-			files = append(files, newFile(i, f, k))
-		}
+	files = slices.DeleteFunc(files, func(f *file) bool { return p.known[f.index].Unchanged })
+	for _, f := range files {
+		f.reingest(p.known[f.index])
 	}
 	packFiles(files)
 	return p, files, id, nil
@@ -205,21 +126,24 @@ func (w *work) toCopy(ctx context.Context, d Deps) (c copyPlan, err error) {
 	return c, err
 }
 
-// newFile gives a file the key that it has in preservation storage: its uuid;
-// or, where content under that key is on record already, the uuid and the
-// beginning of its SHA-256, so that the old bytes stay until the record has
-// switched to the new.
-func newFile(i int, f *bag.File, k known) *file {
-	out := &file{
-		index: i, path: f.Path, offset: f.Offset, size: f.Size, modTime: f.ModTime,
+// newFile gives a file that is new to the registry its key in preservation
+// storage, which is its uuid.
+func newFile(i int, f *bag.File) *file {
+	return &file{
+		index: i, path: f.Path, offset: f.Offset, size: f.Size,
 		md5: f.Digests.MD5, sha256: f.Digests.SHA256, parts: f.Parts,
 		uuid: f.UUID, key: f.UUID, format: f.Format,
 	}
+}
+
+// reingest gives a file that is on record its uuid, and a key of that and the
+// beginning of its SHA-256, so that the old bytes stay until the record has
+// switched to the new.
+func (f *file) reingest(k known) {
 	if k.UUID != "" {
-		out.uuid = k.UUID
-		out.key = k.UUID + "." + hex.EncodeToString(f.Digests.SHA256[:8])
+		f.uuid = k.UUID
+		f.key = k.UUID + "." + hex.EncodeToString(f.sha256[:8])
 	}
-	return out
 }
 
 // readList reads a list and returns its rows by their index. about gets what

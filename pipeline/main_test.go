@@ -66,7 +66,7 @@ func newArchive(t testing.TB) *archive {
 		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket, ""), nil },
 		Staging:   a.created(a.s3.Prefix+"staging", ""),
 		Targets:   map[string]*storage.Bucket{},
-		Log:       slog.New(slog.NewTextHandler(a.log, nil)),
+		Log:       a.logger(),
 	}
 	for _, target := range storage.Targets() {
 		a.deps.Targets[target.Name] = a.created(a.s3.Prefix+target.Bucket, target.StorageClass)
@@ -244,6 +244,8 @@ func (a *archive) content(b *storage.Bucket, key string) []byte {
 	}
 	return content
 }
+
+func (a *archive) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.log, nil)) }
 
 type syncBuffer struct {
 	mu sync.Mutex

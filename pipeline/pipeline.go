@@ -30,9 +30,11 @@ type Deps struct {
 	Profiles  bag.Profiles               // that bags may follow
 	Formats   *format.Identifier
 	Files     int // files of one item in work at once
+	MaxFiles  int // files that a bag may have; [bag.DefaultMaxFiles] if zero
 	Log       *slog.Logger
 
 	recent *recent
+	room   *room
 }
 
 // A stage is one step in the life of an item.
@@ -56,7 +58,7 @@ type Step struct {
 // storage. The stages' names and notes are those that the registry has always
 // used.
 func Ingest(d Deps) []Step {
-	d.recent = &recent{}
+	d.recent, d.room = &recent{}, newRoom(d.MaxFiles)
 	return []Step{
 		{"Receive", "Finished pre-fetch metadata gathering", &receive{d}},
 		{"Validate", "Bag is valid", &validate{d}},

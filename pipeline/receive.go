@@ -87,6 +87,8 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 				return s.Progress.Put(ctx, w.claim(), w.passOf(), within, line)
 			})
 		},
+		MaxFiles: s.MaxFiles,
+		Many:     func(ctx context.Context) error { return w.enter(ctx, s.room, int(s.room.all)) },
 		Progress: func(path string, _ int, _ int64) { w.hold.InHand(path) },
 	})
 }

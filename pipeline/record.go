@@ -117,7 +117,9 @@ func (r *recorder) files() iter.Seq2[registry.FileRecord, error] {
 			if !stored(f, k) {
 				continue
 			}
-			rec, err := r.file(newFile(i, f, k), f)
+			of := newFile(i, f)
+			of.reingest(k)
+			rec, err := r.file(of, f)
 			if !yield(rec, err) || err != nil {
 				return
 			}

@@ -287,6 +287,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	log := r.options.Log.With("item", item.ID, "stage", item.Stage, "attempt", item.Attempt, "bag", item.Name)
 	hold := r.engine.Hold(ctx, item)
 	w := &work{item: item, hold: hold, log: log}
+	defer w.leave()
 	start := time.Now()
 	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
 	took := time.Since(start)

@@ -1,12 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
@@ -34,33 +34,64 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 	}
 	results, err := w.each(ctx, s.Deps, inShares(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		for _, f := range group {
-			row := copies{Index: f.index}
+			var found []storedCopy
 			for i, target := range c.targets {
-				found, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME)
+				one, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME)
 				if err != nil {
 					return fmt.Errorf("copy of %s in %s: %w", f.path, c.names[i], err)
 				}
-				row.Copies = append(row.Copies, found)
+				found = append(found, one)
 			}
-			result, err := encode(row)
-			if err != nil {
-				return err
-			}
-			finished(f, result)
+			finished(f, packCopies(f, found))
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	rows := slices.Sorted(maps.Keys(results))
-	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, nil, len(rows), func(yield func(json.RawMessage) bool) {
-		for _, i := range rows {
-			if !yield(json.RawMessage(results[i])) {
+	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, nil, len(c.files), func(yield func(copies) bool) {
+		for _, f := range c.files {
+			if !yield(copies{f.index, unpackCopies(f, c.names, results[f.index])}) {
 				return
 			}
 		}
 	})
+}
+
+// packCopies writes copies as Redis keeps them, where each byte counts: of each
+// its two times, and its ETag unless that is the content's MD5.
+func packCopies(f *file, list []storedCopy) string {
+	var b strings.Builder
+	for _, c := range list {
+		etag := c.ETag
+		if etag == storage.ExpectedETag(f.md5, nil) {
+			etag = ""
+		}
+		fmt.Fprintf(&b, "%d %d %s\n", c.Stored.UnixMilli(), c.Verified.UnixMilli(), etag)
+	}
+	return b.String()
+}
+
+// unpackCopies reads what packCopies wrote. Of anything else it makes no copies,
+// so that Record has them verified again.
+func unpackCopies(f *file, names []string, packed string) []storedCopy {
+	var list []storedCopy
+	for line := range strings.Lines(packed) {
+		field := strings.Split(strings.TrimSuffix(line, "\n"), " ")
+		if len(field) != 3 || len(list) == len(names) {
+			return nil
+		}
+		stored, err := strconv.ParseInt(field[0], 10, 64)
+		verified, err2 := strconv.ParseInt(field[1], 10, 64)
+		if err != nil || err2 != nil {
+			return nil
+		}
+		list = append(list, storedCopy{
+			Target: names[len(list)], ETag: cmp.Or(field[2], storage.ExpectedETag(f.md5, nil)),
+			Stored: time.UnixMilli(stored).UTC(), Verified: time.UnixMilli(verified).UTC(),
+		})
+	}
+	return list
 }
 
 func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target *storage.Bucket, contentType string) (storedCopy, error) {

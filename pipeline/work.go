@@ -24,6 +24,7 @@ type work struct {
 	log           *slog.Logger
 	objectID      int64  // set by the last stage
 	storageOption string // set by the stage that learns it
+	inRoom        func() // gives back the room that the bag has in memory; nil if it needs none
 }
 
 func (w *work) claim() progress.Claim { return progress.Claim{Item: w.item.ID, Token: w.item.Token} }

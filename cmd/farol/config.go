@@ -69,6 +69,7 @@ type workerConfig struct {
 	HTTP     httpConfig
 
 	Profiles bag.Profiles
+	MaxFiles int             // of a bag
 	Pools    []pipeline.Pool // none: the default
 
 	// By stage, and only for stages that somebody has set, but for the second: items
@@ -89,7 +90,7 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
-	c.Profiles = s.readProfiles()
+	c.Profiles, c.MaxFiles = s.readProfiles(), s.readMaxFiles()
 	s.readWorkers(&c)
 	c.Pools = s.readPools()
 	o := claim.DefaultOptions()

@@ -55,6 +55,7 @@ func settingsTables() string {
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&profilesConfig{}, "`work`, `validate`"},
+		{&bagsConfig{}, "`work`, `validate`"},
 		{&poolsConfig{}, "`work`"},
 		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
 		{&readConfig{}, "`read-buckets`"},

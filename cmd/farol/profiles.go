@@ -15,6 +15,17 @@ type profilesConfig struct {
 	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"BagIt profiles that bags may follow besides the built-in ones: each file *.json in it, by its BagIt-Profile-Identifier"`
 }
 
+// bagsConfig says how large a bag's list of files may be.
+type bagsConfig struct {
+	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"files that a bag may have, those that only a manifest lists included; a worker needs about 1 KB of memory for each, and with the default fits into 512 MiB"`
+}
+
+func (s *settings) readMaxFiles() int {
+	var c bagsConfig
+	s.readBlock("", &c)
+	return c.MaxFiles
+}
+
 // readProfiles loads the profiles of the directory, and tells of all that are
 // wrong.
 func (s *settings) readProfiles() bag.Profiles {

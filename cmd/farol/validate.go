@@ -51,7 +51,11 @@ Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
 			if err != nil {
 				return err
 			}
-			b, err := readBag(cmd.Context(), args[0], cmd.InOrStdin())
+			most, err := load((*settings).readMaxFiles)
+			if err != nil {
+				return err
+			}
+			b, err := readBag(cmd.Context(), args[0], cmd.InOrStdin(), most)
 			if err != nil {
 				return err
 			}
@@ -88,9 +92,9 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 
 // readBag reads the bag at path: a tar, a directory, or stdin if it is "-". Its
 // errors say that nothing can be said about the bag.
-func readBag(ctx context.Context, path string, stdin io.Reader) (*bag.Bag, error) {
+func readBag(ctx context.Context, path string, stdin io.Reader, maxFiles int) (*bag.Bag, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return readBagDir(ctx, path)
+		return readBagDir(ctx, path, maxFiles)
 	}
 	in, size, err := openTar(path, stdin)
 	if err != nil {
@@ -100,6 +104,7 @@ func readBag(ctx context.Context, path string, stdin io.Reader) (*bag.Bag, error
 	show := newReadBar(size)
 	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{
 		Progress: func(_ string, _ int, bytes int64) { show.set(bytes) },
+		MaxFiles: maxFiles,
 	})
 	show.end()
 	if err != nil {
@@ -110,9 +115,12 @@ func readBag(ctx context.Context, path string, stdin io.Reader) (*bag.Bag, error
 
 // readBagDir reads the directory's sizes first, if there is somebody to see the
 // progress.
-func readBagDir(ctx context.Context, dir string) (*bag.Bag, error) {
+func readBagDir(ctx context.Context, dir string, maxFiles int) (*bag.Bag, error) {
 	show := newReadBar(bytesIn(dir))
-	b, err := bag.ReadDir(ctx, dir, bag.ReadOptions{Progress: func(_ string, _ int, bytes int64) { show.set(bytes) }})
+	b, err := bag.ReadDir(ctx, dir, bag.ReadOptions{
+		Progress: func(_ string, _ int, bytes int64) { show.set(bytes) },
+		MaxFiles: maxFiles,
+	})
 	show.end()
 	return b, unread(err)
 }

@@ -142,7 +142,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
-		Profiles: config.Profiles, Formats: formats, Files: config.Files, Log: log,
+		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Files: config.Files, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Ingest(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
