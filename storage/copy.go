@@ -12,18 +12,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// A Source is an object to copy.
+// A Source is an object to copy, or a range of one.
 type Source struct {
 	Bucket  *Bucket
 	Key     string
 	IfMatch string // unquoted ETag the object must still have; "" accepts any
+
+	Range  bool  // only so many bytes as the copy has, from Offset on
+	Offset int64 // bytes
 }
 
 // Copy writes up into b from an object elsewhere; content type, metadata and
 // storage class are those of up and of b, not the source's. Between buckets of
 // one endpoint and one access key the server makes the copy; if it cannot, or
-// between endpoints, the bytes come through here. Large objects go in parts as
-// in [Bucket.PutParts], where p.Open is not used.
+// between endpoints, the bytes come through here, as do ranges that are too small
+// for parts. Large objects go in parts as in [Bucket.PutParts], where p.Open is
+// not used. A part that the server copied, and of which it has no checksum that
+// could be compared with those of p, comes through here too.
 //
 // A copy that the server says has another SHA-256 than up is deleted again, and
 // the error is [ErrDigest].
@@ -42,14 +47,23 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	if !b.reaches(src.Bucket) {
 		return b.copyThrough(ctx, src, key, up, p)
 	}
-	if up.Size > b.options.CopyAbove {
+	switch {
+	case up.Size > b.options.CopyAbove, src.Range && src.inParts(up, p):
 		return b.copyInParts(ctx, src, key, up, p)
+	case src.Range:
+		return b.copyThrough(ctx, src, key, up, p)
 	}
 	o, err := b.copyWhole(ctx, src, key, up)
 	if unable(err) {
 		return b.copyThrough(ctx, src, key, up, p)
 	}
 	return o, err
+}
+
+// inParts reports whether the content is to go in parts. A range does wherever it
+// can, since that is the one way in which a server copies it.
+func (s Source) inParts(up Upload, p Parts) bool {
+	return PartSize(up.Size) > 0 || s.Range && p.Size > 0
 }
 
 // reaches reports whether our requests may name objects of src.
@@ -83,7 +97,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 
 // copyThrough reads the source and writes it here, without keeping it.
 func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
-	if PartSize(up.Size) > 0 {
+	if src.inParts(up, p) {
 		return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
 			return b.sendPart(ctx, part, src.open)
 		})
@@ -102,7 +116,7 @@ func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upl
 }
 
 func (s Source) open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-	return s.Bucket.Get(ctx, s.Key, Range{Offset: offset, Length: length, IfMatch: s.IfMatch})
+	return s.Bucket.Get(ctx, s.Key, Range{Offset: s.Offset + offset, Length: length, IfMatch: s.IfMatch})
 }
 
 func (s Source) ifMatch() *string {
@@ -155,12 +169,29 @@ func differs(checksum string, want [32]byte) error {
 	return nil
 }
 
+// unlike compares a copied part with what is known of it, and refuses one that
+// cannot be compared.
+func (b *Bucket) unlike(r *types.CopyPartResult, p part) error {
+	checksum, etag := aws.ToString(r.ChecksumSHA256), unquote(r.ETag)
+	switch {
+	case !known(p.sum[:]) && !known(p.md5[:]):
+		return nil
+	case checksum != "":
+		return differs(checksum, p.sum)
+	case b.keepsSHA256() || !known(p.md5[:]):
+		return errors.New("the server has no checksum of it")
+	case etag != ExpectedETag(p.md5, nil):
+		return fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)
+	}
+	return nil
+}
+
 func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.CompletedPart, error) {
 	out, err := b.work.UploadPartCopy(ctx, &s3.UploadPartCopyInput{
 		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload, PartNumber: &p.number,
 		CopySource:        src.path(),
 		CopySourceIfMatch: src.ifMatch(),
-		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", p.offset, p.offset+p.length-1)),
+		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", src.Offset+p.offset, src.Offset+p.offset+p.length-1)),
 	})
 	if err != nil {
 		return types.CompletedPart{}, explain(err)
@@ -169,7 +200,7 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 	if r == nil {
 		return types.CompletedPart{}, errors.New("the answer has no result")
 	}
-	if err := differs(aws.ToString(r.ChecksumSHA256), p.sum); err != nil {
+	if err := b.unlike(r, p); err != nil {
 		// Some servers report the checksum of the whole source here. If it is the
 		// source that is wrong, reading it will tell.
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", errUnsupported, err)

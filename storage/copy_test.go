@@ -2,8 +2,10 @@ package storage_test
 
 import (
 	"bytes"
+	"crypto/md5"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +35,7 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 		elsewhere bool // the source is reached at another endpoint
 		class     string
 		unsigned  bool // the server keeps no SHA-256 of the source
+		within    bool // the content is a range of the source
 		parts     bool // the checksum is a composite one
 		onServer  bool // the bytes do not come through here
 	}{
@@ -41,6 +44,11 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 		"parts on the server":        {options: storage.Options{CopyAbove: minPart}, unsigned: true, onServer: true, parts: true, class: "STANDARD"},
 		"parts into Glacier":         {options: storage.Options{CopyAbove: minPart}, unsigned: true, onServer: true, parts: true, class: "DEEP_ARCHIVE"},
 		"server that miscounts":      {options: storage.Options{CopyAbove: minPart}, parts: true, class: "STANDARD"},
+		"range on the server":        {within: true, unsigned: true, onServer: true, parts: true, class: "STANDARD"},
+		"range into Glacier":         {within: true, unsigned: true, onServer: true, parts: true, class: "GLACIER"},
+		"range, and it miscounts":    {within: true, parts: true, class: "STANDARD"},
+		"range through here":         {within: true, elsewhere: true, parts: true, class: "STANDARD"},
+		"range, no copies of parts":  {within: true, intercept: refuse, parts: true, class: "STANDARD"},
 		"through here":               {elsewhere: true, class: "STANDARD"},
 		"through here into Glacier":  {elsewhere: true, class: "GLACIER"},
 		"server that does not copy":  {intercept: refuse, class: "STANDARD"},
@@ -50,11 +58,16 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 			t.Parallel()
 			from, to := target(t, "from"), target(t, "to")
 			src := create(t, from)
-			plain := describe(content)
+			all, source := content, storage.Source{Key: "12/a key+"}
+			if tt.within {
+				all = slices.Concat(noise(1000), content, noise(10))
+				source.Range, source.Offset = true, 1000
+			}
+			plain := describe(all)
 			if tt.unsigned {
 				plain.SHA256 = [32]byte{}
 			}
-			source, err := src.Put(t.Context(), "12/a key+", bytes.NewReader(content), plain)
+			uploaded, err := src.Put(t.Context(), source.Key, bytes.NewReader(all), plain)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,10 +82,8 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 			}
 			dst := open(t, to, tt.options)
 
-			_, err = dst.Copy(t.Context(),
-				storage.Source{Bucket: open(t, from, storage.Options{}), Key: "12/a key+", IfMatch: source.ETag},
-				"key", up, describeParts(content))
-			if err != nil {
+			source.Bucket, source.IfMatch = open(t, from, storage.Options{}), uploaded.ETag
+			if _, err = dst.Copy(t.Context(), source, "key", up, describeParts(content)); err != nil {
 				t.Fatal(err)
 			}
 			checksum := storage.ExpectedChecksum(up.SHA256, nil)
@@ -129,6 +140,63 @@ func TestCopyOfOtherBytesDoesNotStay(t *testing.T) {
 			}
 			if _, err := dst.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("Head = %v, want ErrNotFound", err)
+			}
+		})
+	}
+}
+
+// A server that keeps no checksums is held to the MD5 of each part, whichever way
+// the part came, and a part of which nothing can be compared is sent from here.
+func TestCopiedPartsAreComparedWithTheirDigests(t *testing.T) {
+	t.Parallel()
+	content := noise(2*minPart + 17)
+	at := target(t, "copy")
+	src := create(t, at)
+	plain := describe(content)
+	plain.SHA256 = [32]byte{}
+	if _, err := src.Put(t.Context(), "tar", bytes.NewReader(content), plain); err != nil {
+		t.Fatal(err)
+	}
+	right := describeParts(content)
+	for part := range slices.Chunk(content, minPart) {
+		right.MD5 = append(right.MD5, md5.Sum(part))
+	}
+	unknown, wrong := right, right
+	unknown.MD5 = nil
+	wrong.MD5 = slices.Clone(right.MD5)
+	wrong.MD5[1][0] ^= 1
+	for name, tt := range map[string]struct {
+		mode    storage.ChecksumMode
+		parts   storage.Parts
+		through int // parts whose bytes come through here
+		err     error
+	}{
+		"checksums":          {storage.ChecksumSHA256, right, 0, nil},
+		"no checksums":       {storage.ChecksumETag, right, 0, nil},
+		"nothing to compare": {storage.ChecksumETag, unknown, 3, nil},
+		"a wrong part":       {storage.ChecksumETag, wrong, 0, storage.ErrDigest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t, at, nil)
+			from, to := g.through(at), g.through(at)
+			to.Checksum = tt.mode
+			dst := open(t, to, storage.Options{Concurrency: 1})
+			key := "copy of " + name
+			_, err := dst.Copy(t.Context(), storage.Source{Bucket: open(t, from, storage.Options{}), Key: "tar", Range: true},
+				key, describe(content), tt.parts)
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("Copy = %v, want %v", err, tt.err)
+			}
+			if tt.err == nil && !bytes.Equal(get(t, src, key), content) {
+				t.Error("the copy has other bytes")
+			}
+			if _, err := src.Head(t.Context(), key); (err == nil) != (tt.err == nil) {
+				t.Errorf("Head = %v", err)
+			}
+			through := g.count(func(r *http.Request) bool { return r.Method == http.MethodPut && r.ContentLength > 0 })
+			if tt.err == nil && through != tt.through {
+				t.Errorf("%d parts came through here, want %d", through, tt.through)
 			}
 		})
 	}

@@ -22,6 +22,7 @@ import (
 type Parts struct {
 	Size   int64      // bytes of every part but the last; 0 is [PartSize]'s, or 64 MiB
 	SHA256 [][32]byte // of each part in order; nil if not known, and then not checked
+	MD5    [][16]byte // likewise; used under [ChecksumETag] only
 
 	// Open reads length bytes at offset of the content. It is called for several
 	// parts at a time, and again for a part that did not get through.
@@ -58,6 +59,7 @@ type part struct {
 	number         int32 // from 1
 	offset, length int64
 	sum            [32]byte // zero: not known
+	md5            [16]byte // likewise
 }
 
 // A transfer brings one part to the server, from here or from another object.
@@ -84,6 +86,8 @@ func (p Parts) count(size int64) (int32, error) {
 		return 0, fmt.Errorf("%d bytes do not go in parts of %d", size, p.Size)
 	case p.SHA256 != nil && int64(len(p.SHA256)) != n:
 		return 0, fmt.Errorf("%d digests for %d parts", len(p.SHA256), n)
+	case p.MD5 != nil && int64(len(p.MD5)) != n:
+		return 0, fmt.Errorf("%d MD5 digests for %d parts", len(p.MD5), n)
 	}
 	return int32(n), nil // at most maxParts
 }
@@ -124,6 +128,9 @@ func (u *upload) part(number int32) part {
 	p.length = min(u.parts.Size, u.up.Size-p.offset)
 	if number >= 1 && int(number) <= len(u.parts.SHA256) {
 		p.sum = u.parts.SHA256[number-1]
+	}
+	if number >= 1 && int(number) <= len(u.parts.MD5) {
+		p.md5 = u.parts.MD5[number-1]
 	}
 	return p
 }
@@ -254,6 +261,10 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	}
 	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
 		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
+		return Object{}, u.bucket.discard(ctx, u.key, why)
+	}
+	if want := u.etag(); !u.bucket.keepsSHA256() && want != "" && o.ETag != want {
+		why := fmt.Errorf("%w: the server has ETag %s, expected %s", ErrDigest, o.ETag, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}
 	return o, nil

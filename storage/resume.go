@@ -66,7 +66,10 @@ func (u *upload) usable(p types.Part) bool {
 	if want.length <= 0 || aws.ToInt64(p.Size) != want.length {
 		return false
 	}
-	if !known(want.sum[:]) || !u.bucket.keepsSHA256() {
+	switch {
+	case !u.bucket.keepsSHA256() && known(want.md5[:]):
+		return unquote(p.ETag) == ExpectedETag(want.md5, nil)
+	case !u.bucket.keepsSHA256(), !known(want.sum[:]):
 		return true // nothing else to go by
 	}
 	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
@@ -82,6 +85,9 @@ func (u *upload) composite() string {
 
 // etag is "" unless every part is known by its MD5.
 func (u *upload) etag() string {
+	if u.parts.MD5 != nil {
+		return ExpectedETag([md5.Size]byte{}, u.parts.MD5)
+	}
 	var sums [][16]byte
 	for number := int32(1); ; number++ {
 		p, ok := u.done[number]
