@@ -80,6 +80,9 @@ type File struct {
 	// Parts are the SHA-256 of each slice of ReadOptions.PartSize bytes, if
 	// there is more than one.
 	Parts [][32]byte
+	// PartsMD5 are the MD5 of the same slices, if ReadOptions.PartMD5 asked for
+	// them: what a store without checksums makes the ETag of.
+	PartsMD5 [][16]byte
 	// Expected is what the manifests say, at most one digest for each manifest.
 	Expected []Expected
 	// Missing says that a manifest mentions the file, and the tar has no such

@@ -39,6 +39,7 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 	}
 	b, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{
 		PartSize:        inParts,
+		PartMD5:         true,
 		CheckpointBytes: every,
 		Checkpoint: func(_ context.Context, c bag.Checkpoint) error {
 			all.Append(c)
@@ -74,7 +75,9 @@ func inParts(size int64) int64 {
 func on(t testing.TB, data []byte, c bag.Checkpoint) (*bag.Bag, error) {
 	t.Helper()
 	rest := data[min(c.Start(), int64(len(data))):]
-	return bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{PartSize: inParts, Resume: &c, Reopen: ranges(data)})
+	return bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{
+		PartSize: inParts, PartMD5: true, Resume: &c, Reopen: ranges(data),
+	})
 }
 
 // anyBag draws a bag of a few files, good or broken.
@@ -128,7 +131,7 @@ func TestReadingOnFromAnyCheckpointGivesTheSameBag(t *testing.T) {
 			data = data[:rapid.IntRange(0, len(data)).Draw(rt, "at")]
 		}
 		want, points := checkpoints(t, data, rapid.Int64Range(1, 5000).Draw(rt, "every"))
-		whole, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{PartSize: inParts})
+		whole, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{PartSize: inParts, PartMD5: true})
 		if err != nil || !cmp.Equal(want, whole) {
 			rt.Fatalf("checkpoints change the bag: %v %s", err, cmp.Diff(whole, want))
 		}
@@ -198,6 +201,8 @@ func TestACheckpointWithinAFileThatDoesNotFitIsRefused(t *testing.T) {
 		"a manifest":        func(p *bag.Partial) { p.File.Kind = bag.Manifest },
 		"other parts":       func(p *bag.Partial) { p.State.Part++ },
 		"half a part's sum": func(p *bag.Partial) { p.State.Parts = append(p.State.Parts, 1) },
+		"no MD5 of parts":   func(p *bag.Partial) { p.State.PartsMD5 = nil },
+		"no state of one":   func(p *bag.Partial) { p.State.PartMD5 = nil },
 		"a negative part":   func(p *bag.Partial) { p.State.Left = -1 },
 		"no states":         func(p *bag.Partial) { p.State.Hashes = [5][]byte{} },
 		"a strange state":   func(p *bag.Partial) { p.State.Hashes[2] = []byte("another version") },

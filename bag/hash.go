@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5"
 	"crypto/sha1"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"sync/atomic"
 )
 
@@ -37,12 +39,17 @@ type digester struct {
 	small   []byte
 	large   [4]hash.Hash // MD5, SHA-1, SHA-256, SHA-512
 	parts   *partHash
+	md5s    *partHash // nil unless they are wanted
 	workers []chan *block
 	free    chan *block
 }
 
-func newDigester() *digester {
-	return &digester{small: make([]byte, smallFile)}
+func newDigester(partMD5 bool) *digester {
+	d := &digester{small: make([]byte, smallFile)}
+	if partMD5 {
+		d.md5s = &partHash{hash: md5.New()}
+	}
+	return d
 }
 
 func (d *digester) close() {
@@ -56,6 +63,7 @@ func (d *digester) close() {
 type content struct {
 	digests Digests
 	parts   [][32]byte
+	md5s    [][16]byte // of the parts
 	size    int64
 }
 
@@ -102,6 +110,9 @@ func (d *digester) readLarge(ctx context.Context, r io.Reader, p pass) (content,
 		h.Reset()
 	}
 	d.parts.reset(p.size, p.partSize)
+	if d.md5s != nil {
+		d.md5s.reset(p.size, p.partSize)
+	}
 	var total int64
 	if p.from != nil {
 		if err := d.restore(*p.from); err != nil {
@@ -114,7 +125,15 @@ func (d *digester) readLarge(ctx context.Context, r io.Reader, p pass) (content,
 	if err != nil {
 		return content{size: total}, err
 	}
-	out := content{size: total, parts: d.parts.finish()}
+	out := content{size: total}
+	for _, sum := range d.parts.finish() {
+		out.parts = append(out.parts, [32]byte(sum))
+	}
+	if d.md5s != nil {
+		for _, sum := range d.md5s.finish() {
+			out.md5s = append(out.md5s, [16]byte(sum))
+		}
+	}
 	d.large[0].Sum(out.digests.MD5[:0])
 	d.large[1].Sum(out.digests.SHA1[:0])
 	d.large[2].Sum(out.digests.SHA256[:0])
@@ -152,7 +171,7 @@ func (d *digester) feed(ctx context.Context, r io.Reader, total int64, p pass) (
 			p.tee(b.data[:n])
 		}
 		b.n = n
-		b.refs.Store(int32(len(d.workers))) //nolint:gosec // there are five
+		b.refs.Store(int32(len(d.workers))) //nolint:gosec // there are six at most
 		for _, w := range d.workers {
 			w <- b
 		}
@@ -168,28 +187,52 @@ type hashState struct {
 	Part   int64     `json:"part,omitempty"` // size of a part
 	Left   int64     `json:"left,omitempty"` // bytes of that one to come
 	Parts  []byte    `json:"parts,omitempty"`
+
+	PartMD5  []byte `json:"part_md5,omitempty"` // state of the part that has begun
+	PartsMD5 []byte `json:"parts_md5,omitempty"`
 }
 
 func (d *digester) hashes() [5]hash.Hash {
 	return [5]hash.Hash{d.large[0], d.large[1], d.large[2], d.large[3], d.parts.hash}
 }
 
+func keepState(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, fmt.Errorf("the state of %T cannot be kept", h)
+	}
+	state, err := m.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("keep the state of a digest: %w", err)
+	}
+	return state, nil
+}
+
+func restoreState(h hash.Hash, state []byte) error {
+	m, ok := h.(encoding.BinaryUnmarshaler)
+	if !ok {
+		return fmt.Errorf("%w: the state of %T cannot be restored", ErrCheckpoint, h)
+	}
+	if err := m.UnmarshalBinary(state); err != nil {
+		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	return nil
+}
+
 // state may be called while the workers are idle.
 func (d *digester) state(done int64) (s hashState, err error) {
 	s.Done, s.Part, s.Left = done, d.parts.size, d.parts.left
 	for i, h := range d.hashes() {
-		m, ok := h.(encoding.BinaryMarshaler)
-		if !ok {
-			return s, fmt.Errorf("the state of %T cannot be kept", h)
-		}
-		if s.Hashes[i], err = m.MarshalBinary(); err != nil {
-			return s, fmt.Errorf("keep the state of a digest: %w", err)
+		if s.Hashes[i], err = keepState(h); err != nil {
+			return s, err
 		}
 	}
-	for _, sum := range d.parts.sums {
-		s.Parts = append(s.Parts, sum[:]...)
+	s.Parts = bytes.Join(d.parts.sums, nil)
+	if d.md5s != nil {
+		s.PartsMD5 = bytes.Join(d.md5s.sums, nil)
+		s.PartMD5, err = keepState(d.md5s.hash)
 	}
-	return s, nil
+	return s, err
 }
 
 func (d *digester) restore(s hashState) error {
@@ -197,22 +240,22 @@ func (d *digester) restore(s hashState) error {
 		return fmt.Errorf("%w: the state of the digests makes no sense", ErrCheckpoint)
 	}
 	for i, h := range d.hashes() {
-		m, ok := h.(encoding.BinaryUnmarshaler)
-		if !ok {
-			return fmt.Errorf("%w: the state of %T cannot be restored", ErrCheckpoint, h)
-		}
-		if err := m.UnmarshalBinary(s.Hashes[i]); err != nil {
-			return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+		if err := restoreState(h, s.Hashes[i]); err != nil {
+			return err
 		}
 	}
-	d.parts.left = s.Left
-	for p := s.Parts; len(p) > 0; p = p[sha256.Size:] {
-		d.parts.sums = append(d.parts.sums, [32]byte(p))
+	d.parts.restore(s.Left, s.Parts)
+	if d.md5s == nil {
+		return nil
 	}
-	return nil
+	if len(s.PartsMD5) != len(s.Parts)/2 {
+		return fmt.Errorf("%w: it has no MD5 of the parts", ErrCheckpoint)
+	}
+	d.md5s.restore(s.Left, s.PartsMD5)
+	return restoreState(d.md5s.hash, s.PartMD5)
 }
 
-// start brings up one goroutine for each algorithm, and one for the parts.
+// start brings up one goroutine for each algorithm, and one or two for the parts.
 func (d *digester) start() {
 	if d.workers != nil {
 		return
@@ -223,7 +266,11 @@ func (d *digester) start() {
 	for range blockCount {
 		d.free <- &block{data: make([]byte, blockBytes)}
 	}
-	for _, h := range []io.Writer{d.large[0], d.large[1], d.large[2], d.large[3], d.parts} {
+	hashes := []io.Writer{d.large[0], d.large[1], d.large[2], d.large[3], d.parts}
+	if d.md5s != nil {
+		hashes = append(hashes, d.md5s)
+	}
+	for _, h := range hashes {
 		w := make(chan *block, blockCount)
 		d.workers = append(d.workers, w)
 		go d.work(w, h)
@@ -251,11 +298,17 @@ func (d *digester) settle() {
 	}
 }
 
-// partHash computes the SHA-256 of each slice of a content.
+// partHash computes the digest of each slice of a content.
 type partHash struct {
 	hash       hash.Hash
 	size, left int64
-	sums       [][32]byte
+	sums       [][]byte
+}
+
+// restore goes on with the slice of which so many bytes are to come.
+func (p *partHash) restore(left int64, sums []byte) {
+	p.left = left
+	p.sums = slices.Collect(slices.Chunk(sums, p.hash.Size()))
 }
 
 // reset prepares for the next content; one that has a single part needs none.
@@ -283,13 +336,13 @@ func (p *partHash) Write(b []byte) (int, error) {
 }
 
 func (p *partHash) cut() {
-	p.sums = append(p.sums, [32]byte(p.hash.Sum(nil)))
+	p.sums = append(p.sums, p.hash.Sum(nil))
 	p.hash.Reset()
 	p.left = p.size
 }
 
 // finish returns the sums, with that of a last part that is not full.
-func (p *partHash) finish() [][32]byte {
+func (p *partHash) finish() [][]byte {
 	if p.size > 0 && p.left < p.size {
 		p.cut()
 	}

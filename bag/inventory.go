@@ -61,7 +61,8 @@ type fileJSON struct {
 	Size     int64      `json:"size"`
 	ModTime  time.Time  `json:"mtime,omitzero"`
 	Digests  *Digests   `json:"digests,omitempty"`
-	Parts    []byte     `json:"parts,omitempty"` // 32 bytes each
+	Parts    []byte     `json:"parts,omitempty"`     // 32 bytes each
+	PartsMD5 []byte     `json:"parts_md5,omitempty"` // 16 bytes each
 	Expected []Expected `json:"expected,omitempty"`
 	Missing  bool       `json:"missing,omitempty"`
 	Fetch    bool       `json:"fetch,omitempty"`
@@ -89,6 +90,9 @@ func (f *File) MarshalJSON() ([]byte, error) {
 	for _, p := range f.Parts {
 		line.Parts = append(line.Parts, p[:]...)
 	}
+	for _, p := range f.PartsMD5 {
+		line.PartsMD5 = append(line.PartsMD5, p[:]...)
+	}
 	return json.Marshal(line)
 }
 
@@ -105,8 +109,8 @@ func (f *File) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("%s: negative offset or size", line.Path)
 	case line.Digests == nil && !line.Missing:
 		return fmt.Errorf("%s: no digests", line.Path)
-	case len(line.Parts)%32 != 0:
-		return fmt.Errorf("%s: parts of %d bytes", line.Path, len(line.Parts))
+	case len(line.Parts)%32 != 0, len(line.PartsMD5) != 0 && len(line.PartsMD5) != len(line.Parts)/2:
+		return fmt.Errorf("%s: parts of %d and %d bytes", line.Path, len(line.Parts), len(line.PartsMD5))
 	}
 	for i := range line.Expected {
 		line.Expected[i].Algorithm = unique.Make(line.Expected[i].Algorithm).Value()
@@ -128,6 +132,9 @@ func (f *File) UnmarshalJSON(data []byte) error {
 	}
 	for p := line.Parts; len(p) > 0; p = p[32:] {
 		f.Parts = append(f.Parts, [32]byte(p))
+	}
+	for p := line.PartsMD5; len(p) > 0; p = p[16:] {
+		f.PartsMD5 = append(f.PartsMD5, [16]byte(p))
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ type ReadOptions struct {
 	// PartSize tells into slices of how many bytes a file of the given size is
 	// cut for File.Parts; not positive for none.
 	PartSize func(size int64) int64
+	// PartMD5 has File.PartsMD5 computed too.
+	PartMD5 bool
 	// Resume continues after a checkpoint: r then begins at Resume.Offset. Read
 	// takes ownership of it.
 	Resume *Checkpoint
@@ -134,7 +136,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		opts:        o,
 		src:         src,
 		tar:         newCounter(src, offset),
-		digester:    newDigester(),
+		digester:    newDigester(o.PartMD5),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
 		room:        int64(o.MaxFiles) * roomPerFile,
@@ -259,7 +261,7 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 			show(f.Path), f.Size, content.size)
 		return false, nil
 	}
-	f.Digests, f.Parts = content.digests, content.parts
+	f.Digests, f.Parts, f.PartsMD5 = content.digests, content.parts, content.md5s
 	rd.add(f)
 	done()
 	return rd.manyErr == nil, rd.manyErr

@@ -8,6 +8,7 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,19 +107,35 @@ func TestReadDigestsPartsOfFilesLargerThanOnePart(t *testing.T) {
 	const part = 1000
 	for _, size := range []int64{0, 999, 1000, 1001, 2000, 3333, 200_000} {
 		data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/f", Size: size}}})
-		b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
-			PartSize: func(int64) int64 { return part },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := file(t, b, "data/f")
-		var want [][32]byte
-		for at := int64(0); size > part && at < size; at += part {
-			want = append(want, sha256.Sum256(data[f.Offset+at:f.Offset+min(at+part, size)]))
-		}
-		if diff := cmp.Diff(want, f.Parts); diff != "" {
-			t.Errorf("size %d: %s", size, diff)
+		for _, withMD5 := range []bool{false, true} {
+			b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
+				PartSize: func(int64) int64 { return part },
+				PartMD5:  withMD5,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := file(t, b, "data/f")
+			var want [][32]byte
+			var md5s [][16]byte
+			for at := int64(0); size > part && at < size; at += part {
+				slice := data[f.Offset+at : f.Offset+min(at+part, size)]
+				want = append(want, sha256.Sum256(slice))
+				if withMD5 {
+					md5s = append(md5s, md5.Sum(slice))
+				}
+			}
+			if diff := cmp.Diff(want, f.Parts) + cmp.Diff(md5s, f.PartsMD5); diff != "" {
+				t.Errorf("size %d: %s", size, diff)
+			}
+			again := new(bag.File)
+			line, err := json.Marshal(f)
+			if err == nil {
+				err = json.Unmarshal(line, again)
+			}
+			if diff := cmp.Diff(f, again); err != nil || diff != "" {
+				t.Errorf("size %d, as JSON: %v %s", size, err, diff)
+			}
 		}
 	}
 }

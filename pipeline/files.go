@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/bag"
@@ -23,7 +25,8 @@ type file struct {
 	size   int64
 	md5    [16]byte
 	sha256 [32]byte
-	parts  [][32]byte
+	parts  [][32]byte // SHA-256 of each part, if it goes in parts
+	md5s   [][16]byte // likewise, if a bucket keeps no SHA-256
 	uuid   string
 	key    string // in preservation storage
 	format string // media type by extension
@@ -237,6 +240,13 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 		cut = cut[:i]
 	}
 	metadata[key+"-encoded-beginning"] = cut
+}
+
+// wantPartMD5 tells whether a bucket that files go to keeps no SHA-256, so that an
+// upload in parts is known there by the MD5 of each.
+func (d Deps) wantPartMD5() bool {
+	buckets := slices.AppendSeq([]*storage.Bucket{d.Staging}, maps.Values(d.Targets))
+	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return !b.KeepsSHA256() })
 }
 
 // encodesPath tells whether copies at a target always carry their path encoded.

@@ -182,12 +182,15 @@ func TestCompareCopy(t *testing.T) {
 	t.Parallel()
 	content := []byte("content")
 	f := &file{size: 7, sha256: sha256.Sum256(content), md5: md5.Sum(content)}
+	md5s := &file{size: 7, sha256: f.sha256, md5: f.md5, md5s: [][16]byte{md5.Sum(content[:5]), md5.Sum(content[5:])}}
 	inParts := &file{size: 7, sha256: f.sha256, md5: f.md5, parts: [][32]byte{sha256.Sum256(content[:5]), sha256.Sum256(content[5:])}}
 	want := storage.Upload{Size: 7, ContentType: "text/plain", Metadata: map[string]string{"bag": "b"}}
 	// The checksums are those that S3 documents: base64 of the digest, and of the
 	// digest of the parts' digests with their number.
 	sum := base64.StdEncoding.EncodeToString(f.sha256[:])
 	both := sha256.Sum256(append(inParts.parts[0][:], inParts.parts[1][:]...))
+	md5s.parts = inParts.parts
+	eachMD5 := md5.Sum(append(md5s.md5s[0][:], md5s.md5s[1][:]...))
 	composite := base64.StdEncoding.EncodeToString(both[:]) + "-2"
 	good := storage.Object{Size: 7, SHA256: sum, ETag: "e", ContentType: "text/plain", Metadata: map[string]string{"bag": "b", "more": "x"}}
 	for name, tc := range map[string]struct {
@@ -199,7 +202,10 @@ func TestCompareCopy(t *testing.T) {
 		"good by ETag":                 {f, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(f.md5[:]) }, ""},
 		"good in parts":                {inParts, func(o *storage.Object) { o.SHA256 = composite }, ""},
 		"parts copied whole":           {inParts, func(*storage.Object) {}, ""},
-		"parts without any checksum":   {inParts, func(o *storage.Object) { o.SHA256 = "" }, ""},
+		"parts of unknown MD5":         {inParts, func(o *storage.Object) { o.SHA256 = "" }, "CHECKSUM"},
+		"parts by their MD5":           {md5s, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(eachMD5[:])+"-2" }, ""},
+		"parts by the MD5 of all":      {md5s, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(f.md5[:]) }, ""},
+		"other parts by their MD5":     {md5s, func(o *storage.Object) { o.SHA256 = "" }, "MD5 of its parts"},
 		"size alone, of parts":         {inParts, func(o *storage.Object) { o.SHA256, o.Size = "", 8 }, "8 bytes"},
 		"composite of a file in one":   {f, func(o *storage.Object) { o.SHA256 = composite }, "SHA-256"},
 		"another checksum":             {f, func(o *storage.Object) { o.SHA256 = "x" + sum[1:] }, "SHA-256"},

@@ -131,7 +131,7 @@ func (w *work) toCopy(ctx context.Context, d Deps) (c copyPlan, err error) {
 func newFile(i int, f *bag.File) *file {
 	return &file{
 		index: i, path: f.Path, offset: f.Offset, size: f.Size,
-		md5: f.Digests.MD5, sha256: f.Digests.SHA256, parts: f.Parts,
+		md5: f.Digests.MD5, sha256: f.Digests.SHA256, parts: f.Parts, md5s: f.PartsMD5,
 		uuid: f.UUID, key: f.UUID, format: f.Format,
 	}
 }

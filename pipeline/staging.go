@@ -5,8 +5,8 @@ import (
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/farol-preservation/farol/storage"
@@ -14,9 +14,10 @@ import (
 
 // stageFiles copies what will be stored from the tar to the staging bucket, below
 // the item's own prefix: small neighbours in one object, each other file under
-// its key. It reads the tar by the offsets of the inventory, in parallel; every
-// byte is checked against the digests that Receive computed, so that a tar which
-// changed between the two reads is noticed whatever its ETag says.
+// its key. It reads the tar by the offsets of the inventory, in parallel; parts of
+// large files the store copies by itself if it can. Every byte is checked against
+// the digests that Receive computed, so that a tar which changed between the two
+// reads is noticed whatever its ETag says.
 type stageFiles struct{ Deps }
 
 func (s *stageFiles) Run(ctx context.Context, w *work) error {
@@ -24,7 +25,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	_, tar, err := w.tar(s.Deps)
+	receiving, tar, err := w.tar(s.Deps)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 			}
 			return nil
 		case first.size > wholeFile:
-			if err := s.stream(ctx, w, tar, first); err != nil {
+			if err := s.large(ctx, w, receiving, first); err != nil {
 				return err
 			}
 			finished(first, "")
@@ -78,28 +79,34 @@ func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) err
 	return storageErr(err)
 }
 
-// stream copies a larger file without holding it: in one request, or in parts of
+// large copies a larger file without holding it: in one request, or in parts of
 // which those that the staging bucket has already are not sent again.
-func (s *stageFiles) stream(ctx context.Context, w *work, tar opener, f *file) error {
-	key, up := w.staged(f.key), w.upload(f, f.format, false)
+func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, f *file) error {
+	key := w.staged(f.key)
+	var parts storage.Parts
 	if storage.PartSize(f.size) > 0 {
-		parts, err := w.parts(ctx, s.Deps, f, s.Staging, key)
-		if err != nil {
+		var err error
+		if parts, err = w.parts(ctx, s.Deps, f, s.Staging, key); err != nil {
 			return err
 		}
-		parts.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-			return tar(ctx, f.offset+offset, length)
+	}
+	source := storage.Source{Bucket: receiving, Key: w.item.Name, IfMatch: w.item.ETag, Range: true, Offset: f.offset}
+	_, err := s.Staging.Copy(ctx, source, key, w.upload(f, f.format, false), parts)
+	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) {
+		if gone := w.gone(ctx, receiving); gone != nil { // else it is not the tar's doing
+			return gone
 		}
-		_, err = s.Staging.PutParts(ctx, key, up, parts)
-		return storageErr(err)
 	}
-	r, err := tar(ctx, f.offset, f.size)
-	if err != nil {
-		return err
-	}
-	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
-	_, err = s.Staging.Put(ctx, key, r, up)
 	return storageErr(err)
+}
+
+// gone tells whether the bag in the receiving bucket is still the one of the item.
+func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
+	o, err := receiving.Head(ctx, w.item.Name)
+	if err == nil && o.ETag != w.item.ETag {
+		err = storage.ErrChanged
+	}
+	return w.receivingErr(err)
 }
 
 // parts says how a large file is uploaded in parts, and takes up the upload that
@@ -119,7 +126,7 @@ func (w *work) parts(ctx context.Context, d Deps, f *file, target *storage.Bucke
 		}
 	}
 	return storage.Parts{
-		Size: storage.PartSize(f.size), SHA256: f.parts, Resume: id,
+		Size: storage.PartSize(f.size), SHA256: f.parts, MD5: f.md5s, Resume: id,
 		SaveID: func(ctx context.Context, id string) error {
 			return w.progressErr(d.Progress.Put(ctx, w.claim(), w.passOf(), name, id))
 		},

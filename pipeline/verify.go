@@ -109,8 +109,8 @@ func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target
 }
 
 // compare holds a copy against what it should be. A provider that keeps no
-// checksum is taken at its ETag, which is the content's MD5 unless the copy was
-// made in parts.
+// checksum is taken at its ETag: the content's MD5 or, of a copy that was made in
+// parts, that of their MD5s.
 func compare(object storage.Object, want storage.Upload, f *file) error {
 	if object.Size != want.Size {
 		return wrong("it has %d bytes and should have %d", object.Size, want.Size)
@@ -121,8 +121,13 @@ func compare(object storage.Object, want storage.Upload, f *file) error {
 		if object.SHA256 != whole && object.SHA256 != composite {
 			return wrong("its SHA-256 is %s and should be %s", object.SHA256, whole)
 		}
-	case len(f.parts) == 0 && object.ETag != storage.ExpectedETag(f.md5, nil):
+	case object.ETag == storage.ExpectedETag(f.md5, nil):
+	case len(f.parts) == 0:
 		return wrong("its ETag is %s and should be the MD5 %x", object.ETag, f.md5)
+	case len(f.md5s) == 0:
+		return wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
+	case object.ETag != storage.ExpectedETag(f.md5, f.md5s):
+		return wrong("its ETag is %s and should be the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.md5, f.md5s))
 	}
 	if object.ContentType != want.ContentType {
 		return wrong("its content type is %q and should be %q", object.ContentType, want.ContentType)

@@ -141,7 +141,7 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 		Metadata:          up.Metadata,
 		StorageClass:      types.StorageClass(b.target.StorageClass),
 	}
-	if b.keepsSHA256() {
+	if b.KeepsSHA256() {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 	}
 	out, err := b.work.CopyObject(ctx, in)
@@ -178,7 +178,7 @@ func (b *Bucket) unlike(r *types.CopyPartResult, p part) error {
 		return nil
 	case checksum != "":
 		return differs(checksum, p.sum)
-	case b.keepsSHA256() || !known(p.md5[:]):
+	case b.KeepsSHA256() || !known(p.md5[:]):
 		return errors.New("the server has no checksum of it")
 	case etag != ExpectedETag(p.md5, nil):
 		return fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)

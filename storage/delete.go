@@ -22,7 +22,7 @@ const deleteAtOnce = 1000
 func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	for batch := range slices.Chunk(keys, deleteAtOnce) {
 		err := errUnsupported
-		if len(batch) > 1 && b.keepsSHA256() { // a batch is refused without a checksum header
+		if len(batch) > 1 && b.KeepsSHA256() { // a batch is refused without a checksum header
 			err = b.deleteBatch(ctx, batch)
 		}
 		if errors.Is(err, errUnsupported) {

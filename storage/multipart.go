@@ -165,7 +165,7 @@ func (u *upload) create(ctx context.Context) error {
 	return nil
 }
 
-func (u *upload) checksums() bool { return u.bucket.keepsSHA256() && u.parts.SHA256 != nil }
+func (u *upload) checksums() bool { return u.bucket.KeepsSHA256() && u.parts.SHA256 != nil }
 
 func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) error {
 	var missing []part
@@ -212,7 +212,7 @@ func (b *Bucket) sendPart(
 		return types.CompletedPart{}, err
 	}
 	defer src.Close() //nolint:errcheck // what was read of it has been checked
-	body := newBody(src, p.length, p.sum, !b.keepsSHA256())
+	body := newBody(src, p.length, p.sum, !b.KeepsSHA256())
 	reader, signed, err := b.prepare(body, p.sum)
 	if err != nil {
 		return types.CompletedPart{}, err
@@ -221,7 +221,7 @@ func (b *Bucket) sendPart(
 		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload,
 		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
 	}
-	if b.keepsSHA256() && known(p.sum[:]) {
+	if b.KeepsSHA256() && known(p.sum[:]) {
 		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
 	}
 	out, err := b.api.UploadPart(ctx, in, signed)
@@ -263,7 +263,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}
-	if want := u.etag(); !u.bucket.keepsSHA256() && want != "" && o.ETag != want {
+	if want := u.etag(); !u.bucket.KeepsSHA256() && want != "" && o.ETag != want {
 		why := fmt.Errorf("%w: the server has ETag %s, expected %s", ErrDigest, o.ETag, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}

@@ -44,7 +44,7 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
-	body := newBody(content, up.Size, up.SHA256, !b.keepsSHA256())
+	body := newBody(content, up.Size, up.SHA256, !b.KeepsSHA256())
 	in := &s3.PutObjectInput{
 		Bucket:        &b.target.Bucket,
 		Key:           &key,
@@ -54,9 +54,9 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		StorageClass:  types.StorageClass(b.target.StorageClass),
 	}
 	switch {
-	case b.keepsSHA256() && known(up.SHA256[:]):
+	case b.KeepsSHA256() && known(up.SHA256[:]):
 		in.ChecksumSHA256 = aws.String(ExpectedChecksum(up.SHA256, nil))
-	case !b.keepsSHA256() && known(up.MD5[:]):
+	case !b.KeepsSHA256() && known(up.MD5[:]):
 		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(up.MD5[:]))
 	}
 	reader, send, err := b.prepare(body, up.SHA256)

@@ -55,7 +55,7 @@ func (b *Bucket) location() *types.CreateBucketConfiguration {
 // Head describes an object. Archived objects answer too.
 func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
-	if b.keepsSHA256() {
+	if b.KeepsSHA256() {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
 	out, err := b.api.HeadObject(ctx, in)
@@ -75,7 +75,9 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	}, nil
 }
 
-func (b *Bucket) keepsSHA256() bool { return b.target.Checksum != ChecksumETag }
+// KeepsSHA256 reports whether the server is asked to check and keep SHA-256, and
+// not only ETags: see [ChecksumMode].
+func (b *Bucket) KeepsSHA256() bool { return b.target.Checksum != ChecksumETag }
 
 // Get reads a range of an object. The reader ends with io.EOF only after every
 // byte of the range; if the connection breaks first, or the object ends before

@@ -67,9 +67,9 @@ func (u *upload) usable(p types.Part) bool {
 		return false
 	}
 	switch {
-	case !u.bucket.keepsSHA256() && known(want.md5[:]):
+	case !u.bucket.KeepsSHA256() && known(want.md5[:]):
 		return unquote(p.ETag) == ExpectedETag(want.md5, nil)
-	case !u.bucket.keepsSHA256(), !known(want.sum[:]):
+	case !u.bucket.KeepsSHA256(), !known(want.sum[:]):
 		return true // nothing else to go by
 	}
 	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
