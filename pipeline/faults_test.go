@@ -258,6 +258,65 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	}
 }
 
+// A Redis that was emptied while a stage failed half-way costs questions: what is
+// there already, and is what it should be, is not sent again.
+func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
+	t.Parallel()
+	const files, size = 100, 30_000 // too large to be packed
+	for _, stage := range []string{"Copy To Staging", "Store"} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.deps.Files = 1
+			client := testenv.Redis(t)
+			a.deps.Progress = progress.New(client, "emptied")
+			spec := bagtest.Spec{Name: "many", StorageOption: "Wasabi-OR"}
+			for i := range files {
+				spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
+			}
+			id := a.deposit("many.tar", a.bag(spec))
+			proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+			staging, stored, receiving := a.deps.Staging, a.deps.Targets["Wasabi-OR"], a.deps.Receiving
+			a.through(proxy)
+			if stage == "Store" { // so that the bytes come through here, but pass the proxy once
+				a.deps.Staging = staging
+			} else {
+				a.deps.Receiving = receiving
+				stored = staging
+			}
+			engine := a.engine()
+			a.upTo(engine, stage)
+			proxy.CutAfter(files * size / 2)
+			a.one(engine, stage)
+			if item := a.item(id); item.Status != "Pending" || item.Stage != stage {
+				t.Fatalf("after the cut: %+v", item)
+			}
+			first := len(a.written(stored))
+			if first < files/4 {
+				t.Fatalf("%d objects were written before the cut; the test needs some", first)
+			}
+			if err := client.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Resume()
+			a.exec(`UPDATE work_items SET run_at = now()`)
+			before := proxy.Bytes()
+			a.one(engine, stage)
+			if item := a.item(id); item.Status != "Pending" || item.Stage == stage {
+				t.Fatalf("second attempt: %+v", item)
+			}
+			most := int64(files-first+2)*size*11/10 + 5_000*files // what was left, and the questions
+			if passed := proxy.Bytes() - before; passed > most {
+				t.Errorf("the second attempt moved %d bytes although %d of %d objects were there", passed, first, files)
+			}
+			a.work()
+			if item := a.item(id); item.Status != "Success" {
+				t.Errorf("item = %+v", item)
+			}
+		})
+	}
+}
+
 // A file of many parts is taken up at the part where it stood; an upload that
 // nobody remembers is not paid for. Where the server can copy parts of the tar, no
 // byte of them comes through the worker.

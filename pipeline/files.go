@@ -242,6 +242,17 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 	metadata[key+"-encoded-beginning"] = cut
 }
 
+// there tells whether a bucket has a file already, whole and as it should be,
+// although Redis knows nothing of it: another worker may have died in between, or
+// Redis have lost it. It is asked only of a stage that has had the item before.
+func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f *file, up storage.Upload) bool {
+	if w.item.Token <= w.item.Entered+1 {
+		return false
+	}
+	o, err := bucket.Head(ctx, key)
+	return err == nil && compare(o, up, f) == nil
+}
+
 // wantPartMD5 tells whether a bucket that files go to keeps no SHA-256, so that an
 // upload in parts is known there by the MD5 of each.
 func (d Deps) wantPartMD5() bool {

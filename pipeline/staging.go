@@ -48,9 +48,11 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 			return nil
 		}
 		return readGroup(ctx, tar, group, atTar, func(f *file, content []byte) error {
-			_, err := s.Staging.Put(ctx, w.staged(f.key), bytes.NewReader(content), w.upload(f, f.format, false))
-			if err != nil {
-				return storageErr(err)
+			key, up := w.staged(f.key), w.upload(f, f.format, false)
+			if !w.there(ctx, s.Staging, key, f, up) {
+				if _, err := s.Staging.Put(ctx, key, bytes.NewReader(content), up); err != nil {
+					return storageErr(err)
+				}
 			}
 			finished(f, "")
 			return nil
@@ -82,7 +84,10 @@ func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) err
 // large copies a larger file without holding it: in one request, or in parts of
 // which those that the staging bucket has already are not sent again.
 func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, f *file) error {
-	key := w.staged(f.key)
+	key, up := w.staged(f.key), w.upload(f, f.format, false)
+	if w.there(ctx, s.Staging, key, f, up) {
+		return nil
+	}
 	var parts storage.Parts
 	if storage.PartSize(f.size) > 0 {
 		var err error
@@ -91,7 +96,7 @@ func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Buck
 		}
 	}
 	source := storage.Source{Bucket: receiving, Key: w.item.Name, IfMatch: w.item.ETag, Range: true, Offset: f.offset}
-	_, err := s.Staging.Copy(ctx, source, key, w.upload(f, f.format, false), parts)
+	_, err := s.Staging.Copy(ctx, source, key, up, parts)
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) {
 		if gone := w.gone(ctx, receiving); gone != nil { // else it is not the tar's doing
 			return gone

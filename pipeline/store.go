@@ -50,6 +50,9 @@ func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content [
 	}
 	for i, target := range c.targets {
 		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
+		if w.there(ctx, target, f.key, f, up) {
+			continue
+		}
 		if _, err := target.Put(ctx, f.key, bytes.NewReader(content), up); err != nil {
 			return fmt.Errorf("store in %s: %w", c.names[i], storageErr(err))
 		}
@@ -61,6 +64,10 @@ func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content [
 func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 	source := storage.Source{Bucket: s.Staging, Key: w.staged(f.key)}
 	for i, target := range c.targets {
+		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
+		if w.there(ctx, target, f.key, f, up) {
+			continue
+		}
 		var parts storage.Parts
 		if storage.PartSize(f.size) > 0 {
 			var err error
@@ -68,7 +75,6 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 				return err
 			}
 		}
-		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
 		_, err := target.Copy(ctx, source, f.key, up, parts)
 		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDigest) {
 			if lost := s.check(ctx, w, f); lost != nil { // else it is the target's doing
