@@ -319,20 +319,28 @@ func (r *modelRun) requeues(t *rapid.T) {
 	if i := r.pick(t, anyItem); i != nil {
 		stage := rapid.SampledFrom(append(modelStages(), i.stage, i.stage)).Draw(t, "stage")
 		ok := r.do(t, `SELECT requeue($1, $2)`, i.id, stage)
-		if i.status == "Pending" && stage == i.stage && (i.delay > 0 || i.attempt > 0) {
-			if i.attempt > 0 { // it has all its attempts again
-				i.attempt = 0
-				i.token++
-			}
-			if i.delay > 0 { // it need not wait any more, and goes behind what is due already
-				r.clock++
-				r.due(i)
-			}
-			r.changes++
+		if i.status == "Pending" && stage == i.stage {
+			r.hurries(i)
 		}
 		if want := r.byHand(i, stage, "Pending"); ok != want {
 			t.Fatalf("requeue to %s was allowed: %v, want %v", stage, ok, want)
 		}
+	}
+}
+
+// hurries has a queued item tried now, with all its attempts ahead.
+func (r *modelRun) hurries(i *modelItem) {
+	if i.delay == 0 && i.attempt == 0 {
+		return
+	}
+	r.changes++
+	if i.attempt > 0 {
+		i.attempt = 0
+		i.token++
+	}
+	if i.delay > 0 { // it goes behind what is due already
+		r.clock++
+		r.due(i)
 	}
 }
 
