@@ -64,6 +64,10 @@ type Finding struct {
 	// is what is wrong; blank if no one file is to blame.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
+	// Expected and Found are what was compared, such as two digests; blank if
+	// nothing was.
+	Expected string `json:"expected,omitempty"`
+	Found    string `json:"found,omitempty"`
 }
 
 // A File is one file of a bag.

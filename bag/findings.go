@@ -106,6 +106,14 @@ func (l *findings) add(code, path, format string, args ...any) {
 	l.list = append(l.list, Finding{Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
+// compared adds a finding about two things that should be the same.
+func (l *findings) compared(code, path, expected, found, format string, args ...any) {
+	n := len(l.list)
+	if l.add(code, path, format, args...); len(l.list) > n {
+		l.list[n].Expected, l.list[n].Found = expected, found
+	}
+}
+
 // stop adds a finding after which nothing more is read. It must not be left
 // out: that the bag was cut short decides what else can be said of it.
 func (l *findings) stop(code, path, format string, args ...any) {

@@ -71,7 +71,7 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 func (j *judge) digests(f *File) {
 	for _, e := range f.Expected {
 		if !f.Digests.agrees(e) {
-			j.errors.add(codeDigestMismatch, f.Path,
+			j.errors.compared(codeDigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
 				"File %s: the %s digest of its content is %s, but %s says %s.",
 				show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
 		}
@@ -171,7 +171,7 @@ func (j *judge) oxum() {
 			j.errors.add(codeOxumMalformed, bagInfoTxt,
 				"In file bag-info.txt, Payload-Oxum '%s' is not of the form octets.files, like %s.", show(t.Value), found)
 		case wantOctets != octets || wantCount != count:
-			j.errors.add(codeOxumMismatch, bagInfoTxt,
+			j.errors.compared(codeOxumMismatch, bagInfoTxt, show(t.Value), found,
 				"In file bag-info.txt, Payload-Oxum %s says %d bytes in %d files, but the payload has %d bytes in %d files.",
 				show(t.Value), wantOctets, wantCount, octets, count)
 		}

@@ -46,8 +46,9 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 		return w.receivingErr(err)
 	}
 	if len(b.Problems) > 0 {
-		return claim.Fatal(b.Problems[0].Code, "%s", findings(b.Problems, b.More))
+		return claim.Fatal(b.Problems[0].Code, "%w", foundIn(b.Problems, b.More))
 	}
+	w.count.read("", len(b.Files), w.item.Size)
 	for i, f := range b.Files {
 		f.UUID = fileUUID(w.item, i, f.Path)
 		f.Format = format.ByExtension(f.Path)
@@ -63,10 +64,15 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 		return nil, err
 	}
 	var start int64
+	files := 0
 	if resume != nil {
 		start = resume.Start()
-		w.log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", len(resume.Files))
+		files = len(resume.Files)
+		w.log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", files)
 	}
+	w.count.begin(ctx, s.Deps, w, progress.Counters{
+		FilesBefore: int64(files), FilesTotal: -1, BytesBefore: start, BytesTotal: w.item.Size,
+	})
 	stream := &patient{ctx: ctx, offset: start, size: w.item.Size, open: func(offset int64) (io.ReadCloser, error) {
 		return tar.Get(ctx, w.item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.item.ETag})
 	}}
@@ -90,7 +96,10 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 		},
 		MaxFiles: s.MaxFiles,
 		Many:     func(ctx context.Context) error { return w.enter(ctx, s.room, int(s.room.all)) },
-		Progress: func(path string, _ int, _ int64) { w.hold.InHand(path) },
+		Progress: func(path string, files int, bytes int64) {
+			w.hold.InHand(path)
+			w.count.read(path, files, bytes)
+		},
 	})
 }
 

@@ -291,6 +291,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	start := time.Now()
 	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
 	took := time.Since(start)
+	w.count.end(ctx, result == nil)
 	if r.options.Observe != nil {
 		r.options.Observe(Outcome{Stage: item.Stage, Code: claim.Code(result), Took: took, Bytes: item.Size})
 	}
@@ -311,6 +312,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 		return
 	}
 	r.logOutcome(settled, log, result, took)
+	r.keepFaults(settled, w, result)
 	if result != nil || done.Next == "" {
 		return // the next attempt takes it up; or there is nothing left of the item
 	}

@@ -131,7 +131,7 @@ func (w *work) parts(ctx context.Context, d Deps, f *file, target *storage.Bucke
 		}
 	}
 	return storage.Parts{
-		Size: storage.PartSize(f.size), SHA256: f.parts, MD5: f.md5s, Resume: id,
+		Size: storage.PartSize(f.size), SHA256: f.parts, MD5: f.md5s, Resume: id, Sent: w.count.parts(f, target.Name()),
 		SaveID: func(ctx context.Context, id string) error {
 			return w.progressErr(d.Progress.Put(ctx, w.claim(), w.passOf(), name, id))
 		},

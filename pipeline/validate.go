@@ -18,7 +18,7 @@ func (s *validate) Run(ctx context.Context, w *work) error {
 	}
 	verdict := b.Validate(s.Profiles.Of(b))
 	if !verdict.Valid {
-		return claim.Fatal("invalid-bag", "%s", findings(verdict.Errors, verdict.More))
+		return claim.Fatal("invalid-bag", "%w", foundIn(verdict.Errors, verdict.More))
 	}
 	for _, f := range verdict.Warnings {
 		w.log.InfoContext(ctx, "odd but valid", "code", f.Code, "path", f.Path, "warning", f.Message)

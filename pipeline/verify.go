@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -123,7 +124,7 @@ func compare(object storage.Object, want storage.Upload, f *file) error {
 		}
 	case object.ETag == storage.ExpectedETag(f.md5, nil):
 	case len(f.parts) == 0:
-		return wrong("its ETag is %s and should be the MD5 %x", object.ETag, f.md5)
+		return wrong("its ETag is %s and should be the MD5 %s", object.ETag, hex.EncodeToString(f.md5[:]))
 	case len(f.md5s) == 0:
 		return wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
 	case object.ETag != storage.ExpectedETag(f.md5, f.md5s):
@@ -143,6 +144,12 @@ func compare(object storage.Object, want storage.Upload, f *file) error {
 // wrong says that a copy is not what it should be. Asking again may find it
 // right, since some providers show what they hold late; storing it anew is for
 // a person to decide.
+//
+// The last two arguments are what was found and what should be, if there are two.
 func wrong(format string, args ...any) error {
-	return claim.Transient("bad-copy", fmt.Errorf(format, args...))
+	m := &mismatch{text: fmt.Sprintf(format, args...)}
+	if n := len(args); n >= 2 {
+		m.found, m.expected = fmt.Sprintf("%v", args[n-2]), fmt.Sprintf("%v", args[n-1])
+	}
+	return claim.Transient("bad-copy", m)
 }

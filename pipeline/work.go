@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ type work struct {
 	objectID      int64  // set by the last stage
 	storageOption string // set by the stage that learns it
 	inRoom        func() // gives back the room that the bag has in memory; nil if it needs none
+	count         counting
 }
 
 func (w *work) claim() progress.Claim { return progress.Claim{Item: w.item.ID, Token: w.item.Token} }
@@ -51,16 +51,8 @@ func (w *work) each(ctx context.Context, d Deps, groups [][]*file, do doGroup) (
 	if err != nil {
 		return nil, w.progressErr(err)
 	}
-	var todo [][]*file
-	for _, files := range groups {
-		files = slices.DeleteFunc(slices.Clone(files), func(f *file) bool {
-			_, done := results[f.index]
-			return done
-		})
-		if len(files) > 0 {
-			todo = append(todo, files)
-		}
-	}
+	todo, figures := left(groups, results)
+	w.count.begin(ctx, d, w, figures)
 	if len(todo) == 0 {
 		return results, nil
 	}
@@ -91,6 +83,28 @@ func (w *work) each(ctx context.Context, d Deps, groups [][]*file, do doGroup) (
 	return results, nil
 }
 
+// left returns what of the groups is not finished yet, and the figures to begin
+// with.
+func left(groups [][]*file, results map[int]string) (todo [][]*file, c progress.Counters) {
+	for _, files := range groups {
+		var some []*file
+		for _, f := range files {
+			c.FilesTotal++
+			c.BytesTotal += f.size
+			if _, done := results[f.index]; done {
+				c.FilesBefore++
+				c.BytesBefore += f.size
+				continue
+			}
+			some = append(some, f)
+		}
+		if len(some) > 0 {
+			todo = append(todo, some)
+		}
+	}
+	return todo, c
+}
+
 // doGroup does the files of a group and reports each that is finished.
 type doGroup func(ctx context.Context, files []*file, finished func(f *file, result string)) error
 
@@ -99,6 +113,8 @@ type doGroup func(ctx context.Context, files []*file, finished func(f *file, res
 const tries = 3
 
 func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver, failed *failures) error {
+	hand := w.count.take(files)
+	defer w.count.drop(hand)
 	for try := 1; ; try++ {
 		w.hold.InHand(files[0].path)
 		if err := w.hold.Check(ctx); err != nil {
@@ -108,6 +124,7 @@ func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver
 		err := do(ctx, files, func(f *file, result string) {
 			done[f] = true
 			s.add(f.index, result)
+			w.count.finish(hand, f)
 		})
 		if err == nil {
 			failed.success()
@@ -123,10 +140,12 @@ func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case final(err), len(files) == 0:
+		case len(files) == 0:
 			return err
+		case final(err):
+			return about(files[0].path, err)
 		case try == tries:
-			failed.add(fmt.Errorf("%s: %w", files[0].path, err))
+			failed.add(about(files[0].path, fmt.Errorf("%s: %w", files[0].path, err)))
 			return nil
 		}
 		w.log.WarnContext(ctx, "file will be tried again", "path", files[0].path, "try", try, "err", err)
@@ -153,21 +172,37 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// progressErr turns the word of Redis that a newer claim writes there into the
-// loss of this one.
+// progressErr gives errors of Redis their meaning. Its word that a newer claim
+// writes there is the loss of this one.
 func (w *work) progressErr(err error) error {
-	if errors.Is(err, progress.ErrLost) {
+	switch {
+	case err == nil, classified(err):
+		return err
+	case errors.Is(err, progress.ErrLost):
 		return fmt.Errorf("progress of item %d: %w", w.item.ID, claim.ErrLost)
 	}
-	return err
+	return claim.Transient("progress-unavailable", err)
 }
 
-// storageErr gives errors of preservation and staging buckets their meaning.
+// storageErr gives errors of preservation and staging buckets their meaning. What
+// has one already keeps it.
 func storageErr(err error) error {
-	if errors.Is(err, storage.ErrDenied) {
+	switch {
+	case err == nil, classified(err), errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrChanged):
+		return err
+	case errors.Is(err, storage.ErrDenied):
 		return claim.Fatal("storage-denied", "%w", err)
+	case errors.Is(err, storage.ErrDigest):
+		return claim.Transient("storage-digest", err)
 	}
-	return err
+	return claim.Transient("storage-unavailable", err)
+}
+
+// classified tells whether an error says already what it comes to. That work was
+// stopped is for who stopped it to say.
+func classified(err error) bool {
+	code := claim.Code(err)
+	return code != "transient" && code != "timeout" || errors.Is(err, context.Canceled)
 }
 
 // receivingErr gives errors of the receiving bucket their meaning: the bag that

@@ -53,7 +53,7 @@ type Store struct {
 	client *redis.Client
 	prefix string
 
-	begin, done, put, appendTo, clearStage, clear *redis.Script
+	begin, done, put, appendTo, keep, clearStage, clear *redis.Script
 }
 
 // New returns a Store whose keys begin with the prefix. The client's own
@@ -66,6 +66,7 @@ func New(client *redis.Client, prefix string) *Store {
 		done:       redis.NewScript(fenceLua + doneLua),
 		put:        redis.NewScript(fenceLua + putLua),
 		appendTo:   redis.NewScript(fenceLua + appendLua),
+		keep:       redis.NewScript(fenceLua + noteLua),
 		clearStage: redis.NewScript(fenceLua + clearStageLua),
 		clear:      redis.NewScript(clearLua),
 	}

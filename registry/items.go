@@ -260,3 +260,31 @@ func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) 
 	}
 	return list, nil
 }
+
+// Change is a decision of a person about an item, by command or in psql.
+type Change struct {
+	At         time.Time `json:"at"`
+	User       string    `json:"user"`    // of the database
+	Program    string    `json:"program"` // as it named itself
+	StageWas   string    `json:"stage_was"`
+	StatusWas  string    `json:"status_was"`
+	StageThen  string    `json:"stage"`
+	StatusThen string    `json:"status"`
+}
+
+// Changes returns what persons changed of an item, in their order. The newest 200
+// are all there are room for: an item is not decided about more often.
+func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
+	// work_item_audit_item
+	rows, _ := r.db.Query(ctx, `
+		SELECT at, session_user_is AS "user", application_name AS program,
+			before->>'stage' AS stage_was, before->>'status' AS status_was,
+			after->>'stage' AS stage_then, after->>'status' AS status_then
+		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a
+		ORDER BY id`, item)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Change])
+	if err != nil {
+		return nil, fmt.Errorf("list changes of item %d by hand: %w", item, err)
+	}
+	return list, nil
+}

@@ -30,6 +30,11 @@ type Parts struct {
 
 	Resume string                                     // ID of an upload begun earlier, "" for none
 	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
+
+	// Sent hears of each part that the server has, those that it had before first;
+	// nil if nobody wants to know. It may be called for several parts at a time,
+	// and must be quick.
+	Sent func(bytes int64, before bool)
 }
 
 // PutParts writes an object of more than [PartSize] allows in one request.
@@ -172,7 +177,9 @@ func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) er
 	for number := int32(1); number <= count; number++ {
 		if _, ok := u.done[number]; !ok {
 			missing = append(missing, u.part(number))
+			continue
 		}
+		u.tell(u.part(number), true)
 	}
 	group, partsCtx := errgroup.WithContext(ctx)
 	group.SetLimit(u.bucket.options.Concurrency)
@@ -198,9 +205,16 @@ func (u *upload) send(ctx context.Context, p part, send transfer) error {
 		return fmt.Errorf("part %d: %w", p.number, err)
 	}
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	u.done[p.number] = sent
+	u.mu.Unlock()
+	u.tell(p, false)
 	return nil
+}
+
+func (u *upload) tell(p part, before bool) {
+	if u.parts.Sent != nil {
+		u.parts.Sent(p.length, before)
+	}
 }
 
 // sendPart uploads a part from the bytes that open reads.

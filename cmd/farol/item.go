@@ -15,8 +15,8 @@ import (
 
 func itemCommand() *cobra.Command {
 	return group("item", "Look at work items, and decide about them",
-		itemListCommand(), itemNextCommand(), itemShowCommand(), itemRequeueCommand(), itemCancelCommand(), itemPriorityCommand(),
-		itemReleaseCommand())
+		itemListCommand(), itemNextCommand(), itemShowCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
+		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
 }
 
 // statuses are those that a work item can have.

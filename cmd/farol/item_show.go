@@ -23,8 +23,9 @@ func itemShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show all that is known of an item",
-		Long: `Show an item: where it stands and what it waits for, every attempt, how many files
-the running stage has finished, and what is on record of its object.`,
+		Long: `Show an item: where it stands and what it waits for, how far its stage has come in
+files and bytes, at what rate and for how long still, every attempt, and what is on
+record of its object. "item watch" follows it, "item explain" says why.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
 		Args: oneArg("item by its ID"),
@@ -53,6 +54,7 @@ the running stage has finished, and what is on record of its object.`,
 type itemView struct {
 	Item     registry.WorkItem  `json:"item"`
 	State    string             `json:"state"` // for people: what happens next, or must
+	Current  stageView          `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
 	Progress []stageProgress    `json:"progress"` // null if Redis did not answer
 	Object   *objectView        `json:"object"`   // null if it is not on record
@@ -94,7 +96,7 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 	if err := v.readObject(ctx, s.registry); err != nil {
 		return nil, err
 	}
-	if v.Progress, err = readProgress(ctx, config.Redis, id); err != nil {
+	if err := v.readProgress(ctx, config.Redis); err != nil {
 		fmt.Fprintln(warnings, "The progress of files is not known:", err)
 	}
 	return v, nil
@@ -117,20 +119,28 @@ func (v *itemView) readObject(ctx context.Context, r *registry.Registry) error {
 	return err
 }
 
-// readProgress adds up by stage what Redis knows. A stage that was begun anew
-// has one entry for each time, "Store@12"; the newest counts.
-func readProgress(ctx context.Context, c redisConfig, item int64) ([]stageProgress, error) {
+// readProgress reads what Redis knows of an item.
+func (v *itemView) readProgress(ctx context.Context, c redisConfig) (err error) {
+	v.Current, _ = readStage(ctx, nil, v.Item)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer store.Close() //nolint:errcheck // only read
-	summary, err := store.Summary(ctx, item)
+	summary, err := store.Summary(ctx, v.Item.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	v.Progress = filesByStage(summary)
+	v.Current, err = readStage(ctx, store, v.Item)
+	return err
+}
+
+// filesByStage adds up by stage what is finished. A stage that was begun anew has
+// one entry for each time, "Store@12"; the newest counts.
+func filesByStage(summary map[string]int64) []stageProgress {
 	files, passes := map[string]int64{}, map[string]int64{}
 	for name, n := range summary {
 		stage, pass, _ := strings.Cut(name, "@")
@@ -146,7 +156,7 @@ func readProgress(ctx context.Context, c redisConfig, item int64) ([]stageProgre
 	}) {
 		list = append(list, stageProgress{stage, files[stage]})
 	}
-	return list, nil
+	return list
 }
 
 // stateOf says what happens to an item next, or what has to.
@@ -194,9 +204,7 @@ func (v *itemView) print(w io.Writer) error {
 	if i.NeedsAdminReview {
 		lines = append(lines, []string{"Review", "a person has to look at it"})
 	}
-	for _, p := range v.Progress {
-		lines = append(lines, []string{"Progress", p.Stage + ": " + count(p.Files, "file", "files") + " finished"})
-	}
+	lines = append(lines, v.progressLines()...)
 	if err := writeTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
 		return err
 	}
@@ -204,6 +212,33 @@ func (v *itemView) print(w io.Writer) error {
 		return err
 	}
 	return v.printObject(w)
+}
+
+// progressLines are those about the stage that the item is at. Where nothing was
+// counted of it, they say what it keeps for the next attempt.
+func (v *itemView) progressLines() (lines [][]string) {
+	c := v.Current
+	if c.Of > 0 {
+		lines = append(lines, []string{"Stage", fmt.Sprintf("%d of %d", c.Number, c.Of)})
+	}
+	switch {
+	case c.FilesDone != nil:
+		lines = append(lines, []string{"Progress", c.Stage + ": " + c.done()})
+	case len(v.Progress) > 0:
+		for _, p := range v.Progress {
+			lines = append(lines, []string{"Progress", p.Stage + ": " + count(p.Files, "file", "files") + " finished"})
+		}
+	case v.Item.Status == "Started" && c.counts():
+		lines = append(lines, []string{"Progress", c.Stage + ": " + c.done()})
+	}
+	if v.Item.Status != "Started" || c.FilesDone == nil {
+		return lines
+	}
+	lines = append(lines, []string{"Rate", c.pace()})
+	for _, hand := range c.hands() {
+		lines = append(lines, []string{"In hand", hand})
+	}
+	return lines
 }
 
 func (v *itemView) printAttempts(w io.Writer) error {

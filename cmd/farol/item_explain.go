@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func itemExplainCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "explain ID",
+		Short: "Explain on one page what happened to an item, and what to do",
+		Long: `Explain on one page what an item is, what happened to it, which file of the bag
+something is wrong with, what was expected and what was found, whose fault it is
+(the bag's or the system's), what it waits for, and what to do. It says nothing
+that is not on record; "item show" has all that is.`,
+		Example: `  farol item explain 7
+  farol item explain 7 --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := itemID(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			e, err := readExplanation(ctx, id, cmd.ErrOrStderr())
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(cmd.OutOrStdout(), e)
+			}
+			return e.print(cmd.OutOrStdout())
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// explanation is what item explain says.
+type explanation struct {
+	Item    registry.WorkItem   `json:"item"`
+	Since   time.Time           `json:"since"`   // it is as it is
+	Summary string              `json:"summary"` // in one sentence
+	History []chapter           `json:"history"`
+	Cause   *verdict            `json:"cause"`  // of its last failure or end; null if there is none
+	Faults  []progress.Fault    `json:"faults"` // what exactly, as far as that is known
+	More    int                 `json:"more_faults"`
+	InHand  string              `json:"file_in_hand"` // when it failed
+	Waits   []registry.Obstacle `json:"waits_for"`
+	Current stageView           `json:"current"`
+	Todo    []string            `json:"to_do"`
+}
+
+func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explanation, error) {
+	config, err := load(readItemConfig)
+	if err != nil {
+		return nil, err
+	}
+	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	e := &explanation{Faults: []progress.Fault{}, Waits: []registry.Obstacle{}}
+	if e.Item, err = s.registry.WorkItem(ctx, id); err != nil {
+		return nil, err
+	}
+	attempts, err := s.registry.Attempts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.registry.Changes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e.Item.Status == "Pending" {
+		if e.Waits, err = s.registry.WhyNot(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	found, err := e.readRedis(ctx, config.Redis)
+	if err != nil {
+		fmt.Fprintln(warnings, "The progress of files is not known:", err)
+	}
+	e.conclude(attempts, changes, found)
+	return e, nil
+}
+
+// readRedis reads what is known beside the registry, and returns what an attempt
+// failed of.
+func (e *explanation) readRedis(ctx context.Context, c redisConfig) (f progress.Faults, err error) {
+	e.Current, _ = readStage(ctx, nil, e.Item)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
+	if err != nil {
+		return f, err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	if e.Current, err = readStage(ctx, store, e.Item); err != nil {
+		return f, err
+	}
+	f, _, err = store.Faults(ctx, e.Item.ID)
+	return f, err
+}
+
+// conclude says what follows from what is on record.
+func (e *explanation) conclude(attempts []registry.Attempt, changes []registry.Change, found progress.Faults) {
+	i := e.Item
+	e.History = historyOf(i, attempts, changes)
+	e.Since = i.CreatedAt
+	if n := len(e.History); n > 0 {
+		e.Since = e.History[n-1].Until
+	}
+	if i.Status == "Started" && i.StageStartedAt != nil {
+		e.Since = *i.StageStartedAt
+	}
+	e.Summary = e.summary()
+	if i.ErrorCode != "" && i.Status != "Started" && i.Status != "Success" {
+		v := verdictOn(i.ErrorCode)
+		v.Todo = strings.ReplaceAll(v.Todo, "{id}", fmt.Sprint(i.ID))
+		e.Cause = &v
+		e.failed(attempts, found)
+	}
+	e.Todo = e.todo()
+}
+
+// failed says what exactly went wrong: as the stage knew it, where that is still
+// there, or in the words of the note.
+func (e *explanation) failed(attempts []registry.Attempt, found progress.Faults) {
+	if len(attempts) == 0 {
+		return
+	}
+	last := attempts[len(attempts)-1]
+	if last.ErrorCode != e.Item.ErrorCode {
+		return // it is not the attempt that ended it
+	}
+	e.InHand = last.FileInHand
+	if found.Token == last.ClaimToken && len(found.List) > 0 {
+		e.Faults, e.More = found.List, found.More
+		return
+	}
+	if e.Cause.Fault == "bag" {
+		for sentence := range strings.SplitSeq(last.Error, " | ") {
+			e.Faults = append(e.Faults, progress.Fault{Code: last.ErrorCode, Message: sentence})
+		}
+	}
+}
+
+func (e *explanation) summary() string {
+	i := e.Item
+	switch i.Status {
+	case "Success":
+		return "The bag was ingested: all its copies were stored, verified and put on record."
+	case "Started":
+		return "A worker has it: " + e.Current.place() + "."
+	case "Pending":
+		if len(e.Waits) == 0 {
+			return "It waits, and nothing keeps a worker from taking it: " + e.Current.place() + "."
+		}
+		return "It waits: " + e.Current.place() + "."
+	case "Cancelled":
+		return "It has ended for good, and was not ingested."
+	case "Failed":
+		return "It was not ingested, and is not tried again by itself: trying again as it is would not help."
+	}
+	return "It is parked until a person decides. What was done so far is kept."
+}
+
+// todo says what to do next.
+func (e *explanation) todo() (list []string) {
+	i := e.Item
+	id := fmt.Sprint(i.ID)
+	switch i.Status {
+	case "Success":
+		return []string{"Nothing."}
+	case "Started":
+		return []string{"Nothing. To follow it: `farol item watch " + id + "`. If it hangs: `farol item release " + id + "`."}
+	case "Pending":
+		for _, w := range e.Waits {
+			list = append(list, remedy(i, w))
+		}
+		if len(list) == 0 {
+			list = []string{"Nothing. To follow it: `farol item watch " + id + "`."}
+		}
+		return list
+	}
+	if e.Cause != nil && (i.Status != "Cancelled" || i.ErrorCode != "by-hand") {
+		list = append(list, e.Cause.Todo)
+		if e.Cause.Fault == "bag" {
+			list = append(list, "Before uploading, check the bag: `farol validate BAG.tar`. docs/validation-codes.md explains the codes.")
+		}
+	}
+	if i.Status == "Cancelled" {
+		return append(list, "To ingest the bag after all, have it uploaded again.")
+	}
+	if e.Cause == nil {
+		list = append(list, "Mend the cause; then `farol requeue "+id+"`.")
+	}
+	return append(list, "To end it for good: `farol item cancel "+id+"`.")
+}
+
+// remedy is what to do about something that an item waits for, as a command where
+// there is one.
+func remedy(i registry.WorkItem, o registry.Obstacle) string {
+	switch o.Reason {
+	case "waiting":
+		if i.WaitsFor != nil {
+			return fmt.Sprintf("Wait; `farol item explain %d` says about the other.", *i.WaitsFor)
+		}
+	case "delayed":
+		return fmt.Sprintf("Wait, or `farol requeue %d`, which begins the stage anew.", i.ID)
+	case "paused":
+		return fmt.Sprintf("Ask whoever paused it, or `farol resume '%s'`.", i.Stage)
+	case "behind others":
+		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
+	case "no worker":
+		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", i.Stage)
+	case "busy":
+		return "Wait, or start more workers: `farol work`; `farol workers` says what there is."
+	}
+	return o.Remedy
+}

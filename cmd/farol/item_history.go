@@ -1,0 +1,134 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// chapter is what happened to an item: attempts of the same kind in a row, or a
+// change by hand.
+type chapter struct {
+	At       time.Time `json:"at"`
+	Until    time.Time `json:"until"`
+	What     string    `json:"what"` // in words
+	Stage    string    `json:"stage"`
+	Outcome  string    `json:"outcome"` // of the ledger; "" while it runs; by hand
+	Code     string    `json:"error_code"`
+	Attempts int       `json:"attempts"`
+	Workers  []string  `json:"workers"` // node/process; of a change by hand the user
+	Error    string    `json:"error"`   // of the last
+	InHand   string    `json:"file_in_hand"`
+}
+
+const byHand = "by hand"
+
+// historyOf puts attempts and changes into the order of time.
+func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []chapter {
+	list := []chapter{{
+		At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{},
+		What: fmt.Sprintf("found in the bucket %s, uploaded %s", plain(i.Bucket), at(i.BagDate)),
+	}}
+	for _, a := range attempts {
+		list = addAttempt(list, a)
+	}
+	for _, c := range changes {
+		list = append(list, chapter{
+			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User},
+			What: fmt.Sprintf("%s, by %s with %s", moveOf(c), plain(c.User), plain(cmp.Or(c.Program, "a program without a name"))),
+		})
+	}
+	slices.SortStableFunc(list, func(a, b chapter) int { return a.At.Compare(b.At) })
+	return list
+}
+
+func moveOf(c registry.Change) string {
+	if c.StageWas == c.StageThen && c.StatusWas == c.StatusThen {
+		return "changed while " + c.StatusThen + " at " + c.StageThen
+	}
+	return fmt.Sprintf("%s at %s became %s at %s", c.StatusWas, c.StageWas, c.StatusThen, c.StageThen)
+}
+
+// addAttempt adds an attempt, or adds it to those before it that ended alike.
+func addAttempt(list []chapter, a registry.Attempt) []chapter {
+	next := chapter{
+		At: a.ClaimedAt, Until: a.HeardAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
+		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, InHand: a.FileInHand,
+	}
+	if a.EndedAt != nil {
+		next.Until = *a.EndedAt
+	}
+	if a.Outcome != nil {
+		next.Outcome = *a.Outcome
+	}
+	if last := &list[len(list)-1]; last.Attempts > 0 && last.Stage == next.Stage && last.Outcome == next.Outcome && last.Code == next.Code {
+		last.Attempts++
+		last.Until, last.Error, last.InHand = next.Until, next.Error, next.InHand
+		if !slices.Contains(last.Workers, next.Workers[0]) {
+			last.Workers = append(last.Workers, next.Workers[0])
+		}
+		last.tell()
+		return list
+	}
+	next.tell()
+	return append(list, next)
+}
+
+// tell says in words what attempts came to.
+func (c *chapter) tell() {
+	kinds := map[string]string{
+		"": "in work", "done": "done", "transient": "failed, to be tried again while there are attempts left", "fatal": "failed, trying again would not help",
+		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker was not heard of any more",
+		"released": "given back by its worker, does not count", "sent back": "sent back to an earlier stage", "snoozed": "asked for later",
+		"cancelled": "taken from its worker by a person or a newer upload",
+	}
+	text := cmp.Or(kinds[c.Outcome], c.Outcome)
+	if c.Attempts > 1 {
+		text = fmt.Sprintf("%d attempts, each: %s", c.Attempts, text)
+	}
+	if c.Code != "" {
+		text += " (" + c.Code + ")"
+	}
+	by := plain(c.Workers[0])
+	if n := len(c.Workers); n > 1 {
+		by = fmt.Sprintf("%d workers, %s the last", n, plain(c.Workers[n-1]))
+	}
+	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, spanOf(c.Until.Sub(c.At)), by)
+}
+
+const (
+	mostChapters = 20
+	mostFaults   = 10
+	mostWords    = 300 // runes of an error on the page
+)
+
+// printed is the history as lines of the page.
+func printed(list []chapter) (lines []string) {
+	for _, c := range list {
+		lines = append(lines, at(c.At)+"  "+c.What)
+		switch {
+		case c.Outcome == "done" || c.Error == "":
+		default:
+			lines = append(lines, "    "+plain(shorten(c.Error, mostWords)))
+		}
+		if c.InHand != "" && c.Outcome != "done" {
+			lines = append(lines, "    file in hand: "+plain(c.InHand))
+		}
+	}
+	return lines
+}
+
+// heading puts lines under a heading, with room before it.
+func heading(b *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s\n", title)
+	for _, line := range lines {
+		fmt.Fprintf(b, "  %s\n", line)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// picture draws an item on a terminal, and each time over what it drew before.
+type picture struct {
+	out   *os.File
+	lines int // that are on the screen
+}
+
+// interrupt leaves what was drawn where it is.
+func (p *picture) interrupt() { p.lines = 0 }
+
+func (p *picture) show(l look) error {
+	var b strings.Builder
+	if p.lines > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", p.lines)
+	}
+	lines := draw(l)
+	const cut, wrap = "\x1b[?7l", "\x1b[?7h" // a line that the terminal breaks would count as two
+	b.WriteString(cut + strings.Join(lines, "\n") + "\n" + wrap)
+	p.lines = len(lines)
+	if _, err := p.out.WriteString(b.String()); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// draw has a line for each stage, with what is known of the one that runs.
+func draw(l look) []string {
+	i := l.Item
+	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), i.Status)}
+	if l.Current.Of == 0 {
+		return append(lines, "  "+i.Stage+": "+l.State)
+	}
+	for n, stage := range stageNames() {
+		switch {
+		case n+1 < l.Current.Number || i.Status == "Success":
+			lines = append(lines, fmt.Sprintf("  %d %-22s done%s", n+1, stage, tookFor(l.Attempts, stage)))
+		case n+1 > l.Current.Number:
+			lines = append(lines, fmt.Sprintf("  %d %s", n+1, stage))
+		default:
+			lines = append(lines, fmt.Sprintf("  %d %-22s %s", n+1, stage, drawCurrent(l)))
+			for _, hand := range l.Current.hands() {
+				lines = append(lines, "      "+hand)
+			}
+		}
+	}
+	switch {
+	case i.Retry || i.Status == "Success":
+		return append(lines, "  "+l.State)
+	default:
+		return append(lines, "  "+plain(i.Note))
+	}
+}
+
+func drawCurrent(l look) string {
+	c := l.Current
+	if l.Item.Status != "Started" {
+		return strings.ToLower(l.Item.Status)
+	}
+	text := "running"
+	if l.Item.Attempt > 1 {
+		text = fmt.Sprintf("attempt %d", l.Item.Attempt)
+	}
+	if !c.counts() {
+		return text
+	}
+	if share, ok := c.share(); ok {
+		text += " " + meter(share)
+	}
+	text += " " + c.done()
+	if c.FilesDone != nil {
+		text += ", " + c.pace()
+	}
+	return text
+}
+
+// meter draws a share from 0 to 1.
+func meter(share float64) string {
+	const width = 20
+	n := min(max(int(share*width), 0), width)
+	return "[" + strings.Repeat("=", n) + strings.Repeat(" ", width-n) + "]"
+}
+
+// tookFor is how long the work on a stage took, attempts that failed included.
+func tookFor(attempts []registry.Attempt, stage string) string {
+	var sum time.Duration
+	for _, a := range attempts {
+		if a.Stage == stage && a.EndedAt != nil {
+			sum += a.EndedAt.Sub(a.ClaimedAt)
+		}
+	}
+	if sum == 0 {
+		return ""
+	}
+	return " in " + spanOf(sum)
+}

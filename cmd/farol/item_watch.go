@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+)
+
+const (
+	// watchEvery is the time between two looks at an item.
+	watchEvery = time.Second
+	// lookFor is how long a look may take.
+	lookFor = 10 * time.Second
+	// mostAway is how long the database may be away.
+	mostAway = 10 * time.Minute
+)
+
+func itemWatchCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "watch ID",
+		Short: "Follow an item until it has ended",
+		Long: `Follow an item until it has ended, or until Ctrl-C: which stage it is at, files and
+bytes, the rate, the time left and the files in hand. On a terminal the picture is
+drawn anew each second; elsewhere there is a line for each change, with --json an
+object. The database and Redis may be away for a while.
+
+Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
+2 that was not found out: there is no such item, it was interrupted, or the
+database stayed away for ten minutes.`,
+		Example: `  farol item watch 7
+  farol item watch 7 --json`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := itemID(args[0])
+			if err != nil {
+				return err
+			}
+			return watchItem(cmd, id, asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	config, err := load(readItemConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	w := &watcher{registry: s.registry, redis: string(config.Redis.URL), id: id, warnings: cmd.ErrOrStderr()}
+	defer w.close()
+	f, ok := out.(*os.File)
+	var show display = &changes{out: out, asJSON: asJSON}
+	if ok && isTerminal(f) && !asJSON {
+		show = &picture{out: f}
+	}
+	item, err := w.follow(ctx, show)
+	switch {
+	case err != nil:
+		return err
+	case item.Status == "Success":
+		return nil
+	}
+	return failure{
+		code: exitFailed, err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
+		next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
+	}
+}
+
+// watcher looks at one item again and again.
+type watcher struct {
+	registry *registry.Registry
+	redis    string // URL
+	id       int64
+	warnings io.Writer
+
+	store    *progress.Store
+	redisOut bool // Redis was away at the last look
+}
+
+// look is what one look saw.
+type look struct {
+	Time     time.Time          `json:"time"`
+	Item     registry.WorkItem  `json:"item"`
+	State    string             `json:"state"`
+	Current  stageView          `json:"current"`
+	Attempts []registry.Attempt `json:"-"`
+}
+
+// display shows what looks saw.
+type display interface {
+	show(l look) error
+	// interrupt makes room for a message.
+	interrupt()
+}
+
+func (w *watcher) close() {
+	if w.store != nil {
+		_ = w.store.Close() // only read
+	}
+}
+
+// follow looks until the item has ended. An outage of the database is told of
+// once, and waited out.
+func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, error) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var away time.Time // since when the database is
+	for {
+		l, err := w.look(ctx, d)
+		switch {
+		case ctx.Err() != nil:
+			return l.Item, failure{code: exitUsage, err: context.Canceled}
+		case errors.Is(err, registry.ErrNotFound):
+			return l.Item, failure{code: exitUsage, err: err, next: "`farol item list` shows the items there are"}
+		case err != nil && away.IsZero():
+			away = time.Now()
+			d.interrupt()
+			fmt.Fprintln(w.warnings, "The database does not answer; trying again:", err)
+		case err != nil && time.Since(away) > mostAway:
+			return l.Item, failure{code: exitUsage, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+		case err == nil:
+			if !away.IsZero() {
+				away = time.Time{}
+				d.interrupt()
+				fmt.Fprintln(w.warnings, "The database answers again.")
+			}
+			if err := d.show(l); err != nil || !l.Item.Retry {
+				return l.Item, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *watcher) look(ctx context.Context, d display) (l look, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	if l.Item, err = w.registry.WorkItem(ctx, w.id); err != nil {
+		return l, err
+	}
+	if l.Attempts, err = w.registry.Attempts(ctx, w.id); err != nil {
+		return l, err
+	}
+	l.Time = time.Now().UTC()
+	l.State = stateOf(l.Item, l.Time)
+	l.Current = w.stage(ctx, d, l.Item)
+	return l, nil
+}
+
+// stage asks Redis, which may be away.
+func (w *watcher) stage(ctx context.Context, d display, i registry.WorkItem) stageView {
+	call, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var err error
+	if w.store == nil {
+		w.store, err = progress.Connect(call, w.redis, progressPrefix)
+	}
+	v, readErr := readStage(call, w.store, i)
+	err = errors.Join(err, readErr)
+	if out := err != nil; out != w.redisOut && ctx.Err() == nil {
+		w.redisOut = out
+		d.interrupt()
+		if out {
+			fmt.Fprintln(w.warnings, "The progress of files is not known:", err)
+		} else {
+			fmt.Fprintln(w.warnings, "The progress of files is known again.")
+		}
+	}
+	return v
+}
+
+// changes writes a line for each change.
+type changes struct {
+	out    io.Writer
+	asJSON bool
+
+	last string
+	told time.Time
+}
+
+// mostSilence is how long small changes of figures are not told of.
+const mostSilence = time.Minute
+
+func (c *changes) interrupt() {}
+
+func (c *changes) show(l look) error {
+	i := l.Item
+	state := fmt.Sprint(i.Status, i.Stage, i.ClaimToken, i.Note)
+	if share, ok := l.Current.share(); ok {
+		state += fmt.Sprint(int(100 * share))
+	}
+	moves := l.Current.IdleSeconds != nil && l.Time.Sub(c.told) > mostSilence
+	if state == c.last && !moves {
+		return nil
+	}
+	c.last, c.told = state, l.Time
+	if c.asJSON {
+		if err := json.NewEncoder(c.out).Encode(l); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		return nil
+	}
+	text := fmt.Sprintf("%s  %s at %s", at(l.Time), i.Status, l.Current.place())
+	switch {
+	case i.Status == "Started" && l.Current.FilesDone != nil:
+		text += ": " + l.Current.done() + "; " + l.Current.pace()
+	case i.Status == "Started":
+	case !i.Retry && i.Status != "Success":
+		text += ": " + plain(i.Note)
+	default:
+		text += ": " + l.State
+	}
+	if _, err := fmt.Fprintln(c.out, text); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

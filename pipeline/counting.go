@@ -1,0 +1,207 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/farol-preservation/farol/progress"
+)
+
+const (
+	// countAfter is how long a stage runs before its figures are written for the
+	// first time: nobody looks at what takes less.
+	countAfter = 250 * time.Millisecond
+	// countEvery is the time between two writes.
+	countEvery = time.Second
+	// lastCount is how long the last write of an attempt that failed may take.
+	lastCount = time.Second
+)
+
+// counting is how far an attempt has come with its stage, for people to see. It
+// costs Redis one small write a second, whatever the number of files. Figures grow
+// within an attempt, and never beyond their totals.
+type counting struct {
+	mu     sync.Mutex
+	c      progress.Counters
+	done   int64 // bytes of finished files
+	begun  time.Time
+	hands  map[*inHand]struct{}
+	byFile map[int]*inHand
+	save   func(context.Context, progress.Counters) error
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+// inHand is a group of files that is being worked on.
+type inHand struct {
+	first  *file
+	files  int
+	size   int64
+	copies int64            // that are made of it
+	sent   map[string]int64 // bytes of a large file that are in a bucket
+	before map[string]bool  // buckets of which it is known what an earlier attempt sent
+}
+
+func (h *inHand) bytes() int64 {
+	var sum int64
+	for _, n := range h.sent {
+		sum += n
+	}
+	return min(sum/h.copies, h.size)
+}
+
+// begin starts counting, with the totals and what earlier attempts have finished.
+// Figures are written until end, or until ctx is done.
+func (c *counting) begin(ctx context.Context, d Deps, w *work, start progress.Counters) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop != nil {
+		return // a stage that begins again within its attempt goes on counting
+	}
+	start.Stage, start.Token = w.item.Stage, w.item.Token
+	start.Files, start.Bytes = start.FilesBefore, start.BytesBefore
+	c.c, c.done, c.begun = start, start.BytesBefore, time.Now()
+	c.hands, c.byFile = map[*inHand]struct{}{}, map[int]*inHand{}
+	c.save = func(ctx context.Context, n progress.Counters) error { return d.Progress.Count(ctx, w.claim(), n) }
+	ctx, c.stop = context.WithCancel(ctx)
+	c.ended = make(chan struct{})
+	go c.run(ctx)
+}
+
+// run writes the figures. What Redis does not take is no loss to the item.
+func (c *counting) run(ctx context.Context) {
+	defer close(c.ended)
+	for next := countAfter; pause(ctx, next); next = countEvery {
+		_ = c.save(ctx, c.now())
+	}
+}
+
+// end stops writing. Of an attempt that did not finish, the last figures stay.
+func (c *counting) end(ctx context.Context, finished bool) {
+	c.mu.Lock()
+	stop := c.stop
+	c.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
+	<-c.ended
+	if finished {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCount)
+	defer cancel()
+	_ = c.save(ctx, c.now())
+}
+
+// now returns the figures as they are.
+func (c *counting) now() progress.Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.c
+	n.Elapsed, n.Busy = time.Since(c.begun), max(n.Busy, len(c.hands))
+	n.InHand = slices.Clone(n.InHand)
+	for h := range c.hands {
+		n.InHand = append(n.InHand, progress.InHand{Path: h.first.path, Files: h.files, Size: h.size, Bytes: h.bytes()})
+	}
+	slices.SortFunc(n.InHand, func(a, b progress.InHand) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Path, b.Path))
+	})
+	return n
+}
+
+// take notes that a group is in hand, of each file of which so many copies are made.
+func (c *counting) take(files []*file) *inHand {
+	h := &inHand{first: files[0], files: len(files), copies: 1, sent: map[string]int64{}, before: map[string]bool{}}
+	for _, f := range files {
+		h.size += f.size
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hands[h] = struct{}{}
+	c.byFile[files[0].index] = h
+	return h
+}
+
+// drop notes that a group is out of hand, finished or not.
+func (c *counting) drop(h *inHand) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.hands, h)
+	delete(c.byFile, h.first.index)
+}
+
+// finish counts a file of a group.
+func (c *counting) finish(h *inHand, f *file) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.c.Files++
+	c.done += f.size
+	if h.files--; h.files == 0 {
+		delete(c.hands, h) // its bytes are counted now
+	} else {
+		h.size -= f.size
+	}
+	c.moved()
+}
+
+// copies says of a large file how many copies are made of it.
+func (c *counting) copies(f *file, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.byFile[f.index]; h != nil {
+		h.copies = int64(max(n, 1))
+	}
+}
+
+// parts returns what counts the parts of a large file that come to be in a bucket.
+// What an earlier attempt sent is told of first.
+func (c *counting) parts(f *file, bucket string) func(bytes int64, before bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.byFile[f.index]
+	if h == nil {
+		return nil
+	}
+	h.sent[bucket] = 0 // another try is told again of what there is
+	earlier := !h.before[bucket]
+	h.before[bucket] = true
+	return func(bytes int64, before bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		h.sent[bucket] += bytes
+		if before && earlier {
+			c.c.BytesBefore += bytes / h.copies
+		}
+		c.moved()
+	}
+}
+
+// read notes how far the tar was read, and what is read now.
+func (c *counting) read(path string, files int, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop == nil {
+		return
+	}
+	c.c.Files, c.done = max(c.c.Files, int64(files)), max(c.done, bytes)
+	c.c.InHand, c.c.Busy = nil, 0
+	if path != "" {
+		c.c.InHand, c.c.Busy = []progress.InHand{{Path: path, Files: 1, Size: -1}}, 1
+	}
+	c.moved()
+}
+
+// moved adds up the bytes. A file that is given up takes none of them back, or
+// people would see figures that fall.
+func (c *counting) moved() {
+	sum := c.done
+	for h := range c.hands {
+		sum += h.bytes()
+	}
+	c.c.Bytes = min(max(c.c.Bytes, sum), c.c.BytesTotal)
+	c.c.Moved = time.Since(c.begun)
+}
