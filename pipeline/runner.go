@@ -306,13 +306,13 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
+	r.keepFaults(settled, w, result) // before another attempt can begin
 	if err := r.settle(settled, hold, done, result); err != nil {
 		hold.Abandon()
 		log.WarnContext(settled, "outcome not recorded", "result", result, "err", err)
 		return
 	}
 	r.logOutcome(settled, log, result, took)
-	r.keepFaults(settled, w, result)
 	if result != nil || done.Next == "" {
 		return // the next attempt takes it up; or there is nothing left of the item
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,9 +81,21 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 	}
 	id := ""
 	parts.SaveID = func(_ context.Context, begun string) error { id = begun; return nil }
+	var before, sent []int64
+	parts.Sent = func(n int64, earlier bool) {
+		if earlier {
+			before = append(before, n)
+			return
+		}
+		sent = append(sent, n)
+	}
 	if _, err := b.PutParts(ctx, "key", up, parts); !errors.Is(err, context.Canceled) {
 		t.Fatalf("PutParts = %v, want context.Canceled", err)
 	}
+	if len(before) != 0 || !slices.Equal(sent, []int64{minPart, minPart, minPart}) {
+		t.Errorf("parts that were told of: %d before, %d now", before, sent)
+	}
+	before, sent = nil, nil
 	if n := g.count(isPart); n != 3 {
 		t.Fatalf("%d parts were sent before, want 3", n)
 	}
@@ -94,6 +107,9 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 	}
 	if n := g.count(isPart); n != 4 {
 		t.Errorf("%d parts were sent in all, want 4", n)
+	}
+	if !slices.Equal(before, []int64{minPart, minPart, minPart}) || !slices.Equal(sent, []int64{17}) {
+		t.Errorf("parts that were told of: %d before, %d now", before, sent)
 	}
 	if got := get(t, b, "key"); !bytes.Equal(got, content) {
 		t.Error("the object has other bytes")

@@ -44,7 +44,7 @@ func verdicts() map[string]verdict {
 	all := map[string]verdict{}
 	for line := range strings.Lines(codesText) {
 		fields := strings.Split(strings.TrimSpace(line), " | ")
-		if len(fields) == 4 {
+		if len(fields) == 4 && !strings.HasPrefix(line, "#") {
 			all[fields[0]] = verdict{fields[0], fields[1], fields[2], fields[3]}
 		}
 	}

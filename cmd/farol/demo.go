@@ -212,7 +212,8 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 			if item.Retry {
 				live++
 			}
-			show.update(item)
+			stage, _ := readStage(ctx, d.progress, item) // the bag is shown without its figures, if need be
+			show.update(item, stage)
 		}
 		if live == 0 {
 			show.close()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -14,17 +15,20 @@ import (
 )
 
 // follower draws a bar for each bag on a terminal, and elsewhere prints a line
-// when a bag ends.
+// when a bag ends, and when a stage takes so long that its figures are known.
 type follower struct {
 	out      io.Writer
 	progress *mpb.Progress
 	bars     map[string]*mpb.Bar
-	at       map[string]string
 	ended    map[int64]bool
+	told     map[string]bool // items at stages
+
+	mu sync.Mutex // bars are drawn beside us
+	at map[string]string
 }
 
 func newFollower(out io.Writer, round []sample) *follower {
-	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}}
+	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, told: map[string]bool{}}
 	if file, ok := out.(*os.File); !ok || !isTerminal(file) {
 		return f
 	}
@@ -34,25 +38,33 @@ func newFollower(out io.Writer, round []sample) *follower {
 		f.at[name] = "waiting"
 		f.bars[name] = f.progress.AddBar(int64(len(stageNames())),
 			mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-34s", name))),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return f.at[name] })))
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return f.where(name) })))
 	}
 	return f
 }
 
-func (f *follower) update(item registry.WorkItem) {
+func (f *follower) where(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at[name]
+}
+
+func (f *follower) update(item registry.WorkItem, stage stageView) {
 	name := item.Institution + "/" + item.Name
 	if f.progress == nil {
-		if !item.Retry && !f.ended[item.ID] {
-			f.ended[item.ID] = true
-			fmt.Fprintf(f.out, "  %-34s %s at %s\n", name, item.Status, item.Stage)
-		}
+		f.tell(name, item, stage)
 		return
 	}
 	bar, ok := f.bars[name]
 	if !ok {
 		return
 	}
+	f.mu.Lock()
 	f.at[name] = item.Stage + " " + strings.ToLower(item.Status)
+	if item.Status == "Started" && stage.FilesDone != nil {
+		f.at[name] = item.Stage + " " + stage.done() + ", " + stage.pace()
+	}
+	f.mu.Unlock()
 	for i, stage := range stageNames() {
 		if stage == item.Stage {
 			bar.SetCurrent(int64(i))
@@ -63,6 +75,19 @@ func (f *follower) update(item registry.WorkItem) {
 		bar.SetCurrent(int64(len(stageNames())))
 	case !item.Retry:
 		bar.Abort(false)
+	}
+}
+
+// tell prints what has changed.
+func (f *follower) tell(name string, item registry.WorkItem, stage stageView) {
+	at := fmt.Sprint(item.ID, item.Stage)
+	switch {
+	case !item.Retry && !f.ended[item.ID]:
+		f.ended[item.ID] = true
+		fmt.Fprintf(f.out, "  %-34s %s at %s\n", name, item.Status, item.Stage)
+	case item.Status == "Started" && stage.FilesDone != nil && !f.told[at]:
+		f.told[at] = true
+		fmt.Fprintf(f.out, "  %-34s %s: %s, %s\n", name, stage.place(), stage.done(), stage.pace())
 	}
 }
 

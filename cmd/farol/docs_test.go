@@ -49,7 +49,7 @@ func settingsTables() string {
 		users string
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `item show`"},
+		{&redisConfig{}, "`work`, `item show`, `item watch`, `item explain`"},
 		{&s3Config{}, "`work`, `read-buckets`, `institution add --create-buckets`"},
 		{&stagingConfig{}, "`work`"},
 		{&nsqConfig{}, "`mirror`"},

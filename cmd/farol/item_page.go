@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,10 @@ func (e *explanation) print(w io.Writer) error {
 		i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), plain(i.ObjectIdentifier))
 	fmt.Fprintf(&b, "%s at %s, since %s (%s ago). %s\n", i.Status, e.Current.place(), at(e.Since), spanOf(time.Since(e.Since)), e.Summary)
 
-	history := e.History
+	history := slices.Clone(e.History)
+	if n := len(history) - 1; n >= 0 && len(e.Faults) > 0 {
+		history[n].Error = "" // it is told below, in more detail
+	}
 	earlier := len(history) - mostChapters
 	if earlier > 0 {
 		history = history[earlier:]

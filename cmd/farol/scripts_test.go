@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// cmdFails works as a worker would whose stage fails: fails STAGE KIND CODE
+// MESSAGE [FILE]. KIND is transient, suspend or cancel.
+func cmdFails(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: fails stage kind code message [file]")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	ts.Check(err)
+	defer db.Close()
+	engine, err := claim.New(ctx, db, claim.DefaultOptions())
+	ts.Check(err)
+	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: args[0], Most: 1}}}, 1)
+	ts.Check(err)
+	if len(items) != 1 {
+		ts.Fatalf("there is no item at %s to claim", args[0])
+	}
+	hold := engine.Hold(ctx, items[0])
+	if len(args) > 4 {
+		hold.InHand(args[4])
+	}
+	result := map[string]error{
+		"transient": claim.Transient(args[2], errors.New(args[3])),
+		"suspend":   claim.Suspend(args[2], args[3]),
+		"cancel":    claim.Cancel(args[2], args[3]),
+	}[args[1]]
+	ts.Check(hold.Settle(ctx, claim.Done{}, result))
+}
+
+// cmdCount says how far the attempt is that has an item: count ITEM STAGE
+// FILES/BEFORE/TOTAL BYTES/BEFORE/TOTAL SECONDS [PATH BYTES/SIZE].
+func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 5 {
+		ts.Fatalf("usage: count item stage files/before/total bytes/before/total seconds [path bytes/size]")
+	}
+	numbers := func(arg string) (list []int64) {
+		for part := range strings.SplitSeq(arg, "/") {
+			n, err := strconv.ParseInt(part, 10, 64)
+			ts.Check(err)
+			list = append(list, n)
+		}
+		return list
+	}
+	id, files, bytes := numbers(args[0])[0], numbers(args[2]), numbers(args[3])
+	spent := time.Duration(numbers(args[4])[0]) * time.Second
+	c := progress.Counters{
+		Stage: args[1], Elapsed: spent, Moved: spent, Files: files[0], FilesBefore: files[1], FilesTotal: files[2],
+		Bytes: bytes[0], BytesBefore: bytes[1], BytesTotal: bytes[2],
+	}
+	if len(args) > 6 {
+		size := numbers(args[6])
+		c.Busy, c.InHand = 1, []progress.InHand{{Path: strings.ReplaceAll(args[5], "ESC", "\x1b"), Files: 1, Bytes: size[0], Size: size[1]}}
+	}
+	withProgress(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error { return s.Count(ctx, held, c) })
+}
+
+// cmdFault says what the last attempt failed of: fault ITEM CODE PATH EXPECTED
+// FOUND MESSAGE.
+func cmdFault(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 6 {
+		ts.Fatalf("usage: fault item code path expected found message")
+	}
+	id, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	f := progress.Fault{Code: args[1], Path: strings.ReplaceAll(args[2], "ESC", "\x1b"), Expected: args[3], Found: args[4], Message: args[5]}
+	withProgress(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error {
+		return s.Fail(ctx, held, progress.Faults{List: []progress.Fault{f}, More: 3})
+	})
+}
+
+// withProgress writes to Redis as the last attempt of an item.
+func withProgress(ts *testscript.TestScript, id int64, write func(context.Context, *progress.Store, progress.Claim) error) {
+	ctx, cancel := bounded()
+	defer cancel()
+	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	ts.Check(err)
+	defer db.Close()
+	attempts, err := registry.New(db).Attempts(ctx, id)
+	ts.Check(err)
+	if len(attempts) == 0 {
+		ts.Fatalf("item %d has no attempt", id)
+	}
+	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progressPrefix)
+	ts.Check(err)
+	held := progress.Claim{Item: id, Token: attempts[len(attempts)-1].ClaimToken}
+	ts.Check(errors.Join(write(ctx, store, held), store.Close()))
+	ts.Logf("%s", fmt.Sprintf("item %d, token %d", id, held.Token))
+}
