@@ -32,6 +32,7 @@ func (a *archive) counters(id int64) (progress.Counters, bool) {
 // watchCounting looks at figures all the time, and fails the test when one falls or
 // goes beyond its total. The function that it returns ends that.
 func watchCounting(t *testing.T, c *counting) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -25,22 +25,7 @@ that is not on record; "item show" has all that is.`,
 		Example: `  farol item explain 7
   farol item explain 7 --json`,
 		Args: oneArg("item by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := itemID(args[0])
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			e, err := readExplanation(ctx, id, cmd.ErrOrStderr())
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), e)
-			}
-			return e.print(cmd.OutOrStdout())
-		},
+		RunE: showing(readExplanation, &asJSON),
 	}
 	jsonFlag(c, &asJSON)
 	return c

@@ -139,7 +139,7 @@ func (v stageView) place() string {
 // share is how much of the stage is done, from 0 to 1; false if that is not known.
 func (v stageView) share() (float64, bool) {
 	switch {
-	case v.BytesTotal != nil && *v.BytesTotal > 0 && !(byFiles(v.Stage) && v.FilesTotal != nil):
+	case v.BytesTotal != nil && *v.BytesTotal > 0 && (!byFiles(v.Stage) || v.FilesTotal == nil):
 		return float64(*v.BytesDone) / float64(*v.BytesTotal), true
 	case v.FilesTotal != nil && *v.FilesTotal > 0:
 		return float64(*v.FilesDone) / float64(*v.FilesTotal), true

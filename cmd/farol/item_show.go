@@ -29,25 +29,33 @@ record of its object. "item watch" follows it, "item explain" says why.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
 		Args: oneArg("item by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := itemID(args[0])
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			view, err := readItem(ctx, id, cmd.ErrOrStderr())
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), view)
-			}
-			return view.print(cmd.OutOrStdout())
-		},
+		RunE: showing(readItem, &asJSON),
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// printable is something about an item, for people and as JSON.
+type printable interface{ print(w io.Writer) error }
+
+// showing is a command that reads something about one item and prints it.
+func showing[P printable](read func(ctx context.Context, id int64, warnings io.Writer) (P, error), asJSON *bool) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := itemID(args[0])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+		defer cancel()
+		p, err := read(ctx, id, cmd.ErrOrStderr())
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return writeJSON(cmd.OutOrStdout(), p)
+		}
+		return p.print(cmd.OutOrStdout())
+	}
 }
 
 // itemView is all that is known of an item.

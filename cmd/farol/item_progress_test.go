@@ -1,0 +1,120 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// What is said of the time to come needs a basis, and only this attempt is one.
+func TestRateAndTimeLeft(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	running := registry.WorkItem{Action: "Ingest", Status: "Started", Stage: "Store", ClaimToken: 9}
+	half := progress.Counters{ // of 100 MiB, 10 by an earlier attempt, 40 in 10 s
+		Stage: "Store", Token: 9, Elapsed: 10 * time.Second, Moved: 10 * time.Second,
+		Files: 5, FilesBefore: 1, FilesTotal: 10, Bytes: 50 * mib, BytesBefore: 10 * mib, BytesTotal: 100 * mib,
+	}
+	for name, tc := range map[string]struct {
+		change     func(i *registry.WorkItem, c *progress.Counters)
+		age        time.Duration
+		done, pace string
+	}{
+		"half of it": {nil, 0, "5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "4.0 MiB/s, 0.4 files/s; about 12s left"},
+		"some seconds later": {nil, 4 * time.Second, "5 of 10 files, 50.0 MiB of 100.0 MiB (50%)",
+			"4.0 MiB/s, 0.4 files/s; about 8s left"},
+		"too early": {func(_ *registry.WorkItem, c *progress.Counters) { c.Elapsed, c.Moved = 4*time.Second, 4*time.Second }, 0,
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "10.0 MiB/s, 1.0 files/s; time left not known yet"},
+		"too little": {func(_ *registry.WorkItem, c *progress.Counters) { c.BytesTotal, c.FilesTotal = 1<<50, 1e6 }, 0,
+			"5 of 1000000 files, 50.0 MiB of 1.0 PiB (0%)", "4.0 MiB/s, 0.4 files/s; time left not known yet"},
+		"only what an earlier attempt did": {func(_ *registry.WorkItem, c *progress.Counters) { c.Files, c.Bytes = c.FilesBefore, c.BytesBefore }, 0,
+			"1 of 10 files, 10.0 MiB of 100.0 MiB (10%)", "rate not known yet; time left not known yet"},
+		"nothing moves": {func(_ *registry.WorkItem, c *progress.Counters) { c.Elapsed = 200 * time.Second }, 0,
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "204.8 KiB/s, 0.0 files/s; nothing has moved for 3m10s"},
+		"many small files": {func(_ *registry.WorkItem, c *progress.Counters) {
+			c.Bytes, c.BytesBefore, c.BytesTotal, c.Files, c.FilesBefore, c.FilesTotal = 1000, 0, 2000, 1000, 0, 2000
+		}, 0, "1000 of 2000 files, 1000 B of 2.0 KiB (50%)", "100 B/s, 100.0 files/s; about 10s left"},
+		"by files": {func(i *registry.WorkItem, c *progress.Counters) {
+			i.Stage, c.Stage, c.BytesTotal = "Storage Validation", "Storage Validation", 1<<40
+		}, 0, "5 of 10 files, 50.0 MiB of 1.0 TiB (50%)", "4.0 MiB/s, 0.4 files/s; about 12s left"},
+		"files not known": {func(i *registry.WorkItem, c *progress.Counters) {
+			i.Stage, c.Stage, c.FilesTotal = "Receive", "Receive", -1
+		}, 0,
+			"5 files, 50.0 MiB of 100.0 MiB (50%)", "4.0 MiB/s, 0.4 files/s; about 12s left"},
+		"another attempt's": {func(_ *registry.WorkItem, c *progress.Counters) { c.Token = 8 }, 0, "not known yet", "rate not known yet; time left not known yet"},
+		"another stage's":   {func(_ *registry.WorkItem, c *progress.Counters) { c.Stage = "Receive" }, 0, "not known yet", "rate not known yet; time left not known yet"},
+		"nothing to do": {func(_ *registry.WorkItem, c *progress.Counters) { *c = progress.Counters{Stage: "Store", Token: 9} }, 0,
+			"0 of 0 files, 0 B of 0 B (100%)", "rate not known yet; time left not known yet"},
+		"waits for another attempt": {func(i *registry.WorkItem, _ *progress.Counters) { i.Status, i.ClaimToken = "Pending", 10 }, 0,
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "rate not known yet; time left not known yet"},
+	} {
+		i, c := running, half
+		if tc.change != nil {
+			tc.change(&i, &c)
+		}
+		v := newStageView(i, c, tc.age, true)
+		if v.done() != tc.done || v.pace() != tc.pace {
+			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", name, v.done(), v.pace(), tc.done, tc.pace)
+		}
+		if v.place() != "stage "+map[string]string{"Store": "6", "Receive": "1", "Storage Validation": "7"}[i.Stage]+" of 9, "+i.Stage {
+			t.Errorf("%s: %s", name, v.place())
+		}
+	}
+	if v := newStageView(running, half, 0, false); v.FilesDone != nil || v.done() != "not known yet" {
+		t.Errorf("nothing was counted: %+v", v)
+	}
+}
+
+// The picture is drawn over the one before, and each line stays a line.
+func TestPictureIsDrawnInPlace(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close() //nolint:errcheck // read below
+	p := &picture{out: out}
+	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", ClaimToken: 3, Attempt: 2}
+	c := progress.Counters{
+		Stage: "Store", Token: 3, Files: 1, FilesTotal: 4, Bytes: 100, BytesTotal: 400, Busy: 12,
+		InHand: []progress.InHand{{Path: "data/\u202egnp.exe", Files: 1, Size: 200, Bytes: 50}, {Path: "data/a", Files: 3, Size: 30}},
+	}
+	ended := time.Now()
+	l := look{Item: item, State: "in work", Current: newStageView(item, c, 0, true), Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
+	for range 2 {
+		if err := p.show(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.interrupt()
+	if err := p.show(l); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const over = "\x1b[14A\x1b[J"
+	first, rest, _ := strings.Cut(string(text), over)
+	if n := strings.Count(first, "\n"); n != 14 || strings.Count(rest, over) != 0 || rest != first+first {
+		t.Errorf("%d lines, and then: %q", n, rest)
+	}
+	for _, want := range []string{
+		`Item 7, film\x1b[2J.tar of test.edu, 0 B: Started`, "  1 Receive                done in 3s\n", "  2 Validate               done\n",
+		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; time left not known yet\n",
+		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in work\n",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("it lacks %q:\n%s", want, first)
+		}
+	}
+	item.Status, item.Retry = "Success", false
+	if lines := strings.Join(draw(look{Item: item, Current: newStageView(item, c, 0, true), State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
+		t.Errorf("at the end:\n%s", lines)
+	}
+}
