@@ -228,6 +228,7 @@ func TestFiguresOfALargeFile(t *testing.T) {
 	sent = w.count.parts(big, "one") // another try
 	check("another try", 400, 200, inHand(0)...)
 	sent(400, true)
+	check("some of what the try before sent", 400, 200, inHand(200)...)
 	sent(400, true)
 	check("what the try before sent", 400, 200, inHand(400)...)
 	sent(200, false)
