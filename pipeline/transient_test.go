@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -197,7 +198,9 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 				t.Fatal("no error")
 			}
 			for _, err := range []error{err, fmt.Errorf("file a: %w", fmt.Errorf("write: %w", err)), errors.Join(errors.New("another"), err)} {
-				if !claim.IsTransient(err) || claim.NeedsPerson(err) || claim.Code(err) != "transient" && claim.Code(err) != "timeout" {
+				code := claim.Code(err)
+				if !claim.IsTransient(err) || claim.NeedsPerson(err) || !slices.Contains([]string{"transient", "timeout", "storage-unavailable", "progress-unavailable"}, code) ||
+					strings.HasPrefix(name, "S3: ") != (code == "storage-unavailable") {
 					t.Errorf("%v is not tried again, with the code %q", err, claim.Code(err))
 				}
 			}

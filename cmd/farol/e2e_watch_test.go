@@ -106,6 +106,8 @@ func TestWatchOutlivesOutages(t *testing.T) {
 	said("The progress of files is known again.")
 	database.Cut()
 	said("The database does not answer; trying again:")
+	before := database.Refused()
+	watch.eventually("more looks", func() bool { return database.Refused() >= before+20 }) // a look may try several times
 	database.Resume()
 	said("The database answers again.")
 	if n := strings.Count(watch.said(), "The database does not answer"); n != 1 {

@@ -22,6 +22,7 @@ type Proxy struct {
 	delay       time.Duration
 	remaining   int64 // bytes that may still pass; -1 for any number
 	connections int
+	refused     int
 	bytes       int64
 	changed     chan struct{} // closed and renewed when the delay changes
 	wg          sync.WaitGroup
@@ -107,6 +108,13 @@ func (p *Proxy) Connections() int {
 	return p.connections
 }
 
+// Refused is the number of connections that came while the proxy was cut.
+func (p *Proxy) Refused() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
 // Bytes is the number of bytes passed on so far, both directions taken together.
 func (p *Proxy) Bytes() int64 {
 	p.mu.Lock()
@@ -156,6 +164,7 @@ func (p *Proxy) admit(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut {
+		p.refused++
 		reset(c)
 		return false
 	}
