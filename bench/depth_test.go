@@ -207,10 +207,16 @@ func installSf(b *testing.B) (path string, err error) {
 		return "", err
 	}
 	dir := b.TempDir()
-	install := exec.CommandContext(b.Context(), "go", "install", "-tags", "static", module+"/cmd/sf@"+strings.TrimSpace(string(version)))
-	install.Env = append(os.Environ(), "GOBIN="+dir)
-	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+	mod := fmt.Sprintf("module sf\n\ngo 1.26.0\n\nrequire %s %s\n\ntool %s/cmd/sf\n", module, strings.TrimSpace(string(version)), module)
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600); err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-tags", "static", "-o", "sf", module + "/cmd/sf"}} {
+		cmd := exec.CommandContext(b.Context(), "go", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go %s: %w: %s", args[0], err, out)
+		}
 	}
 	return filepath.Join(dir, "sf"), nil
 }
