@@ -137,10 +137,10 @@ func (c *child) greet(o Options) error {
 
 // identify has the child look at a file. After an error the child is dead,
 // unless the error is of r alone.
-func (c *child) identify(ctx context.Context, s subject, r io.ReaderAt) (answer, error) {
+func (c *child) identify(ctx context.Context, s subject, r io.ReaderAt, t *timer) (answer, error) {
 	c.stderr.forget()
 	stop := context.AfterFunc(ctx, c.kill)
-	a, content, err := c.converse(ctx, s, r)
+	a, content, err := c.converse(ctx, s, readWithin{r, t})
 	if !stop() {
 		err = errors.Join(context.Cause(ctx), err)
 	}
@@ -153,7 +153,7 @@ func (c *child) identify(ctx context.Context, s subject, r io.ReaderAt) (answer,
 // converse answers the child's wishes until it has an answer. An error of r is
 // returned as content, when the child has given the file up; err is the end of
 // the child.
-func (c *child) converse(ctx context.Context, s subject, r io.ReaderAt) (a answer, content, err error) {
+func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer, content, err error) {
 	if err := writeFrame(c.writer, kindFile, s.encode()...); err != nil {
 		return answer{}, nil, err
 	}
@@ -187,8 +187,8 @@ func (c *child) converse(ctx context.Context, s subject, r io.ReaderAt) (a answe
 	}
 }
 
-func (c *child) reply(ctx context.Context, r io.ReaderAt, want span) (content, err error) {
-	p, err := readSpan(ctx, r, want)
+func (c *child) reply(ctx context.Context, r readWithin, want span) (content, err error) {
+	p, err := r.span(ctx, want)
 	if errors.As(err, new(contentError)) {
 		return err, writeFrame(c.writer, kindFail)
 	}
@@ -196,6 +196,18 @@ func (c *child) reply(ctx context.Context, r io.ReaderAt, want span) (content, e
 		return nil, err
 	}
 	return nil, writeFrame(c.writer, kindData, p)
+}
+
+// readWithin reads a file while its timer stands still.
+type readWithin struct {
+	r io.ReaderAt
+	*timer
+}
+
+func (r readWithin) span(ctx context.Context, want span) ([]byte, error) {
+	r.pause()
+	defer r.resume()
+	return readSpan(ctx, r.r, want, r.most)
 }
 
 // dead reports whether the process has ended or was told to.

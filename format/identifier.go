@@ -13,8 +13,11 @@ import (
 // ErrClosed is what [Identifier.Identify] returns after [Identifier.Close].
 var ErrClosed = errors.New("format: identifier is closed")
 
-// errTimedOut ends the time of one file.
-var errTimedOut = errors.New("no answer in time")
+// errTimedOut ends the time of one file, errSlow that of one read of it.
+var (
+	errTimedOut = errors.New("no answer in time")
+	errSlow     = errors.New("the content does not come in time")
+)
 
 // startTimeout bounds the start of a child; it loads its signatures in some
 // ten milliseconds, on a machine that is not starved.
@@ -25,7 +28,7 @@ const startTimeout = time.Minute
 type Options struct {
 	Command []string      // program and arguments of a child; it calls [Serve] on its standard input and output
 	Workers int           // children at most, and so files in hand at a time; default 2
-	Timeout time.Duration // for one file, its reading included; default 30 s
+	Timeout time.Duration // for one file, besides its reading, and for each read of it; default 30 s
 	Memory  int64         // bytes a child may use besides the signatures; default 256 MiB
 	Budget  int64         // bytes to read of one file, besides a mebibyte at each end; default 8 MiB
 }
@@ -80,8 +83,8 @@ func Start(ctx context.Context, o Options) (*Identifier, error) {
 	return i, nil
 }
 
-// Close waits for the files in hand, which take no longer than
-// [Options.Timeout], and ends the children. It may be called again.
+// Close waits for the files in hand, which end with their ctx at the latest, and
+// ends the children. It may be called again.
 func (i *Identifier) Close() { i.close() }
 
 func (i *Identifier) stop() {
@@ -98,11 +101,12 @@ func (i *Identifier) stop() {
 //
 // A file that crashes its child, or gets no answer in time, is no error: it is
 // answered by its extension, with the Reason. There is an error only if ctx
-// ends, if r gives one (which is wrapped) or less than size bytes, if a child
-// can not be started at all, or if the Identifier is closed.
+// ends, if r gives one (which is wrapped), less than size bytes, or nothing
+// within [Options.Timeout], if a child can not be started at all, or if the
+// Identifier is closed.
 //
-// Only ranges of r are read, of 256 KiB at most. A ReadAt that outlasts the
-// time of the file goes on without Identify, so r should end with ctx.
+// Only ranges of r are read, of 256 KiB at most. A ReadAt that outlasts its
+// time goes on without Identify, so r should end with ctx.
 func (i *Identifier) Identify(ctx context.Context, name string, size int64, r io.ReaderAt) (Result, error) {
 	if size < 0 {
 		return Result{}, fmt.Errorf("identify %q: size %d", name, size)
@@ -112,7 +116,7 @@ func (i *Identifier) Identify(ctx context.Context, name string, size int64, r io
 	}
 	// the head is read before a child is taken: slow storage should not keep
 	// the children from working
-	head, err := i.readHead(ctx, size, r)
+	head, err := readSpan(ctx, r, span{0, int(min(size, headSize))}, i.opts.Timeout)
 	if err != nil {
 		return i.resolve(ctx, name, err)
 	}
@@ -120,20 +124,34 @@ func (i *Identifier) Identify(ctx context.Context, name string, size int64, r io
 	if err != nil {
 		return Result{}, fmt.Errorf("identify %q: %w", name, err)
 	}
-	file, cancel := context.WithTimeoutCause(ctx, i.opts.Timeout, errTimedOut)
-	defer cancel()
-	a, err := c.identify(file, subject{strings.ToLower(name), size, head}, r)
+	file, t := withTimer(ctx, i.opts.Timeout)
+	defer t.stop()
+	a, err := c.identify(file, subject{strings.ToLower(name), size, head}, r, t)
 	version := c.version
 	if c.dead() {
 		c = nil
 	}
 	i.slots <- c
-	if err != nil {
-		return i.resolve(ctx, name, err)
-	}
 	result := choose(name, a)
+	if err != nil {
+		if result, err = i.resolve(ctx, name, err); err != nil {
+			return Result{}, err
+		}
+	}
 	result.Version = version
 	return result, nil
+}
+
+// Version names what identifies, as [Result.Version] does. It starts a child if
+// none runs.
+func (i *Identifier) Version(ctx context.Context) (string, error) {
+	c, err := i.take(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask for the version of the signatures: %w", err)
+	}
+	version := c.version
+	i.slots <- c
+	return version, nil
 }
 
 // resolve decides whether an error is the caller's to handle, or the file's
@@ -150,12 +168,6 @@ func (i *Identifier) resolve(ctx context.Context, name string, err error) (Resul
 	default:
 		return byExtension(name, Crashed, err.Error()), nil
 	}
-}
-
-func (i *Identifier) readHead(ctx context.Context, size int64, r io.ReaderAt) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, i.opts.Timeout, errTimedOut)
-	defer cancel()
-	return readSpan(ctx, r, span{0, int(min(size, headSize))})
 }
 
 // take waits for a child that is idle, or starts one.
@@ -185,9 +197,12 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// readSpan reads all of a span. If ctx ends first it leaves the reading behind,
-// which has a buffer and a goroutine of its own.
-func readSpan(ctx context.Context, r io.ReaderAt, want span) ([]byte, error) {
+// readSpan reads all of a span, within the time that it may take. If that or ctx
+// ends first it leaves the reading behind, which has a buffer and a goroutine of
+// its own. Storage that hangs is no fault of the file's.
+func readSpan(ctx context.Context, r io.ReaderAt, want span, most time.Duration) ([]byte, error) {
+	late := time.NewTimer(most)
+	defer late.Stop()
 	type read struct {
 		p   []byte
 		err error
@@ -209,7 +224,41 @@ func readSpan(ctx context.Context, r io.ReaderAt, want span) ([]byte, error) {
 			return nil, contentError{fmt.Errorf("read %d bytes at %d: %w", want.n, want.off, noEOF(got.err))}
 		}
 		return got.p, nil
+	case <-late.C:
+		return nil, contentError{fmt.Errorf("read %d bytes at %d: %w", want.n, want.off, errSlow)}
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// A timer ends a file's context when its time is over. It stands still while the
+// file is read.
+type timer struct {
+	most time.Duration // for the file, and for each read of it
+	end  context.CancelCauseFunc
+	left time.Duration
+	from time.Time
+	t    *time.Timer
+}
+
+func withTimer(ctx context.Context, d time.Duration) (context.Context, *timer) {
+	ctx, end := context.WithCancelCause(ctx)
+	t := &timer{most: d, end: end, left: d, from: time.Now()}
+	t.t = time.AfterFunc(d, func() { end(errTimedOut) })
+	return ctx, t
+}
+
+func (t *timer) pause() {
+	t.t.Stop()
+	t.left -= time.Since(t.from)
+}
+
+func (t *timer) resume() {
+	t.from = time.Now()
+	t.t.Reset(max(t.left, 0))
+}
+
+func (t *timer) stop() {
+	t.t.Stop()
+	t.end(nil)
 }

@@ -127,7 +127,8 @@ func TestAHangingChildIsReplaced(t *testing.T) {
 	}
 }
 
-func TestStorageThatHangsEndsTheFileOnly(t *testing.T) {
+// A store that hangs says nothing of the file: its error is the stage's to retry.
+func TestStorageThatHangsIsNoFaultOfTheFile(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1, Timeout: time.Minute})
 	f.identify(t, "a.pdf", pdf)
@@ -138,13 +139,54 @@ func TestStorageThatHangsEndsTheFileOnly(t *testing.T) {
 		"behind the head": hooked{bigPDF(), stuck},
 	} {
 		got, err := f.Identify(t.Context(), "big.pdf", 300*mebi, r)
-		if err != nil || got.Reason != TimedOut {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if !errors.Is(err, errSlow) {
+			t.Errorf("%s: %+v, %v, want errSlow", name, got, err)
 		}
 	}
 	f.opts.Timeout = time.Minute
 	if got := f.identify(t, "next.pdf", pdf); got.IdentifiedBy != BySiegfried {
 		t.Errorf("the next file is %+v", got)
+	}
+}
+
+// The time of a file is the child's, however slowly its content comes.
+func TestSlowStorageCostsAFileNothing(t *testing.T) {
+	t.Parallel()
+	f := start(t, Options{Workers: 1, Timeout: time.Minute, Budget: 3 * mebi})
+	f.identify(t, "a.pdf", pdf)
+	f.opts.Timeout = 5 * time.Second
+	began := time.Now()
+	slow := func() error {
+		<-time.After(400 * time.Millisecond)
+		return nil
+	}
+	got, err := f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), slow})
+	if err != nil || got.Reason != "" || got.PUID != "fmt/18" {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	if took := time.Since(began); took < f.opts.Timeout {
+		t.Errorf("took %v, which tells nothing", took)
+	}
+}
+
+// What broke on a file is named with it, and so is what any file is asked of.
+func TestResultsNameTheSignatures(t *testing.T) {
+	t.Parallel()
+	f := start(t, Options{Workers: 1})
+	version, err := f.Version(t.Context())
+	if err != nil || !strings.Contains(version, ", DROID_SignatureFile_V") {
+		t.Fatalf("Version = %q, %v", version, err)
+	}
+	kill := func() error { return syscall.Kill(f.youngest(t), syscall.SIGKILL) }
+	got, err := f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), kill})
+	if err != nil || got.Reason != Crashed || got.Version != version {
+		t.Errorf("the file that crashed is %+v, %v", got, err)
+	}
+	if got := f.identify(t, "a.pdf", pdf); got.Version != version {
+		t.Errorf("a file is identified by %q, want %q", got.Version, version)
+	}
+	if got := f.identify(t, "empty.pdf", ""); got.Version != "" {
+		t.Errorf("an empty file is identified by %q", got.Version)
 	}
 }
 

@@ -128,6 +128,7 @@ func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary
 type Event struct {
 	Identifier         string    `json:"identifier"`
 	EventType          string    `json:"event_type"`
+	EventTypeURI       string    `json:"event_type_uri" db:"event_type_uri"` // its term in a vocabulary, most in the Library of Congress'
 	DateTime           time.Time `json:"date_time"`
 	Detail             string    `json:"detail"`
 	Outcome            string    `json:"outcome"`
@@ -141,7 +142,8 @@ type Event struct {
 // its files are not among them.
 func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, error) {
 	rows, _ := r.db.Query(ctx, `
-		SELECT identifier::text AS identifier, event_type, date_time, detail, outcome, outcome_detail, outcome_information, object, agent
+		SELECT identifier::text AS identifier, event_type, event_type_uri, date_time, detail, outcome, outcome_detail, outcome_information,
+			object, agent
 		FROM premis_events WHERE intellectual_object_id = $1 AND generic_file_id IS NULL
 		ORDER BY date_time, id`, objectID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Event])

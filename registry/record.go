@@ -29,29 +29,57 @@ type Copy struct {
 
 // FileRecord is a file as it goes on record.
 type FileRecord struct {
-	Identifier   string // <object identifier>/<path in bag>
-	UUID         string
-	Format       string // MIME type
-	PUID         string // PRONOM identifier
-	IdentifiedBy string
-	Size         int64
-	ModTime      time.Time
-	MD5          string // all digests in lower-case hex
-	SHA1         string
-	SHA256       string
-	SHA512       string
-	DigestedAt   time.Time
-	Manifests    []string // algorithm:digest for each payload manifest that lists it
-	Copies       []Copy   // all that the storage option promises, the primary first
+	Identifier string // <object identifier>/<path in bag>
+	UUID       string
+	Format     Format
+	Virus      VirusCheck
+	Size       int64
+	ModTime    time.Time
+	MD5        string // all digests in lower-case hex
+	SHA1       string
+	SHA256     string
+	SHA512     string
+	DigestedAt time.Time
+	Manifests  []string // algorithm:digest for each payload manifest that lists it
+	Copies     []Copy   // all that the storage option promises, the primary first
+}
+
+// Format is what is known of a file's format, and how it was found out.
+type Format struct {
+	MIME             string    `json:"mime_type"`
+	PUID             string    `json:"puid"`   // PRONOM identifier; "" if it is unknown
+	Name             string    `json:"name"`   // PRONOM's
+	Method           string    `json:"method"` // signature, container or extension
+	IdentifiedBy     string    `json:"identified_by"`
+	SignatureVersion string    `json:"signature_version"` // the identifier and its signature files; "" if none was asked
+	Reason           string    `json:"reason"`            // why the identifier gave no type: a word, and more behind a colon
+	At               time.Time `json:"identified_at"`
+}
+
+// VirusCheck is what a virus scanner said of a file that goes on record: one
+// that is infected never does.
+type VirusCheck struct {
+	Scanner   string // engine and version of its signatures; "": none was asked
+	Unchecked string // why it did not look at the whole file; "": it did, and found nothing
+	At        time.Time
+}
+
+// Validation is the judgement that a bag is valid.
+type Validation struct {
+	By       string // profile and BagIt version
+	Software string // what judged
+	Warnings int
+	At       time.Time
 }
 
 // Recording is all that an ingest puts on record.
 type Recording struct {
-	Item      int64 // work item
-	Token     int64 // its claim; a newer one refuses the recording
-	Object    Object
-	FileCount int64 // regular files in the tar
-	Files     iter.Seq2[FileRecord, error]
+	Item       int64 // work item
+	Token      int64 // its claim; a newer one refuses the recording
+	Object     Object
+	Validation Validation
+	FileCount  int64 // regular files in the tar
+	Files      iter.Seq2[FileRecord, error]
 }
 
 //go:embed record.sql
@@ -100,6 +128,8 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording) (int64, error) {
 		"item": rec.Item, "object_id": objectID, "institution_id": rec.Object.InstitutionID,
 		"storage_option": rec.Object.StorageOption, "identifier": rec.Object.Identifier,
 		"access": rec.Object.Access, "file_count": rec.FileCount, "is_new": isNew,
+		"validated_by": rec.Validation.By, "validator": rec.Validation.Software, "warnings": rec.Validation.Warnings,
+		"validated_at": rec.Validation.At,
 	}
 	for _, name := range []string{"files", "checksums", "retire", "copies", "file events", "object events"} {
 		if _, err := tx.Exec(ctx, statement(name), args); err != nil {
@@ -151,7 +181,8 @@ func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error
 	next, stop := iter.Pull2(files)
 	defer stop()
 	columns := []string{
-		"identifier", "uuid", "file_format", "format_puid", "identified_by", "size", "mod_time",
+		"identifier", "uuid", "file_format", "format_puid", "identified_by", "format_name", "format_method", "signature_version",
+		"format_reason", "identified_at", "virus_scanner", "not_scanned", "scanned_at", "size", "mod_time",
 		"md5", "sha1", "sha256", "sha512", "digested_at", "manifests",
 		"targets", "buckets", "keys", "urls", "etags", "stored_at", "verified_at",
 	}
@@ -184,15 +215,23 @@ func (f FileRecord) row() []any {
 		urls, etags = append(urls, c.URL), append(etags, c.ETag)
 		stored, verified = append(stored, c.StoredAt), append(verified, c.VerifiedAt)
 	}
-	var modTime *time.Time
-	if !f.ModTime.IsZero() {
-		modTime = &f.ModTime
+	var scanner *string
+	if f.Virus.Scanner != "" {
+		scanner = &f.Virus.Scanner
 	}
 	return []any{
-		f.Identifier, f.UUID, f.Format, f.PUID, f.IdentifiedBy, f.Size, modTime,
+		f.Identifier, f.UUID, f.Format.MIME, f.Format.PUID, f.Format.IdentifiedBy, f.Format.Name, f.Format.Method, f.Format.SignatureVersion,
+		f.Format.Reason, timeOrNull(f.Format.At), scanner, f.Virus.Unchecked, timeOrNull(f.Virus.At), f.Size, timeOrNull(f.ModTime),
 		f.MD5, f.SHA1, f.SHA256, f.SHA512, f.DigestedAt, f.Manifests,
 		targets, buckets, keys, urls, etags, stored, verified,
 	}
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 // checkMoved finds files that the registry holds under another uuid or object:

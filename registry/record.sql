@@ -10,6 +10,14 @@ CREATE TEMPORARY TABLE recording (
 	file_format   text,
 	format_puid   text,
 	identified_by text,
+	format_name   text,
+	format_method text,
+	signature_version text,
+	format_reason text,
+	identified_at timestamptz,
+	virus_scanner text,        -- what looked for viruses; NULL: nothing did
+	not_scanned   text,        -- why it did not look at this file; '': it did, and found none
+	scanned_at    timestamptz,
 	size          bigint,
 	mod_time      timestamptz,
 	md5           text,
@@ -56,19 +64,26 @@ RETURNING o.id, o.xmax = 0 AS is_new
 -- name: files
 WITH saved AS (
 	INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, format_puid,
-		format_identified_by, size, state, storage_option, mod_time, last_fixity_check)
+		format_identified_by, format_name, format_method, format_signature_version, format_reason, format_identified_at,
+		size, state, storage_option, mod_time, last_fixity_check)
 	SELECT @institution_id, @object_id, identifier, uuid, file_format, format_puid,
-		identified_by, size, 'A', @storage_option, mod_time, digested_at
+		identified_by, format_name, format_method, signature_version, format_reason, identified_at,
+		size, 'A', @storage_option, mod_time, digested_at
 	FROM recording
 	ON CONFLICT (identifier) DO UPDATE SET
-		file_format          = excluded.file_format,
-		format_puid          = excluded.format_puid,
-		format_identified_by = excluded.format_identified_by,
-		size                 = excluded.size,
-		state                = 'A',
-		mod_time             = excluded.mod_time,
-		last_fixity_check    = excluded.last_fixity_check,
-		updated_at           = now()
+		file_format              = excluded.file_format,
+		format_puid              = excluded.format_puid,
+		format_identified_by     = excluded.format_identified_by,
+		format_name              = excluded.format_name,
+		format_method            = excluded.format_method,
+		format_signature_version = excluded.format_signature_version,
+		format_reason            = excluded.format_reason,
+		format_identified_at     = excluded.format_identified_at,
+		size                     = excluded.size,
+		state                    = 'A',
+		mod_time                 = excluded.mod_time,
+		last_fixity_check        = excluded.last_fixity_check,
+		updated_at               = now()
 	WHERE generic_files.uuid = excluded.uuid AND generic_files.intellectual_object_id = excluded.intellectual_object_id
 	RETURNING id, identifier, xmax = 0 AS is_new
 )
@@ -105,62 +120,77 @@ WHERE storage_records.verified_at < excluded.verified_at
 
 -- name: file events
 WITH event AS (
-	SELECT r.id, r.identifier, 'fixity check' AS event_type, r.digested_at AS date_time,
+	SELECT r.id, r.identifier, 'fixity check' AS event_type, r.digested_at AS date_time, 'Success' AS outcome,
 		'Fixity check against registered hash' AS detail, m.entry AS outcome_detail, 'Fixity matches' AS outcome_information,
 		'Go language crypto/' || split_part(m.entry, ':', 1) AS object,
 		'http://golang.org/pkg/crypto/' || split_part(m.entry, ':', 1) || '/' AS agent
 	FROM recording r CROSS JOIN LATERAL unnest(r.manifests) AS m (entry)
 	UNION ALL
-	SELECT r.id, r.identifier, 'message digest calculation', r.digested_at,
+	SELECT r.id, r.identifier, 'message digest calculation', r.digested_at, 'Success',
 		'Calculated fixity value', c.algorithm || ':' || c.digest, 'Calculated fixity value',
 		'Go language crypto/' || c.algorithm, 'http://golang.org/pkg/crypto/' || c.algorithm || '/'
 	FROM recording r
 	CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
 	UNION ALL
-	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1],
+	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1], 'Success',
 		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5, 'Put using md5 checksum',
 		'preservation-services + Minio S3 client', 'https://github.com/minio/minio-go v7'
 	FROM recording r
 	UNION ALL
-	SELECT r.id, r.identifier, 'replication', r.stored_at[2],
+	SELECT r.id, r.identifier, 'replication', r.stored_at[2], 'Success',
 		'Copied to replication storage and assigned replication URL identifier', r.urls[2], 'Replicated to secondary storage',
 		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
 	FROM recording r WHERE cardinality(r.urls) >= 2
 	UNION ALL
-	SELECT r.id, r.identifier, 'identifier assignment', now(),
+	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
 		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier',
 		'APTrust exchange/ingest processor', 'https://github.com/APTrust/preservation-services'
 	FROM recording r WHERE r.is_new
 	UNION ALL
-	SELECT r.id, r.identifier, 'identifier assignment', now(),
+	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
 		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier',
 		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
 	FROM recording r WHERE r.is_new
+	UNION ALL
+	SELECT r.id, r.identifier, 'format identification', coalesce(r.identified_at, now()),
+		CASE WHEN identification_failed(r.format_reason) THEN 'Failure' ELSE 'Success' END, 'Identified file format',
+		format_outcome(r.format_puid, r.file_format, r.format_name, r.format_method, r.signature_version, r.format_reason),
+		coalesce(nullif(r.format_reason, ''), 'Identified by ' || r.identified_by), coalesce(nullif(r.signature_version, ''), 'Farol'),
+		CASE r.signature_version WHEN '' THEN 'https://github.com/farol-preservation/farol' ELSE 'https://github.com/richardlehane/siegfried' END
+	FROM recording r
+	UNION ALL
+	SELECT r.id, r.identifier, 'virus check', r.scanned_at, CASE r.not_scanned WHEN '' THEN 'Success' ELSE 'Failure' END,
+		'Checked file for viruses', CASE r.not_scanned WHEN '' THEN 'No virus found' ELSE 'Not checked' END,
+		coalesce(nullif(r.not_scanned, ''), 'Whole content scanned'), r.virus_scanner, 'https://www.clamav.net'
+	FROM recording r WHERE r.virus_scanner IS NOT NULL
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)
 SELECT event_identifier(@item, identifier, event_type, outcome_detail), @institution_id, @object_id, id, event_type, date_time,
-	detail, 'Success', outcome_detail, outcome_information, object, agent
+	detail, outcome, outcome_detail, outcome_information, object, agent
 FROM event
 ON CONFLICT (identifier) DO NOTHING
 
 -- name: object events
-WITH event (event_type, detail, outcome_detail, outcome_information, object, agent, first_only) AS (VALUES
-	('creation', 'Object created', 'Intellectual object created',
+WITH event (event_type, date_time, detail, outcome_detail, outcome_information, object, agent, first_only) AS (VALUES
+	('creation', now(), 'Object created', 'Intellectual object created',
 		'Object created, files copied to preservation storage',
 		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
-	('identifier assignment', 'Assigned object identifier ' || @identifier, @identifier::text,
+	('identifier assignment', now(), 'Assigned object identifier ' || @identifier, @identifier::text,
 		'Institution domain + tar file name',
 		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
-	('ingestion', 'Copied files to perservation storage', -- as every stored row spells it
+	('validation', @validated_at::timestamptz, 'Validated bag by its profile', @validated_by::text,
+		CASE @warnings::bigint WHEN 0 THEN 'Bag is valid' ELSE 'Bag is valid, warnings: ' || @warnings END,
+		@validator::text, 'https://github.com/farol-preservation/farol', false),
+	('ingestion', now(), 'Copied files to perservation storage', -- as every stored row spells it
 		@file_count::bigint || ' files copied',
 		'Multipart put using s3 etags', 'Minio S3 client', 'https://github.com/minio/minio-go v7', false),
-	('access assignment', 'Assigned object access rights', @access::text, 'Set access to ' || @access,
+	('access assignment', now(), 'Assigned object access rights', @access::text, 'Set access to ' || @access,
 		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', false)
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)
-SELECT event_identifier(@item, @identifier, event_type, outcome_detail), @institution_id, @object_id, event_type, now(),
+SELECT event_identifier(@item, @identifier, event_type, outcome_detail), @institution_id, @object_id, event_type, date_time,
 	detail, 'Success', outcome_detail, outcome_information, object, agent
 FROM event WHERE @is_new OR NOT first_only
 ON CONFLICT (identifier) DO NOTHING
