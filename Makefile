@@ -17,6 +17,7 @@ build:                          ## bin/farol
 test: deps                      ## all tests, against real servers that they start
 	.ci/deps cc
 	.ci/deps pooler
+	.ci/deps scanner
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m ./...
 
 check: lint                     ## what must hold before a commit, besides the tests

@@ -20,12 +20,13 @@ const module = "github.com/farol-preservation/farol"
 // mayImport tells which of our packages each of our packages may import, all
 // below it included. Tests may also import internal; only they and cmd may.
 func mayImport() map[string][]string {
-	top := []string{"bag", "claim", "format", "progress", "registry", "storage"}
+	top := []string{"bag", "claim", "format", "progress", "registry", "storage", "virus"}
 	return map[string][]string{
 		"bag":        nil,
 		"format":     nil,
 		"registry":   nil,
 		"migrations": nil,
+		"virus":      nil,
 		"claim":      {"registry"},
 		"storage":    {"registry"},
 		"progress":   {"registry"},

@@ -34,13 +34,14 @@ import (
 type Service string
 
 // The services of a stack; NSQ is nsqd and nsqadmin in one process. PgBouncer
-// runs only where it is asked for.
+// and Clamd run only where they are asked for.
 const (
 	Postgres  Service = "postgres"
 	Redis     Service = "redis"
 	S3        Service = "s3"
 	NSQ       Service = "nsq"
 	PgBouncer Service = "pgbouncer"
+	Clamd     Service = "clamd"
 )
 
 // Options say where a stack lives and what runs in it. Only Dir is required.
@@ -75,6 +76,7 @@ type Stack struct {
 	NSQDTCPAddr     string // host:port
 	NSQDHTTPAddr    string // host:port
 	NSQAdminURL     string
+	ClamdAddr       string // host:port
 
 	options  Options
 	dir      string
@@ -105,8 +107,9 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	for service, start := range map[Service]func(context.Context) error{
 		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ, PgBouncer: s.startPgBouncer,
+		Clamd: s.startClamd,
 	} {
-		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || service == PgBouncer) {
+		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || service == PgBouncer || service == Clamd) {
 			continue
 		}
 		g.Go(func() error {
