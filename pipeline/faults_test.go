@@ -59,7 +59,7 @@ func (a *archive) intact(id int64) {
 		`SELECT count(*) FROM generic_files`:                                                   sampleFiles,
 		`SELECT count(*) FROM checksums`:                                                       4 * sampleFiles,
 		`SELECT count(*) FROM storage_records`:                                                 2 * sampleFiles,
-		`SELECT count(*) FROM premis_events`:                                                   10*(sampleFiles-2) + 8*2 + 4,
+		`SELECT count(*) FROM premis_events`:                                                   11*(sampleFiles-2) + 9*2 + 5,
 		`SELECT count(*) FROM topic_messages WHERE topic = 'ingest09_cleanup'`:                 1,
 		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                       0,
 		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Cleanup' AND outcome = 'done'`: 1,

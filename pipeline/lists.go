@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -26,6 +27,7 @@ import (
 // behind is never taken for this one's.
 const (
 	inventoryName = "inventory.jsonl.zst" // by Receive
+	verdictName   = "verdict.jsonl.zst"   // by Validate
 	planName      = "plan.jsonl.zst"      // by Reingest Check
 	formatsName   = "formats.jsonl.zst"   // by Format Identification
 	copiesName    = "copies.jsonl.zst"    // by Storage Validation
@@ -34,6 +36,8 @@ const (
 // madeBy is the stage that makes a list anew when it is not there.
 func madeBy(name string) string {
 	switch name {
+	case verdictName:
+		return "Validate"
 	case planName:
 		return "Reingest Check"
 	case formatsName:
@@ -52,19 +56,19 @@ type plan struct {
 	known         map[int]known
 }
 
+// judged is how Validate came to take the bag for valid.
+type judged struct {
+	By       string    `json:"by"`       // profile and version of BagIt
+	Software string    `json:"software"` // that judged
+	Warnings int       `json:"warnings"`
+	At       time.Time `json:"at"`
+}
+
 // known is a file that the registry has seen before.
 type known struct {
 	Index     int    `json:"i"`
 	UUID      string `json:"uuid"`
 	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
-}
-
-// identified is what a file's bytes say it is.
-type identified struct {
-	Index int    `json:"i"`
-	MIME  string `json:"mime"`
-	PUID  string `json:"puid,omitempty"`
-	By    string `json:"by"`
 }
 
 // copies are a file's verified copies in the order of the storage option's targets.
@@ -237,6 +241,15 @@ func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID st
 		}
 		return z.Close()
 	})
+}
+
+// encode makes a row of a list.
+func encode(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode a result: %w", err)
+	}
+	return string(b), nil
 }
 
 // putStaged writes something of this item to the staging bucket, if the item is

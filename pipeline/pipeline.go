@@ -12,12 +12,14 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/virus"
 )
 
 // Deps is what the stages work with.
@@ -29,13 +31,18 @@ type Deps struct {
 	Targets   map[string]*storage.Bucket // preservation targets by name, see [storage.Targets]
 	Profiles  bag.Profiles               // that bags may follow
 	Formats   *format.Identifier
-	Files     int // files of one item in work at once
-	MaxFiles  int // files that a bag may have; [bag.DefaultMaxFiles] if zero
+	Viruses   *virus.Scanner // nil: files are not checked for viruses
+	Files     int            // files of one item in work at once
+	MaxFiles  int            // files that a bag may have; [bag.DefaultMaxFiles] if zero
+	Version   string         // of this program, for the record
 	Log       *slog.Logger
 
 	recent *recent
 	room   *room
 }
+
+// software is this program on record.
+func (d Deps) software() string { return strings.TrimSpace("Farol " + d.Version) }
 
 // A stage is one step in the life of an item.
 //

@@ -32,6 +32,10 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	if r.plan.known, err = readList(ctx, w, s.Deps, planName, inventoryID, &r.plan, func(k known) int { return k.Index }); err != nil {
 		return err
 	}
+	var verdict judged
+	if _, err = readList(ctx, w, s.Deps, verdictName, inventoryID, &verdict, func(struct{}) int { return 0 }); err != nil {
+		return err
+	}
 	if r.formats, err = readList(ctx, w, s.Deps, formatsName, inventoryID, nil, func(f identified) int { return f.Index }); err != nil {
 		return err
 	}
@@ -49,7 +53,8 @@ func (s *record) Run(ctx context.Context, w *work) error {
 		}
 	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
-		Item: w.item.ID, Token: w.item.Token, Object: r.object(), FileCount: count, Files: r.files(),
+		Item: w.item.ID, Token: w.item.Token, Object: r.object(), Validation: registry.Validation(verdict),
+		FileCount: count, Files: r.files(),
 	})
 	switch {
 	case errors.Is(err, registry.ErrMoved):
@@ -137,8 +142,9 @@ func (r *recorder) file(of *file, f *bag.File) (registry.FileRecord, error) {
 	rec := registry.FileRecord{
 		Identifier: r.w.item.ObjectIdentifier + "/" + f.Path,
 		UUID:       of.uuid,
-		Format:     format.MIME, PUID: format.PUID, IdentifiedBy: format.By,
-		Size: f.Size, ModTime: f.ModTime,
+		Format:     format.format(),
+		Virus:      registry.VirusCheck{Scanner: format.Scanner, Unchecked: format.Unchecked, At: format.time()},
+		Size:       f.Size, ModTime: f.ModTime,
 		MD5: f.Digests.Hex(bag.MD5), SHA1: f.Digests.Hex(bag.SHA1),
 		SHA256: f.Digests.Hex(bag.SHA256), SHA512: f.Digests.Hex(bag.SHA512),
 		DigestedAt: r.digestedAt,

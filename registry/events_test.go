@@ -3,7 +3,9 @@ package registry_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -30,7 +32,11 @@ func TestEventsSayWhatTheyAlwaysSaid(t *testing.T) {
 		digest = "message digest calculation " + read + "Calculated fixity value | "
 		fixity = "fixity check " + read + "Fixity check against registered hash | "
 	)
+	identified := "format identification 2026-01-01 00:01 Success | Identified file format | PUID x-fmt/111, text/plain, Plain Text File, by signature, " +
+		"siegfried 1.2.3, DROID_SignatureFile_V120.xml; container-signature-20240715.xml | Identified by siegfried | " +
+		"siegfried 1.2.3, DROID_SignatureFile_V120.xml; container-signature-20240715.xml | https://github.com/richardlehane/siegfried"
 	digests := []string{
+		identified,
 		digest + md5 + " | Calculated fixity value" + golang + "md5" + manual + "md5/",
 		digest + sha1 + " | Calculated fixity value" + golang + "sha1" + manual + "sha1/",
 		digest + s256 + " | Calculated fixity value" + golang + "sha256" + manual + "sha256/",
@@ -75,6 +81,8 @@ func TestEventsSayWhatTheyAlwaysSaid(t *testing.T) {
 					"APTrust preservation services" + ours,
 				"ingestion now Success | Copied files to perservation storage | 5 files copied | Multipart put using s3 etags | " + //nolint:misspell // as every stored row spells it
 					"Minio S3 client | https://github.com/minio/minio-go v7",
+				"validation 2025-12-31 23:00 Success | Validated bag by its profile | https://example.org/profile.json, BagIt 1.0 | Bag is valid | " +
+					"Farol 1.2.3 | https://github.com/farol-preservation/farol",
 			}
 			if diff := cmp.Diff(want, a.events("generic_file_id IS NULL")); diff != "" {
 				t.Errorf("events of the object (-want +got):\n%s", diff)
@@ -101,15 +109,15 @@ func (a *archive) events(where string) []string {
 
 // Each ingest of an object and of a changed file has events of its own, also
 // when a file is as it was two versions ago. What is named only once is named at
-// the first ingest: 10 events of the new file, and 8 for each change of it.
+// the first ingest: 11 events of the new file, and 9 for each change of it.
 func TestEachVersionHasItsEvents(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	_, object := a.ingested(etag1, fileRecord("data/a.txt", 1))
 	a.ingested(etag2, fileRecord("data/a.txt", 2))
 	a.ingested("33333333333333333333333333333333", fileRecord("data/a.txt", 1))
-	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE generic_file_id IS NOT NULL`); n != 10+8+8 {
-		t.Errorf("%d events of the file, want 26", n)
+	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE generic_file_id IS NOT NULL`); n != 11+9+9 {
+		t.Errorf("%d events of the file, want 29", n)
 	}
 	events, err := a.ObjectEvents(context.Background(), object)
 	if err != nil {
@@ -118,12 +126,127 @@ func TestEachVersionHasItsEvents(t *testing.T) {
 	var types []string
 	for _, e := range events {
 		types = append(types, e.EventType)
+		if e.EventTypeURI == "" {
+			t.Errorf("%s has no term", e.EventType)
+		}
 	}
 	want := []string{
+		"validation", "validation", "validation", // all before the first recording
 		"creation", "identifier assignment", "ingestion", "access assignment",
 		"ingestion", "access assignment", "ingestion", "access assignment",
 	}
 	if diff := cmp.Diff(want, types); diff != "" {
 		t.Errorf("events of the object, oldest first (-want +got):\n%s", diff)
+	}
+}
+
+// What the identifier and the virus scanner could not do is on record as that.
+func TestEventsOfIdentificationAndVirusChecks(t *testing.T) {
+	t.Parallel()
+	const version = "siegfried 1.2.3, DROID_SignatureFile_V120.xml; container-signature-20240715.xml"
+	const siegfried = " | " + version + " | https://github.com/richardlehane/siegfried"
+	const farol = " | Farol | https://github.com/farol-preservation/farol"
+	format := registry.Format{MIME: "image/tiff", Method: "extension", IdentifiedBy: "ext map", SignatureVersion: version}
+	with := func(reason string) registry.Format {
+		f := format
+		f.Reason = reason
+		return f
+	}
+	empty := with("empty")
+	empty.SignatureVersion = ""
+	word := registry.Format{
+		MIME: "application/msword", PUID: "fmt/40", Name: "Microsoft Word Document", Method: "container", IdentifiedBy: "siegfried", SignatureVersion: version,
+	}
+	const failed, done, identified = "format identification Failure | ", "format identification Success | ", "Identified file format | "
+	for name, tc := range map[string]struct {
+		format registry.Format
+		virus  registry.VirusCheck
+		want   []string
+	}{
+		"crashed": {with("crashed: signal: killed"), registry.VirusCheck{}, []string{
+			failed + identified + "PUID unknown, image/tiff, by extension, crashed, " + version + " | crashed: signal: killed" + siegfried,
+		}},
+		"stalled": {with("timed out: no answer in 30s"), registry.VirusCheck{}, []string{
+			failed + identified + "PUID unknown, image/tiff, by extension, timed out, " + version + " | timed out: no answer in 30s" + siegfried,
+		}},
+		"refused": {with("refused: broken"), registry.VirusCheck{}, []string{
+			failed + identified + "PUID unknown, image/tiff, by extension, refused, " + version + " | refused: broken" + siegfried,
+		}},
+		"unknown": {with("unknown"), registry.VirusCheck{}, []string{
+			done + identified + "PUID unknown, image/tiff, by extension, unknown, " + version + " | unknown" + siegfried,
+		}},
+		"empty": {empty, registry.VirusCheck{}, []string{
+			done + identified + "PUID unknown, image/tiff, by extension, empty | empty" + farol,
+		}},
+		"by container, and clean": {word, registry.VirusCheck{Scanner: "ClamAV 1.4.3/27812"}, []string{
+			done + identified + "PUID fmt/40, application/msword, Microsoft Word Document, by container, " + version + " | Identified by siegfried" + siegfried,
+			"virus check Success | Checked file for viruses | No virus found | Whole content scanned | ClamAV 1.4.3/27812 | https://www.clamav.net",
+		}},
+		"too large for the scanner": {word, registry.VirusCheck{Scanner: "ClamAV 1.4.3/27812", Unchecked: "it is too large"}, []string{
+			done + identified + "PUID fmt/40, application/msword, Microsoft Word Document, by container, " + version + " | Identified by siegfried" + siegfried,
+			"virus check Failure | Checked file for viruses | Not checked | it is too large | ClamAV 1.4.3/27812 | https://www.clamav.net",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			f := fileRecord("data/a", 1)
+			f.Format, f.Virus = tc.format, tc.virus
+			f.Format.At = f.DigestedAt.Add(time.Hour)
+			if f.Virus.Scanner != "" {
+				f.Virus.At = f.Format.At
+			}
+			a.ingested(etag1, f)
+			var got []string
+			for _, e := range a.events("event_type IN ('format identification', 'virus check')") {
+				got = append(got, strings.Replace(e, " 2026-01-01 01:00", "", 1))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			var kept registry.Format
+			if err := a.db.QueryRow(context.Background(), `SELECT file_format, format_puid, format_name, format_method, format_identified_by,
+				format_signature_version, format_reason, format_identified_at FROM generic_files`).Scan(&kept.MIME, &kept.PUID, &kept.Name,
+				&kept.Method, &kept.IdentifiedBy, &kept.SignatureVersion, &kept.Reason, &kept.At); err != nil {
+				t.Fatal(err)
+			}
+			kept.At = kept.At.UTC()
+			if diff := cmp.Diff(f.Format, kept); diff != "" {
+				t.Errorf("format (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The terms are those of id.loc.gov/vocabulary/preservation/eventType; a column
+// that is derived cannot say something else than the type.
+func TestEventTypesHaveTheirTerms(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.ingested(etag1, fileRecord("data/a.txt", 1))
+	const loc = "http://id.loc.gov/vocabulary/preservation/eventType/"
+	rows, _ := a.db.Query(context.Background(), `SELECT DISTINCT event_type, event_type_uri FROM premis_events`)
+	got := map[string]string{}
+	var eventType, uri string
+	if _, err := pgx.ForEachRow(rows, []any{&eventType, &uri}, func() error { got[eventType] = uri; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"access assignment": loc + "poa", "creation": loc + "cre", "fixity check": loc + "fix", "format identification": loc + "for",
+		"identifier assignment": "https://github.com/farol-preservation/farol/blob/main/docs/auditors.md#identifier-assignment",
+		"ingestion":             loc + "ing", "message digest calculation": loc + "mes", "replication": loc + "rep", "validation": loc + "val",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("terms (-want +got):\n%s", diff)
+	}
+	for eventType, code := range map[string]string{
+		"virus check": "vir", "deletion": "del", "deaccession": "dea", "migration": "mig", "digital signature validation": "dig",
+	} {
+		if got := value[string](a, `SELECT event_type_uri($1)`, eventType); got != loc+code {
+			t.Errorf("%s is %s, want %s", eventType, got, loc+code)
+		}
+	}
+	if _, err := a.db.Exec(context.Background(), `UPDATE premis_events SET event_type_uri = 'x'`); err == nil {
+		t.Error("a term was changed by hand")
 	}
 }

@@ -49,7 +49,7 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 	a.exec(`UPDATE intellectual_objects SET state = 'D'`)
 	a.exec(`UPDATE generic_files SET state = 'D'`)
 	file := fileRecord("data/a.txt", 2)
-	file.Format, file.PUID, file.IdentifiedBy = "application/pdf", "fmt/276", "siegfried"
+	file.Format.MIME, file.Format.PUID, file.Format.IdentifiedBy = "application/pdf", "fmt/276", "siegfried"
 	rec := a.recording(a.started(etag2, 3), 3, file)
 	rec.Object = registry.Object{
 		InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Second", Description: "It has changed.", Access: "restricted",

@@ -44,6 +44,9 @@ func (a *archive) recording(item, token int64, files ...registry.FileRecord) reg
 			InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Bag", Access: "consortia", BagName: "bag",
 			BagItProfileIdentifier: "profile", ETag: etag1, StorageOption: "Standard",
 		},
+		Validation: registry.Validation{
+			By: "https://example.org/profile.json, BagIt 1.0", Software: "Farol 1.2.3", At: time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC),
+		},
 		Files: func(yield func(registry.FileRecord, error) bool) {
 			for _, f := range files {
 				if !yield(f, nil) {
@@ -64,7 +67,11 @@ func fileRecord(path string, version int) registry.FileRecord {
 	at := time.Date(2026, 1, version, 0, 0, 0, 0, time.UTC)
 	digest := func(n int) string { return strings.Repeat(fmt.Sprintf("%x", version), n) }
 	f := registry.FileRecord{
-		Identifier: "test.edu/bag/" + path, UUID: id, Format: "text/plain", Size: int64(version), ModTime: at,
+		Identifier: "test.edu/bag/" + path, UUID: id, Size: int64(version), ModTime: at,
+		Format: registry.Format{
+			MIME: "text/plain", PUID: "x-fmt/111", Name: "Plain Text File", Method: "signature", IdentifiedBy: "siegfried",
+			SignatureVersion: "siegfried 1.2.3, DROID_SignatureFile_V120.xml; container-signature-20240715.xml", At: at.Add(time.Minute),
+		},
 		MD5: digest(32), SHA1: digest(40), SHA256: digest(64), SHA512: digest(128), DigestedAt: at,
 	}
 	if strings.HasPrefix(path, "data/") {
@@ -102,8 +109,8 @@ func (a *archive) counts() map[string]int64 {
 	return counts
 }
 
-// One payload file in two manifests and one tag file, in two copies: 10 and 8
-// events, and 4 of the object.
+// One payload file in two manifests and one tag file, in two copies: 11 and 9
+// events, and 5 of the object.
 func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -111,7 +118,7 @@ func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
 	rec := a.recording(item, 3, fileRecord("data/a.txt", 1), fileRecord("bag-info.txt", 1))
 	want := map[string]int64{
 		"intellectual_objects": 1, "generic_files": 2, "checksums": 8, "storage_records": 4,
-		"premis_events": 10 + 8 + 4, "retired_copies": 0,
+		"premis_events": 11 + 9 + 5, "retired_copies": 0,
 	}
 	for try := range 3 { // the first reply was lost, and the second too
 		if _, err := a.Record(context.Background(), rec); err != nil {
@@ -125,7 +132,7 @@ func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
 		t.Errorf("%d ingestion events of the object that count the files in its tar, want 1", n)
 	}
 	types := value[string](a, `SELECT string_agg(DISTINCT event_type, ', ' ORDER BY event_type) FROM premis_events e JOIN generic_files f ON f.id = e.generic_file_id WHERE f.identifier LIKE '%a.txt'`)
-	if want := "fixity check, identifier assignment, ingestion, message digest calculation, replication"; types != want {
+	if want := "fixity check, format identification, identifier assignment, ingestion, message digest calculation, replication"; types != want {
 		t.Errorf("events of a file: %s, want %s", types, want)
 	}
 }
@@ -136,7 +143,9 @@ func TestRecordingTwiceAtOnceIsRecordingOnce(t *testing.T) {
 	item := a.started(etag1, 3)
 	var files []registry.FileRecord
 	for i := range 200 {
-		files = append(files, fileRecord(fmt.Sprintf("data/%d.txt", i), 1))
+		f := fileRecord(fmt.Sprintf("data/%d.txt", i), 1)
+		f.Virus = registry.VirusCheck{Scanner: "ClamAV 1.4.3/27812", At: f.DigestedAt}
+		files = append(files, f)
 	}
 	var both sync.WaitGroup
 	for range 4 {
@@ -152,7 +161,7 @@ func TestRecordingTwiceAtOnceIsRecordingOnce(t *testing.T) {
 	both.Wait()
 	want := map[string]int64{
 		"intellectual_objects": 1, "generic_files": 200, "checksums": 800, "storage_records": 400,
-		"premis_events": 2000 + 4, "retired_copies": 0,
+		"premis_events": 200*12 + 5, "retired_copies": 0,
 	}
 	if diff := cmp.Diff(want, a.counts()); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
@@ -173,7 +182,7 @@ func TestReingestSwitchesChangedFiles(t *testing.T) {
 	}
 	want := map[string]int64{
 		"intellectual_objects": 1, "generic_files": 2, "checksums": 12, "storage_records": 4,
-		"premis_events": 20 + 4 + 8 + 2, "retired_copies": 2,
+		"premis_events": 22 + 5 + 9 + 3, "retired_copies": 2,
 	}
 	if diff := cmp.Diff(want, a.counts()); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

@@ -58,7 +58,7 @@ type Scanner struct {
 // A Verdict is what clamd said of a file. It is clean if both Signature and
 // Unchecked are empty.
 type Verdict struct {
-	Scanner   string // engine and version of its signatures, such as "ClamAV 1.4.3/27812/Sat Nov 21 10:23:41 2026"
+	Scanner   string // engine and number of its signatures, such as "ClamAV 1.4.3/27812"; without ClamAV's own signatures no number
 	Signature string // what was found
 	Unchecked string // why clamd did not look at the whole file
 }
@@ -87,8 +87,8 @@ func New(address string, o Options) (*Scanner, error) {
 // while it runs.
 const versionTime = 10 * time.Second
 
-// Version returns what clamd calls itself and its signatures, as it said within
-// the last ten seconds.
+// Version returns what clamd calls itself and its signatures, as in
+// [Verdict.Scanner] and as it said within the last ten seconds.
 func (s *Scanner) Version(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,6 +101,9 @@ func (s *Scanner) Version(ctx context.Context) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask clamd at %s for its version: %w", s.address, err)
+	}
+	if parts := strings.Split(version, "/"); len(parts) > 2 { // the time of the signatures, which their number tells too
+		version = parts[0] + "/" + parts[1]
 	}
 	s.version, s.asked = version, time.Now()
 	return version, nil

@@ -241,7 +241,7 @@ func (s *site) intact(id int64) {
 		`SELECT count(*) FROM generic_files`:        sampleFiles,
 		`SELECT count(*) FROM checksums`:            4 * sampleFiles,
 		`SELECT count(*) FROM storage_records`:      2 * sampleFiles,
-		`SELECT count(*) FROM premis_events`:        10*(sampleFiles-2) + 8*2 + 4,
+		`SELECT count(*) FROM premis_events`:        11*(sampleFiles-2) + 9*2 + 5,
 		`SELECT count(*) FROM topic_messages`:       len(stageNames()),
 	})
 	ledgerIsSound(s.t, s.db)
