@@ -26,14 +26,32 @@ import (
 const identifyChild = "FAROL_TEST_IDENTIFY"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(identifyChild) != "" {
-		if err := format.Serve(os.Stdin, os.Stdout); err != nil {
+	if how := os.Getenv(identifyChild); how != "" {
+		var in io.Reader = os.Stdin
+		if how == "crash" {
+			in = &fatalInput{r: in}
+		}
+		if err := format.Serve(in, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	testenv.Main(m)
+}
+
+// fatalInput is the end of the child that reads from it, once it has been greeted.
+type fatalInput struct {
+	r     io.Reader
+	reads int
+}
+
+func (f *fatalInput) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if f.reads++; f.reads > 1 && n > 0 {
+		os.Exit(3)
+	}
+	return n, err
 }
 
 // archive is everything a pipeline needs, of the test's own.
@@ -56,13 +74,8 @@ func newArchive(t testing.TB) *archive {
 	t.Cleanup(a.client.Close)
 	prefix := "x" + time.Now().Format("150405.000000")
 	store := progress.New(testenv.Redis(t), prefix)
-	formats, err := format.Start(ctx, format.Options{Command: []string{"env", identifyChild + "=1", os.Args[0]}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(formats.Close)
 	a.deps = Deps{
-		Registry: registry.New(a.db), Progress: store, Formats: formats, Files: 4,
+		Registry: registry.New(a.db), Progress: store, Formats: identifier(t, "well"), Files: 4,
 		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket, ""), nil },
 		Staging:   a.created(a.s3.Prefix+"staging", ""),
 		Targets:   map[string]*storage.Bucket{},
@@ -71,6 +84,7 @@ func newArchive(t testing.TB) *archive {
 	for _, target := range storage.Targets() {
 		a.deps.Targets[target.Name] = a.created(a.s3.Prefix+target.Bucket, target.StorageClass)
 	}
+	var err error
 	a.in, err = a.deps.Registry.AddInstitution(ctx, registry.Institution{
 		Name: "Test", Identifier: "test.edu", ReceivingBucket: a.s3.Prefix + "receiving", RestoreBucket: a.s3.Prefix + "restore",
 	})
@@ -84,6 +98,17 @@ func newArchive(t testing.TB) *archive {
 		}
 	})
 	return a
+}
+
+// identifier has files identified by children of this program: well, or crash.
+func identifier(t testing.TB, how string) *format.Identifier {
+	t.Helper()
+	f, err := format.Start(context.Background(), format.Options{Command: []string{"env", identifyChild + "=" + how, os.Args[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
 }
 
 func (a *archive) bucket(name, class string) *storage.Bucket {
