@@ -13,6 +13,8 @@ package format
 import (
 	_ "embed"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -42,6 +44,22 @@ type Result struct {
 	Reason       string // why MIME is not Siegfried's; empty if it is
 	Detail       string // more about Reason, for people: an exit status, an error
 	Version      string // the signatures used; empty if no child was asked
+}
+
+var signatureFile = regexp.MustCompile(`DROID_SignatureFile_V([0-9]{1,6})[.]`)
+
+// SignatureNumber is the number of PRONOM's signature file in a [Result.Version],
+// or 0 if there is none. A file of a higher number is newer.
+func SignatureNumber(version string) int {
+	m := signatureFile.FindStringSubmatch(version)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 const unknownMIME = "application/binary"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/virus"
 )
 
 // Settings come from the environment and nowhere else. They are grouped by what
@@ -49,14 +51,22 @@ type readConfig struct {
 
 // workConfig is how a worker process works the queue.
 type workConfig struct {
-	Lease           time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
-	Heartbeat       time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
-	Poll            time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
-	Archive         time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
-	Grace           time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
-	Files           int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
-	IdentifyWorkers int           `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
-	IdentifyMemory  int64         `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
+	Lease     time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
+	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
+	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
+	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
+	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
+	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
+}
+
+type identifyConfig struct {
+	Workers int   `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
+	Memory  int64 `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
+}
+
+type virusConfig struct {
+	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that checks the files of a bag for viruses; if empty, they are not checked"`
+	MaxSize int64  `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"104857600" min:"1" doc:"bytes of the largest file that it checks as a whole, the least of its StreamMaxLength, MaxFileSize and MaxScanSize; larger ones are recorded as not checked"`
 }
 
 // workerConfig is all that farol work reads.
@@ -67,7 +77,9 @@ type workerConfig struct {
 	Storage  storageConfig
 	Log      logConfig
 	HTTP     httpConfig
+	Identify identifyConfig
 
+	Viruses  *virus.Scanner // nil: files are not checked
 	Profiles bag.Profiles
 	MaxFiles int             // of a bag
 	Pools    []pipeline.Pool // none: the default
@@ -90,6 +102,8 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
+	s.readBlock("", &c.Identify)
+	c.Viruses = s.readViruses()
 	c.Profiles, c.MaxFiles = s.readProfiles(), s.readMaxFiles()
 	s.readWorkers(&c)
 	c.Pools = s.readPools()
@@ -98,6 +112,34 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
 		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
 	}
+	return c
+}
+
+// readViruses makes the virus scanner, if there is to be one.
+func (s *settings) readViruses() *virus.Scanner {
+	var c virusConfig
+	s.readBlock("", &c)
+	if c.Clamd == "" {
+		return nil
+	}
+	scanner, err := virus.New(c.Clamd, virus.Options{MaxSize: c.MaxSize})
+	if err != nil {
+		s.wrong("FAROL_CLAMD", fmt.Sprintf("is %q: %v; it must be %s", c.Clamd, err, allowed(&c, "Clamd")))
+	}
+	return scanner
+}
+
+// backfillConfig is what farol identify reads.
+type backfillConfig struct {
+	Database databaseConfig
+	Storage  storageConfig
+	Identify identifyConfig
+}
+
+func readBackfillConfig(s *settings) (c backfillConfig) {
+	s.readDatabase(&c.Database)
+	c.Storage = s.readStorage()
+	s.readBlock("", &c.Identify)
 	return c
 }
 

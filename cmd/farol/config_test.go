@@ -37,7 +37,7 @@ func worker(t *testing.T, more map[string]string) workerConfig {
 func TestWorkerHasDefaults(t *testing.T) {
 	t.Parallel()
 	c := worker(t, nil)
-	want := workConfig{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8, IdentifyWorkers: 2, IdentifyMemory: 256 << 20}
+	want := workConfig{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8}
 	if diff := cmp.Diff(want, c.workConfig); diff != "" {
 		t.Error(diff)
 	}
@@ -204,8 +204,8 @@ func TestLeaseIsAtLeastThreeHeartbeats(t *testing.T) {
 
 func TestBytesMayBeMoreThanFitInto32Bits(t *testing.T) {
 	t.Parallel()
-	if c := worker(t, map[string]string{"FAROL_IDENTIFY_MEMORY": "8589934592"}); c.IdentifyMemory != 8<<30 {
-		t.Errorf("%d bytes", c.IdentifyMemory)
+	if c := worker(t, map[string]string{"FAROL_IDENTIFY_MEMORY": "8589934592"}); c.Identify.Memory != 8<<30 {
+		t.Errorf("%d bytes", c.Identify.Memory)
 	}
 }
 

@@ -50,10 +50,12 @@ func settingsTables() string {
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
 		{&redisConfig{}, "`work`, `item show`, `item watch`, `item explain`"},
-		{&s3Config{}, "`work`, `read-buckets`, `institution add --create-buckets`"},
+		{&s3Config{}, "`work`, `identify`, `read-buckets`, `institution add --create-buckets`"},
 		{&stagingConfig{}, "`work`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
+		{&identifyConfig{}, "`work`, `identify`"},
+		{&virusConfig{}, "`work`"},
 		{&profilesConfig{}, "`work`, `validate`"},
 		{&bagsConfig{}, "`work`, `validate`"},
 		{&poolsConfig{}, "`work`"},

@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/virus"
 )
 
 func workCommand() *cobra.Command {
@@ -129,20 +130,22 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	defer s.close()
 	warnOfForgetfulRedis(ctx, s.progress, log)
+	warnOfDeafScanner(ctx, config.Viruses, log)
 	metrics := newWorkMetrics()
 	engine, err := startEngine(ctx, s.db, config, metrics, log)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	formats, err := startIdentifier(ctx, config)
+	formats, err := startIdentifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
-		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Files: config.Files, Log: log,
+		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Viruses: config.Viruses, Files: config.Files,
+		Version: thisBuild().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Ingest(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
@@ -203,20 +206,36 @@ func warnOfForgetfulRedis(ctx context.Context, store *progress.Store, log *slog.
 	}
 }
 
+// warnOfDeafScanner says so if the virus scanner does not answer: bags then wait at
+// Format Identification until it does.
+func warnOfDeafScanner(ctx context.Context, scanner *virus.Scanner, log *slog.Logger) {
+	if scanner == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	version, err := scanner.Version(ctx)
+	if err != nil {
+		log.WarnContext(ctx, "the virus scanner does not answer", "err", err)
+		return
+	}
+	log.InfoContext(ctx, "files are checked for viruses", "scanner", version)
+}
+
 // startIdentifier has this program identify formats in children of its own. They
 // outlive ctx, as stages in work do; Close ends them.
-func startIdentifier(ctx context.Context, config workerConfig) (*format.Identifier, error) {
+func startIdentifier(ctx context.Context, config identifyConfig) (*format.Identifier, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.IdentifyWorkers, Memory: config.IdentifyMemory,
+		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: config.Memory,
 	})
 	if err != nil {
 		return nil, err
 	}
-	for range config.IdentifyWorkers { // children load their signatures now, and not while the first bag waits
+	for range config.Workers { // children load their signatures now, and not while the first bag waits
 		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
 	}
 	return formats, nil

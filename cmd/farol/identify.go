@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// identifyFlags say which files farol identify takes.
+type identifyFlags struct {
+	missing             bool
+	olderThan           string
+	institution, object string
+	dryRun, asJSON      bool
+}
+
+func identifyCommand() *cobra.Command {
+	var f identifyFlags
+	c := &cobra.Command{
+		Use:   "identify --missing | --older-than-signature V",
+		Short: "Identify the formats of stored files again",
+		Long: `Identify the formats of stored files again, by reading parts of a copy, and put
+the answers on record, each with a "format identification" event. Only the
+registry is written to: no stored object is changed, its content type neither.
+
+--missing takes the active files of which neither a PUID is known nor why there
+is none. --older-than-signature takes those that were identified with older
+signatures. V is the number of PRONOM's signature file, such as 120, V120 or
+DROID_SignatureFile_V120.xml; a lower number is older, and what was recorded
+without one is older than any. Container signatures are not compared.
+
+A file is read from the copy that is preferred for restores, or from the next
+one if that has to be restored first, is missing or is not the one on record.
+What no copy could be read of is left, and listed. A file that is ingested or
+deleted meanwhile is left to that.
+
+It may be stopped at any time and started again, twice at once too.
+
+Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
+		Example: `  farol identify --missing --dry-run
+  farol identify --missing
+  farol identify --missing --institution test.edu
+  farol identify --older-than-signature 120
+  farol identify --older-than-signature V120 --object test.edu/first-bag --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runIdentify(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	c.Flags().BoolVar(&f.missing, "missing", false, "files without a PUID, and without a reason why there is none")
+	c.Flags().StringVar(&f.olderThan, "older-than-signature", "", "files identified with signatures below this number")
+	c.Flags().StringVar(&f.institution, "institution", "", "only files of this institution, by its identifier")
+	c.Flags().StringVar(&f.object, "object", "", "only files of this object, by its identifier")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only tell how many files there are, and name the first")
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+// filter is what the flags say in the registry's words.
+func (f identifyFlags) filter() (registry.FormatFilter, error) {
+	filter := registry.FormatFilter{Institution: f.institution, Object: f.object}
+	const help = "see `farol identify --help`"
+	switch {
+	case f.missing == (f.olderThan != ""):
+		return filter, usage(errors.New("give one of --missing and --older-than-signature"), help)
+	case f.missing:
+		return filter, nil
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(f.olderThan, "V"), "v"))
+	if err != nil {
+		n = format.SignatureNumber(f.olderThan)
+	}
+	if n < 1 || n > 999_999 {
+		return filter, usage(fmt.Errorf("--older-than-signature is %q; it must be the number of a PRONOM signature file, such as 120", f.olderThan), help)
+	}
+	filter.OlderThan = n
+	return filter, nil
+}
+
+// identifyReport is what farol identify prints as JSON.
+type identifyReport struct {
+	DryRun   bool   `json:"dry_run"`
+	Files    int64  `json:"files"` // that the flags take
+	Bytes    int64  `json:"bytes"`
+	Version  string `json:"signature_version"` // of this program
+	pipeline.Backfilled
+	LeftFiles []pipeline.Left `json:"left_files"` // the first 10,000
+	Sample    []string        `json:"sample,omitempty"`
+}
+
+// mostLeft bounds the files that JSON lists as left.
+const mostLeft = 10_000
+
+func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	config, err := load(readBackfillConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "identify", needs{Database: &config.Database, Storage: &config.Storage})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := knownTo(ctx, s.registry, filter); err != nil {
+		return err
+	}
+	formats, err := startIdentifier(ctx, config.Identify)
+	if err != nil {
+		return err
+	}
+	defer formats.Close()
+	report := identifyReport{DryRun: f.dryRun, LeftFiles: []pipeline.Left{}}
+	if report.Version, err = formats.Version(ctx); err != nil {
+		return err
+	}
+	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
+		fmt.Fprintf(warnings, "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
+	}
+	count, err := s.registry.CountFormats(ctx, filter)
+	if err != nil {
+		return err
+	}
+	report.Files, report.Bytes = count.Files, count.Bytes
+	if f.dryRun {
+		return dryRun(ctx, s.registry, filter, count, report, f.asJSON, out)
+	}
+	b := &pipeline.Backfill{Registry: s.registry, Targets: s.targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
+	for _, t := range config.Storage.Targets {
+		b.Prefer[t.Name] = t.RestorePriority
+	}
+	return backfill(ctx, b, filter, count, report, f.asJSON, out)
+}
+
+// knownTo refuses a name that nobody bears, which would take no file.
+func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
+	if f.Object != "" {
+		if _, err := r.Object(ctx, f.Object); err != nil {
+			return failure{code: exitFailed, err: err, next: "an object's identifier is its institution's and the bag's name, such as test.edu/first-bag"}
+		}
+	}
+	if f.Institution == "" {
+		return nil
+	}
+	for after := int64(0); ; {
+		list, err := r.Institutions(ctx, after, 500, false)
+		if err != nil {
+			return err
+		}
+		for _, in := range list {
+			if in.Identifier == f.Institution {
+				return nil
+			}
+			after = in.ID
+		}
+		if len(list) == 0 {
+			return failure{code: exitFailed, err: fmt.Errorf("there is no institution %q", f.Institution), next: "`farol institution list` shows those there are"}
+		}
+	}
+}
+
+func dryRun(ctx context.Context, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
+	first, err := r.FilesToIdentify(ctx, f, count.At, nil, 20)
+	if err != nil {
+		return err
+	}
+	for _, file := range first {
+		report.Sample = append(report.Sample, file.Identifier)
+	}
+	if asJSON {
+		return writeJSON(out, report)
+	}
+	for _, identifier := range report.Sample {
+		fmt.Fprintln(out, plain(identifier))
+	}
+	if n := count.Files - int64(len(first)); n > 0 {
+		fmt.Fprintf(out, "… and %s\n", filesOf(n))
+	}
+	_, err = fmt.Fprintf(out, "%s of %s would be identified with %s.\n", filesOf(count.Files), sizeOf(count.Bytes), report.Version)
+	return err
+}
+
+func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
+	show := newBar(c.Files, decor.CountersNoUnit("%d / %d files"))
+	var broken error // standard output
+	sum, err := b.Run(ctx, f, c, show.set, func(l pipeline.Left) {
+		switch {
+		case !asJSON:
+			if _, err := fmt.Fprintf(out, "left: %s: %s\n", plain(l.Identifier), plain(l.Reason)); err != nil {
+				broken = err
+			}
+		case len(report.LeftFiles) < mostLeft:
+			report.LeftFiles = append(report.LeftFiles, l)
+		}
+	})
+	show.end()
+	report.Backfilled = sum
+	if asJSON {
+		err = errors.Join(err, writeJSON(out, report))
+	} else {
+		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others meanwhile; %d left.\n",
+			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Left)
+		err = errors.Join(err, printed, broken)
+	}
+	switch {
+	case err != nil:
+		return failure{code: exitFailed, err: err, next: "start it again: it goes on with the files that are left"}
+	case sum.Left > 0:
+		return failure{code: exitFailed, next: "see that the copies can be read, and start it again: it goes on with the files that are left"}
+	}
+	return nil
+}
+
+func filesOf(files int64) string { return count(files, "file", "files") }
