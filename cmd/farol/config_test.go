@@ -41,6 +41,9 @@ func TestWorkerHasDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, c.workConfig); diff != "" {
 		t.Error(diff)
 	}
+	if (c.Identify != identifyConfig{Workers: 2, Memory: 256 << 20}) || c.Viruses != nil {
+		t.Errorf("%+v, %v", c.Identify, c.Viruses)
+	}
 	if c.Storage.Staging != "staging" || c.HTTP.Addr != "" || c.Log.Level != "info" || len(c.StageSlots)+len(c.MaxAttempts)+len(c.Timeouts)+len(c.Leases)+len(c.Idle) != 0 {
 		t.Errorf("%+v", c)
 	}
@@ -158,6 +161,8 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 		{"FAROL_FILES", "0", "it must be a whole number from 1 on"},
 		{"FAROL_IDENTIFY_WORKERS", "two", "it must be a whole number from 1 on"},
 		{"FAROL_IDENTIFY_MEMORY", "1000", "it must be a whole number from 67108864 on"},
+		{"FAROL_CLAMD", "clamd:3310", "it must be tcp://host:port or unix:///path"},
+		{"FAROL_CLAMD_MAX_SIZE", "0", "it must be a whole number from 1 on"},
 		{"FAROL_LOG_LEVEL", "loud", "it must be debug, info, warn or error"},
 		{"FAROL_LOG_FORMAT", "xml", "it must be text or json"},
 		{"FAROL_HTTP_ADDR", "9090", "it must be host:port"},
