@@ -89,10 +89,10 @@ func (f identifyFlags) filter() (registry.FormatFilter, error) {
 
 // identifyReport is what farol identify prints as JSON.
 type identifyReport struct {
-	DryRun   bool   `json:"dry_run"`
-	Files    int64  `json:"files"` // that the flags take
-	Bytes    int64  `json:"bytes"`
-	Version  string `json:"signature_version"` // of this program
+	DryRun  bool   `json:"dry_run"`
+	Files   int64  `json:"files"` // that the flags take
+	Bytes   int64  `json:"bytes"`
+	Version string `json:"signature_version"` // of this program
 	pipeline.Backfilled
 	LeftFiles []pipeline.Left `json:"left_files"` // the first 10,000
 	Sample    []string        `json:"sample,omitempty"`
