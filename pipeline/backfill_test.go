@@ -65,7 +65,9 @@ func TestMissingFormatsAreFilledIn(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.deposit("old.tar", a.bag(bagtest.Spec{Name: "old", Files: []bagtest.File{
-		{Path: "data/a.txt", Content: "hello"}, {Path: "data/b.dat", Content: "%PDF-1.4\nhello\n%%EOF\n"}, {Path: "data/empty.xml"},
+		{Path: "data/a.txt", Content: "hello"},
+		{Path: "data/b.dat", Content: "%PDF-1.4\nhello\n%%EOF\n"},
+		{Path: "data/empty.xml"},
 		{Path: "data/large.pdf", Content: "%PDF-1.4\n" + strings.Repeat("x", 600_000) + "\n%%EOF\n"},
 		{Path: "data/gone", Content: "gone"},
 	}}))

@@ -40,7 +40,9 @@ func TestFormatsAreOnRecord(t *testing.T) {
 	a := newArchive(t)
 	a.deps.Version = "1.2.3"
 	a.deposit("formats.tar", a.bag(bagtest.Spec{Name: "formats", Files: []bagtest.File{
-		{Path: "data/a.txt", Content: "hello"}, {Path: "data/b.dat", Content: "%PDF-1.4\nhello\n%%EOF\n"}, {Path: "data/c.xml"},
+		{Path: "data/a.txt", Content: "hello"},
+		{Path: "data/b.dat", Content: "%PDF-1.4\nhello\n%%EOF\n"},
+		{Path: "data/c.xml"},
 		{Path: "data/d.tiff", Content: "\x00\x01\x02\x03\xff\xfe\x80"},
 	}}))
 	a.work()
@@ -106,8 +108,11 @@ func TestVirusChecksAreOnRecord(t *testing.T) {
 	a := newArchive(t)
 	a.scanned(testenv.Clamd(t), virus.Options{MaxSize: 5 << 20})
 	a.deposit("clean.tar", a.bag(bagtest.Spec{Name: "clean", Files: []bagtest.File{
-		{Path: "data/empty"}, {Path: "data/small", Content: "small"}, {Path: "data/streamed", Size: 700 << 10},
-		{Path: "data/unscanned", Size: devstack.ClamdFileMax + 1}, {Path: "data/unstreamed", Size: devstack.ClamdStreamMax + 1},
+		{Path: "data/empty"},
+		{Path: "data/small", Content: "small"},
+		{Path: "data/streamed", Size: 700 << 10},
+		{Path: "data/unscanned", Size: devstack.ClamdFileMax + 1},
+		{Path: "data/unstreamed", Size: devstack.ClamdStreamMax + 1},
 		{Path: "data/unsent", Size: 5<<20 + 1},
 	}}))
 	a.work()
@@ -134,7 +139,8 @@ func TestInfectedBagWaitsForAPerson(t *testing.T) {
 	a := newArchive(t)
 	a.scanned(testenv.Clamd(t), virus.Options{})
 	files := []bagtest.File{
-		{Path: "data/clean.txt", Content: "clean"}, {Path: "data/small.txt", Content: "before " + devstack.Virus + " after"},
+		{Path: "data/clean.txt", Content: "clean"},
+		{Path: "data/small.txt", Content: "before " + devstack.Virus + " after"},
 		{Path: "data/large.bin", Content: strings.Repeat("x", 600_000) + devstack.Virus},
 	}
 	tar := a.bag(bagtest.Spec{Name: "infected", Files: files})

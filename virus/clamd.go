@@ -233,7 +233,7 @@ func (s *Scanner) send(conn net.Conn, command string, stream io.Reader, size int
 			return contentError{fmt.Errorf("read the file: %w", err)}
 		}
 		if n > 0 {
-			binary.BigEndian.PutUint32(chunk, uint32(n))
+			binary.BigEndian.PutUint32(chunk, uint32(n)) //nolint:gosec // n is chunkSize at most
 			if err := s.write(conn, chunk[:4+n]); err != nil {
 				return err
 			}
