@@ -289,3 +289,17 @@ func TestBackfillGivesUpOnDeadStorage(t *testing.T) {
 		t.Errorf("Run = %+v, %v", sum, err)
 	}
 }
+
+// The copy that a restore would prefer is read first, in whatever order they are on
+// record.
+func TestPreferredCopyIsReadFirst(t *testing.T) {
+	t.Parallel()
+	b := Backfill{Prefer: map[string]int{}}
+	for _, target := range storage.Targets() {
+		b.Prefer[target.Name] = target.RestorePriority
+	}
+	f := registry.FormatFile{Targets: []string{"Glacier-OH", "Standard-OR", "Standard-VA", "Wasabi-TX"}}
+	if diff := cmp.Diff([]int{2, 3, 1, 0}, b.copies(f)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
