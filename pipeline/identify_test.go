@@ -232,7 +232,6 @@ func TestScannerThatGoesAwayIsWaitedFor(t *testing.T) {
 func TestOtherSignaturesBeginAnew(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.deps.recent = &recent{}
 	id := a.deposit("sample.tar", a.sample())
 	engine := a.engine()
 	for _, stage := range []string{"Receive", "Validate", "Reingest Check", "Copy To Staging"} {
@@ -248,14 +247,17 @@ func TestOtherSignaturesBeginAnew(t *testing.T) {
 	if err := a.deps.Progress.Done(ctx, progress.Claim{Item: id, Token: w.item.Token}, w.passOf(), results); err != nil {
 		t.Fatal(err)
 	}
-	s := &identify{a.deps}
+	s, ok := Ingest(a.deps)[4].run.(*identify)
+	if !ok {
+		t.Fatal("the fifth stage does not identify formats")
+	}
 	if err := s.Run(ctx, w); err == nil || !strings.Contains(err.Error(), "signatures for formats have changed") {
 		t.Fatalf("Run = %v", err)
 	}
 	if err := s.Run(ctx, w); err != nil {
 		t.Fatalf("the next attempt: %v", err)
 	}
-	list, err := readList(ctx, w, a.deps, formatsName, a.inventoryID(w), nil, func(f identified) int { return f.Index })
+	list, err := readList(ctx, w, a.deps, formatsName, s.inventoryID(t, w), nil, func(f identified) int { return f.Index })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,11 +268,11 @@ func TestOtherSignaturesBeginAnew(t *testing.T) {
 	}
 }
 
-func (a *archive) inventoryID(w *work) string {
-	a.t.Helper()
-	_, id, err := w.bag(context.Background(), a.deps)
+func (s *identify) inventoryID(t *testing.T, w *work) string {
+	t.Helper()
+	_, _, id, err := w.toStore(t.Context(), s.Deps)
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return id
 }

@@ -103,7 +103,9 @@ func newArchive(t testing.TB) *archive {
 // identifier has files identified by children of this program: well, or crash.
 func identifier(t testing.TB, how string) *format.Identifier {
 	t.Helper()
-	f, err := format.Start(context.Background(), format.Options{Command: []string{"env", identifyChild + "=" + how, os.Args[0]}})
+	f, err := format.Start(context.Background(), format.Options{
+		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Memory: 8 << 30, // the race detector's is the child's too
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
