@@ -243,15 +243,6 @@ func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID st
 	})
 }
 
-// encode makes a row of a list.
-func encode(v any) (string, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encode a result: %w", err)
-	}
-	return string(b), nil
-}
-
 // putStaged writes something of this item to the staging bucket, if the item is
 // still ours. It is spooled on disk first, since S3 wants to know its size and
 // digest before.
