@@ -1,0 +1,120 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// Tops walks what is at the top of the bucket: each name before the first slash
+// once, with the slash and nothing else known of it, and each object whose key has
+// none. It ends at the first error, which comes with a zero Object.
+func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		in := &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, Delimiter: aws.String("/"), EncodingType: types.EncodingTypeUrl}
+		for {
+			out, err := b.api.ListObjectsV2(ctx, in)
+			if err != nil {
+				yield(Object{}, b.errorf("list", "", explain(err)))
+				return
+			}
+			for i := range out.CommonPrefixes {
+				name, err := decoded(aws.ToString(out.CommonPrefixes[i].Prefix), out.EncodingType)
+				if !yield(Object{Key: name}, err) || err != nil {
+					return
+				}
+			}
+			for i := range out.Contents {
+				o, err := listed(&out.Contents[i], out.EncodingType)
+				if !yield(o, err) || err != nil {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) {
+				return
+			}
+			if aws.ToString(out.NextContinuationToken) == "" {
+				yield(Object{}, b.errorf("list", "", errors.New("more keys were announced, but no way to them")))
+				return
+			}
+			in.ContinuationToken = out.NextContinuationToken
+		}
+	}
+}
+
+func decoded(name string, encoding types.EncodingType) (string, error) {
+	if encoding != types.EncodingTypeUrl {
+		return name, nil
+	}
+	return url.QueryUnescape(name)
+}
+
+// An OpenUpload is a multipart upload that was begun and neither completed nor
+// aborted.
+type OpenUpload struct {
+	Key   string
+	ID    string
+	Begun time.Time // by the server's clock
+}
+
+// OpenUploads walks the multipart uploads that are not finished. It ends at the
+// first error, which comes with a zero OpenUpload.
+func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
+	return func(yield func(OpenUpload, error) bool) {
+		in := &s3.ListMultipartUploadsInput{Bucket: &b.target.Bucket}
+		for {
+			out, err := b.api.ListMultipartUploads(ctx, in)
+			if err != nil {
+				yield(OpenUpload{}, b.errorf("list the uploads of", "", explain(err)))
+				return
+			}
+			for _, u := range out.Uploads {
+				if !yield(OpenUpload{aws.ToString(u.Key), aws.ToString(u.UploadId), aws.ToTime(u.Initiated)}, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) || aws.ToString(out.NextKeyMarker) == "" {
+				return
+			}
+			in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+		}
+	}
+}
+
+// Abort ends a multipart upload and frees its parts. One that is no longer there
+// is success.
+func (b *Bucket) Abort(ctx context.Context, u OpenUpload) error { return b.abort(ctx, u.Key, u.ID) }
+
+// DeleteMatching removes an object if it still has this ETag, unquoted; another
+// one stays, and the error is [ErrChanged]. One that is not there counts as
+// removed. The server looks at the ETag once more as it deletes; one that does not
+// know conditional deletes (S3 does since September 2025) is trusted with our own
+// look a moment before.
+func (b *Bucket) DeleteMatching(ctx context.Context, key, etag string) error {
+	object, err := b.Head(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if object.ETag != etag {
+		return b.errorf("delete", key, ErrChanged)
+	}
+	in := &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: aws.String(`"` + etag + `"`)}
+	_, err = b.api.DeleteObject(ctx, in)
+	if err != nil && errors.Is(explain(err), errUnsupported) {
+		in.IfMatch = nil
+		_, err = b.api.DeleteObject(ctx, in)
+	}
+	if err == nil || errors.Is(explain(err), ErrNotFound) {
+		return nil
+	}
+	return b.errorf("delete", key, explain(err))
+}
