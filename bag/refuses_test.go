@@ -1,0 +1,46 @@
+package bag_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/bag"
+)
+
+// A tar is refused for what the documentation calls an error of the tar, and never
+// for a warning, or for what is no fault of a bag.
+func TestRefusesForFaultsOfTheTarAlone(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "validation-codes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "## The tar file")
+	tar, _, _ := strings.Cut(rest, "\n## ")
+	row := regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (error|warning) \\|")
+	errors := 0
+	for _, m := range row.FindAllStringSubmatch(tar, -1) {
+		if m[2] == "error" {
+			errors++
+			if !bag.Refuses(m[1]) {
+				t.Errorf("%s is an error of the tar, and is not refused for", m[1])
+			}
+		}
+	}
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
+		if m[2] == "warning" && bag.Refuses(m[1]) && m[1] != "byte-order-mark" { // an error in bagit.txt
+			t.Errorf("%s is a warning, and is refused for", m[1])
+		}
+	}
+	if errors < 5 {
+		t.Errorf("%d errors of the tar in the documentation", errors)
+	}
+	for _, code := range []string{"", "infected", "storage-denied", "transient", "panic", "by-hand", "bag-gone", "invalid-bag"} {
+		if bag.Refuses(code) {
+			t.Errorf("%q is no fault that a tar is refused for", code)
+		}
+	}
+}
