@@ -69,9 +69,17 @@ type virusConfig struct {
 	MaxSize int64  `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"104857600" min:"1" doc:"bytes of the largest file that it checks as a whole, the least of its StreamMaxLength, MaxFileSize and MaxScanSize; larger ones are recorded as not checked"`
 }
 
+// janitorConfig says what the janitor removes, and when.
+type janitorConfig struct {
+	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"how long a bag that was refused stays in its receiving bucket, and what a failed or suspended item has left in staging and Redis stays; 336h are 14 days"`
+	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"age below which uploads and copies in preservation buckets are taken for those of a step under way"`
+	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor, whichever worker makes them; 0: this worker makes none"`
+}
+
 // workerConfig is all that farol work reads.
 type workerConfig struct {
 	workConfig
+	Janitor  janitorConfig
 	Database databaseConfig
 	Redis    redisConfig
 	Storage  storageConfig
@@ -97,6 +105,7 @@ func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
 
 func readWorkerConfig(s *settings) (c workerConfig) {
 	s.readBlock("", &c.workConfig)
+	s.readBlock("", &c.Janitor)
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
 	c.Storage = s.readStorage()
@@ -140,6 +149,24 @@ func readBackfillConfig(s *settings) (c backfillConfig) {
 	s.readDatabase(&c.Database)
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Identify)
+	return c
+}
+
+// storesConfig is what farol janitor and farol doctor read.
+type storesConfig struct {
+	Database databaseConfig
+	Redis    redisConfig
+	Storage  storageConfig
+	Log      logConfig
+	Janitor  janitorConfig
+}
+
+func readStoresConfig(s *settings) (c storesConfig) {
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	c.Storage = s.readStorage()
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.Janitor)
 	return c
 }
 

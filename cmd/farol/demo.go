@@ -135,8 +135,9 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.summarise(ctx); err != nil {
 		return err
 	}
+	err := d.examine(ctx)
 	d.print()
-	return nil
+	return err
 }
 
 // deposit uploads the bags, and something that is none, as depositors would.

@@ -49,19 +49,20 @@ func settingsTables() string {
 		users string
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `item show`, `item watch`, `item explain`"},
-		{&s3Config{}, "`work`, `identify`, `read-buckets`, `institution add --create-buckets`"},
-		{&stagingConfig{}, "`work`"},
+		{&redisConfig{}, "`work`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`"},
+		{&s3Config{}, "`work`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`"},
+		{&stagingConfig{}, "`work`, `janitor`, `doctor`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&identifyConfig{}, "`work`, `identify`"},
 		{&virusConfig{}, "`work`"},
+		{&janitorConfig{}, "`work`, `janitor`, `doctor`; the interval: `work`"},
 		{&profilesConfig{}, "`work`, `validate`"},
 		{&bagsConfig{}, "`work`, `validate`"},
 		{&poolsConfig{}, "`work`"},
 		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
 		{&readConfig{}, "`read-buckets`"},
-		{&logConfig{}, "`work`, `read-buckets`, `mirror`"},
+		{&logConfig{}, "`work`, `read-buckets`, `mirror`, `janitor`, `doctor`"},
 	} {
 		for _, f := range fieldsOf("", block.of) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, defaultOf(f), meaning(f), block.users)

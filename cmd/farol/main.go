@@ -53,6 +53,7 @@ Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could
 	}
 	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), workCommand(),
 		mirrorCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), pauseCommand(), resumeCommand(),
-		whyNotCommand(), workersCommand(), identifyCommand(), drainCommand(), versionCommand(), internalCommand())
+		whyNotCommand(), workersCommand(), identifyCommand(), drainCommand(), janitorCommand(), doctorCommand(), versionCommand(),
+		internalCommand())
 	return root
 }

@@ -25,6 +25,7 @@ type workMetrics struct {
 	retried  *prometheus.CounterVec
 	failed   *prometheus.CounterVec
 	lost     *prometheus.CounterVec
+	janitor  janitorMetrics
 }
 
 func newWorkMetrics() *workMetrics {
@@ -55,6 +56,7 @@ func newWorkMetrics() *workMetrics {
 		m.failed.WithLabelValues(stage)
 		m.lost.WithLabelValues(stage)
 	}
+	m.janitor = newJanitorMetrics(m.registry)
 	m.registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.attempts, m.retried, m.failed, m.lost)
 	return m
 }

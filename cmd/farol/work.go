@@ -156,12 +156,13 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
 	metrics.registry.MustRegister(heldLeases{engine})
-	return runWatched(ctx, runner, s, config, metrics, log)
+	janitor := newJanitor(s, config.Janitor, engine.Worker(), log)
+	return runWatched(ctx, runner, janitor, s, config, metrics, log)
 }
 
 // runWatched works, and tells how the work goes, until ctx is done or the worker
 // was asked to drain.
-func runWatched(ctx context.Context, runner *pipeline.Runner, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger) error {
+func runWatched(ctx context.Context, runner *pipeline.Runner, janitor *pipeline.Janitor, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger) error {
 	figures, err := newQueueFigures(ctx, "work", config.Database, log)
 	if err != nil {
 		return err
@@ -174,6 +175,10 @@ func runWatched(ctx context.Context, runner *pipeline.Runner, s *services, confi
 	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
 	group.Go(func() error {
 		figures.watch(groupCtx)
+		return nil
+	})
+	group.Go(func() error {
+		cleanAgainAndAgain(groupCtx, janitor, config.Janitor.Interval, metrics.janitor, log)
 		return nil
 	})
 	group.Go(func() error {

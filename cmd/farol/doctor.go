@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func doctorCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for orphans in every store, and for what should not be",
+		Long: `Look at the database, Redis and all buckets, and report what belongs to no item,
+what is on record and not there, and what the janitor does about it. It changes
+nothing, and items in work are no findings. It walks every preservation bucket
+beside the records.
+
+Exit codes: 0 nothing needs a person; 1 something does; 2 something could not be
+looked at.`,
+		Example: `  farol doctor
+  farol doctor --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDoctor(cmd.Context(), cmd.OutOrStdout(), asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// diagnosis is what farol doctor prints as JSON.
+type diagnosis struct {
+	Healthy bool `json:"healthy"` // nothing needs a person, and all was looked at
+	*pipeline.Report
+	Janitor registry.Round `json:"janitor"`
+}
+
+func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
+	j, done, err := connectJanitor(ctx, "doctor")
+	if err != nil {
+		if f := asFailure(err); f.code == exitFailed { // a server that does not answer is no bill of health
+			f.code = exitUsage
+			return f
+		}
+		return err
+	}
+	defer done()
+	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
+	last, err := j.Registry.LastRound(ctx)
+	if err != nil {
+		report.Unchecked = append(report.Unchecked, pipeline.Unchecked{Store: "database", Error: err.Error()})
+	}
+	v := diagnosis{!report.NeedsPerson() && len(report.Unchecked) == 0, report, last}
+	if asJSON {
+		err = writeJSON(out, v)
+	} else {
+		err = writeDiagnosis(out, v)
+	}
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(report.Unchecked) > 0:
+		return failure{code: exitUsage, err: errors.New("not everything could be looked at"), next: "mend what is named above, and run it again"}
+	case report.NeedsPerson():
+		return failure{code: exitFailed, next: "see \"What items leave behind\" in docs/operators.md"}
+	}
+	return nil
+}
+
+func writeDiagnosis(out io.Writer, v diagnosis) error {
+	if err := writeFindings(out, v.Report); err != nil {
+		return err
+	}
+	last := "The janitor has made no round yet."
+	switch r := v.Janitor; {
+	case r.Running:
+		last = "The janitor is at work: " + plain(r.Holder) + "."
+	case r.EndedAt != nil:
+		last = "The janitor's last round ended " + at(*r.EndedAt) + "."
+		if r.Error != "" {
+			last += " It could not do all: " + plain(strings.ReplaceAll(r.Error, "\n", "; "))
+		}
+	}
+	if v.Healthy {
+		last += "\nNothing needs a person."
+	}
+	_, err := fmt.Fprintln(out, last)
+	return err
+}
+
+// writeFindings writes each finding with its names, and what could not be looked
+// at.
+func writeFindings(out io.Writer, report *pipeline.Report) error {
+	var b strings.Builder
+	for _, f := range report.Findings {
+		mark := " "
+		if f.Person {
+			mark = "!"
+		}
+		fmt.Fprintf(&b, "%s %s: %d %s", mark, f.Store, f.Count, f.What)
+		if f.Bytes > 0 {
+			fmt.Fprintf(&b, ", %s", sizeOf(f.Bytes))
+		}
+		if f.Since != nil {
+			fmt.Fprintf(&b, ", since %s", at(*f.Since))
+		}
+		fmt.Fprintf(&b, ": %s (%s)\n", f.Text(), f.Why)
+		fmt.Fprintf(&b, "    janitor: %s\n", doing(f))
+		if len(f.Names) > 0 {
+			names := make([]string, len(f.Names))
+			for i, n := range f.Names {
+				names[i] = plain(n)
+			}
+			fmt.Fprintf(&b, "    %s\n", strings.Join(names, " "))
+		}
+	}
+	for _, u := range report.Unchecked {
+		fmt.Fprintf(&b, "? %s: could not be looked at, or not be cleaned up: %s\n", u.Store, plain(u.Error))
+	}
+	if b.Len() == 0 {
+		b.WriteString("No orphans, and nothing to remove.\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// doing says what the janitor does about a finding.
+func doing(f pipeline.Finding) string {
+	switch {
+	case f.Janitor == pipeline.Removes:
+		return "removes them in its next round"
+	case f.Janitor == pipeline.Waits && f.Due != nil:
+		return "removes them from " + at(*f.Due) + " on"
+	case f.Janitor == pipeline.Waits:
+		return "removes them when they are due"
+	case f.Janitor == pipeline.Leaves:
+		return "leaves them"
+	}
+	return "removed them"
+}

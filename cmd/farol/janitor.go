@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+func janitorCommand() *cobra.Command {
+	var dryRun, asJSON bool
+	c := &cobra.Command{
+		Use:   "janitor",
+		Short: "Remove what items that ended or failed have left behind",
+		Long: `Make one round of the janitor at once. Workers make one every
+FAROL_JANITOR_INTERVAL.
+
+It removes from staging, Redis and preservation buckets what is left of items that
+ended, or failed longer ago than FAROL_RETENTION: objects, progress, unfinished
+uploads, and copies that never came on record, if they are provably the item's own.
+A bag that was refused as invalid goes from its receiving bucket after the same
+time. Items in work are never touched. The table removals has what was removed.
+
+Exit codes: 0 done; 1 something could not be removed, or another janitor is at work.`,
+		Example: `  farol janitor --dry-run
+  farol janitor
+  farol janitor --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runJanitor(cmd.Context(), cmd.OutOrStdout(), dryRun, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "tell what it would do, and change nothing")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
+	j, done, err := connectJanitor(ctx, "janitor")
+	if err != nil {
+		return err
+	}
+	defer done()
+	var report *pipeline.Report
+	if dryRun {
+		report = j.Look(ctx)
+	} else if report, err = j.Round(ctx, 0); errors.Is(err, pipeline.ErrBusy) {
+		return failure{code: exitFailed, err: err, next: "`farol doctor` tells who; try again when its round is over"}
+	}
+	if report == nil {
+		return err
+	}
+	if !dryRun { // what stays is the doctor's to tell
+		report.Findings = thatJanitor(report.Findings, pipeline.Removed)
+	} else {
+		report.Findings = thatJanitor(report.Findings, pipeline.Removes, pipeline.Waits)
+	}
+	if asJSON {
+		err = errors.Join(err, writeJSON(out, report))
+	} else {
+		err = errors.Join(err, writeFindings(out, report))
+	}
+	if err == nil && len(report.Unchecked) > 0 {
+		err = failure{
+			code: exitFailed, err: errors.New("not all could be looked at or removed"),
+			next: "mend what is named above; the next round comes to what is left",
+		}
+	}
+	return err
+}
+
+// newJanitor has a name of its own for each start.
+func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pipeline.Janitor {
+	return &pipeline.Janitor{
+		Deps: pipeline.Deps{
+			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets, Log: log,
+		},
+		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
+	}
+}
+
+// connectJanitor opens all stores for a command that looks at them.
+func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
+	config, err := load(readStoresConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := connect(ctx, command, needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	if err != nil {
+		return nil, nil, err
+	}
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%s-%d-%s-%04x", host, os.Getpid(), command, rand.N(1<<16))
+	return newJanitor(s, config.Janitor, name, newLogger(config.Log)), s.close, nil
+}
+
+// cleanAgainAndAgain makes a round whenever one is due in any worker and no other
+// makes it. Errors are for the next round.
+func cleanAgainAndAgain(ctx context.Context, j *pipeline.Janitor, interval time.Duration, metrics janitorMetrics, log *slog.Logger) {
+	if interval <= 0 {
+		return
+	}
+	for {
+		select { // workers that were started together ask at different times
+		case <-ctx.Done():
+			return
+		case <-time.After(interval/4 + rand.N(interval/4+1)):
+		}
+		began := time.Now()
+		report, err := j.Round(ctx, interval)
+		switch {
+		case errors.Is(err, pipeline.ErrBusy) || ctx.Err() != nil:
+			continue
+		case err != nil:
+			log.WarnContext(ctx, "the janitor's round did not come to its end", "err", err)
+		}
+		metrics.observe(report, err)
+		if report != nil {
+			log.DebugContext(ctx, "the janitor made a round", "took", time.Since(began), "findings", len(report.Findings), "unchecked", len(report.Unchecked))
+		}
+	}
+}
+
+func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {
+	kept := []pipeline.Finding{}
+	for _, f := range list {
+		for _, k := range kinds {
+			if f.Janitor == k {
+				kept = append(kept, f)
+			}
+		}
+	}
+	return kept
+}
+
+// janitorMetrics are what this process's janitor has done.
+type janitorMetrics struct{ rounds, removed, bytes *prometheus.CounterVec }
+
+func newJanitorMetrics(r *prometheus.Registry) janitorMetrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := janitorMetrics{
+		rounds:  counter("farol_janitor_rounds_total", "Rounds of the janitor that this process made, by result.", "result"),
+		removed: counter("farol_janitor_removed_total", "What they removed.", "store", "what"),
+		bytes:   counter("farol_janitor_removed_bytes_total", "Its bytes, where they are known.", "store", "what"),
+	}
+	m.rounds.WithLabelValues("done")
+	m.rounds.WithLabelValues("incomplete")
+	r.MustRegister(m.rounds, m.removed, m.bytes)
+	return m
+}
+
+func (m janitorMetrics) observe(report *pipeline.Report, err error) {
+	result := "done"
+	if err != nil || len(report.Unchecked) > 0 {
+		result = "incomplete"
+	}
+	m.rounds.WithLabelValues(result).Inc()
+	if report == nil {
+		return
+	}
+	for _, f := range thatJanitor(report.Findings, pipeline.Removed) {
+		m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
+		m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))
+	}
+}
