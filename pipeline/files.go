@@ -32,6 +32,7 @@ type file struct {
 	format string // media type by extension
 	pack   *pack  // what it is staged in
 	at     int64  // its place in the pack
+	alone  bool   // it is on record, so that every copy of it should be
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A good bag ends with every file in every bucket of its option, on record, and
@@ -174,6 +175,41 @@ func TestReingest(t *testing.T) {
 	}
 	if n := value[int](a, `SELECT count(*) FROM retired_copies`); n != 0 {
 		t.Errorf("%d copies still to be deleted", n)
+	}
+}
+
+// A copy of a file that no record names may be anybody's; a person looks at it
+// before another version goes on record.
+func TestExtraCopyIsFound(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	deposit := func(content string) int64 {
+		return a.deposit("letters.tar", a.bag(bagtest.Spec{Name: "letters", Files: []bagtest.File{{Path: "data/changes", Content: content}}}))
+	}
+	deposit("one")
+	a.work()
+	a.exec(`UPDATE stage_settings SET max_attempts = 1`)
+	target := a.deps.Targets["Standard-OR"]
+	extra := value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier LIKE '%/data/changes'`) + ".0123456789abcdef"
+	if _, err := target.Put(t.Context(), extra, strings.NewReader("other"), storage.Upload{Size: 5}); err != nil {
+		t.Fatal(err)
+	}
+	id := deposit("two")
+	a.work()
+	item := a.item(id)
+	if item.Status != "Suspended" || item.ErrorCode != "extra-copy" || item.Stage != "Storage Validation" ||
+		!strings.Contains(item.Note, extra) || !strings.Contains(item.Note, "Standard-OR") {
+		t.Fatalf("item = %+v", item)
+	}
+	if err := target.Delete(t.Context(), extra); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.deps.Registry.Requeue(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Errorf("item = %+v", item)
 	}
 }
 

@@ -69,6 +69,7 @@ type known struct {
 	Index     int    `json:"i"`
 	UUID      string `json:"uuid"`
 	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
+	Deleted   bool   `json:"deleted,omitempty"`
 }
 
 // copies are a file's verified copies in the order of the storage option's targets.
@@ -147,6 +148,7 @@ func (f *file) reingest(k known) {
 	if k.UUID != "" {
 		f.uuid = k.UUID
 		f.key = k.UUID + "." + hex.EncodeToString(f.sha256[:8])
+		f.alone = !k.Deleted
 	}
 }
 

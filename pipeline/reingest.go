@@ -71,7 +71,7 @@ func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object regi
 		if !ok {
 			continue // files that the new bag lacks stay as they are
 		}
-		p.known[i] = known{Index: i, UUID: k.UUID, Unchanged: k.State == "A" && sameContent(b.Files[i], k)}
+		p.known[i] = known{Index: i, UUID: k.UUID, Unchanged: k.State == "A" && sameContent(b.Files[i], k), Deleted: k.State == "D"}
 	}
 	return nil
 }

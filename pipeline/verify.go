@@ -15,9 +15,9 @@ import (
 )
 
 // verify asks the storage providers whether every copy that the storage option
-// promises is there, whole, and carries what it should. It takes no word of
-// Store's for it. It does not read the copies: their digests were checked by
-// the providers on the way in, and fixity reads them later.
+// promises is there, whole, carries what it should, and is the only one. It takes
+// no word of Store's for it. It does not read the copies: their digests were
+// checked by the providers on the way in, and fixity reads them later.
 type verify struct{ Deps }
 
 // storedCopy is a copy as its provider described it.
@@ -106,7 +106,46 @@ func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target
 	if err := compare(object, w.upload(f, contentType, encodesPath(name)), f); err != nil {
 		return storedCopy{}, err
 	}
+	if err := s.extra(ctx, f, name, target); err != nil {
+		return storedCopy{}, err
+	}
 	return storedCopy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC()}, nil
+}
+
+// extra finds a copy of a file that nobody knows of: of another content, by an item
+// that ended before it was recorded. Only a file that is on record can have one: the
+// uuid of a new one is this item's alone, and of a deleted one there may be what its
+// deletion has left.
+func (s *verify) extra(ctx context.Context, f *file, name string, target *storage.Bucket) error {
+	if !f.alone {
+		return nil
+	}
+	const most = 100
+	var others []string
+	for o, err := range target.List(ctx, f.uuid, "") {
+		if err != nil {
+			return storageErr(err)
+		}
+		if o.Key != f.key {
+			others = append(others, o.Key)
+		}
+		if len(others) == most {
+			break
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	recorded, retired, err := s.Registry.NamedKeys(ctx, name, others)
+	if err != nil {
+		return err
+	}
+	for _, key := range others {
+		if !recorded[key] && !retired[key] {
+			return claim.Transient("extra-copy", fmt.Errorf("there is a further copy under %s, which no record names", key))
+		}
+	}
+	return nil
 }
 
 // compare holds a copy against what it should be. A provider that keeps no
