@@ -262,7 +262,7 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 // there already, and is what it should be, is not sent again.
 func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	t.Parallel()
-	const files, size = 100, 30_000 // too large to be packed
+	const files, size = 40, 70_000 // too large to be packed
 	for _, stage := range []string{"Copy To Staging", "Store"} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
@@ -776,15 +776,16 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	const mib = 1 << 20
+	a.deps.checkpointBytes = 16 * mib
 	var files []bagtest.File
 	for _, name := range []string{"a", "b", "c", "d"} {
-		files = append(files, bagtest.File{Path: "data/" + name, Size: 40 * mib})
+		files = append(files, bagtest.File{Path: "data/" + name, Size: 10 * mib})
 	}
 	id := a.deposit("large.tar", a.bag(bagtest.Spec{Name: "large", Files: files}))
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
 	a.through(proxy)
 	engine := a.engine()
-	proxy.CutAfter(150 * mib)
+	proxy.CutAfter(75 * mib / 2)
 	a.one(engine, "Receive")
 	if item := a.item(id); item.Stage != "Receive" || item.Status != "Pending" {
 		t.Fatalf("after the cut: %+v", item)
@@ -809,8 +810,8 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if item := a.item(id); item.Stage != "Reingest Check" {
 		t.Fatalf("second attempt: %+v", item)
 	}
-	if read := proxy.Bytes() - before; read > 90*mib {
-		t.Errorf("the second attempt read %d MiB of 160", read/mib)
+	if read := proxy.Bytes() - before; read > 45*mib/2 {
+		t.Errorf("the second attempt read %d MiB of 40", read/mib)
 	}
 	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}, room: newRoom(0)})
 	if err != nil {
@@ -836,19 +837,21 @@ func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
 		least  int // MiB that are read again
 		most   int
 	}{
-		"as it was kept":       {func(text string) string { return text }, 30, 60},
-		"by another version":   {func(text string) string { return strings.Replace(text, `"hashes":["`, `"hashes":["eA==","`, 1) }, 155, 200},
-		"that is not readable": {func(string) string { return "{" }, 155, 200},
+		"as it was kept":       {func(text string) string { return text }, 7, 15},
+		"by another version":   {func(text string) string { return strings.Replace(text, `"hashes":["`, `"hashes":["eA==","`, 1) }, 38, 50},
+		"that is not readable": {func(string) string { return "{" }, 38, 50},
 	} {
-		t.Run(name, func(t *testing.T) { // one after the other: a tar is in memory
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newArchive(t)
+			a.deps.checkpointBytes = 16 * mib
 			id := a.deposit("large.tar", a.bag(bagtest.Spec{Name: "large", Files: []bagtest.File{
-				{Path: "data/before", Content: "before"}, {Path: "data/large", Size: 160 * mib},
+				{Path: "data/before", Content: "before"}, {Path: "data/large", Size: 40 * mib},
 			}}))
 			proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
 			a.through(proxy)
 			engine := a.engine()
-			proxy.CutAfter(155 * mib)
+			proxy.CutAfter(155 * mib / 4)
 			a.one(engine, "Receive")
 			proxy.Resume()
 			a.exec(`UPDATE work_items SET run_at = now()`)
@@ -866,7 +869,7 @@ func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
 			before := proxy.Bytes()
 			a.one(engine, "Receive")
 			if read := int(proxy.Bytes()-before) / mib; read < tt.least || read > tt.most {
-				t.Errorf("the second attempt read %d MiB of 160, want %d to %d", read, tt.least, tt.most)
+				t.Errorf("the second attempt read %d MiB of 40, want %d to %d", read, tt.least, tt.most)
 			}
 			a.one(engine, "Validate") // by the manifests, whose digests the tar was made with
 			if item := a.item(id); item.Stage != "Reingest Check" {

@@ -39,6 +39,8 @@ type Deps struct {
 
 	recent *recent
 	room   *room
+
+	checkpointBytes int64 // of the tar between two checkpoints of Receive; 0 is what package bag has
 }
 
 // software is this program on record.

@@ -78,9 +78,10 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 	}}
 	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
 	return bag.Read(ctx, stream, bag.ReadOptions{
-		PartSize: storage.PartSize,
-		PartMD5:  s.wantPartMD5(),
-		Resume:   resume,
+		PartSize:        storage.PartSize,
+		CheckpointBytes: s.checkpointBytes,
+		PartMD5:         s.wantPartMD5(),
+		Resume:          resume,
 		Reopen: func(f *bag.File) (io.ReadCloser, error) {
 			return tar.Get(ctx, w.item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.item.ETag})
 		},

@@ -179,7 +179,7 @@ func (a *archive) fillRedis(client *redis.Client, stage string, results map[int]
 			if len(batch) < 5_000 && i < n-1 {
 				continue
 			}
-			if err := a.deps.Progress.Done(a.t.Context(), progress.Claim{Item: 1, Token: 1}, stage, batch); err != nil {
+			if err := a.deps.Progress.Done(a.t.Context(), progress.Claim{Item: 999, Token: 1}, stage, batch); err != nil {
 				a.t.Fatal(err)
 			}
 			clear(batch)
@@ -189,7 +189,7 @@ func (a *archive) fillRedis(client *redis.Client, stage string, results map[int]
 		if used > 250 {
 			a.t.Errorf("%s: %d bytes of Redis for each of %d files", stage, used, n)
 		}
-		if err := a.deps.Progress.Clear(a.t.Context(), 1); err != nil {
+		if err := a.deps.Progress.Clear(a.t.Context(), 999); err != nil {
 			a.t.Fatal(err)
 		}
 	}

@@ -215,11 +215,12 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each of the three files that were put on record has 2, 4, 1 and 1 events,
-	// and the two that were new 2 more; the object has 4 and 2.
+	// Each of the three files that were put on record has 2, 4, 1, 1 and 1 events,
+	// and the two that were new 2 more; the object has 5 and 3.
 	want := registry.ObjectSummary{Files: 1, Bytes: 7, Copies: 2, Events: map[string]int64{
 		"fixity check": 6, "message digest calculation": 12, "ingestion": 3 + 2, "replication": 3,
 		"identifier assignment": 4 + 1, "creation": 1, "access assignment": 2,
+		"format identification": 3, "validation": 2,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
