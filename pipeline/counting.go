@@ -31,6 +31,8 @@ type counting struct {
 	hands  map[*inHand]struct{}
 	byFile map[int]*inHand
 	save   func(context.Context, progress.Counters) error
+	gotOn  func(ctx context.Context, before int64) // see mark
+	again  bool                                    // there was an attempt before
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
@@ -66,6 +68,7 @@ func (c *counting) begin(ctx context.Context, d Deps, w *work, start progress.Co
 	c.c, c.done, c.begun = start, start.BytesBefore, time.Now()
 	c.hands, c.byFile = map[*inHand]struct{}{}, map[int]*inHand{}
 	c.save = func(ctx context.Context, n progress.Counters) error { return d.Progress.Count(ctx, w.claim(), n) }
+	c.gotOn, c.again = (&mark{d, w, -1}).gotOn, w.item.Attempt > 1
 	ctx, c.stop = context.WithCancel(ctx)
 	c.ended = make(chan struct{})
 	go c.run(ctx)
@@ -74,8 +77,14 @@ func (c *counting) begin(ctx context.Context, d Deps, w *work, start progress.Co
 // run writes the figures. What Redis does not take is no loss to the item.
 func (c *counting) run(ctx context.Context) {
 	defer close(c.ended)
+	look := func(n progress.Counters) { c.gotOn(ctx, n.FilesBefore+n.BytesBefore) }
+	if c.again {
+		look(c.now())
+	}
 	for next := countAfter; pause(ctx, next); next = countEvery {
-		_ = c.save(ctx, c.now())
+		n := c.now()
+		_ = c.save(ctx, n)
+		look(n)
 	}
 }
 

@@ -810,6 +810,9 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if item := a.item(id); item.Stage != "Reingest Check" {
 		t.Fatalf("second attempt: %+v", item)
 	}
+	if n := value[int](a, `SELECT attempts FROM attempts_forgiven WHERE work_item_id = $1`, id); n != 1 {
+		t.Errorf("%d attempts were forgiven although the first got on", n)
+	}
 	if read := proxy.Bytes() - before; read > 45*mib/2 {
 		t.Errorf("the second attempt read %d MiB of 40", read/mib)
 	}

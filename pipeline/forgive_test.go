@@ -1,0 +1,74 @@
+package pipeline
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+)
+
+// An item may lose its worker as often as it likes while it gets on. When it does
+// not, it is parked after the attempts that its stage has. Redis that has forgotten
+// everything forgives nothing.
+func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	client := testenv.Redis(t)
+	a.deps.Progress = progress.New(client, "marks")
+	id := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	attempt := func(before ...int64) {
+		t.Helper()
+		w := a.hold(engine, "Receive")
+		m := &mark{a.deps, w, -1}
+		for _, n := range before {
+			m.gotOn(t.Context(), n)
+		}
+		if err := w.hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
+			t.Fatal(err)
+		}
+		a.exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
+	}
+	expect := func(status string, count int) {
+		t.Helper()
+		if item := a.item(id); item.Status != status || item.Attempt != count {
+			t.Fatalf("item is %s with %d attempts, want %s with %d", item.Status, item.Attempt, status, count)
+		}
+	}
+	attempt(0)
+	expect("Pending", 1)
+	for n := range int64(5) {
+		attempt(10 * (n + 1))
+		expect("Pending", 1)
+	}
+	attempt(50) // as far as the one before
+	expect("Pending", 2)
+	attempt(50, 60) // parts of a large file are found later
+	expect("Pending", 1)
+	attempt(40) // what was lost meanwhile is no progress when it is made again
+	expect("Pending", 2)
+	if err := client.FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	attempt(5)
+	expect("Suspended", 3)
+}
+
+// A worker that has lost the item forgives nothing.
+func TestOnlyTheClaimForgives(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	w := a.hold(engine, "Receive")
+	for name, token := range map[string]int64{"a first attempt": w.item.Token, "an older claim": w.item.Token - 1, "none of ours": w.item.Token + 1} {
+		if forgiven, err := a.deps.Registry.ForgiveAttempts(t.Context(), id, token); forgiven || err != nil {
+			t.Errorf("%s: forgiven %v, %v", name, forgiven, err)
+		}
+	}
+	if n := value[int](a, `SELECT count(*) FROM attempts_forgiven`); n != 0 {
+		t.Errorf("%d are on record", n)
+	}
+}
