@@ -186,6 +186,48 @@ func TestReadingOnWithinALargeFile(t *testing.T) {
 	})
 }
 
+// Who reads on within a file, and is killed as well, leaves checkpoints that go with
+// the same one before the file.
+func TestReadingOnAgainWithinALargeFile(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/first", Size: 700_000}, {Path: "data/large", Size: 4_000_000}}})
+	want, points := checkpoints(t, data, 200_000)
+	c := points[slices.IndexFunc(points, func(c bag.Checkpoint) bool { return c.Partial != nil && c.Partial.File.Path == "data/large" })]
+	again := 0
+	for range 3 {
+		base, start := c, c.Start()
+		base.Partial = nil
+		stop := errors.New("killed")
+		_, err := bag.Read(t.Context(), bytes.NewReader(data[c.Start():]), bag.ReadOptions{
+			PartSize: inParts, PartMD5: true, Resume: &c, Reopen: ranges(data), CheckpointBytes: 200_000,
+			Within: func(_ context.Context, p bag.Partial) error {
+				text, err := json.Marshal(p)
+				if err != nil {
+					return err
+				}
+				base.Partial = new(bag.Partial)
+				return errors.Join(stop, json.Unmarshal(text, base.Partial))
+			},
+		})
+		if !errors.Is(err, stop) {
+			t.Fatal(err)
+		}
+		if base.Partial.After != base.Offset || base.Start() <= start {
+			t.Fatalf("a checkpoint at %d goes with the one at %d, want %d; the one before was at %d",
+				base.Start(), base.Partial.After, base.Offset, start)
+		}
+		c = base
+		again++
+	}
+	got, err := on(t, data, c)
+	if err != nil || again != 3 {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What cannot be used must say so, so that it is thrown away and the file read
 // from its beginning; digests made up from it would be wrong.
 func TestACheckpointWithinAFileThatDoesNotFitIsRefused(t *testing.T) {

@@ -300,7 +300,8 @@ func FuzzProfile(f *testing.F) {
 			t.Errorf("verdict %+v", v) // whatever the profile says, an unlisted file is an error
 		}
 		for _, finding := range append(v.Errors, v.Warnings...) {
-			if !utf8.ValidString(finding.Message) || strings.Contains(finding.Message, "%!") {
+			badVerb := strings.Contains(finding.Message, "%!") && !bytes.Contains(data, []byte("!")) // which the profile may have itself
+			if !utf8.ValidString(finding.Message) || badVerb {
 				t.Errorf("finding %q", finding)
 			}
 		}

@@ -127,9 +127,9 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 	if o.MaxFiles <= 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
-	var offset int64
+	var offset, saved int64
 	if o.Resume != nil {
-		offset = o.Resume.Start()
+		offset, saved = o.Resume.Start(), o.Resume.Offset
 	}
 	src := &source{r: r}
 	return &reader{
@@ -143,7 +143,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		many:        func() error { return nil },
 		tagFiles:    map[string][]byte{},
 		next:        offset,
-		savedOffset: offset,
+		savedOffset: saved,
 		container:   "tar",
 	}
 }
