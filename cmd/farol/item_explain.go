@@ -47,37 +47,28 @@ type explanation struct {
 }
 
 func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explanation, error) {
-	config, err := load(readItemConfig)
-	if err != nil {
-		return nil, err
-	}
-	s, err := connect(ctx, "item", needs{Database: &config.Database})
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
 	e := &explanation{Faults: []progress.Fault{}, Waits: []registry.Obstacle{}}
-	if e.Item, err = s.registry.WorkItem(ctx, id); err != nil {
-		return nil, err
-	}
-	attempts, err := s.registry.Attempts(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := s.registry.Changes(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if e.Item.Status == "Pending" {
-		if e.Waits, err = s.registry.WhyNot(ctx, id); err != nil {
-			return nil, err
+	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+		e.Item = item
+		changes, err := r.Changes(ctx, id)
+		if err != nil {
+			return err
 		}
-	}
-	found, err := e.readRedis(ctx, config.Redis)
+		if item.Status == "Pending" {
+			if e.Waits, err = r.WhyNot(ctx, id); err != nil {
+				return err
+			}
+		}
+		found, err := e.readRedis(ctx, c.Redis)
+		if err != nil {
+			fmt.Fprintln(warnings, "The progress of files is not known:", err)
+		}
+		e.conclude(attempts, changes, found)
+		return nil
+	})
 	if err != nil {
-		fmt.Fprintln(warnings, "The progress of files is not known:", err)
+		return nil, err
 	}
-	e.conclude(attempts, changes, found)
 	return e, nil
 }
 
@@ -85,17 +76,13 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 // failed of.
 func (e *explanation) readRedis(ctx context.Context, c redisConfig) (f progress.Faults, err error) {
 	e.Current, _ = readStage(ctx, nil, e.Item)
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
-	if err != nil {
-		return f, err
-	}
-	defer store.Close() //nolint:errcheck // only read
-	if e.Current, err = readStage(ctx, store, e.Item); err != nil {
-		return f, err
-	}
-	f, _, err = store.Faults(ctx, e.Item.ID)
+	err = withProgress(ctx, c, func(ctx context.Context, store *progress.Store) error {
+		if e.Current, err = readStage(ctx, store, e.Item); err != nil {
+			return err
+		}
+		f, _, err = store.Faults(ctx, e.Item.ID)
+		return err
+	})
 	return f, err
 }
 

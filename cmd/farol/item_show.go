@@ -82,32 +82,55 @@ type objectView struct {
 // readItem reads what is known of an item. Where only Redis does not answer, the
 // rest is shown: whoever looks has trouble enough.
 func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, error) {
-	config, err := load(readItemConfig)
+	v := &itemView{Attempts: []registry.Attempt{}, Events: []registry.Event{}}
+	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+		v.Item, v.State, v.Attempts = item, stateOf(item, time.Now()), append(v.Attempts, attempts...)
+		if err := v.readObject(ctx, r); err != nil {
+			return err
+		}
+		if err := v.readProgress(ctx, c.Redis); err != nil {
+			fmt.Fprintln(warnings, "The progress of files is not known:", err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
+	}
+	return v, nil
+}
+
+// withItem hands an item and its attempts to do, with what else may be asked about it.
+func withItem(ctx context.Context, id int64, do func(itemConfig, *registry.Registry, registry.WorkItem, []registry.Attempt) error) error {
+	config, err := load(readItemConfig)
+	if err != nil {
+		return err
 	}
 	s, err := connect(ctx, "item", needs{Database: &config.Database})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.close()
-	v := &itemView{Attempts: []registry.Attempt{}, Events: []registry.Event{}}
-	if v.Item, err = s.registry.WorkItem(ctx, id); err != nil {
-		return nil, err
+	item, err := s.registry.WorkItem(ctx, id)
+	if err != nil {
+		return err
 	}
-	v.State = stateOf(v.Item, time.Now())
 	attempts, err := s.registry.Attempts(ctx, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v.Attempts = append(v.Attempts, attempts...)
-	if err := v.readObject(ctx, s.registry); err != nil {
-		return nil, err
+	return do(config, s.registry, item, attempts)
+}
+
+// withProgress hands the progress of items to do, whom it gives little time.
+func withProgress(ctx context.Context, c redisConfig, do func(context.Context, *progress.Store) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
+	if err != nil {
+		return err
 	}
-	if err := v.readProgress(ctx, config.Redis); err != nil {
-		fmt.Fprintln(warnings, "The progress of files is not known:", err)
-	}
-	return v, nil
+	defer store.Close() //nolint:errcheck // only read
+	return do(ctx, store)
 }
 
 func (v *itemView) readObject(ctx context.Context, r *registry.Registry) error {
@@ -130,20 +153,15 @@ func (v *itemView) readObject(ctx context.Context, r *registry.Registry) error {
 // readProgress reads what Redis knows of an item.
 func (v *itemView) readProgress(ctx context.Context, c redisConfig) (err error) {
 	v.Current, _ = readStage(ctx, nil, v.Item)
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
-	if err != nil {
+	return withProgress(ctx, c, func(ctx context.Context, store *progress.Store) error {
+		summary, err := store.Summary(ctx, v.Item.ID)
+		if err != nil {
+			return err
+		}
+		v.Progress = filesByStage(summary)
+		v.Current, err = readStage(ctx, store, v.Item)
 		return err
-	}
-	defer store.Close() //nolint:errcheck // only read
-	summary, err := store.Summary(ctx, v.Item.ID)
-	if err != nil {
-		return err
-	}
-	v.Progress = filesByStage(summary)
-	v.Current, err = readStage(ctx, store, v.Item)
-	return err
+	})
 }
 
 // filesByStage adds up by stage what is finished. A stage that was begun anew has

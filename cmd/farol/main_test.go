@@ -277,24 +277,31 @@ func cmdClaim(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
-	ts.Check(err)
-	defer db.Close()
-	engine, err := claim.New(ctx, db, claim.DefaultOptions())
-	ts.Check(err)
-	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: args[0], Most: 1}}}, 1)
-	ts.Check(err)
-	if len(items) != 1 {
-		ts.Fatalf("there is no item at %s to claim", args[0])
-	}
+	hold, closeDB := claimed(ctx, ts, args[0])
+	defer closeDB()
 	code, message, fails := strings.Cut(args[1], ":")
 	switch {
 	case args[1] == "hold":
 	case fails:
-		ts.Check(engine.Hold(ctx, items[0]).Settle(ctx, claim.Done{}, claim.Fatal(code, "%s", message)))
+		ts.Check(hold.Settle(ctx, claim.Done{}, claim.Fatal(code, "%s", message)))
 	default:
-		ts.Check(engine.Hold(ctx, items[0]).Settle(ctx, claim.Done{Next: args[1], Note: "Done by a script"}, nil))
+		ts.Check(hold.Settle(ctx, claim.Done{Next: args[1], Note: "Done by a script"}, nil))
 	}
+}
+
+// claimed claims the only item at a stage. Who closes the database without a word
+// about the item keeps it, as a dead worker does.
+func claimed(ctx context.Context, ts *testscript.TestScript, stage string) (hold *claim.Hold, closeDB func()) {
+	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	ts.Check(err)
+	engine, err := claim.New(ctx, db, claim.DefaultOptions())
+	ts.Check(err)
+	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
+	ts.Check(err)
+	if len(items) != 1 {
+		ts.Fatalf("there is no item at %s to claim", stage)
+	}
+	return engine.Hold(ctx, items[0]), db.Close
 }
 
 // cmdProgress says that a stage has finished files: progress ITEM STAGE FILES.

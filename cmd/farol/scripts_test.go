@@ -23,17 +23,8 @@ func cmdFails(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
-	ts.Check(err)
-	defer db.Close()
-	engine, err := claim.New(ctx, db, claim.DefaultOptions())
-	ts.Check(err)
-	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: args[0], Most: 1}}}, 1)
-	ts.Check(err)
-	if len(items) != 1 {
-		ts.Fatalf("there is no item at %s to claim", args[0])
-	}
-	hold := engine.Hold(ctx, items[0])
+	hold, closeDB := claimed(ctx, ts, args[0])
+	defer closeDB()
 	if len(args) > 4 {
 		hold.InHand(args[4])
 	}
@@ -69,7 +60,7 @@ func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
 		size := numbers(args[6])
 		c.Busy, c.InHand = 1, []progress.InHand{{Path: strings.ReplaceAll(args[5], "ESC", "\x1b"), Files: 1, Bytes: size[0], Size: size[1]}}
 	}
-	withProgress(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error { return s.Count(ctx, held, c) })
+	withRedis(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error { return s.Count(ctx, held, c) })
 }
 
 // cmdFault says what the last attempt failed of: fault ITEM CODE PATH EXPECTED
@@ -81,13 +72,13 @@ func cmdFault(ts *testscript.TestScript, neg bool, args []string) {
 	id, err := strconv.ParseInt(args[0], 10, 64)
 	ts.Check(err)
 	f := progress.Fault{Code: args[1], Path: strings.ReplaceAll(args[2], "ESC", "\x1b"), Expected: args[3], Found: args[4], Message: args[5]}
-	withProgress(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error {
+	withRedis(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error {
 		return s.Fail(ctx, held, progress.Faults{List: []progress.Fault{f}, More: 3})
 	})
 }
 
-// withProgress writes to Redis as the last attempt of an item.
-func withProgress(ts *testscript.TestScript, id int64, write func(context.Context, *progress.Store, progress.Claim) error) {
+// withRedis writes to Redis as the last attempt of an item.
+func withRedis(ts *testscript.TestScript, id int64, write func(context.Context, *progress.Store, progress.Claim) error) {
 	ctx, cancel := bounded()
 	defer cancel()
 	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
