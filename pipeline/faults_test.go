@@ -317,6 +317,44 @@ func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	}
 }
 
+// Nor are small files that are staged together.
+func TestWithoutRedisNoPackIsSentAgain(t *testing.T) {
+	t.Parallel()
+	const files, size = 100, 10_000
+	a := newArchive(t)
+	client := testenv.Redis(t)
+	a.deps.Progress = progress.New(client, "emptied")
+	spec := bagtest.Spec{Name: "packs"}
+	for i := range files {
+		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
+	}
+	a.deposit("packs.tar", a.bag(spec))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	a.through(proxy)
+	engine := a.engine()
+	a.upTo(engine, "Copy To Staging")
+	a.deps.recent, a.deps.room = &recent{}, newRoom(0)
+	w := a.hold(engine, "Copy To Staging")
+	var moved [2]int64
+	for i := range moved {
+		before := proxy.Bytes()
+		again := &work{item: w.item, hold: w.hold, log: w.log}
+		again.item.Token += int64(i)
+		err := (&stageFiles{a.deps}).Run(t.Context(), again)
+		again.count.end(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved[i] = proxy.Bytes() - before
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if moved[0] < 2*files*size || moved[1] > files*size/5 {
+		t.Errorf("%d bytes passed, and then %d", moved[0], moved[1])
+	}
+}
+
 // A file of many parts is taken up at the part where it stood; an upload that
 // nobody remembers is not paid for. Where the server can copy parts of the tar, no
 // byte of them comes through the worker.

@@ -243,11 +243,14 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 	metadata[key+"-encoded-beginning"] = cut
 }
 
+// again tells whether the stage has had the item before in this pass.
+func (w *work) again() bool { return w.item.Token > w.item.Entered+1 }
+
 // there tells whether a bucket has a file already, whole and as it should be,
 // although Redis knows nothing of it: another worker may have died in between, or
 // Redis have lost it. It is asked only of a stage that has had the item before.
 func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f *file, up storage.Upload) bool {
-	if w.item.Token <= w.item.Entered+1 {
+	if !w.again() {
 		return false
 	}
 	o, err := bucket.Head(ctx, key)
