@@ -164,12 +164,12 @@ func (c *comparison) settleAbsent(ctx context.Context) error {
 	for _, o := range there {
 		found[o.Key] = true
 	}
-	recorded, _, err := c.Registry.NamedKeys(ctx, c.name, c.absent) // after the bucket: it may have been replaced
+	uses, err := c.Registry.KeyUses(ctx, c.name, c.absent) // after the bucket: it may have been replaced
 	if err != nil {
 		return err
 	}
 	for _, key := range c.absent {
-		if recorded[key] && !found[key] {
+		if uses[key].Recorded && !found[key] {
 			c.report.add(thing{store: c.name, what: "copies", why: whyMissing, name: key, count: 1, janitor: Leaves, person: true})
 		}
 	}
@@ -189,7 +189,7 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 			return err
 		}
 	}
-	recorded, retired, err := c.Registry.NamedKeys(ctx, c.name, keys)
+	uses, err := c.Registry.KeyUses(ctx, c.name, keys)
 	if err != nil {
 		return err
 	}
@@ -197,12 +197,14 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 		t := thing{
 			store: c.name, what: "copies", why: whyOrphan, name: o.Key, count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves, person: true,
 		}
-		own := !strings.Contains(o.Key, ".") // a key that no other item uses
+		use, own := uses[o.Key], !strings.Contains(o.Key, ".") // a key that no other item uses
 		switch w := owners[i]; {
-		case recorded[o.Key], retired[o.Key], w.live, w.noted && own: // or the janitor has a word of it
+		case use.Recorded, use.Retired, w.live, w.known && own, w.unread: // or the janitor has a word of it
 			continue
 		case w.failed:
 			t.why, t.person = whyKept, w.expired
+		case use.Noted:
+			continue
 		}
 		c.report.add(t)
 	}
@@ -214,7 +216,8 @@ type owner struct {
 	live    bool // an item in work, or it cannot be told that it is none
 	failed  bool // one that failed and can be requeued
 	expired bool // longer ago than the retention
-	noted   bool // one that ended, and the janitor knows its copies or finds them out
+	known   bool // one that ended, and whose copies the janitor knows
+	unread  bool // likewise, but it has yet to find them out
 }
 
 // mostAsked is how many copies of a target are asked for their owners. Of the
@@ -285,13 +288,13 @@ func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err e
 		case s.Status == "Failed", s.Status == "Suspended":
 			w.failed, w.expired = true, w.expired && s.Rested >= c.Retention
 		case s.Noted:
-			w.noted = true
+			w.known = true
 		default:
 			_, err := c.Staging.Head(ctx, fmt.Sprintf("%d/%s", s.ID, inventoryName))
 			if err != nil && !errors.Is(err, storage.ErrNotFound) {
 				return w, err
 			}
-			w.noted = w.noted || err == nil
+			w.unread = w.unread || err == nil
 		}
 	}
 	return w, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,8 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -24,73 +21,6 @@ var copyKey = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.[
 func isCopyKey(key string) bool { return copyKey.MatchString(key) }
 
 func (r *round) targetNames() []string { return slices.Sorted(maps.Keys(r.Targets)) }
-
-// noteCopies keeps which copies an item may have made in preservation, before what
-// tells of them is deleted from staging; or reports them, if that is all we do.
-func (r *round) noteCopies(ctx context.Context, f fate) error {
-	s := f.state
-	if f.why == whyUnknown || s.Action != "Ingest" || !s.Stored || s.Noted || s.Status == "Success" {
-		return nil
-	}
-	c, err := r.copiesOf(ctx, s)
-	switch {
-	case err != nil || len(c.UUIDs) == 0 || len(c.Targets) == 0:
-		return err
-	case r.act:
-		return r.Registry.NoteUnrecorded(ctx, s.ID, c.Targets, c.UUIDs)
-	}
-	return r.unrecordedOf(ctx, s, c)
-}
-
-// copiesOf reads from staging which copies an item may have made. Only keys that are
-// the item's own are among them: a file that was on record before the item came has
-// its key from there, and another item may store the same content under it.
-func (r *round) copiesOf(ctx context.Context, s registry.ItemState) (c registry.UnrecordedCopies, err error) {
-	body, err := r.Staging.Get(ctx, fmt.Sprintf("%d/%s", s.ID, inventoryName), storage.Range{Length: -1})
-	if errors.Is(err, storage.ErrNotFound) {
-		return c, nil // the doctor finds what there is, and nobody knows whose it was
-	}
-	if err != nil {
-		return c, err
-	}
-	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
-	c, err = ownCopies(body, s)
-	if errors.Is(err, bag.ErrInventory) {
-		r.log.WarnContext(ctx, "the inventory is damaged, and copies of the item may stay", "item", s.ID, "err", err)
-		return registry.UnrecordedCopies{}, nil
-	}
-	if err != nil {
-		return c, fmt.Errorf("read the inventory of item %d: %w", s.ID, err)
-	}
-	return c, nil
-}
-
-// ownCopies reads from an inventory the uuids that Receive made for the item's
-// files, and nobody else makes.
-func ownCopies(inventory io.Reader, s registry.ItemState) (c registry.UnrecordedCopies, err error) {
-	inv, err := bag.OpenInventory(inventory)
-	if err != nil {
-		return c, err
-	}
-	defer inv.Close()
-	item := claim.Item{ID: s.ID, ObjectIdentifier: s.ObjectIdentifier, ETag: s.ETag}
-	i := 0
-	for f, err := range inv.Files() {
-		if err != nil {
-			return c, err
-		}
-		if stored(f, known{}) && f.UUID == fileUUID(item, i, f.Path) {
-			c.UUIDs = append(c.UUIDs, f.UUID)
-		}
-		i++
-	}
-	option := s.StorageOption
-	if option == "" {
-		option = inv.Bag.StorageOption()
-	}
-	c.Targets = storage.TargetsOf(option)
-	return c, nil
-}
 
 // unrecorded deletes copies that items made which then ended for good without
 // recording them. Nobody can requeue such an item; a worker that had not heard of
@@ -118,7 +48,19 @@ func (r *round) unrecordedOf(ctx context.Context, s registry.ItemState, c regist
 			return err
 		}
 	}
-	if !r.act || t.janitor != Removes {
+	all := true
+	for keys := range slices.Chunk(c.Keys, mostHeld) {
+		byTarget := map[string][]string{}
+		for _, name := range c.Targets {
+			byTarget[name] = keys
+		}
+		alone, err := r.unnamed(ctx, s, t, byTarget, nil)
+		if err != nil {
+			return err
+		}
+		all = all && alone
+	}
+	if !r.act || t.janitor != Removes || !all {
 		return nil
 	}
 	return r.Registry.ForgetUnrecorded(ctx, s.ID)
@@ -215,9 +157,15 @@ func (r *round) retired(ctx context.Context) error {
 		if f.removes {
 			t.janitor = Removes
 		}
-		const most = 250 // while whoever would requeue the item waits
-		for some := range slices.Chunk(list, most) {
-			if err := r.retiredAmong(ctx, s, t, some); err != nil {
+		for some := range slices.Chunk(list, mostHeld) {
+			byTarget := map[string][]string{}
+			for _, c := range some {
+				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
+			}
+			_, err := r.unnamed(ctx, s, t, byTarget, func(ctx context.Context, target string, keys []string) error {
+				return r.Registry.ForgetRetired(ctx, s.ID, target, keys)
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -228,25 +176,28 @@ func (r *round) retired(ctx context.Context) error {
 	})
 }
 
-// retiredAmong deletes, or reports, some replaced copies. No item of the object is
-// in work meanwhile: one that brings the old content back would store it under the
-// same key.
-func (r *round) retiredAmong(ctx context.Context, s registry.ItemState, t thing, list []registry.RetiredCopy) error {
-	keys := map[string][]string{}
-	for _, c := range list {
-		keys[c.Target] = append(keys[c.Target], c.Key)
-	}
+// mostHeld is how many keys are deleted while whoever would requeue the item waits.
+const mostHeld = 250
+
+// unnamed deletes, or reports, those of some copies that no record names, and calls
+// forget with the keys of each target. No item of the object is in work meanwhile, or
+// nothing is done and alone is false: one that brings the same content back would store
+// it under the same key.
+func (r *round) unnamed(ctx context.Context, s registry.ItemState, t thing, byTarget map[string][]string,
+	forget func(ctx context.Context, target string, keys []string) error,
+) (alone bool, err error) {
+	removes := r.act && t.janitor == Removes
 	do := func(ctx context.Context) error {
-		for name, keys := range keys {
+		for name, keys := range byTarget {
 			target, ok := r.Targets[name]
 			if !ok {
 				return fmt.Errorf("the storage target %s is not configured in this process", name)
 			}
-			named, _, err := r.Registry.NamedKeys(ctx, name, keys)
+			uses, err := r.Registry.KeyUses(ctx, name, keys)
 			if err != nil {
 				return err
 			}
-			keys = slices.DeleteFunc(keys, func(key string) bool { return named[key] })
+			keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return uses[key].Recorded })
 			there, err := heads(ctx, target, keys)
 			if err != nil {
 				return err
@@ -254,19 +205,18 @@ func (r *round) retiredAmong(ctx context.Context, s registry.ItemState, t thing,
 			if err := r.removeCopies(ctx, s, t, name, there); err != nil {
 				return err
 			}
-			if r.act && t.janitor == Removes {
-				if err := r.Registry.ForgetRetired(ctx, s.ID, name, keys); err != nil {
+			if removes && forget != nil {
+				if err := forget(ctx, name, keys); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	if !r.act || t.janitor != Removes {
-		return do(ctx)
+	if !removes {
+		return true, do(ctx)
 	}
-	_, err := r.Registry.WhileAlone(ctx, s, do)
-	return err
+	return r.Registry.WhileAlone(ctx, s, do)
 }
 
 // settleRetired forgets the replaced copies of an item if only such are left as a

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -112,14 +114,20 @@ func (a *archive) atStore(name string, engine *claim.Engine) int64 {
 func (a *archive) halfStored(name string, engine *claim.Engine) int64 {
 	a.t.Helper()
 	id := a.atStore(name, engine)
+	a.storesAndDies(engine)
+	a.upload(a.deps.Staging, fmt.Sprintf("%d/large", id))
+	return id
+}
+
+// storesAndDies lets Store finish an item, and its worker die before that is known.
+func (a *archive) storesAndDies(engine *claim.Engine) {
+	a.t.Helper()
 	w := a.hold(engine, "Store")
 	step := Ingest(a.deps)[5]
 	if err := step.run.Run(context.Background(), w); err != nil {
 		a.t.Fatal(err)
 	}
 	w.count.end(context.Background(), false) // the dead write nothing
-	a.upload(a.deps.Staging, fmt.Sprintf("%d/large", id))
-	return id
 }
 
 func prefixed(keys []string, prefix string) (n int) {
@@ -355,6 +363,98 @@ func TestUnrecordedCopiesGoWithACancelledItem(t *testing.T) {
 	if got := counts(a.round(), Removed); len(got) > 0 {
 		t.Errorf("a second round removed %v", got)
 	}
+}
+
+// Copies of a version that never came on record keep no other version from being
+// recorded. They stay as long as the item can be requeued, and while another may bring
+// the same content back; then they go.
+func TestUnrecordedVersionIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`UPDATE stage_settings SET max_attempts = 1`)
+	engine := a.engine()
+	uploads := 0
+	version := func(content string) int64 {
+		uploads++
+		return a.deposit("letters.tar", a.bag(bagtest.Spec{
+			Name: "letters", Title: strconv.Itoa(uploads), Files: []bagtest.File{{Path: "data/changes", Content: content}},
+		}))
+	}
+	targets := []*storage.Bucket{a.deps.Targets["Standard-VA"], a.deps.Targets["Standard-OR"]}
+	holds := func(content string) (n int) {
+		a.t.Helper()
+		digest := sha256.Sum256([]byte(content))
+		for _, b := range targets {
+			for _, key := range a.keys(b) {
+				o, err := b.Head(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o.Metadata["sha256"] == hex.EncodeToString(digest[:]) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	version("one")
+	a.work()
+	dead := version("two")
+	a.upTo(engine, "Store")
+	a.storesAndDies(engine)
+	a.fails(dead, "Suspended", "transient", 3)
+	if n := holds("two"); n != 2 {
+		t.Fatalf("%d copies of the version that dies", n)
+	}
+	next := version("three")
+	a.work()
+	if item := a.item(next); item.Status != "Success" {
+		t.Fatalf("item = %+v", item)
+	}
+	kept := func(report *Report) int64 { return counts(report, Leaves)["Standard-VA copies kept"] }
+	if report := a.examine(); kept(report) == 0 || report.NeedsPerson() {
+		t.Errorf("the doctor found %+v", report)
+	}
+	a.fails(dead, "Suspended", "transient", 15)
+	a.round() // which takes what is in staging
+	if n := holds("two"); n != 2 {
+		t.Errorf("%d copies of an item that can be requeued", n)
+	}
+
+	a.fails(dead, "Cancelled", "by-hand", 2)
+	again := version("two")
+	a.upTo(engine, "Store")
+	a.round()
+	if n := holds("two"); n != 2 {
+		t.Errorf("%d copies while an item brings the content back", n)
+	}
+	a.exec(fmt.Sprintf(`SELECT cancel(%d)`, again))
+	a.age(again, 2)
+	if report := a.examine(); report.NeedsPerson() || counts(report, Removes)["Standard-VA copies unrecorded"] == 0 {
+		t.Errorf("the doctor found %+v", report)
+	}
+	a.round()
+	if two, three := holds("two"), holds("three"); two != 0 || three != 2 {
+		t.Errorf("%d copies of the cancelled version, %d of the one on record", two, three)
+	}
+	if report := a.examine(); len(report.Findings) != 1 || found(report, "receiving", "bags", whyUndecided) == nil {
+		t.Errorf("besides the bag of the cancelled item the doctor found %+v", report)
+	}
+
+	dead = version("four")
+	a.upTo(engine, "Store")
+	a.storesAndDies(engine)
+	a.fails(dead, "Cancelled", "by-hand", 2)
+	version("four") // goes on record under the same keys
+	a.work()
+	a.round()
+	if n := holds("four"); n != 2 {
+		t.Errorf("%d copies of a version on record", n)
+	}
+	if n := value[int](a, `SELECT count(*) FROM unrecorded_copies`); n != 0 {
+		t.Errorf("%d items are still to be seen to", n)
+	}
+	a.healthy()
 }
 
 // Replaced copies of an item that died before its Cleanup go, unless an item of the

@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -33,11 +36,12 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
+	others := sync.OnceValue(func() error { return s.noteOthers(ctx, w.item.ObjectIdentifier, w.item.ID) })
 	results, err := w.each(ctx, s.Deps, inShares(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		for _, f := range group {
 			var found []storedCopy
 			for i, target := range c.targets {
-				one, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME)
+				one, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME, others)
 				if err != nil {
 					return fmt.Errorf("copy of %s in %s: %w", f.path, c.names[i], err)
 				}
@@ -95,7 +99,7 @@ func unpackCopies(f *file, names []string, packed string) []storedCopy {
 	return list
 }
 
-func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target *storage.Bucket, contentType string) (storedCopy, error) {
+func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target *storage.Bucket, contentType string, others func() error) (storedCopy, error) {
 	object, err := target.Head(ctx, f.key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return storedCopy{}, wrong("it was stored and is not there now")
@@ -106,46 +110,53 @@ func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target
 	if err := compare(object, w.upload(f, contentType, encodesPath(name)), f); err != nil {
 		return storedCopy{}, err
 	}
-	if err := s.extra(ctx, f, name, target); err != nil {
+	if err := s.extra(ctx, f, name, target, others); err != nil {
 		return storedCopy{}, err
 	}
 	return storedCopy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC()}, nil
 }
 
-// extra finds a copy of a file that nobody knows of: of another content, by an item
-// that ended before it was recorded. Only a file that is on record can have one: the
-// uuid of a new one is this item's alone, and of a deleted one there may be what its
-// deletion has left.
-func (s *verify) extra(ctx context.Context, f *file, name string, target *storage.Bucket) error {
+// extra finds a copy of a file that nobody knows of. Only a file that is on record can
+// have one: the uuid of a new one is this item's alone, and of a deleted one there may
+// be what its deletion has left. What an earlier version made that never came on record
+// is left to the janitor; others finds it out, which few items need.
+func (s *verify) extra(ctx context.Context, f *file, name string, target *storage.Bucket, others func() error) error {
 	if !f.alone {
 		return nil
 	}
 	const most = 100
-	var others []string
+	var further []string
 	for o, err := range target.List(ctx, f.uuid, "") {
 		if err != nil {
 			return storageErr(err)
 		}
 		if o.Key != f.key {
-			others = append(others, o.Key)
+			further = append(further, o.Key)
 		}
-		if len(others) == most {
+		if len(further) == most {
 			break
 		}
 	}
-	if len(others) == 0 {
-		return nil
-	}
-	recorded, retired, err := s.Registry.NamedKeys(ctx, name, others)
-	if err != nil {
+	unknown, err := s.unknown(ctx, name, further)
+	if err != nil || len(unknown) == 0 {
 		return err
 	}
-	for _, key := range others {
-		if !recorded[key] && !retired[key] {
-			return claim.Transient("extra-copy", fmt.Errorf("there is a further copy under %s, which no record names", key))
-		}
+	if err := others(); err != nil {
+		return err
 	}
-	return nil
+	if unknown, err = s.unknown(ctx, name, unknown); err != nil || len(unknown) == 0 {
+		return err
+	}
+	return claim.Transient("extra-copy", fmt.Errorf("there is a further copy under %s, which no record names", unknown[0]))
+}
+
+// unknown returns those of some keys of which the registry knows nothing.
+func (s *verify) unknown(ctx context.Context, target string, keys []string) ([]string, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	uses, err := s.Registry.KeyUses(ctx, target, keys)
+	return slices.DeleteFunc(keys, func(key string) bool { return uses[key] != registry.KeyUse{} }), err
 }
 
 // compare holds a copy against what it should be. A provider that keeps no

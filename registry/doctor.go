@@ -128,30 +128,32 @@ func (r *Registry) CopyKeys(ctx context.Context, target string) iter.Seq2[string
 	}
 }
 
-// NamedKeys returns those of some keys that a copy in a target is on record under,
-// or that are known to have been replaced (storage_records_copy,
-// retired_copies_pkey).
-func (r *Registry) NamedKeys(ctx context.Context, target string, keys []string) (recorded, retired map[string]bool, err error) {
+// A KeyUse is what the registry knows of a key in a target.
+type KeyUse struct {
+	Recorded bool // a copy is on record under it
+	Retired  bool // a copy that was under it has been replaced
+	Noted    bool // an item that has ended without being recorded may have made one
+}
+
+// KeyUses looks some keys up (storage_records_copy, retired_copies_pkey,
+// unrecorded_copies_keys).
+func (r *Registry) KeyUses(ctx context.Context, target string, keys []string) (map[string]KeyUse, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT k, EXISTS (SELECT FROM storage_records s WHERE s.target = $1 AND s.key = k),
-			EXISTS (SELECT FROM retired_copies c WHERE c.target = $1 AND c.key = k)
+			EXISTS (SELECT FROM retired_copies c WHERE c.target = $1 AND c.key = k),
+			EXISTS (SELECT FROM unrecorded_copies u WHERE u.keys @> ARRAY[k] AND $1 = ANY (u.targets))
 		FROM unnest($2::text[]) k`, target, keys)
-	recorded, retired = map[string]bool{}, map[string]bool{}
+	uses := map[string]KeyUse{}
 	var key string
-	var is, was bool
-	_, err = pgx.ForEachRow(rows, []any{&key, &is, &was}, func() error {
-		if is {
-			recorded[key] = true
-		}
-		if was {
-			retired[key] = true
-		}
+	var use KeyUse
+	_, err := pgx.ForEachRow(rows, []any{&key, &use.Recorded, &use.Retired, &use.Noted}, func() error {
+		uses[key] = use
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("compare %d keys in %s with the records: %w", len(keys), target, err)
+		return nil, fmt.Errorf("compare %d keys in %s with the records: %w", len(keys), target, err)
 	}
-	return recorded, retired, nil
+	return uses, nil
 }
 
 // ItemsOf returns the IDs of the items of an object: those that are live, and those

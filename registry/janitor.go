@@ -107,21 +107,26 @@ func (r *Registry) StillEnded(ctx context.Context, s ItemState) (bool, error) {
 	return same, nil
 }
 
+// UnrecordedCopies are those that an item may have made: under its own uuids, and
+// under keys that another version of its object may use too.
+type UnrecordedCopies struct {
+	Targets []string
+	UUIDs   []string `db:"uuids"`
+	Keys    []string
+}
+
 // NoteUnrecorded keeps which copies an item may have made, until they are deleted.
-func (r *Registry) NoteUnrecorded(ctx context.Context, item int64, targets, uuids []string) error {
+func (r *Registry) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedCopies) error {
 	_, err := r.db.Exec(ctx, `
-		INSERT INTO unrecorded_copies (work_item_id, targets, uuids) VALUES ($1, $2, $3::text[]::uuid[])
-		ON CONFLICT (work_item_id) DO UPDATE SET targets = excluded.targets, uuids = excluded.uuids`, item, targets, uuids)
+		INSERT INTO unrecorded_copies AS u (work_item_id, targets, uuids, keys)
+		VALUES ($1, $2, $3::text[]::uuid[], coalesce($4::text[], '{}'))
+		ON CONFLICT (work_item_id) DO UPDATE SET targets = excluded.targets,
+			uuids = ARRAY (SELECT unnest(u.uuids) UNION SELECT unnest(excluded.uuids)),
+			keys = ARRAY (SELECT unnest(u.keys) UNION SELECT unnest(excluded.keys))`, item, c.Targets, c.UUIDs, c.Keys)
 	if err != nil {
 		return fmt.Errorf("note the copies of item %d: %w", item, err)
 	}
 	return nil
-}
-
-// UnrecordedCopies are those that an item may have made under its own uuids.
-type UnrecordedCopies struct {
-	Targets []string
-	UUIDs   []string `db:"uuids"`
 }
 
 // UnrecordedItems returns up to n items, after one, for which copies are noted.
@@ -146,7 +151,7 @@ func (r *Registry) itemIDs(ctx context.Context, sql string, after int64, n int) 
 
 // Unrecorded returns the copies that are noted for an item.
 func (r *Registry) Unrecorded(ctx context.Context, item int64) (UnrecordedCopies, error) {
-	rows, _ := r.db.Query(ctx, `SELECT targets, uuids::text[] AS uuids FROM unrecorded_copies WHERE work_item_id = $1`, item)
+	rows, _ := r.db.Query(ctx, `SELECT targets, uuids::text[] AS uuids, keys FROM unrecorded_copies WHERE work_item_id = $1`, item)
 	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[UnrecordedCopies])
 	if err != nil {
 		return u, fmt.Errorf("look up the copies of item %d: %w", item, refusal(err))

@@ -252,7 +252,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 		"requeue": `SELECT stage || ' ' || status FROM requeue($1, $2)`, "cancel": `SELECT stage || ' ' || status FROM cancel($1, $2)`,
 	}
 	refused := map[string]int{}
-	rapid.Check(t, func(rt *rapid.T) {
+	check := func(rt *rapid.T) {
 		a.scene(`TRUNCATE work_items, uploads_in_work, plans, plan_items RESTART IDENTITY CASCADE`)
 		n := int64(rapid.IntRange(1, 5).Draw(rt, "items"))
 		for range n {
@@ -297,9 +297,12 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 				rt.Errorf("%s of %+v: the preview says %s %q, the rules say %q (moved: %v)", action, a.item(i.ID), i.State, i.Detail, got, moved)
 			}
 		}
-	})
-	if len(refused) != 4 {
-		t.Errorf("not every rule was met: %v", refused)
+	}
+	for rounds := 0; len(refused) < 4; rounds++ { // one of a hundred checks may miss a rule
+		if rounds == 10 {
+			t.Fatalf("not every rule was met: %v", refused)
+		}
+		rapid.Check(t, check)
 	}
 }
 

@@ -1,0 +1,141 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// mayHaveCopies tells whether an item may have made copies that are on no record.
+func mayHaveCopies(s registry.ItemState) bool {
+	return s.Action == "Ingest" && s.Stored && s.Status != "Success"
+}
+
+// noteCopies keeps which copies an item may have made in preservation, before what
+// tells of them is deleted from staging; or reports them, if that is all we do.
+func (r *round) noteCopies(ctx context.Context, f fate) error {
+	if f.why == whyUnknown || !mayHaveCopies(f.state) {
+		return nil
+	}
+	if r.act {
+		return r.Deps.noteCopies(ctx, f.state)
+	}
+	c, err := r.copiesOf(ctx, f.state)
+	if err != nil {
+		return err
+	}
+	return r.unrecordedOf(ctx, f.state, c)
+}
+
+func (d Deps) noteCopies(ctx context.Context, s registry.ItemState) error {
+	c, err := d.copiesOf(ctx, s)
+	if err != nil || len(c.UUIDs) == 0 || len(c.Targets) == 0 {
+		return err
+	}
+	return d.Registry.NoteUnrecorded(ctx, s.ID, c)
+}
+
+// noteOthers is noteCopies for all items of an object but one.
+func (d Deps) noteOthers(ctx context.Context, object string, but int64) error {
+	ids, err := d.Registry.ItemsOf(ctx, object)
+	if err != nil {
+		return err
+	}
+	states, err := d.Registry.ItemStates(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, s := range states {
+		if id == but || !mayHaveCopies(s) {
+			continue
+		}
+		if err := d.noteCopies(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copiesOf reads from staging which copies an item may have made. The inventory is read
+// twice, the first time for its id, since neither it nor the plan need fit into memory
+// beside the bag that is in work.
+func (d Deps) copiesOf(ctx context.Context, s registry.ItemState) (c registry.UnrecordedCopies, err error) {
+	w := &work{item: claim.Item{ID: s.ID, ObjectIdentifier: s.ObjectIdentifier, ETag: s.ETag}, log: d.Log}
+	hash := sha256.New()
+	err = d.inventoryOf(ctx, w, func(r io.Reader) error {
+		_, err := io.Copy(hash, r)
+		return err
+	})
+	if errors.Is(err, storage.ErrNotFound) {
+		return c, nil // the doctor finds what there is, and nobody knows whose it was
+	}
+	if err != nil {
+		return c, err
+	}
+	onRecord, err := readList(ctx, w, d, planName, hex.EncodeToString(hash.Sum(nil)), &plan{}, func(k known) int { return k.Index })
+	if err != nil && claim.Code(err) != "sent-back" { // there being none, no file was taken for one on record
+		return c, err
+	}
+	err = d.inventoryOf(ctx, w, func(r io.Reader) error {
+		c, err = copiesIn(r, s, onRecord)
+		return err
+	})
+	if errors.Is(err, bag.ErrInventory) {
+		d.Log.WarnContext(ctx, "the inventory is damaged, and copies of the item may stay", "item", s.ID, "err", err)
+		return registry.UnrecordedCopies{}, nil
+	}
+	return c, err
+}
+
+// inventoryOf hands out the bytes of an item's inventory.
+func (d Deps) inventoryOf(ctx context.Context, w *work, read func(io.Reader) error) error {
+	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
+	if err != nil {
+		return err
+	}
+	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
+	if err := read(body); err != nil {
+		return fmt.Errorf("read the inventory of item %d: %w", w.item.ID, err)
+	}
+	return nil
+}
+
+// copiesIn takes the keys under which Store puts copies: the uuids that Receive made for
+// the item's files, and nobody else makes, and what reingest makes of those on record.
+func copiesIn(inventory io.Reader, s registry.ItemState, onRecord map[int]known) (c registry.UnrecordedCopies, err error) {
+	inv, err := bag.OpenInventory(inventory)
+	if err != nil {
+		return c, err
+	}
+	defer inv.Close()
+	item := claim.Item{ID: s.ID, ObjectIdentifier: s.ObjectIdentifier, ETag: s.ETag}
+	i := 0
+	for f, err := range inv.Files() {
+		if err != nil {
+			return c, err
+		}
+		if stored(f, known{}) && f.UUID == fileUUID(item, i, f.Path) {
+			c.UUIDs = append(c.UUIDs, f.UUID)
+		}
+		if k := onRecord[i]; k.UUID != "" && stored(f, k) {
+			of := newFile(i, f)
+			of.reingest(k)
+			c.Keys = append(c.Keys, of.key)
+		}
+		i++
+	}
+	option := s.StorageOption
+	if option == "" {
+		option = inv.Bag.StorageOption()
+	}
+	c.Targets = storage.TargetsOf(option)
+	return c, nil
+}
