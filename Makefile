@@ -13,12 +13,13 @@ demo: deps build                ## bags from upload to preservation, on this mac
 build:                          ## bin/farol
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
 
-# The race detector needs cgo, and so a C compiler.
+# The race detector needs cgo, and so a C compiler. Most tests wait more than they
+# compute: twice as many at once as two cores would take.
 test: deps                      ## all tests, against real servers that they start
 	.ci/deps cc
 	.ci/deps pooler
 	.ci/deps scanner
-	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m ./...
+	CGO_ENABLED=1 go test -race -shuffle=on -parallel 4 -timeout 15m ./...
 
 check: lint                     ## what must hold before a commit, besides the tests
 	go vet ./...
