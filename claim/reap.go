@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// reapSQL ends attempts whose worker is gone. Each counts: an item that kills
-// its workers is parked after as many as its stage allows. It finds them by
+// reapSQL ends attempts whose worker is gone. Each counts, unless the next finds
+// that it got the item further: an item that kills its workers is parked after as
+// many as its stage allows. It finds them by
 // work_items_lease, from where the last round ended, so that it does not walk
 // the dead entries of leases long over.
 const reapSQL = `

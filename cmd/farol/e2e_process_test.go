@@ -48,7 +48,7 @@ func startProcess(t testing.TB, binary, dir string, settings map[string]string, 
 	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})}
 	p.Dir, p.Stdout, p.Stderr = dir, log, log
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.Env = []string{"PATH=" + os.Getenv("PATH"), "PG_BINDIR=" + os.Getenv("PG_BINDIR"), "TMPDIR=" + os.TempDir()}
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "PG_BINDIR=" + os.Getenv("PG_BINDIR"), "TMPDIR=" + os.TempDir(), "GORACE=" + os.Getenv("GORACE")}
 	for name, value := range settings {
 		p.Env = append(p.Env, name+"="+value)
 	}

@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region,
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
-				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
+				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"), "GORACE": os.Getenv("GORACE"),
 			} {
 				e.Setenv(name, value)
 			}

@@ -58,6 +58,13 @@ func Main(m *testing.M) {
 }
 
 func runTests(m *testing.M) (code int, err error) {
+	// The race detector has each program that ends wait for a second, and tests start
+	// hundreds.
+	if _, set := os.LookupEnv("GORACE"); !set {
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=20"); err != nil {
+			return 1, err
+		}
+	}
 	dir, alive, err := scratchDir()
 	if err != nil {
 		return 1, err
