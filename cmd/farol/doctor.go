@@ -107,7 +107,11 @@ func writeFindings(out io.Writer, report *pipeline.Report) error {
 		if f.Person {
 			mark = "!"
 		}
-		fmt.Fprintf(&b, "%s %s: %d %s", mark, f.Store, f.Count, f.What)
+		one := strings.TrimSuffix(f.What, "s")
+		if f.What == "copies" {
+			one = "copy"
+		}
+		fmt.Fprintf(&b, "%s %s: %s", mark, f.Store, count(f.Count, one, f.What))
 		if f.Bytes > 0 {
 			fmt.Fprintf(&b, ", %s", sizeOf(f.Bytes))
 		}
