@@ -42,7 +42,10 @@ func (a *archive) sample() []byte {
 	return a.bag(bagtest.Spec{Name: "sample", Files: files})
 }
 
-const sampleFiles = 24 // with its two tag files
+const (
+	sampleFiles = 24                  // with its two tag files
+	sampleInTar = sampleFiles + 1 + 3 // and bagit.txt and the manifests, which are not stored
+)
 
 // intact fails the test unless the sample is stored once and recorded once.
 func (a *archive) intact(id int64) {
@@ -56,13 +59,14 @@ func (a *archive) intact(id int64) {
 		}
 	}
 	for sql, want := range map[string]int{
-		`SELECT count(*) FROM generic_files`:                                                   sampleFiles,
-		`SELECT count(*) FROM checksums`:                                                       4 * sampleFiles,
-		`SELECT count(*) FROM storage_records`:                                                 2 * sampleFiles,
-		`SELECT count(*) FROM premis_events`:                                                   11*(sampleFiles-2) + 9*2 + 5,
-		`SELECT count(*) FROM topic_messages WHERE topic = 'ingest09_cleanup'`:                 1,
-		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                       0,
-		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Cleanup' AND outcome = 'done'`: 1,
+		`SELECT count(*) FROM generic_files`:   sampleFiles,
+		`SELECT count(*) FROM checksums`:       4 * sampleFiles,
+		`SELECT count(*) FROM storage_records`: 2 * sampleFiles,
+		`SELECT count(*) FROM premis_events`:   11*(sampleFiles-2) + 9*2 + 5,
+		fmt.Sprintf(`SELECT count(*) FROM premis_events WHERE outcome_detail = '%d files copied'`, sampleInTar): 1,
+		`SELECT count(*) FROM topic_messages WHERE topic = 'ingest09_cleanup'`:                                  1,
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                        0,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Cleanup' AND outcome = 'done'`:                  1,
 	} {
 		if n := value[int](a, sql); n != want {
 			a.t.Errorf("%s = %d, want %d", sql, n, want)
@@ -942,11 +946,13 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 // A list that was damaged is made anew like one that is gone.
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	for list, next := range map[string]string{
-		planName: "Copy To Staging", formatsName: "Store", copiesName: "Record", inventoryName: "Store",
+	for _, tc := range [][2]string{
+		{planName, "Copy To Staging"}, {formatsName, "Store"}, {inventoryName, "Store"},
+		{inventoryName, "Record"}, {planName, "Record"}, {verdictName, "Record"}, {formatsName, "Record"}, {copiesName, "Record"},
 	} {
-		t.Run(list, func(t *testing.T) {
+		t.Run(tc[0]+" at "+tc[1], func(t *testing.T) {
 			t.Parallel()
+			list, next := tc[0], tc[1]
 			a := newArchive(t)
 			ctx := context.Background()
 			id := a.deposit("sample.tar", a.sample())

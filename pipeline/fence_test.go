@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,7 +249,8 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			changed := rows[5]
 			tc.change(&changed)
 			rows[5] = changed
-			if err := writeList(ctx, w, a.deps, copiesName, inventoryID, nil, len(rows), maps.Values(rows)); err != nil {
+			inOrder := slices.SortedFunc(maps.Values(rows), func(a, b copies) int { return cmp.Compare(a.Index, b.Index) })
+			if err := writeList(ctx, w, a.deps, copiesName, inventoryID, nil, len(rows), slices.Values(inOrder)); err != nil {
 				t.Fatal(err)
 			}
 			err = (&record{a.deps}).Run(ctx, w)

@@ -285,7 +285,7 @@ func TestAccess(t *testing.T) {
 	for said, want := range map[string]string{
 		"Consortia": "consortia", "INSTITUTION": "institution", "restricted": "restricted", "": "institution", "public": "institution",
 	} {
-		r := recorder{bag: &bag.Bag{Tags: []bag.Tag{{File: "aptrust-info.txt", Name: "Access", Value: said}}}}
+		r := recorder{bag: bag.Bag{Tags: []bag.Tag{{File: "aptrust-info.txt", Name: "Access", Value: said}}}}
 		if got := r.access(); got != want {
 			t.Errorf("Access %q is stored as %q, want %q", said, got, want)
 		}

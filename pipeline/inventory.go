@@ -16,6 +16,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
+// errDamaged sends an item back whose inventory cannot be read.
+var errDamaged = claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
+
 // bag reads the item's inventory into memory, and returns its id, the digest of
 // the stored bytes. The caller changes nothing of the bag: another stage in this
 // process may get the same. An item without an inventory goes back to Receive.
@@ -29,7 +32,7 @@ func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err erro
 func (w *work) inventory(ctx context.Context, d Deps, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
+		return nil, "", missing(inventoryName)
 	}
 	if err != nil {
 		return nil, "", storageErr(err)
@@ -50,7 +53,7 @@ func (w *work) inventory(ctx context.Context, d Deps, do func(i int, f *bag.File
 		id = hex.EncodeToString(hash.Sum(nil))
 	}
 	if errors.Is(err, bag.ErrInventory) {
-		return nil, "", claim.SendBack("Receive", "The inventory of the bag in the staging area is damaged. The bag is read again.")
+		return nil, "", errDamaged
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("read the inventory: %w", err)

@@ -110,10 +110,16 @@ func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inv
 // copyPlan is which files go where, and as what.
 type copyPlan struct {
 	files       []*file
-	formats     map[int]identified
+	mimes       map[int]mimeRow
 	names       []string // of the targets, the primary first
 	targets     []*storage.Bucket
 	inventoryID string
+}
+
+// mimeRow is what copies need of [identified].
+type mimeRow struct {
+	Index int    `json:"i"`
+	MIME  string `json:"mime"`
 }
 
 // toCopy reads what Store has to make and Storage Validation has to find.
@@ -123,7 +129,7 @@ func (w *work) toCopy(ctx context.Context, d Deps) (c copyPlan, err error) {
 		return copyPlan{}, err
 	}
 	c.files, c.inventoryID = files, id
-	c.formats, err = readList(ctx, w, d, formatsName, id, nil, func(f identified) int { return f.Index })
+	c.mimes, err = readList(ctx, w, d, formatsName, id, nil, func(f mimeRow) int { return f.Index })
 	if err != nil {
 		return copyPlan{}, err
 	}
@@ -152,14 +158,22 @@ func (f *file) reingest(k known) {
 	}
 }
 
+// missing sends an item back to the stage that makes what is not in the staging area,
+// or of no use.
+func missing(name string) error {
+	if name == inventoryName {
+		return claim.SendBack("Receive", "The inventory of the bag is no longer in the staging area. The bag is read again.")
+	}
+	return claim.SendBack(madeBy(name), "The list "+name+" is not in the staging area, or of no use. It is made anew.")
+}
+
 // readList reads a list and returns its rows by their index. about gets what
 // the list says of itself. A list that is not there, or that goes with another
 // inventory, sends the item back to the stage that makes it.
 func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
-	missing := claim.SendBack(madeBy(name), "The list "+name+" is not in the staging area, or of no use. It is made anew.")
 	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, missing
+		return nil, missing(name)
 	}
 	if err != nil {
 		return nil, storageErr(err)
@@ -169,7 +183,7 @@ func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID str
 	rows, err := decodeList(source, name, inventoryID, about, index)
 	if errors.Is(err, errOtherInventory) || err != nil && source.err == nil { // the bytes are wrong, not their way here
 		w.log.WarnContext(ctx, "list is of no use", "list", name, "err", err)
-		return nil, missing
+		return nil, missing(name)
 	}
 	return rows, err
 }
@@ -192,33 +206,92 @@ func (w *watched) Read(p []byte) (int, error) {
 }
 
 func decodeList[T any](r io.Reader, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	l, err := openList[T](r, name, inventoryID, about)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	rows := map[int]T{}
+	for {
+		row, ok, err := l.next()
+		if err != nil || !ok {
+			return rows, err
+		}
+		rows[index(row)] = row
+	}
+}
+
+// listReader reads a list row by row.
+type listReader[T any] struct {
+	name        string
+	z           *zstd.Decoder
+	lines       *json.Decoder
+	read, count int
+}
+
+func openList[T any](r io.Reader, name, inventoryID string, about any) (*listReader[T], error) {
 	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	defer z.Close()
-	lines := json.NewDecoder(bufio.NewReader(z))
+	l := &listReader[T]{name: name, z: z, lines: json.NewDecoder(bufio.NewReader(z))}
 	var header listHeader
-	if err := lines.Decode(&header); err != nil {
+	err = l.lines.Decode(&header)
+	switch {
+	case err != nil:
+	case header.Inventory != inventoryID:
+		err = errOtherInventory
+	case about != nil:
+		err = json.Unmarshal(header.About, about)
+	}
+	if err != nil {
+		l.close()
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if header.Inventory != inventoryID {
-		return nil, errOtherInventory
+	l.count = header.Count
+	return l, nil
+}
+
+func (l *listReader[T]) close() { l.z.Close() }
+
+// next returns false after the last row.
+func (l *listReader[T]) next() (row T, ok bool, err error) {
+	if l.read == l.count {
+		return row, false, nil
 	}
-	if about != nil {
-		if err := json.Unmarshal(header.About, about); err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+	if err := l.lines.Decode(&row); err != nil {
+		return row, false, fmt.Errorf("read row %d of %d of %s: %w", l.read, l.count, l.name, err)
+	}
+	l.read++
+	return row, true, nil
+}
+
+// beside reads a list beside the inventory, whose order it has.
+type beside[T any] struct {
+	*listReader[T]
+	index func(T) int
+	ahead *T
+}
+
+// at returns the row of a file, if there is one. It is asked for one file after the
+// other.
+func (b *beside[T]) at(i int) (row T, ok bool, err error) {
+	for {
+		if b.ahead == nil {
+			next, more, err := b.next()
+			if err != nil || !more {
+				return row, false, err
+			}
+			b.ahead = &next
 		}
-	}
-	rows := map[int]T{}
-	for n := range header.Count {
-		var row T
-		if err := lines.Decode(&row); err != nil {
-			return nil, fmt.Errorf("read row %d of %d of %s: %w", n, header.Count, name, err)
+		switch at := b.index(*b.ahead); {
+		case at > i:
+			return row, false, nil
+		case at == i:
+			return *b.ahead, true, nil
 		}
-		rows[index(row)] = row
+		b.ahead = nil
 	}
-	return rows, nil
 }
 
 // writeList puts a list beside the inventory that it goes with.
@@ -244,6 +317,33 @@ func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID st
 		return z.Close()
 	})
 }
+
+// spool fetches something of the item from the staging area, for who reads it more than
+// once, or slowly, and returns its id, the digest of its bytes. It is on disk only as
+// long as it is open.
+func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, id string, err error) {
+	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, "", missing(name)
+	}
+	if err != nil {
+		return nil, "", storageErr(err)
+	}
+	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
+	spool, err = os.CreateTemp("", "farol-*")
+	if err != nil {
+		return nil, "", fmt.Errorf("spool %s: %w", name, err)
+	}
+	hash := sha256.New()
+	_, err = io.Copy(io.MultiWriter(spool, hash), body)
+	if err = errors.Join(err, os.Remove(spool.Name())); err != nil {
+		return nil, "", fmt.Errorf("spool %s: %w", name, errors.Join(err, spool.Close()))
+	}
+	return spool, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// fromStart reads a file without moving its offset.
+func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
 
 // putStaged writes something of this item to the staging bucket, if the item is
 // still ours. It is spooled on disk first, since S3 wants to know its size and

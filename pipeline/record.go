@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"time"
 
@@ -21,40 +22,24 @@ type record struct{ Deps }
 
 func (s *record) Run(ctx context.Context, w *work) error {
 	inv, err := s.Staging.Head(ctx, w.staged(inventoryName))
-	if err != nil && !errors.Is(err, storage.ErrNotFound) { // w.bag says what follows
+	if err != nil && !errors.Is(err, storage.ErrNotFound) { // fetch says what follows
 		return storageErr(err)
 	}
-	b, inventoryID, err := w.bag(ctx, s.Deps)
-	if err != nil {
-		return err
-	}
-	r := recorder{Deps: s.Deps, w: w, bag: b, digestedAt: inv.LastModified}
-	if r.plan.known, err = readList(ctx, w, s.Deps, planName, inventoryID, &r.plan, func(k known) int { return k.Index }); err != nil {
+	r := recorder{Deps: s.Deps, w: w, digestedAt: inv.LastModified}
+	defer r.close()
+	if err := r.fetch(ctx); err != nil {
 		return err
 	}
 	var verdict judged
-	if _, err = readList(ctx, w, s.Deps, verdictName, inventoryID, &verdict, func(struct{}) int { return 0 }); err != nil {
-		return err
-	}
-	if r.formats, err = readList(ctx, w, s.Deps, formatsName, inventoryID, nil, func(f identified) int { return f.Index }); err != nil {
-		return err
-	}
-	if r.copies, err = readList(ctx, w, s.Deps, copiesName, inventoryID, nil, func(c copies) int { return c.Index }); err != nil {
+	if _, err = readList(ctx, w, s.Deps, verdictName, r.id, &verdict, func(struct{}) int { return 0 }); err != nil {
 		return err
 	}
 	if r.names, r.targets, err = s.targets(r.plan.StorageOption); err != nil {
 		return err
 	}
-
-	count := int64(0)
-	for _, f := range b.Files {
-		if !f.Missing {
-			count++
-		}
-	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
 		Item: w.item.ID, Token: w.item.Token, Object: r.object(), Validation: registry.Validation(verdict),
-		FileCount: count, Files: r.files(),
+		FileCount: r.count, Files: r.files(ctx),
 	})
 	switch {
 	case errors.Is(err, registry.ErrMoved):
@@ -65,17 +50,108 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	return err
 }
 
-// recorder turns the lists of the stages into records.
+// recorder turns the lists of the stages into records. It reads all of them beside each
+// other and keeps none in memory.
 type recorder struct {
 	Deps
 	w          *work
-	bag        *bag.Bag
-	plan       plan
-	formats    map[int]identified
-	copies     map[int]copies
+	bag        bag.Bag // without its files
+	count      int64   // of its files
+	id         string  // of the inventory
+	plan       plan    // without what it says of files
+	spools     map[string]*os.File
 	names      []string
 	targets    []*storage.Bucket
 	digestedAt time.Time
+}
+
+// fetch gets what the stages before have left, and sees that it belongs together.
+func (r *recorder) fetch(ctx context.Context) (err error) {
+	r.spools = map[string]*os.File{}
+	for _, name := range []string{inventoryName, planName, formatsName, copiesName} {
+		var id string
+		if r.spools[name], id, err = r.w.spool(ctx, r.Deps, name); err != nil {
+			return err
+		}
+		if name == inventoryName {
+			r.id = id
+			err = r.look()
+		} else {
+			err = r.goesWith(ctx, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recorder) close() {
+	for _, spool := range r.spools {
+		if spool != nil {
+			_ = spool.Close() // only read from, and not on disk any more
+		}
+	}
+}
+
+// look reads the inventory to its end, to know that it is whole.
+func (r *recorder) look() error {
+	for f, err := range r.inventory() {
+		if err != nil {
+			return err
+		}
+		if !f.Missing {
+			r.count++
+		}
+	}
+	return nil
+}
+
+// inventory reads the bag, and its files one after the other.
+func (r *recorder) inventory() iter.Seq2[*bag.File, error] {
+	return func(yield func(*bag.File, error) bool) {
+		inv, err := bag.OpenInventory(fromStart(r.spools[inventoryName]))
+		if err != nil {
+			yield(nil, damaged(err))
+			return
+		}
+		defer inv.Close()
+		r.bag = inv.Bag
+		for f, err := range inv.Files() {
+			if !yield(f, damaged(err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func damaged(err error) error {
+	if errors.Is(err, bag.ErrInventory) {
+		return errDamaged
+	}
+	return err
+}
+
+// goesWith tells whether a list goes with the inventory.
+func (r *recorder) goesWith(ctx context.Context, name string) error {
+	var about any
+	if name == planName {
+		about = &r.plan
+	}
+	l, err := openList[struct{}](fromStart(r.spools[name]), name, r.id, about)
+	if err != nil {
+		return r.useless(ctx, name, err)
+	}
+	l.close()
+	return nil
+}
+
+func (r *recorder) useless(ctx context.Context, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.w.log.WarnContext(ctx, "list is of no use", "list", name, "err", err)
+	return missing(name)
 }
 
 // object describes the bag by its tags, in the order of preference that the
@@ -114,17 +190,31 @@ func (r *recorder) first(otherwise string, tags ...string) string {
 	return otherwise
 }
 
-// files yields a record for each file that was stored, in the inventory's order.
-func (r *recorder) files() iter.Seq2[registry.FileRecord, error] {
+// files yields a record for each file that was stored, in the inventory's order. It may
+// be called more than once.
+func (r *recorder) files(ctx context.Context) iter.Seq2[registry.FileRecord, error] {
 	return func(yield func(registry.FileRecord, error) bool) {
-		for i, f := range r.bag.Files {
-			k := r.plan.known[i]
-			if !stored(f, k) {
+		lists, err := r.open(ctx)
+		defer lists.close()
+		if err != nil {
+			yield(registry.FileRecord{}, err)
+			return
+		}
+		i := -1
+		for f, err := range r.inventory() {
+			i++
+			var k known
+			if err == nil {
+				k, _, err = lists.plan.at(i)
+				err = r.useless(ctx, planName, err)
+			}
+			if err == nil && !stored(f, k) {
 				continue
 			}
-			of := newFile(i, f)
-			of.reingest(k)
-			rec, err := r.file(of, f)
+			var rec registry.FileRecord
+			if err == nil {
+				rec, err = r.file(ctx, i, f, k, lists)
+			}
 			if !yield(rec, err) || err != nil {
 				return
 			}
@@ -132,13 +222,57 @@ func (r *recorder) files() iter.Seq2[registry.FileRecord, error] {
 	}
 }
 
-func (r *recorder) file(of *file, f *bag.File) (registry.FileRecord, error) {
-	verified := r.copies[of.index].Copies
-	format, ok := r.formats[of.index]
+// lists are what is read beside the inventory.
+type lists struct {
+	plan    beside[known]
+	formats beside[identified]
+	copies  beside[copies]
+}
+
+func (r *recorder) open(ctx context.Context) (l lists, err error) {
+	if l.plan.listReader, err = openList[known](fromStart(r.spools[planName]), planName, r.id, nil); err != nil {
+		return l, r.useless(ctx, planName, err)
+	}
+	if l.formats.listReader, err = openList[identified](fromStart(r.spools[formatsName]), formatsName, r.id, nil); err != nil {
+		return l, r.useless(ctx, formatsName, err)
+	}
+	if l.copies.listReader, err = openList[copies](fromStart(r.spools[copiesName]), copiesName, r.id, nil); err != nil {
+		return l, r.useless(ctx, copiesName, err)
+	}
+	l.plan.index = func(k known) int { return k.Index }
+	l.formats.index = func(f identified) int { return f.Index }
+	l.copies.index = func(c copies) int { return c.Index }
+	return l, nil
+}
+
+func (l lists) close() {
+	if l.plan.listReader != nil {
+		l.plan.close()
+	}
+	if l.formats.listReader != nil {
+		l.formats.close()
+	}
+	if l.copies.listReader != nil {
+		l.copies.close()
+	}
+}
+
+func (r *recorder) file(ctx context.Context, i int, f *bag.File, k known, l lists) (registry.FileRecord, error) {
+	format, ok, err := l.formats.at(i)
+	if err != nil {
+		return registry.FileRecord{}, r.useless(ctx, formatsName, err)
+	}
+	made, _, err := l.copies.at(i)
+	if err != nil {
+		return registry.FileRecord{}, r.useless(ctx, copiesName, err)
+	}
+	verified := made.Copies
 	if !ok || len(verified) != len(r.names) {
 		return registry.FileRecord{}, claim.SendBack("Format Identification",
 			fmt.Sprintf("The file %s was not identified and verified in every copy. The stages before are run again.", f.Path))
 	}
+	of := newFile(i, f)
+	of.reingest(k)
 	rec := registry.FileRecord{
 		Identifier: r.w.item.ObjectIdentifier + "/" + f.Path,
 		UUID:       of.uuid,

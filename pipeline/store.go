@@ -49,7 +49,7 @@ func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content [
 		return unstaged(f)
 	}
 	for i, target := range c.targets {
-		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
+		up := w.upload(f, c.mimes[f.index].MIME, encodesPath(c.names[i]))
 		if w.there(ctx, target, f.key, f, up) {
 			continue
 		}
@@ -65,7 +65,7 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 	source := storage.Source{Bucket: s.Staging, Key: w.staged(f.key)}
 	w.count.copies(f, len(c.targets))
 	for i, target := range c.targets {
-		up := w.upload(f, c.formats[f.index].MIME, encodesPath(c.names[i]))
+		up := w.upload(f, c.mimes[f.index].MIME, encodesPath(c.names[i]))
 		if w.there(ctx, target, f.key, f, up) {
 			continue
 		}

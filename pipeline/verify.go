@@ -41,7 +41,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 		for _, f := range group {
 			var found []storedCopy
 			for i, target := range c.targets {
-				one, err := s.copy(ctx, w, f, c.names[i], target, c.formats[f.index].MIME, others)
+				one, err := s.copy(ctx, w, f, c.names[i], target, c.mimes[f.index].MIME, others)
 				if err != nil {
 					return fmt.Errorf("copy of %s in %s: %w", f.path, c.names[i], err)
 				}
