@@ -947,8 +947,14 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range [][2]string{
-		{planName, "Copy To Staging"}, {formatsName, "Store"}, {inventoryName, "Store"},
-		{inventoryName, "Record"}, {planName, "Record"}, {verdictName, "Record"}, {formatsName, "Record"}, {copiesName, "Record"},
+		{planName, "Copy To Staging"},
+		{formatsName, "Store"},
+		{inventoryName, "Store"},
+		{inventoryName, "Record"},
+		{planName, "Record"},
+		{verdictName, "Record"},
+		{formatsName, "Record"},
+		{copiesName, "Record"},
 	} {
 		t.Run(tc[0]+" at "+tc[1], func(t *testing.T) {
 			t.Parallel()

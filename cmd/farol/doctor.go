@@ -40,7 +40,7 @@ looked at.`,
 type diagnosis struct {
 	Healthy bool `json:"healthy"` // nothing needs a person, and all was looked at
 	*pipeline.Report
-	Janitor registry.Round `json:"janitor"`
+	Janitor *registry.Round `json:"janitor"` // null if that was not found out
 }
 
 func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
@@ -54,11 +54,13 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	}
 	defer done()
 	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
-	last, err := j.Registry.LastRound(ctx)
-	if err != nil {
+	v := diagnosis{Report: report}
+	if last, err := j.Registry.LastRound(ctx); err == nil {
+		v.Janitor = &last
+	} else {
 		report.Unchecked = append(report.Unchecked, pipeline.Unchecked{Store: "database", Error: err.Error()})
 	}
-	v := diagnosis{!report.NeedsPerson() && len(report.Unchecked) == 0, report, last}
+	v.Healthy = !report.NeedsPerson() && len(report.Unchecked) == 0
 	if asJSON {
 		err = writeJSON(out, v)
 	} else {
@@ -83,6 +85,8 @@ func writeDiagnosis(out io.Writer, v diagnosis) error {
 	}
 	last := "The janitor has made no round yet."
 	switch r := v.Janitor; {
+	case r == nil:
+		last = "What the janitor has done is not known."
 	case r.Running:
 		last = "The janitor is at work: " + plain(r.Holder) + "."
 	case r.EndedAt != nil:
