@@ -132,7 +132,7 @@ func BenchmarkValidate(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if v := index.Validate(nil); !v.Valid {
+			if v := index.Validate(bag.PlainBagIt()); !v.Valid {
 				b.Fatal(v.Errors)
 			}
 		}
