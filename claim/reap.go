@@ -13,9 +13,8 @@ import (
 
 // reapSQL ends attempts whose worker is gone. Each counts, unless the next finds
 // that it got the item further: an item that kills its workers is parked after as
-// many as its stage allows. It finds them by
-// work_items_lease, from where the last round ended, so that it does not walk
-// the dead entries of leases long over.
+// many as its stage allows. It finds them by work_items_lease, from where the last
+// round ended, so that it does not walk the dead entries of leases long over.
 const reapSQL = `
 WITH dead AS MATERIALIZED (
 	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, w.attempt,

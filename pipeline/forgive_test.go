@@ -56,19 +56,35 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 	expect("Suspended", 3)
 }
 
-// A worker that has lost the item forgives nothing.
+// A worker that has lost the item forgives nothing, nor does a first attempt.
 func TestOnlyTheClaimForgives(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.deposit("sample.tar", a.sample())
 	engine := a.engine()
-	w := a.hold(engine, "Receive")
-	for name, token := range map[string]int64{"a first attempt": w.item.Token, "an older claim": w.item.Token - 1, "none of ours": w.item.Token + 1} {
-		if forgiven, err := a.deps.Registry.ForgiveAttempts(t.Context(), id, token); forgiven || err != nil {
-			t.Errorf("%s: forgiven %v, %v", name, forgiven, err)
+	forgives := func(token int64, want bool) {
+		t.Helper()
+		before := a.item(id).Attempt
+		forgiven, err := a.deps.Registry.ForgiveAttempts(t.Context(), id, token)
+		if forgiven != want || err != nil {
+			t.Errorf("claim %d: forgiven %v, %v, want %v", token, forgiven, err, want)
+		}
+		if after := a.item(id).Attempt; !want && after != before || want && after != 1 {
+			t.Errorf("claim %d: attempt %d became %d", token, before, after)
 		}
 	}
-	if n := value[int](a, `SELECT count(*) FROM attempts_forgiven`); n != 0 {
-		t.Errorf("%d are on record", n)
+	first := a.hold(engine, "Receive")
+	forgives(first.item.Token, false)
+	if err := first.hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
+		t.Fatal(err)
+	}
+	a.exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
+	second := a.hold(engine, "Receive")
+	forgives(first.item.Token, false)
+	forgives(second.item.Token+1, false)
+	forgives(second.item.Token, true)
+	forgives(second.item.Token, false)
+	if n := value[int](a, `SELECT count(*) FROM attempts_forgiven`); n != 1 {
+		t.Errorf("%d are on record, want 1", n)
 	}
 }

@@ -94,7 +94,7 @@ func (r *recorder) close() {
 	}
 }
 
-// look reads the inventory to its end, to know that it is whole.
+// look reads the inventory to its end, to know the bag and that it is whole.
 func (r *recorder) look() error {
 	for f, err := range r.inventory() {
 		if err != nil {

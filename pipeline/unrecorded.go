@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -64,48 +62,27 @@ func (d Deps) noteOthers(ctx context.Context, object string, but int64) error {
 	return nil
 }
 
-// copiesOf reads from staging which copies an item may have made. The inventory is read
-// twice, the first time for its id, since neither it nor the plan need fit into memory
-// beside the bag that is in work.
+// copiesOf reads from staging which copies an item may have made.
 func (d Deps) copiesOf(ctx context.Context, s registry.ItemState) (c registry.UnrecordedCopies, err error) {
 	w := &work{item: claim.Item{ID: s.ID, ObjectIdentifier: s.ObjectIdentifier, ETag: s.ETag}, log: d.Log}
-	hash := sha256.New()
-	err = d.inventoryOf(ctx, w, func(r io.Reader) error {
-		_, err := io.Copy(hash, r)
-		return err
-	})
-	if errors.Is(err, storage.ErrNotFound) {
+	inventory, id, err := w.spool(ctx, d, inventoryName)
+	switch {
+	case claim.Code(err) == "sent-back":
 		return c, nil // the doctor finds what there is, and nobody knows whose it was
+	case err != nil:
+		return c, fmt.Errorf("read the inventory of item %d: %w", s.ID, err)
 	}
-	if err != nil {
-		return c, err
-	}
-	onRecord, err := readList(ctx, w, d, planName, hex.EncodeToString(hash.Sum(nil)), &plan{}, func(k known) int { return k.Index })
+	defer inventory.Close() //nolint:errcheck // only read from, and not on disk any more
+	onRecord, err := readList(ctx, w, d, planName, id, &plan{}, func(k known) int { return k.Index })
 	if err != nil && claim.Code(err) != "sent-back" { // there being none, no file was taken for one on record
-		return c, err
+		return c, fmt.Errorf("read the plan of item %d: %w", s.ID, err)
 	}
-	err = d.inventoryOf(ctx, w, func(r io.Reader) error {
-		c, err = copiesIn(r, s, onRecord)
-		return err
-	})
+	c, err = copiesIn(fromStart(inventory), s, onRecord)
 	if errors.Is(err, bag.ErrInventory) {
 		d.Log.WarnContext(ctx, "the inventory is damaged, and copies of the item may stay", "item", s.ID, "err", err)
 		return registry.UnrecordedCopies{}, nil
 	}
 	return c, err
-}
-
-// inventoryOf hands out the bytes of an item's inventory.
-func (d Deps) inventoryOf(ctx context.Context, w *work, read func(io.Reader) error) error {
-	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
-	if err != nil {
-		return err
-	}
-	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
-	if err := read(body); err != nil {
-		return fmt.Errorf("read the inventory of item %d: %w", w.item.ID, err)
-	}
-	return nil
 }
 
 // copiesIn takes the keys under which Store puts copies: the uuids that Receive made for
