@@ -55,7 +55,7 @@ func (r *modelRun) claims(t *rapid.T) {
 	b := r.explain(f, n, engine, informed, got, []int16{1, 0})
 	if a != "" && b != "" { // bands take turns in coming first
 		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Hints(f),
-			value[string](r.queue, `SELECT string_agg(concat_ws(' ', id, stage, status, size_band, priority, turn, run_at - clock_timestamp()), E'\n' ORDER BY id)
+			value[string](r.queue, `SELECT coalesce(string_agg(concat_ws(' ', id, stage, status, size_band, priority, turn, run_at), E'\n' ORDER BY id), '')
 				FROM work_items WHERE retry`))
 	}
 	for _, item := range got {
@@ -151,12 +151,17 @@ func (r *modelRun) settles(t *rapid.T) {
 		endings[i] = claim.Ending{Item: claims[i].of, Done: ends[i].done, Result: ends[i].result}
 	}
 	counts := map[*modelItem]int{}
-	for _, c := range claims {
+	oneByOne := false // what is refused of one has each sent by itself, in this order
+	for i, c := range claims {
 		counts[c.item] = c.item.sentBack
+		oneByOne = oneByOne || ends[i].refused && c.item.token == c.of.Token
 	}
 	r.clock++
 	for i, err := range r.engines[engine].Settle(context.Background(), endings) {
 		c := claims[i]
+		if oneByOne {
+			r.clock++
+		}
 		switch {
 		case c.item.token != c.of.Token:
 			if !errors.Is(err, claim.ErrLost) {
