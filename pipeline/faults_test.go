@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/farol-preservation/farol/bag"
@@ -943,40 +944,85 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 	return string(out.EncodeAll([]byte(change(string(text))), nil))
 }
 
-// A list that was damaged is made anew like one that is gone.
+// A list that was damaged is made anew like one that is gone, wherever in it.
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	for _, tc := range [][2]string{
-		{planName, "Copy To Staging"},
-		{formatsName, "Store"},
-		{inventoryName, "Store"},
-		{inventoryName, "Record"},
-		{planName, "Record"},
-		{verdictName, "Record"},
-		{formatsName, "Record"},
-		{copiesName, "Record"},
+	for _, tc := range []struct {
+		list, next string
+		rows       bool // as many as the list says, of a sample that is on no record
+	}{
+		{planName, "Copy To Staging", false},
+		{formatsName, "Store", true},
+		{inventoryName, "Store", true},
+		{inventoryName, "Record", true},
+		{planName, "Record", false},
+		{verdictName, "Record", false},
+		{formatsName, "Record", true},
+		{copiesName, "Record", true},
 	} {
-		t.Run(tc[0]+" at "+tc[1], func(t *testing.T) {
-			t.Parallel()
-			list, next := tc[0], tc[1]
-			a := newArchive(t)
-			ctx := context.Background()
-			id := a.deposit("sample.tar", a.sample())
-			engine := a.engine()
-			a.upTo(engine, next)
-			key := fmt.Sprintf("%d/%s", id, list)
-			good := a.content(a.deps.Staging, key)
-			bad := append(bytes.Clone(good[:len(good)/2]), "damage"...)
-			if _, err := a.deps.Staging.Put(ctx, key, bytes.NewReader(bad), storage.Upload{Size: int64(len(bad))}); err != nil {
-				t.Fatal(err)
+		for how, damage := range map[string]func([]byte) []byte{
+			"cut": func(content []byte) []byte { return append(content[:len(content)/2], "damage"...) },
+			"without its last row": func(content []byte) []byte {
+				return []byte(recoded(t, string(content), func(text string) string {
+					return text[:strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1]
+				}))
+			},
+		} {
+			if !tc.rows && how != "cut" {
+				continue
 			}
-			a.one(engine, next)
-			if item := a.item(id); item.Stage != madeBy(list) || item.Status != "Pending" {
-				t.Errorf("item is %s at %s, want it sent back to %s", item.Status, item.Stage, madeBy(list))
-			}
-			a.work()
-			a.intact(id)
-		})
+			t.Run(tc.list+" at "+tc.next+" "+how, func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.deposit("sample.tar", a.sample())
+				engine := a.engine()
+				a.upTo(engine, tc.next)
+				a.damage(fmt.Sprintf("%d/%s", id, tc.list), damage)
+				a.one(engine, tc.next)
+				if item := a.item(id); item.Stage != madeBy(tc.list) || item.Status != "Pending" {
+					t.Errorf("item is %s at %s, want it sent back to %s", item.Status, item.Stage, madeBy(tc.list))
+				}
+				a.work()
+				a.intact(id)
+			})
+		}
+	}
+}
+
+// A list whose connection breaks is not taken for a damaged one: the stage that
+// reads it is tried again, and not the one that made it.
+func TestListWhoseConnectionBreaksIsNotDamaged(t *testing.T) {
+	t.Parallel()
+	const made, many = "an inventory", 20_000
+	a := newArchive(t)
+	a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	a.upTo(engine, "Copy To Staging")
+	w := a.hold(engine, "Copy To Staging")
+	rows := map[int]known{}
+	for i := range many {
+		rows[i] = known{Index: i, UUID: uuid.NewString()}
+	}
+	if err := writeList(t.Context(), w, a.deps, planName, made, plan{}, many, byIndex(rows)); err != nil {
+		t.Fatal(err)
+	}
+	size := len(a.content(a.deps.Staging, w.staged(planName)))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	a.through(proxy)
+	read := func() error {
+		got, err := readList(t.Context(), w, a.deps, planName, made, &plan{}, func(k known) int { return k.Index })
+		if err == nil && len(got) != many {
+			t.Errorf("%d rows of %d", len(got), many)
+		}
+		return err
+	}
+	proxy.CutAfter(int64(size / 2))
+	if err := read(); claim.Code(err) != "transient" {
+		t.Errorf("of a list that breaks off: %v", err)
+	}
+	proxy.Resume()
+	if err := read(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,8 +248,7 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			changed := rows[5]
 			tc.change(&changed)
 			rows[5] = changed
-			inOrder := slices.SortedFunc(maps.Values(rows), func(a, b copies) int { return cmp.Compare(a.Index, b.Index) })
-			if err := writeList(ctx, w, a.deps, copiesName, inventoryID, nil, len(rows), slices.Values(inOrder)); err != nil {
+			if err := writeList(ctx, w, a.deps, copiesName, inventoryID, nil, len(rows), byIndex(rows)); err != nil {
 				t.Fatal(err)
 			}
 			err = (&record{a.deps}).Run(ctx, w)

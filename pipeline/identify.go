@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,14 +62,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err := infected(files, list); err != nil {
 		return err
 	}
-	rows := slices.Sorted(maps.Keys(list))
-	return writeList(ctx, w, s.Deps, formatsName, inventoryID, nil, len(rows), func(yield func(identified) bool) {
-		for _, i := range rows {
-			if !yield(list[i]) {
-				return
-			}
-		}
-	})
+	return writeList(ctx, w, s.Deps, formatsName, inventoryID, nil, len(list), byIndex(list))
 }
 
 // one finds out about one file. whole opens it from its beginning.

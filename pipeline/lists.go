@@ -3,14 +3,13 @@ package pipeline
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
+	"maps"
 	"slices"
 	"time"
 
@@ -181,11 +180,30 @@ func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID str
 	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
 	source := &watched{r: body}
 	rows, err := decodeList(source, name, inventoryID, about, index)
-	if errors.Is(err, errOtherInventory) || err != nil && source.err == nil { // the bytes are wrong, not their way here
-		w.log.WarnContext(ctx, "list is of no use", "list", name, "err", err)
-		return nil, missing(name)
+	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // not the bytes are wrong, but their way here
+		return nil, fmt.Errorf("read %s: %w", name, source.err)
 	}
-	return rows, err
+	return rows, w.remade(ctx, err)
+}
+
+// uselessList is the error of a list whose bytes are wrong.
+type uselessList struct {
+	name string
+	err  error
+}
+
+func (e *uselessList) Error() string { return "read " + e.name + ": " + e.err.Error() }
+
+func (e *uselessList) Unwrap() error { return e.err }
+
+// remade sends an item back whose list is of no use; any other error stays.
+func (w *work) remade(ctx context.Context, err error) error {
+	var list *uselessList
+	if !errors.As(err, &list) {
+		return err
+	}
+	w.log.WarnContext(ctx, "list is of no use", "list", list.name, "err", list.err)
+	return missing(list.name)
 }
 
 // errOtherInventory says that a list goes with another inventory.
@@ -246,13 +264,18 @@ func openList[T any](r io.Reader, name, inventoryID string, about any) (*listRea
 	}
 	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, &uselessList{name, err}
 	}
 	l.count = header.Count
 	return l, nil
 }
 
-func (l *listReader[T]) close() { l.z.Close() }
+// close may also be called on nil.
+func (l *listReader[T]) close() {
+	if l != nil {
+		l.z.Close()
+	}
+}
 
 // next returns false after the last row.
 func (l *listReader[T]) next() (row T, ok bool, err error) {
@@ -260,7 +283,7 @@ func (l *listReader[T]) next() (row T, ok bool, err error) {
 		return row, false, nil
 	}
 	if err := l.lines.Decode(&row); err != nil {
-		return row, false, fmt.Errorf("read row %d of %d of %s: %w", l.read, l.count, l.name, err)
+		return row, false, &uselessList{l.name, fmt.Errorf("row %d of %d: %w", l.read, l.count, err)}
 	}
 	l.read++
 	return row, true, nil
@@ -294,7 +317,19 @@ func (b *beside[T]) at(i int) (row T, ok bool, err error) {
 	}
 }
 
-// writeList puts a list beside the inventory that it goes with.
+// byIndex yields rows in the order of the inventory.
+func byIndex[T any](rows map[int]T) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, i := range slices.Sorted(maps.Keys(rows)) {
+			if !yield(rows[i]) {
+				return
+			}
+		}
+	}
+}
+
+// writeList puts a list, whose rows are in the order of the inventory, beside the
+// inventory that it goes with.
 func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, count int, rows iter.Seq[T]) error {
 	aboutJSON, err := json.Marshal(about)
 	if err != nil {
@@ -316,73 +351,4 @@ func writeList[T any](ctx context.Context, w *work, d Deps, name, inventoryID st
 		}
 		return z.Close()
 	})
-}
-
-// spool fetches something of the item from the staging area, for who reads it more than
-// once, or slowly, and returns its id, the digest of its bytes. It is on disk only as
-// long as it is open.
-func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, id string, err error) {
-	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", missing(name)
-	}
-	if err != nil {
-		return nil, "", storageErr(err)
-	}
-	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
-	spool, err = os.CreateTemp("", "farol-*")
-	if err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, err)
-	}
-	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(spool, hash), body)
-	if err = errors.Join(err, os.Remove(spool.Name())); err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, errors.Join(err, spool.Close()))
-	}
-	return spool, hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-// fromStart reads a file without moving its offset.
-func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
-
-// putStaged writes something of this item to the staging bucket, if the item is
-// still ours. It is spooled on disk first, since S3 wants to know its size and
-// digest before.
-func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) (err error) {
-	spool, err := os.CreateTemp("", "farol-*")
-	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
-	}
-	defer func() {
-		err = errors.Join(err, spool.Close(), os.Remove(spool.Name()))
-	}()
-	hash := sha256.New()
-	buffered := bufio.NewWriterSize(io.MultiWriter(spool, hash), 64<<10)
-	if err := write(buffered); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
-	}
-	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
-	}
-	size, err := spool.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
-	}
-	if err := w.hold.Check(ctx); err != nil {
-		return err
-	}
-	up := storage.Upload{Size: size, SHA256: [32]byte(hash.Sum(nil)), ContentType: "application/zstd"}
-	if storage.PartSize(size) > 0 {
-		_, err = d.Staging.PutParts(ctx, w.staged(name), up, storage.Parts{
-			Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
-				return io.NopCloser(io.NewSectionReader(spool, offset, length)), nil
-			},
-		})
-		return storageErr(err)
-	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
-	}
-	_, err = d.Staging.Put(ctx, w.staged(name), spool, up)
-	return storageErr(err)
 }

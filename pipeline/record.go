@@ -28,7 +28,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	r := recorder{Deps: s.Deps, w: w, digestedAt: inv.LastModified}
 	defer r.close()
 	if err := r.fetch(ctx); err != nil {
-		return err
+		return w.remade(ctx, err)
 	}
 	var verdict judged
 	if _, err = readList(ctx, w, s.Deps, verdictName, r.id, &verdict, func(struct{}) int { return 0 }); err != nil {
@@ -39,7 +39,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
 		Item: w.item.ID, Token: w.item.Token, Object: r.object(), Validation: registry.Validation(verdict),
-		FileCount: r.count, Files: r.files(ctx),
+		FileCount: r.count, Files: r.files(),
 	})
 	switch {
 	case errors.Is(err, registry.ErrMoved):
@@ -47,7 +47,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	case errors.Is(err, registry.ErrRefused):
 		return claim.Fatal("record-refused", "%w", err)
 	}
-	return err
+	return w.remade(ctx, err)
 }
 
 // recorder turns the lists of the stages into records. It reads all of them beside each
@@ -77,7 +77,7 @@ func (r *recorder) fetch(ctx context.Context) (err error) {
 			r.id = id
 			err = r.look()
 		} else {
-			err = r.goesWith(ctx, name)
+			err = r.goesWith(name)
 		}
 		if err != nil {
 			return err
@@ -132,26 +132,18 @@ func damaged(err error) error {
 	return err
 }
 
-// goesWith tells whether a list goes with the inventory.
-func (r *recorder) goesWith(ctx context.Context, name string) error {
+// goesWith sees that a list goes with the inventory.
+func (r *recorder) goesWith(name string) error {
 	var about any
 	if name == planName {
 		about = &r.plan
 	}
 	l, err := openList[struct{}](fromStart(r.spools[name]), name, r.id, about)
 	if err != nil {
-		return r.useless(ctx, name, err)
+		return err
 	}
 	l.close()
 	return nil
-}
-
-func (r *recorder) useless(ctx context.Context, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	r.w.log.WarnContext(ctx, "list is of no use", "list", name, "err", err)
-	return missing(name)
 }
 
 // object describes the bag by its tags, in the order of preference that the
@@ -192,9 +184,9 @@ func (r *recorder) first(otherwise string, tags ...string) string {
 
 // files yields a record for each file that was stored, in the inventory's order. It may
 // be called more than once.
-func (r *recorder) files(ctx context.Context) iter.Seq2[registry.FileRecord, error] {
+func (r *recorder) files() iter.Seq2[registry.FileRecord, error] {
 	return func(yield func(registry.FileRecord, error) bool) {
-		lists, err := r.open(ctx)
+		lists, err := r.open()
 		defer lists.close()
 		if err != nil {
 			yield(registry.FileRecord{}, err)
@@ -206,14 +198,13 @@ func (r *recorder) files(ctx context.Context) iter.Seq2[registry.FileRecord, err
 			var k known
 			if err == nil {
 				k, _, err = lists.plan.at(i)
-				err = r.useless(ctx, planName, err)
 			}
 			if err == nil && !stored(f, k) {
 				continue
 			}
 			var rec registry.FileRecord
 			if err == nil {
-				rec, err = r.file(ctx, i, f, k, lists)
+				rec, err = r.file(i, f, k, lists)
 			}
 			if !yield(rec, err) || err != nil {
 				return
@@ -229,42 +220,37 @@ type lists struct {
 	copies  beside[copies]
 }
 
-func (r *recorder) open(ctx context.Context) (l lists, err error) {
-	if l.plan.listReader, err = openList[known](fromStart(r.spools[planName]), planName, r.id, nil); err != nil {
-		return l, r.useless(ctx, planName, err)
+func (r *recorder) open() (_ *lists, err error) {
+	l := &lists{}
+	if l.plan, err = readBeside(r, planName, func(k known) int { return k.Index }); err != nil {
+		return l, err
 	}
-	if l.formats.listReader, err = openList[identified](fromStart(r.spools[formatsName]), formatsName, r.id, nil); err != nil {
-		return l, r.useless(ctx, formatsName, err)
+	if l.formats, err = readBeside(r, formatsName, func(f identified) int { return f.Index }); err != nil {
+		return l, err
 	}
-	if l.copies.listReader, err = openList[copies](fromStart(r.spools[copiesName]), copiesName, r.id, nil); err != nil {
-		return l, r.useless(ctx, copiesName, err)
-	}
-	l.plan.index = func(k known) int { return k.Index }
-	l.formats.index = func(f identified) int { return f.Index }
-	l.copies.index = func(c copies) int { return c.Index }
-	return l, nil
+	l.copies, err = readBeside(r, copiesName, func(c copies) int { return c.Index })
+	return l, err
 }
 
-func (l lists) close() {
-	if l.plan.listReader != nil {
-		l.plan.close()
-	}
-	if l.formats.listReader != nil {
-		l.formats.close()
-	}
-	if l.copies.listReader != nil {
-		l.copies.close()
-	}
+func readBeside[T any](r *recorder, name string, index func(T) int) (beside[T], error) {
+	l, err := openList[T](fromStart(r.spools[name]), name, r.id, nil)
+	return beside[T]{listReader: l, index: index}, err
 }
 
-func (r *recorder) file(ctx context.Context, i int, f *bag.File, k known, l lists) (registry.FileRecord, error) {
+func (l *lists) close() {
+	l.plan.close()
+	l.formats.close()
+	l.copies.close()
+}
+
+func (r *recorder) file(i int, f *bag.File, k known, l *lists) (registry.FileRecord, error) {
 	format, ok, err := l.formats.at(i)
 	if err != nil {
-		return registry.FileRecord{}, r.useless(ctx, formatsName, err)
+		return registry.FileRecord{}, err
 	}
 	made, _, err := l.copies.at(i)
 	if err != nil {
-		return registry.FileRecord{}, r.useless(ctx, copiesName, err)
+		return registry.FileRecord{}, err
 	}
 	verified := made.Copies
 	if !ok || len(verified) != len(r.names) {

@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
@@ -38,14 +36,7 @@ func (s *reingest) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	w.storageOption = p.StorageOption
-	rows := slices.Sorted(maps.Keys(p.known))
-	return writeList(ctx, w, s.Deps, planName, inventoryID, p, len(rows), func(yield func(known) bool) {
-		for _, i := range rows {
-			if !yield(p.known[i]) {
-				return
-			}
-		}
-	})
+	return writeList(ctx, w, s.Deps, planName, inventoryID, p, len(p.known), byIndex(p.known))
 }
 
 // compare streams the object's files from the registry in one query.
