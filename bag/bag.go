@@ -6,6 +6,10 @@
 // files say. [Bag.Validate] judges that against a [Profile]. [WriteInventory]
 // keeps it for the stages to come.
 //
+// A bag that is restored is made of what [EntryHeader], [BagitTxt],
+// [RewriteBagInfo] and [ManifestWriter] give, so that where each byte of its tar
+// will be is known before the first one is written. [ReadIndex] reads it back.
+//
 // All input is taken to be hostile. What is wrong with the bytes is never an
 // error of Go but a [Finding] that a depositor can read. Nothing is allocated
 // because a header claims a size.
@@ -121,9 +125,10 @@ type Expected struct {
 }
 
 // manifest is the name of the manifest that said it.
-func (e Expected) manifest() string { return manifestName(e.Algorithm, e.TagManifest) }
+func (e Expected) manifest() string { return ManifestName(e.Algorithm, e.TagManifest) }
 
-func manifestName(a Algorithm, tag bool) string {
+// ManifestName is the path in the bag of a payload manifest or of a tag manifest.
+func ManifestName(a Algorithm, tag bool) string {
 	if tag {
 		return "tagmanifest-" + string(a) + ".txt"
 	}

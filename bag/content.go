@@ -167,7 +167,7 @@ func (rd *reader) tagFile(f *File) (tee func([]byte), done func()) {
 func (rd *reader) learnEncoding(raw []byte) {
 	var unused findings // they are collected when all tag files are parsed
 	for _, t := range parseTags(bagitTxt, raw, tagEncoding{}, &unused, &unused) {
-		if !strings.EqualFold(t.Name, "Tag-File-Character-Encoding") {
+		if !strings.EqualFold(t.Name, encodingTag) {
 			continue
 		}
 		enc, ok := encodingNamed(t.Value)

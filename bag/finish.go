@@ -9,6 +9,17 @@ import (
 	"slices"
 )
 
+// read reads the tar from where it is to its end.
+func (rd *reader) read(ctx context.Context) (*Bag, error) {
+	if err := rd.archive(ctx); err != nil {
+		return nil, err
+	}
+	if err := rd.drain(ctx); err != nil {
+		return nil, err
+	}
+	return rd.finish(), nil
+}
+
 // endOfArchive is called at the marker, or where the tar just ends. archive/tar
 // does not tell these apart, but the number of bytes it took does.
 func (rd *reader) endOfArchive() {
@@ -79,6 +90,12 @@ func compression(magic []byte) string {
 // its end. After a proper end there are only zeros. An error of r has been taken
 // for damage so far; it comes again here, and then nothing found before counts.
 func (rd *reader) drain(ctx context.Context) error {
+	if rd.known != nil && rd.cutShort() { // contents that nobody wants, and maybe terabytes of them
+		if rd.src.err != nil {
+			return rd.fault(rd.src.err)
+		}
+		return nil
+	}
 	buf := rd.digester.small
 	garbage := false
 	for {

@@ -85,8 +85,10 @@ func splitDirectory(name string) (top, path, fault string) {
 	if name == "" || name == "." {
 		return "", "", ""
 	}
-	top, path, _ = strings.Cut(name, "/")
-	return top, path, pathFault(name)
+	if strings.Contains(name, "/") {
+		return splitEntry(name)
+	}
+	return name, "", pathFault(name)
 }
 
 func withoutDot(name string) string {

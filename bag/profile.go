@@ -112,7 +112,7 @@ func (p *Profile) tagRules(file string) map[string]tagRule {
 	case bagInfoTxt:
 		return p.rules.BagInfo
 	case bagitTxt: // RFC 8493, 2.1.1
-		rules := map[string]tagRule{"Tag-File-Character-Encoding": {Required: true}}
+		rules := map[string]tagRule{encodingTag: {Required: true}}
 		maps.Copy(rules, p.rules.OtherInfo[bagitTxt])
 		return rules
 	default:

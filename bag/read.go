@@ -65,13 +65,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 			return nil, err
 		}
 	}
-	if err := rd.archive(ctx); err != nil {
-		return nil, err
-	}
-	if err := rd.drain(ctx); err != nil {
-		return nil, err
-	}
-	return rd.finish(), nil
+	return rd.read(ctx)
 }
 
 // DefaultMaxFiles is what a worker of 512 MiB has room for.
@@ -87,6 +81,8 @@ type reader struct {
 	opts     ReadOptions
 	src      *source
 	tar      *counter
+	headers  *tar.Reader                                          // of tar, from where it is
+	known    func(path string, size int64) (Digests, bool, error) // nil if all content is to be read
 	digester *digester
 
 	bag       *Bag
@@ -163,12 +159,12 @@ func (rd *reader) entries(ctx context.Context) error {
 	start := rd.tar.offset
 	magic, _ := rd.tar.r.Peek(magicBytes) // what is wrong shows when it is read
 	magic = slices.Clone(magic)
-	archive := tar.NewReader(rd.tar)
+	rd.headers = tar.NewReader(rd.tar)
 	for {
 		if err := ctx.Err(); err != nil {
 			return rd.fault(err)
 		}
-		header, err := archive.Next()
+		header, err := rd.headers.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			rd.endOfArchive()
@@ -183,7 +179,7 @@ func (rd *reader) entries(ctx context.Context) error {
 		if err := rd.checkpoint(ctx, rd.opts.Within != nil && header.Size >= 2*rd.opts.CheckpointBytes); err != nil {
 			return err
 		}
-		more, err := rd.entry(ctx, archive, header)
+		more, err := rd.entry(ctx, header)
 		if err != nil || !more {
 			return err
 		}
@@ -200,7 +196,7 @@ func (rd *reader) fault(err error) error {
 
 // entry takes one entry of the tar. It returns false if there is no point in
 // reading on.
-func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.Header) (more bool, err error) {
+func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err error) {
 	rd.next = rd.tar.offset + padded(header.Size)
 	if header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader {
 		rd.next = rd.tar.offset // archive/tar has read what belongs to it
@@ -236,13 +232,16 @@ func (rd *reader) entry(ctx context.Context, archive *tar.Reader, header *tar.He
 		rd.reported = rd.tar.offset
 		rd.opts.Progress(path, len(rd.bag.Files), rd.tar.offset)
 	}
-	return rd.readFile(ctx, archive, f, nil)
+	return rd.readFile(ctx, rd.headers, f, nil)
 }
 
 // readFile reads the content of the entry that the tar is at, or what is left of
 // it.
 func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from *hashState) (more bool, err error) {
 	tee, done := rd.interpreter(f)
+	if rd.known != nil && tee == nil {
+		return rd.passOver(f, done)
+	}
 	p := pass{size: f.Size, partSize: rd.partSize(f.Size), tee: rd.reportTo(f, tee), from: from}
 	if rd.opts.Within != nil && tee == nil && f.Size >= 2*rd.opts.CheckpointBytes {
 		p.saveEvery = max(rd.opts.CheckpointBytes, p.partSize)

@@ -15,6 +15,8 @@ const readAhead = 256 << 10
 type source struct {
 	r   io.Reader
 	err error // of the caller's reader, other than io.EOF
+
+	seeker io.Seeker // r, where contents may be passed over
 }
 
 func (s *source) Read(p []byte) (int, error) {

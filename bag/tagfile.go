@@ -20,6 +20,8 @@ const (
 	maxTagFile = 1 << 20
 	// maxTags bounds the tags of one file.
 	maxTags = 10000
+	// encodingTag is the tag of bagit.txt that names the encoding of all others.
+	encodingTag = "Tag-File-Character-Encoding"
 )
 
 // tagEncoding is what Tag-File-Character-Encoding declares for manifests and

@@ -120,7 +120,7 @@ func (j *judge) version() {
 			show(version), strings.Join(accepted, ", "))
 	}
 	for _, t := range j.bag.Tags { // RFC 8493, 2.1.1
-		if t.File == bagitTxt && !strings.EqualFold(t.Name, "BagIt-Version") && !strings.EqualFold(t.Name, "Tag-File-Character-Encoding") {
+		if t.File == bagitTxt && !strings.EqualFold(t.Name, "BagIt-Version") && !strings.EqualFold(t.Name, encodingTag) {
 			j.warnings.add(codeDeclaration, bagitTxt,
 				"bagit.txt has the tag %s. It should have BagIt-Version and Tag-File-Character-Encoding only.", show(t.Name))
 		}
@@ -196,10 +196,10 @@ func (j *judge) allowed(what string, tag bool, have []Algorithm, allowed []strin
 	for _, a := range have {
 		switch {
 		case !anything(allowed) && !slices.Contains(allowed, string(a)):
-			j.errors.add(codeManifestNotAllowed, manifestName(a, tag),
+			j.errors.add(codeManifestNotAllowed, ManifestName(a, tag),
 				"Bag contains illegal %s '%s'. The profile allows %s.", what, show(string(a)), strings.Join(allowed, ", "))
 		case a.size() == 0:
-			j.errors.add(codeManifestUnknown, manifestName(a, tag),
+			j.errors.add(codeManifestUnknown, ManifestName(a, tag),
 				"The %s '%s' cannot be verified: its algorithm is not supported.", what, show(string(a)))
 		}
 	}
@@ -211,7 +211,7 @@ func anything(allowed []string) bool { return len(allowed) == 0 || slices.Contai
 func (j *judge) required(what string, tag bool, have []Algorithm, required []string) {
 	for _, r := range required {
 		if !slices.Contains(have, Algorithm(r)) {
-			j.errors.add(codeManifestMissing, manifestName(Algorithm(r), tag), "Bag is missing required %s '%s'.", what, r)
+			j.errors.add(codeManifestMissing, ManifestName(Algorithm(r), tag), "Bag is missing required %s '%s'.", what, r)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (j *judge) files() {
 func (j *judge) complete(all []Algorithm, tag bool) []Algorithm {
 	return slices.DeleteFunc(slices.Clone(all), func(a Algorithm) bool {
 		return a.size() == 0 || slices.ContainsFunc(j.bag.Problems, func(f Finding) bool {
-			return f.Code == codeTooManyFiles || f.Code == codeManifestLong && f.Path == manifestName(a, tag)
+			return f.Code == codeTooManyFiles || f.Code == codeManifestLong && f.Path == ManifestName(a, tag)
 		})
 	})
 }
@@ -60,7 +60,7 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 	var absent []string
 	for _, a := range manifests {
 		if !slices.ContainsFunc(f.Expected, func(e Expected) bool { return e.Algorithm == a && e.TagManifest == tag }) {
-			absent = append(absent, manifestName(a, tag))
+			absent = append(absent, ManifestName(a, tag))
 		}
 	}
 	if len(absent) > 0 {
