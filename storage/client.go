@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -86,6 +87,8 @@ type Bucket struct {
 
 	api  *s3.Client // for all requests but those of work
 	work *s3.Client // server-side copies, completion of uploads
+
+	versioned atomic.Pointer[bool] // what the server last said of it; nil before it was asked
 }
 
 // Bucket returns the bucket of a target. It sends nothing: whether the bucket is
@@ -133,6 +136,7 @@ func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error
 			// The standard bucket of retry tokens is shared by all requests, so
 			// that one bad hour of a server would leave none to the good ones.
 			o.RateLimiter = ratelimit.None
+			o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(futile)}, o.Retryables...)
 		}),
 		// Digests are ours to compute, once; the SDK adds and checks no others.
 		RequestChecksumCalculation:                aws.RequestChecksumCalculationWhenRequired,

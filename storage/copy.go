@@ -150,7 +150,7 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
-		StorageClass: b.class(), VersionID: aws.ToString(out.VersionId),
+		StorageClass: b.Class(), VersionID: aws.ToString(out.VersionId),
 	}
 	if r := out.CopyObjectResult; r != nil {
 		o.ETag, o.SHA256, o.LastModified = unquote(r.ETag), aws.ToString(r.ChecksumSHA256), aws.ToTime(r.LastModified)

@@ -20,7 +20,15 @@ const deleteAtOnce = 1000
 // Delete removes objects. Keys that are not there count as removed. After an
 // error some of the keys may be gone; asking again does the rest.
 func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
-	for batch := range slices.Chunk(keys, deleteAtOnce) {
+	ids := make([]types.ObjectIdentifier, len(keys))
+	for i := range keys {
+		ids[i].Key = &keys[i]
+	}
+	return b.remove(ctx, ids)
+}
+
+func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error {
+	for batch := range slices.Chunk(ids, deleteAtOnce) {
 		err := errUnsupported
 		if len(batch) > 1 && b.KeepsSHA256() { // a batch is refused without a checksum header
 			err = b.deleteBatch(ctx, batch)
@@ -35,18 +43,14 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-func (b *Bucket) deleteBatch(ctx context.Context, keys []string) error {
-	ids := make([]types.ObjectIdentifier, len(keys))
-	for i := range keys {
-		ids[i].Key = &keys[i]
-	}
+func (b *Bucket) deleteBatch(ctx context.Context, ids []types.ObjectIdentifier) error {
 	out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 		Bucket:            &b.target.Bucket,
 		Delete:            &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
 	})
 	if err != nil {
-		return fmt.Errorf("delete %d keys from %s: %w", len(keys), b.target.name(), explain(err))
+		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), explain(err))
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
@@ -66,19 +70,19 @@ func (b *Bucket) deleteBatch(ctx context.Context, keys []string) error {
 	return nil
 }
 
-func (b *Bucket) deleteEach(ctx context.Context, keys []string) error {
+func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.options.Concurrency)
-	for _, key := range keys {
+	for _, id := range ids {
 		group.Go(func() error {
-			_, err := b.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key})
+			_, err := b.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: id.Key, VersionId: id.VersionId})
 			if err == nil {
 				return nil
 			}
 			if err = explain(err); errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			return b.errorf("delete", key, err)
+			return b.errorf("delete", *id.Key, err)
 		})
 	}
 	return group.Wait()

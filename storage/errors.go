@@ -26,9 +26,14 @@ var (
 	// ErrArchived says that the object is in a storage class that has to be
 	// restored before it can be read.
 	ErrArchived = errors.New("archived")
+	// ErrStillThere says that an object was to be gone, and it, a version of it or
+	// a delete marker is not.
+	ErrStillThere = errors.New("still there")
 
 	// errUnsupported: the server does not know the operation.
 	errUnsupported = errors.New("not supported by the server")
+	// errNoTrailers: the server does not understand checksums that follow the bytes.
+	errNoTrailers = errors.New("no trailing checksums")
 	// errNoUpload: the multipart upload was completed, aborted, or never was.
 	errNoUpload = errors.New("no such upload")
 )
@@ -115,17 +120,18 @@ func (b *Bucket) errorf(op, key string, err error) error {
 	return fmt.Errorf("%s %s/%s: %w", op, b.target.name(), key, err)
 }
 
-// final reports whether trying again at once is of no use.
+// final reports whether trying the same again at once is of no use.
 func final(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
 	}
 	for _, kind := range []error{
-		ErrNotFound, ErrChanged, ErrDenied, ErrDigest, ErrArchived, errUnsupported, errNoUpload,
+		ErrNotFound, ErrChanged, ErrDenied, ErrDigest, ErrArchived, errUnsupported, errNoTrailers, errNoUpload,
 	} {
 		if errors.Is(err, kind) {
 			return true
 		}
 	}
-	return false
+	var rewind *RewindError
+	return errors.As(err, &rewind)
 }

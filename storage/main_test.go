@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,6 +16,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -137,6 +140,7 @@ func get(t *testing.T, b *storage.Bucket, key string) []byte {
 type gate struct {
 	*httptest.Server
 	forward *httputil.ReverseProxy
+	caFile  string // of a gate over TLS
 
 	mu       sync.Mutex
 	requests []*http.Request
@@ -145,16 +149,36 @@ type gate struct {
 // newGate answers with intercept first, where it returns true.
 func newGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
 	t.Helper()
+	g := closedGate(t, at, intercept)
+	g.Start()
+	return g
+}
+
+// newTLSGate is newGate over TLS.
+func newTLSGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
+	t.Helper()
+	g := closedGate(t, at, intercept)
+	g.StartTLS()
+	g.caFile = filepath.Join(t.TempDir(), "ca.pem")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.Certificate().Raw})
+	if err := os.WriteFile(g.caFile, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func closedGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
+	t.Helper()
 	server, err := url.Parse(at.Endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pem, err := os.ReadFile(at.CAFile)
+	authority, err := os.ReadFile(at.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
+	roots.AppendCertsFromPEM(authority)
 	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{RootCAs: roots},
 		DisableCompression: true,
@@ -168,7 +192,7 @@ func newGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter
 			r.Out.Host = r.In.Host // it is signed
 		},
 	}
-	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.requests = append(g.requests, r)
 		g.mu.Unlock()
@@ -187,6 +211,20 @@ func answer(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>as the test wants</Message></Error>", code)
 }
 
+// rewrite changes the bodies of the answers to requests that satisfy is.
+func (g *gate) rewrite(is func(*http.Request) bool, change func(body string) string) {
+	g.forward.ModifyResponse = func(r *http.Response) error {
+		if !is(r.Request) {
+			return nil
+		}
+		body, err := io.ReadAll(r.Body)
+		body = []byte(change(string(body)))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return err
+	}
+}
+
 // count says how many requests satisfied is.
 func (g *gate) count(is func(*http.Request) bool) int {
 	g.mu.Lock()
@@ -200,14 +238,18 @@ func (g *gate) count(is func(*http.Request) bool) int {
 	return n
 }
 
-// through is the target as seen through the gate, over plain HTTP.
+// through is the target as seen through the gate.
 func (g *gate) through(at storage.Target) storage.Target {
-	at.Endpoint = g.URL
+	at.Endpoint, at.CAFile = g.URL, g.caFile
 	return at
 }
 
 func isPart(r *http.Request) bool {
 	return r.Method == http.MethodPut && r.URL.Query().Has("partNumber")
+}
+
+func isComplete(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
 }
 
 // eachOf calls f for every key, several at a time.

@@ -65,7 +65,17 @@ type part struct {
 	offset, length int64
 	sum            [32]byte // zero: not known
 	md5            [16]byte // likewise
+	proof          proof
 }
+
+// A proof is what tells that the server has the bytes that it was sent.
+type proof int
+
+const (
+	byDigest  proof = iota // those that are known beforehand; of others the ETag under [ChecksumETag]
+	byTrailer              // a checksum that follows the bytes
+	byETag                 // the MD5 of the bytes
+)
 
 // A transfer brings one part to the server, from here or from another object.
 type transfer func(ctx context.Context, p part) (types.CompletedPart, error)
@@ -76,8 +86,10 @@ type upload struct {
 	key    string
 	up     Upload
 	parts  Parts
+	proof  proof
 	id     string // "" before it is begun
 	kept   bool   // the ID is in safe hands, so that the upload can be resumed
+	ended  bool   // by the caller's word, which is nothing against the upload
 
 	mu   sync.Mutex
 	done map[int32]types.CompletedPart
@@ -110,26 +122,32 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, se
 	if o, err := u.resume(ctx); err != nil || o.Key != "" {
 		return o, err
 	}
+	return u.finish(ctx, func() error { return u.sendMissing(ctx, count, send) })
+}
+
+// finish begins the upload unless it was, and makes an object of the parts that send
+// brings. If that fails, the upload stays only where it can be resumed.
+func (u *upload) finish(ctx context.Context, send func() error) (Object, error) {
 	if u.id == "" {
 		if err := u.create(ctx); err != nil {
 			return Object{}, err
 		}
 	}
-	err = u.sendMissing(ctx, count, send)
+	err := send()
 	if err == nil {
 		var o Object
 		if o, err = u.complete(ctx); err == nil {
 			return o, nil
 		}
 	}
-	if !u.kept || ctx.Err() == nil && final(ctx, err) {
+	if !u.kept || !u.ended && ctx.Err() == nil && final(ctx, err) {
 		u.abort(ctx)
 	}
 	return Object{}, err
 }
 
 func (u *upload) part(number int32) part {
-	p := part{key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size}
+	p := part{key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size, proof: u.proof}
 	p.length = min(u.parts.Size, u.up.Size-p.offset)
 	if number >= 1 && int(number) <= len(u.parts.SHA256) {
 		p.sum = u.parts.SHA256[number-1]
@@ -170,7 +188,10 @@ func (u *upload) create(ctx context.Context) error {
 	return nil
 }
 
-func (u *upload) checksums() bool { return u.bucket.KeepsSHA256() && u.parts.SHA256 != nil }
+// checksums reports whether the server is to keep one of each part.
+func (u *upload) checksums() bool {
+	return u.proof == byTrailer || u.proof == byDigest && u.bucket.KeepsSHA256() && u.parts.SHA256 != nil
+}
 
 func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) error {
 	var missing []part
@@ -226,7 +247,12 @@ func (b *Bucket) sendPart(
 		return types.CompletedPart{}, err
 	}
 	defer src.Close() //nolint:errcheck // what was read of it has been checked
-	body := newBody(src, p.length, p.sum, !b.KeepsSHA256())
+	return b.uploadPart(ctx, p, src)
+}
+
+// uploadPart reads as many bytes as the part has.
+func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.CompletedPart, error) {
+	body := newBody(src, p.length, p.sum, p.proof == byETag || !b.KeepsSHA256())
 	reader, signed, err := b.prepare(body, p.sum)
 	if err != nil {
 		return types.CompletedPart{}, err
@@ -238,9 +264,17 @@ func (b *Bucket) sendPart(
 	if b.KeepsSHA256() && known(p.sum[:]) {
 		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
 	}
+	if p.proof == byTrailer {
+		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
+	}
 	out, err := b.api.UploadPart(ctx, in, signed)
-	if err != nil {
+	switch {
+	case err != nil && body.err == nil && p.refused(err):
+		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, explain(err))
+	case err != nil:
 		return types.CompletedPart{}, body.explain(err)
+	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
+		return types.CompletedPart{}, fmt.Errorf("%w: none is in the answer", errNoTrailers)
 	}
 	if err := body.compare(unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
@@ -270,14 +304,14 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	}
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
-		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.class(),
+		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
 	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
 		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}
-	if want := u.etag(); !u.bucket.KeepsSHA256() && want != "" && o.ETag != want {
+	if want := u.etag(); (u.proof == byETag || !u.bucket.KeepsSHA256()) && want != "" && o.ETag != want {
 		why := fmt.Errorf("%w: the server has ETag %s, expected %s", ErrDigest, o.ETag, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}

@@ -1,4 +1,20 @@
 package storage
 
+import "cmp"
+
 // Name is the bucket's name at its provider.
 func (b *Bucket) Name() string { return b.target.Bucket }
+
+// TargetName is what logs and errors call the bucket: its target's name, or else
+// its own.
+func (b *Bucket) TargetName() string { return b.target.name() }
+
+// Provider is who keeps the bucket, as its target names it: AWS, Wasabi-VA, ….
+func (b *Bucket) Provider() string { return b.target.Provider }
+
+// Class is the storage class of objects that are written here, STANDARD too.
+func (b *Bucket) Class() string { return cmp.Or(b.target.StorageClass, standard) }
+
+// Priority is the place of the bucket among those that a file may be restored
+// from; lower is preferred.
+func (b *Bucket) Priority() int { return b.target.RestorePriority }

@@ -70,7 +70,7 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 	}
 	o := Object{
 		Key: key, Size: up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
-		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.class(),
+		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
 	if err := body.compare(o.ETag, o.SHA256); err != nil {
@@ -185,17 +185,16 @@ func (b *body) Read(p []byte) (int, error) {
 		b.md5.Write(p[:n])
 	}
 	b.left -= int64(n)
-	if b.left == 0 {
-		if b.err = b.verify(); b.err != nil {
-			return 0, b.err // the last bytes stay here, so the server has no object
-		}
-		return n, nil
-	}
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: %d bytes are missing", io.ErrUnexpectedEOF, b.left)
-	}
-	if err != nil {
+	switch {
+	case b.left == 0 && (err == nil || errors.Is(err, io.EOF) || known(b.want[:])):
+		b.err = b.verify()
+	case errors.Is(err, io.EOF):
+		b.err = fmt.Errorf("body: %w: %d bytes are missing", io.ErrUnexpectedEOF, b.left)
+	case err != nil:
 		b.err = fmt.Errorf("body: %w", err)
+	}
+	if b.err != nil && b.left == 0 {
+		return 0, b.err // the last bytes stay here, so the server has no object
 	}
 	return n, b.err
 }

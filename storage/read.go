@@ -72,6 +72,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 		StorageClass: cmp.Or(string(out.StorageClass), standard),
 		SHA256:       aws.ToString(out.ChecksumSHA256),
 		VersionID:    aws.ToString(out.VersionId),
+		Restoration:  restoration(aws.ToString(out.Restore)),
 	}, nil
 }
 

@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -77,10 +79,27 @@ func (u *upload) usable(p types.Part) bool {
 
 // composite is "" if the parts' digests are not known.
 func (u *upload) composite() string {
-	if !u.checksums() {
+	sums := u.parts.SHA256
+	if u.proof == byTrailer {
+		sums = u.sums()
+	}
+	if !u.checksums() || len(sums) == 0 {
 		return ""
 	}
-	return ExpectedChecksum([32]byte{}, u.parts.SHA256)
+	return ExpectedChecksum([32]byte{}, sums)
+}
+
+// sums are the digests of the parts that the server has; nil if it does not tell all.
+func (u *upload) sums() [][32]byte {
+	var sums [][32]byte
+	for number := range int32(len(u.done)) { //nolint:gosec // at most maxParts
+		sum, err := base64.StdEncoding.DecodeString(aws.ToString(u.done[number+1].ChecksumSHA256))
+		if err != nil || len(sum) != sha256.Size {
+			return nil
+		}
+		sums = append(sums, [sha256.Size]byte(sum))
+	}
+	return sums
 }
 
 // etag is "" unless every part is known by its MD5.

@@ -13,10 +13,7 @@
 // not fall silent.
 package storage
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // An Object is what a bucket says about one key. Fields that an operation does
 // not learn are zero: [Bucket.List] knows no content type, metadata or SHA256,
@@ -31,13 +28,11 @@ type Object struct {
 	StorageClass string            // S3's name of the class, STANDARD too
 	SHA256       string            // base64; of a multipart upload "…-N", see [ExpectedChecksum]; "" if the server keeps none
 	VersionID    string            // "" if the bucket keeps no versions
+	Restoration  Restoration       // of an archived object; only [Bucket.Head] tells
 }
 
 // standard is the class that S3 does not mention.
 const standard = "STANDARD"
-
-// class is what objects written here have.
-func (b *Bucket) class() string { return cmp.Or(b.target.StorageClass, standard) }
 
 // A Range says which bytes of an object to read, and of which object.
 type Range struct {

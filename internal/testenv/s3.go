@@ -2,8 +2,16 @@ package testenv
 
 import (
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/internal/devstack"
 )
@@ -28,5 +36,33 @@ func S3(t testing.TB) S3Server {
 		Endpoint: s.S3Endpoint, CAFile: s.S3CAFile, Region: s.Region,
 		AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey,
 		Prefix: "t" + strings.ToLower(rand.Text()[:11]) + "-",
+	}
+}
+
+// SetVersioning has a bucket keep a version of each object that is replaced or
+// deleted, or has one that did so cease to: those that it has stay.
+func (s S3Server) SetVersioning(t testing.TB, bucket string, keep bool) {
+	t.Helper()
+	pem, err := os.ReadFile(s.CAFile)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	client := s3.New(s3.Options{
+		BaseEndpoint: &s.Endpoint, Region: s.Region, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
+		HTTPClient:  &http.Client{Transport: transport},
+	})
+	status := types.BucketVersioningStatusSuspended
+	if keep {
+		status = types.BucketVersioningStatusEnabled
+	}
+	if _, err := client.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{
+		Bucket: &bucket, VersioningConfiguration: &types.VersioningConfiguration{Status: status},
+	}); err != nil {
+		t.Fatal("testenv: set the versioning of "+bucket+":", err)
 	}
 }

@@ -270,7 +270,8 @@ func (c *coldStore) listed(bucket string, fetchOwner bool) backend.GetObjFunc {
 }
 
 // RestoreObject makes a cold object readable after the delay, for the days that
-// were asked for. One that is readable already stays so for that long from now.
+// were asked for, and answers 202. One that is readable already stays so for that
+// long from now, and the answer is 200.
 func (c *coldStore) RestoreObject(ctx context.Context, in *s3.RestoreObjectInput) error {
 	if _, err := c.Posix.HeadObject(ctx, &s3.HeadObjectInput{Bucket: in.Bucket, Key: in.Key}); err != nil {
 		return err
@@ -295,5 +296,15 @@ func (c *coldStore) RestoreObject(ctx context.Context, in *s3.RestoreObjectInput
 		s.Ready = now.Add(c.delay)
 	}
 	s.Expires = now.Add(c.delay).AddDate(0, 0, days)
-	return c.save(nil, *in.Bucket, *in.Key, s)
+	if err := c.save(nil, *in.Bucket, *in.Key, s); err != nil || readable {
+		return err
+	}
+	return accepted{s3err.APIError{Code: "Accepted", HTTPStatusCode: 202}}
 }
+
+// accepted is the answer to a restoration that begins. The gateway answers 200 to
+// all but errors, so this is one to it, though not to clients.
+type accepted struct{ s3err.APIError }
+
+// XMLBody is empty, as S3's is.
+func (accepted) XMLBody(string, string) []byte { return nil }
