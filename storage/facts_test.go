@@ -53,6 +53,30 @@ func TestURLNamesRegionBucketAndKey(t *testing.T) {
 	}
 }
 
+// Who restores a file chooses among buckets by what they say of themselves.
+func TestABucketTellsOfItsTarget(t *testing.T) {
+	t.Parallel()
+	type facts struct {
+		name, target, provider, class string
+		priority                      int
+	}
+	at := storage.Target{Bucket: "b", AccessKeyID: "id", SecretAccessKey: "x"}
+	named := at
+	named.Name, named.Provider, named.StorageClass, named.RestorePriority = "Glacier-VA", "AWS", "GLACIER", 6
+	for _, tt := range []struct {
+		at   storage.Target
+		want facts
+	}{
+		{at, facts{"b", "b", "", "STANDARD", 0}},
+		{named, facts{"b", "Glacier-VA", "AWS", "GLACIER", 6}},
+	} {
+		b := open(t, tt.at, storage.Options{})
+		if got := (facts{b.Name(), b.TargetName(), b.Provider(), b.Class(), b.Priority()}); got != tt.want {
+			t.Errorf("the bucket says %+v, want %+v", got, tt.want)
+		}
+	}
+}
+
 func TestATargetThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.pem")

