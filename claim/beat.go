@@ -61,7 +61,7 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 	}
 	for i, h := range holds {
 		if e.renewed(h, start, held[i].lease, kept[h.Item.ID]) {
-			e.log.WarnContext(ctx, "claim lost", "item", h.Item.ID, "stage", h.Item.Stage, "token", h.Item.Token)
+			e.log.WarnContext(ctx, "claim lost", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
 			h.drop(ErrLost)
 		}
 	}

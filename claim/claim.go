@@ -59,6 +59,7 @@ type Item struct {
 	ObjectIdentifier string
 	InstitutionID    int64
 	Institution      string // identifier
+	Request          Request
 
 	band  int16
 	at    position
@@ -66,14 +67,24 @@ type Item struct {
 	asked time.Time     // when the claim was sent, by this process's monotonic clock
 }
 
+// Request is what only items have that are no ingests.
+type Request struct {
+	ObjectID   int64
+	FileID     int64 // 0: the whole object
+	User       string
+	Approver   string // of a deletion
+	DeletionID int64  // deletion request
+	CreatedAt  time.Time
+}
+
 // Options is how a process works the queue. What is zero goes by stage_settings,
 // which administrators may change at run time.
 type Options struct {
 	Lease       time.Duration            // how long a claim of any stage lasts unless renewed
 	Heartbeat   time.Duration            // between two renewals; at most a third of any lease
-	Leases      map[string]time.Duration // by stage, before Lease
-	Timeouts    map[string]time.Duration // how long a stage may take
-	MaxAttempts map[string]int           // by stage
+	Leases      map[string]time.Duration // by [StepOf], before Lease
+	Timeouts    map[string]time.Duration // how long a stage may take; likewise
+	MaxAttempts map[string]int           // likewise
 	Unrenewed   bool                     // this process cannot heartbeat: leases then last three processing timeouts at least
 	Poll        time.Duration            // between two looks at a queue that nothing was heard from, with jitter
 	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay

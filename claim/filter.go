@@ -26,10 +26,30 @@ type Filter struct {
 
 func (f Filter) action() string {
 	if f.Action == "" {
-		return "Ingest"
+		return ingest
 	}
 	return f.Action
 }
+
+// An ingest goes from stage to stage. All other actions are requests, which have
+// one stage to be worked on, and another when they are done.
+const (
+	ingest    = "Ingest"
+	requested = "Requested"
+	resolve   = "Resolve"
+)
+
+// StepOf names what is done with an item at a stage: of an ingest it is the stage,
+// of a request, since all have the same, the action.
+func StepOf(action, stage string) string {
+	if action == ingest {
+		return stage
+	}
+	return action
+}
+
+// Step is [StepOf] the item.
+func (i Item) Step() string { return StepOf(i.Action, i.Stage) }
 
 // mostSize is MaxSize for a statement.
 func (f Filter) mostSize() int64 {

@@ -80,7 +80,7 @@ func (h *Hold) stopDeaf() {
 	}
 	e.mu.Unlock()
 	if deaf {
-		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Stage)
+		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Step())
 		h.drop(fmt.Errorf("no heartbeat for %v: %w", silence.Round(time.Millisecond), ErrLost))
 	}
 }
@@ -155,7 +155,7 @@ func (h *Hold) Check(ctx context.Context) error {
 func (h *Hold) Do(work func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.engine.log.ErrorContext(h.ctx, "stage panicked", "item", h.Item.ID, "stage", h.Item.Stage, "panic", p, "stack", string(debug.Stack()))
+			h.engine.log.ErrorContext(h.ctx, "stage panicked", "item", h.Item.ID, "stage", h.Item.Step(), "panic", p, "stack", string(debug.Stack()))
 			err = &ending{kind: endPanic, code: "panic", err: fmt.Errorf("panic: %v", p)}
 		}
 	}()
@@ -197,6 +197,6 @@ func (h *Hold) drop(cause error) {
 	e.mu.Unlock()
 	h.cancel(cause)
 	if held && errors.Is(cause, ErrLost) {
-		e.options.Observer.Lost(h.Item.Stage)
+		e.options.Observer.Lost(h.Item.Step())
 	}
 }

@@ -13,13 +13,13 @@ type Observer interface {
 	// worker that is gone.
 	Ended(end End)
 	// Lost tells that a lease which this process held at a stage is not its own any
-	// more.
+	// more. Stages are as in [StepOf].
 	Lost(stage string)
 }
 
 // End is the end of an attempt.
 type End struct {
-	Stage   string
+	Stage   string // see [StepOf]
 	Outcome string // as the ledger has it
 	Status  string // of the item afterwards
 	Attempt int    // which it was of those at the stage that count
@@ -31,13 +31,13 @@ func (e End) Failed() bool { return e.Status == "Failed" || e.Status == "Suspend
 // Retried tells whether the stage was done, but not at the first attempt.
 func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }
 
-// Held counts the leases that this process holds, by stage.
+// Held counts the leases that this process holds, by [StepOf].
 func (e *Engine) Held() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := map[string]int{}
 	for _, h := range e.held {
-		n[h.Item.Stage]++
+		n[h.Item.Step()]++
 	}
 	return n
 }

@@ -152,6 +152,9 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 			return m
 		}
 		m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
+		if item.Action != ingest {
+			m.Stage = resolve
+		}
 		if done.ObjectID != 0 {
 			m.ObjectID = &done.ObjectID
 		}
@@ -177,7 +180,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Suspended", false, true
 	case endFatal:
 		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Failed", false, true
-		m.Outcome = "Ingest failed due to fatal error."
+		m.Outcome = item.Action + " failed due to fatal error."
 	case endTransient, endPanic:
 		m.Ended = "transient"
 		if e.kind == endPanic {

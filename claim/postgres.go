@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,7 +40,7 @@ const readySQL = `
 			SELECT c.stage, s.lease, s.topic,
 				greatest(CASE WHEN s.cap IS NULL THEN c.most
 				     ELSE least(c.most, s.cap - (SELECT count(*) FROM work_items r
-						WHERE r.status = 'Started' AND r.stage = s.stage AND r.lease_expires_at > now() - s.lease))
+						WHERE r.status = 'Started' AND r.stage = s.stage AND r.action = s.action AND r.lease_expires_at > now() - s.lease))
 				END, 0) AS room
 			FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS c (stage, most, ord)
 			JOIN stage_settings s ON s.action = $7 AND s.stage = c.stage AND NOT s.paused
@@ -112,9 +111,22 @@ const narrowerSQL = `
 				  AND (cardinality(%[2]s::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY (%[2]s)))
 				  AND (cardinality(%[3]s::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY (%[3]s))`
 
+// byAction is a statement for the filter's action. Requests are walked by
+// work_items_requested, in which those of each action are together.
+func (f Filter) byAction(sql string) string {
+	if f.action() == ingest {
+		return sql
+	}
+	return requestsOf.Replace(sql)
+}
+
+//nolint:gochecknoglobals // a constant, but for Go
+var requestsOf = strings.NewReplacer("w.stage = stage.stage", "w.stage = 'Requested'", "w.stage = cell.stage", "w.stage = 'Requested'")
+
 // narrowed returns a statement for the filter with the arguments that it needs
 // besides those it has.
 func (f Filter) narrowed(sql string, args []any) (string, []any) {
+	sql = f.byAction(sql)
 	if f.MinAge <= 0 && len(f.Institutions) == 0 && len(f.StorageOptions) == 0 {
 		return sql, args
 	}
@@ -228,11 +240,7 @@ func (f Filter) readyArgs(probes []probe, n int) []any {
 const usualClaim = 128
 
 func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
-	var leaseOf []time.Duration
-	var leaseFor []string
-	for stage, d := range over {
-		leaseOf, leaseFor = append(leaseOf, d), append(leaseFor, stage)
-	}
+	leaseOf, leaseFor := over.of(f.action())
 	sql, args := f.narrowed(lockedClaimSQL, append(f.readyArgs(probes, n), who.node, who.pid, who.worker, leaseOf, leaseFor))
 	rows, _ := db.Query(ctx, sql, args...) // AppendRows returns the error
 	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
@@ -247,7 +255,33 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	if err := p.nameInstitutions(ctx, db, items); err != nil {
 		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
 	}
+	if f.action() != ingest && len(items) > 0 {
+		if err := readRequests(ctx, db, items); err != nil {
+			return items, fmt.Errorf("read what claimed items are about: %w", err)
+		}
+	}
 	return items, nil
+}
+
+// readRequests fills in what only requests have. It is a statement of its own, so
+// that ingests pay nothing for it.
+func readRequests(ctx context.Context, db querier, items []Item) error {
+	byID := map[int64]*Item{}
+	ids := make([]int64, len(items))
+	for i := range items {
+		ids[i], byID[items[i].ID] = items[i].ID, &items[i]
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT id, coalesce(intellectual_object_id, 0), coalesce(generic_file_id, 0), "user", coalesce(inst_approver, ''),
+			coalesce(deletion_request_id, 0), created_at
+		FROM work_items WHERE id = ANY ($1)`, ids)
+	var id int64
+	var r Request
+	_, err := pgx.ForEachRow(rows, []any{&id, &r.ObjectID, &r.FileID, &r.User, &r.Approver, &r.DeletionID, &r.CreatedAt}, func() error {
+		byID[id].Request = r
+		return nil
+	})
+	return err
 }
 
 // nameInstitutions fills in the identifiers of items' institutions. They never

@@ -19,7 +19,7 @@ const reapSQL = `
 WITH dead AS MATERIALIZED (
 	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, w.attempt,
 		coalesce(p.ending, 'silent') AS ending,
-		w.attempt >= coalesce(($3::int[])[array_position($4::text[], w.stage)], s.max_attempts) AS parks,
+		w.attempt >= coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS parks,
 		least(s.backoff_first * 2 ^ least(w.attempt - 1, 20), s.backoff_most) AS backoff
 	FROM (SELECT DISTINCT stage FROM stage_settings) st
 	CROSS JOIN LATERAL (
@@ -67,7 +67,7 @@ WITH dead AS MATERIALIZED (
 		updated_at         = now()
 	FROM told
 	WHERE w.id = told.id
-	RETURNING w.id, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
+	RETURNING w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
 		told.attempt, told.claim_token AS held, told.ending, told.what, told.file
 ), ended AS (
 	UPDATE work_item_attempts a SET
@@ -76,7 +76,7 @@ WITH dead AS MATERIALIZED (
 	FROM moved
 	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
 )
-SELECT id, stage, size_band, priority, turn, note, replace(error_code, '-', ' '), status, attempt FROM moved`
+SELECT id, action, stage, size_band, priority, turn, note, replace(error_code, '-', ' '), status, attempt FROM moved`
 
 // Which attempts a round ends: those whose lease lapsed not longer ago than a
 // time, or those of workers that are known to be dead, however long their leases
@@ -138,7 +138,7 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		}
 		put := make([]place, 0, len(list))
 		for _, r := range list {
-			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.cell.stage, "note", r.note)
+			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.end.Stage, "note", r.note)
 			e.options.Observer.Ended(r.end)
 			put = append(put, r.place)
 		}
@@ -330,8 +330,9 @@ func reapIn(ctx context.Context, db querier, which string, most int, arg any, n 
 	rows, _ := db.Query(ctx, strings.Replace(reapSQL, "/* which */", which, 1),
 		max(most, 0), arg, n.attempts, n.stages, n.items, n.files, n.workers, n.words)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
-		err = row.Scan(&r.id, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.end.Outcome, &r.end.Status, &r.end.Attempt)
-		r.end.Stage = r.cell.stage
+		var action string
+		err = row.Scan(&r.id, &action, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.end.Outcome, &r.end.Status, &r.end.Attempt)
+		r.end.Stage = StepOf(action, r.cell.stage)
 		return r, err
 	})
 }

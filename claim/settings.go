@@ -29,7 +29,7 @@ type StageSettings struct {
 
 // SettingError is a setting of a stage under which live work could be lost.
 type SettingError struct {
-	Stage   string
+	Stage   string // see [StepOf]
 	Setting string // the column of stage_settings
 	Problem string
 }
@@ -39,14 +39,15 @@ func (e *SettingError) Error() string { return e.Stage + ": " + e.Problem }
 
 // check refuses a lease that live work could lose.
 func (s StageSettings) check() error {
+	step := StepOf(s.Action, s.Stage)
 	switch {
 	case s.Lease <= 0 || s.Heartbeat <= 0:
-		return &SettingError{s.Stage, "lease", "lease and heartbeat must be longer than nothing"}
+		return &SettingError{step, "lease", "lease and heartbeat must be longer than nothing"}
 	case s.Lease < 3*s.Heartbeat:
-		return &SettingError{s.Stage, "lease", fmt.Sprintf("the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
+		return &SettingError{step, "lease", fmt.Sprintf("the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
 			s.Lease, s.Heartbeat)}
 	case s.UnrenewedLease < 3*s.UnrenewedTimeout:
-		return &SettingError{s.Stage, "unrenewed_lease", fmt.Sprintf(
+		return &SettingError{step, "unrenewed_lease", fmt.Sprintf(
 			"without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: slow work would be given to a second worker",
 			s.UnrenewedLease, s.UnrenewedTimeout)}
 	}
@@ -73,34 +74,35 @@ type stageKey struct{ action, stage string }
 func (s *settings) override(o Options) error {
 	var errs []error
 	for key, st := range s.stages {
+		step := StepOf(st.Action, st.Stage)
 		if o.Lease > 0 {
 			st.Lease = o.Lease
 		}
 		if o.Heartbeat > 0 {
 			st.Heartbeat = o.Heartbeat
 		}
-		if n, ok := o.MaxAttempts[st.Stage]; ok {
+		if n, ok := o.MaxAttempts[step]; ok {
 			st.MaxAttempts = n
 		}
-		if d, ok := o.Leases[st.Stage]; ok {
+		if d, ok := o.Leases[step]; ok {
 			st.Lease = d
 		}
-		if d, ok := o.Timeouts[st.Stage]; ok {
+		if d, ok := o.Timeouts[step]; ok {
 			st.Timeout, st.UnrenewedTimeout = d, d
-			if _, given := o.Leases[st.Stage]; !given || !o.Unrenewed { // whoever can heartbeat has no use for it
+			if _, given := o.Leases[step]; !given || !o.Unrenewed { // whoever can heartbeat has no use for it
 				st.UnrenewedLease = max(st.UnrenewedLease, 3*d)
 			}
 		}
 		if o.Unrenewed {
-			if d, ok := o.Leases[st.Stage]; ok {
+			if d, ok := o.Leases[step]; ok {
 				st.UnrenewedLease = d
 			}
 			st.Heartbeat = st.UnrenewedLease / 3 // none is sent; nothing is to be refused for it
 			st.Lease, st.Timeout = st.UnrenewedLease, st.UnrenewedTimeout
 		}
 		s.stages[key] = st
-		if _, given := o.Leases[st.Stage]; given || o.Lease > 0 || o.Unrenewed {
-			s.leases[st.Stage] = st.Lease
+		if _, given := o.Leases[step]; given || o.Lease > 0 || o.Unrenewed {
+			s.leases[step] = st.Lease
 		}
 		errs = append(errs, st.check())
 	}

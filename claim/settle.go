@@ -58,10 +58,10 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			err = c.answer
 		}
 		if err != nil {
-			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Stage, err)
+			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Step(), err)
 			continue
 		}
-		e.options.Observer.Ended(End{Stage: item.Stage, Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
+		e.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
 	}
 	return errs
 }

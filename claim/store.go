@@ -55,8 +55,22 @@ type identity struct {
 	worker string
 }
 
-// leases are those by stage that differ from the database's.
+// leases are those by [StepOf] that differ from the database's.
 type leases map[string]time.Duration
+
+// of lists those of an action, with the stages that they are for.
+func (l leases) of(action string) (spans []time.Duration, stages []string) {
+	if action != ingest {
+		if d, ok := l[action]; ok {
+			return []time.Duration{d}, []string{requested}
+		}
+		return nil, nil
+	}
+	for stage, d := range l {
+		spans, stages = append(spans, d), append(stages, stage)
+	}
+	return spans, stages
+}
 
 // heldLease is an item in hand, as a heartbeat tells of it.
 type heldLease struct {

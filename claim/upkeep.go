@@ -94,13 +94,13 @@ JOIN stage_settings s ON s.action = $3 AND s.stage = cell.stage
 CROSS JOIN LATERAL (
 	WITH RECURSIVE level AS (
 		(SELECT w.priority, w.run_at FROM work_items w
-		WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.size_band = cell.band AND w.run_at <= now()
+		WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.action = $3 AND w.size_band = cell.band AND w.run_at <= now()
 		  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
 		ORDER BY w.priority, w.turn, w.run_at, w.id LIMIT 1)
 		UNION ALL
 		SELECT worse.priority, worse.run_at FROM level CROSS JOIN LATERAL (
 			SELECT w.priority, w.run_at FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.size_band = cell.band AND w.run_at <= now()
+			WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.action = $3 AND w.size_band = cell.band AND w.run_at <= now()
 			  AND w.priority > level.priority
 			ORDER BY w.priority, w.turn, w.run_at, w.id LIMIT 1) worse
 	)
@@ -110,7 +110,7 @@ WHERE level.place > 1 AND level.run_at < now() - s.overdue`
 
 func (p *postgres) overdue(ctx context.Context, action string, probes []probe) (map[cell][]int16, error) {
 	stages, bands, priorities, turns := columns(probes)
-	rows, _ := p.upkeep.Query(ctx, overdueSQL, stages, bands, action, priorities, turns)
+	rows, _ := p.upkeep.Query(ctx, Filter{Action: action}.byAction(overdueSQL), stages, bands, action, priorities, turns)
 	found := map[cell][]int16{}
 	var c cell
 	var priority int16
