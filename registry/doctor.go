@@ -21,7 +21,7 @@ const mostViolations = 10_000
 
 // Rules are the codes of what Violations looks for.
 func Rules() []string {
-	return []string{"lapsed-lease", "claim-without-attempt", "attempt-without-claim", "waits-for-nobody", "upload-without-item", "item-without-upload", "success-without-object"}
+	return []string{"lapsed-lease", "claim-without-attempt", "attempt-without-claim", "waits-for-nobody", "upload-without-item", "item-without-upload", "success-without-object", "deletion-unfinished"}
 }
 
 // ruleSQL selects the names of what violates a rule. All but two go by the partial
@@ -45,6 +45,12 @@ func ruleSQL(code string) string {
 	case "item-without-upload":
 		return `SELECT 'item ' || w.id FROM work_items w WHERE w.action = 'Ingest' AND w.status IN ('Pending', 'Started') AND NOT EXISTS (
 			SELECT FROM uploads_in_work u WHERE u.object_identifier = w.object_identifier AND u.name = w.name AND u.etag = w.etag AND u.work_item_id = w.id)`
+	case "deletion-unfinished": // its item was parked or cancelled; generic_files_deleting, intellectual_objects_deleting
+		return `SELECT d.identifier FROM (
+				SELECT identifier, deleted_by_item AS item FROM generic_files WHERE state = 'A' AND deleted_by_item IS NOT NULL
+				UNION ALL
+				SELECT identifier, deleted_by_item FROM intellectual_objects WHERE state = 'A' AND deleted_by_item IS NOT NULL) d
+			WHERE NOT EXISTS (SELECT FROM work_items w WHERE w.id = d.item AND w.retry)`
 	default: // success-without-object
 		return `SELECT 'item ' || w.id FROM work_items w WHERE w.action = 'Ingest' AND w.status = 'Success' AND NOT EXISTS (
 			SELECT FROM intellectual_objects o WHERE o.id = w.intellectual_object_id)`

@@ -41,8 +41,8 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	a.exec(`UPDATE work_items SET size = 70 << 20 WHERE name = 'c.tar'`)
 	a.exec(`UPDATE work_items SET run_at = now() - interval '1 hour' WHERE name = 'b.tar'`)
 	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, status, retry)
-		SELECT id, action, 'Requested', 'd', 'b', 'e', 1, now(), 'o', status, status = 'Pending' FROM institutions,
-		(VALUES ('Delete', 'Failed'), ('Delete', 'Pending'), ('Restore File', 'Pending')) v (action, status)`)
+		SELECT id, action, 'Requested', 'd', 'b', 'e', 1, now(), action || status, status, status = 'Pending' FROM institutions,
+		(VALUES ('Restore Object', 'Failed'), ('Restore Object', 'Pending'), ('Restore File', 'Pending')) v (action, status)`)
 	a.exec(`UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
 
 	f := a.figures()

@@ -151,6 +151,9 @@ type WorkItem struct {
 	CreatedAt            time.Time  `json:"created_at"`
 	UpdatedAt            time.Time  `json:"updated_at"`
 	User                 string     `json:"user"`
+	GenericFileID        *int64     `json:"generic_file_id"` // of a request for a single file
+	InstApprover         *string    `json:"inst_approver"`   // of a deletion
+	DeletionRequestID    *int64     `json:"deletion_request_id"`
 }
 
 const workItemColumns = `
@@ -159,7 +162,7 @@ const workItemColumns = `
 	w.attempt, w.node, w.pid, w.worker, w.claim_token, w.priority,
 	CASE WHEN isfinite(w.run_at) THEN w.run_at END AS run_at, -- Go has no infinite time
 	w.waits_for, w.lease_expires_at, w.stage_started_at, w.bag_date, w.date_processed, w.queued_at,
-	w.created_at, w.updated_at, w."user"`
+	w.created_at, w.updated_at, w."user", w.generic_file_id, w.inst_approver, w.deletion_request_id`
 
 // ItemFilter narrows a list of work items. Empty fields do not.
 type ItemFilter struct {

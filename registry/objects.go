@@ -26,14 +26,19 @@ type Object struct {
 	InternalSenderDescription string `json:"internal_sender_description"`
 	ETag                      string `json:"etag" db:"etag"` // of the tar ingested last
 	StorageOption             string `json:"storage_option"`
-	State                     string `json:"state"` // A or D
+	State                     string `json:"state"`        // A or D
+	TagEncoding               string `json:"tag_encoding"` // of its tag files; "" is UTF-8
+	Deletions                 int64  `json:"deletions"`    // of it or its files, so far
+	Deleting                  bool   `json:"deleting"`     // a deletion of it, or of a file, has begun and is not completed
 }
 
 const objectSQL = `
 SELECT id, institution_id, identifier, title, description, access, alt_identifier, bag_name, bag_group_identifier,
 	bagit_profile_identifier, source_organization, internal_sender_identifier, internal_sender_description,
-	etag, storage_option, state
-FROM intellectual_objects WHERE identifier = $1`
+	etag, storage_option, state, tag_encoding, deletions,
+	state = 'A' AND deleted_by_item IS NOT NULL OR EXISTS (
+		SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL) AS deleting
+FROM intellectual_objects o WHERE identifier = $1`
 
 // Object returns the object with an identifier, in whichever state, or
 // ErrNotFound.

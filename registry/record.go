@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the statements of a recording
 	"errors"
@@ -114,7 +115,7 @@ func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, e
 func record(ctx context.Context, tx pgx.Tx, rec Recording) (int64, error) {
 	// An item that was lost before we begin is not worth the work; the look that
 	// counts is the one before the commit.
-	if err := fence(ctx, tx, rec, ""); err != nil {
+	if err := fence(ctx, tx, rec.Item, rec.Token, ""); err != nil {
 		return 0, err
 	}
 	objectID, isNew, err := recordObject(ctx, tx, rec.Object)
@@ -141,15 +142,14 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording) (int64, error) {
 			}
 		}
 	}
-	return objectID, fence(ctx, tx, rec, "FOR UPDATE")
+	return objectID, fence(ctx, tx, rec.Item, rec.Token, "FOR UPDATE")
 }
 
-// fence refuses a recording whose claim has moved on. FOR UPDATE keeps it from
-// moving until we commit; it is taken last, since it holds up heartbeats.
-func fence(ctx context.Context, tx pgx.Tx, rec Recording, lock string) error {
+// fence refuses what is recorded by a claim that has moved on. FOR UPDATE keeps it
+// from moving until we commit; it is taken last, since it holds up heartbeats.
+func fence(ctx context.Context, tx pgx.Tx, item, token int64, lock string) error {
 	var one int
-	err := tx.QueryRow(ctx, `SELECT 1 FROM work_items WHERE id = $1 AND claim_token = $2 AND status = 'Started' `+lock,
-		rec.Item, rec.Token).Scan(&one)
+	err := tx.QueryRow(ctx, `SELECT 1 FROM work_items WHERE id = $1 AND claim_token = $2 AND status = 'Started' `+lock, item, token).Scan(&one)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrLost
 	}
@@ -163,8 +163,9 @@ func recordObject(ctx context.Context, tx pgx.Tx, o Object) (id int64, isNew boo
 		"bag_group_identifier": o.BagGroupIdentifier, "bagit_profile_identifier": o.BagItProfileIdentifier,
 		"source_organization": o.SourceOrganization, "internal_sender_identifier": o.InternalSenderIdentifier,
 		"internal_sender_description": o.InternalSenderDescription, "etag": o.ETag, "storage_option": o.StorageOption,
+		"tag_encoding": cmp.Or(o.TagEncoding, "UTF-8"), "deletions": o.Deletions,
 	}).Scan(&id, &isNew)
-	if errors.Is(err, pgx.ErrNoRows) { // the conflicting row is of another institution or storage option
+	if errors.Is(err, pgx.ErrNoRows) { // the conflicting row is of another institution or storage option, or something was deleted since
 		return 0, false, fmt.Errorf("object: %w", ErrMoved)
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,7 +63,7 @@ func refusal(err error) error {
 
 func hinted(pg *pgconn.PgError) string {
 	text := pg.Message
-	if pg.Detail != "" {
+	if pg.Detail != "" && !strings.HasPrefix(pg.Detail, "Failing row") { // the whole row says less than the rule
 		text += " (" + pg.Detail + ")"
 	}
 	if pg.Hint != "" {

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -110,16 +111,30 @@ func TestRowsThatCannotBe(t *testing.T) {
 func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
+	a.objects(1, "Standard")
+	first, second := a.twoAdmins()
+	d, token, err := a.RequestDeletion(context.Background(), first, []string{"test.edu/o1"})
+	if err == nil {
+		_, err = a.ApproveDeletion(context.Background(), d.ID, second, token)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced := func(id int64, action, want string) {
+		t.Helper()
+		got := value[string](a, `SELECT coalesce(string_agg(topic || ' ' || body, ', '), 'none') FROM topic_messages WHERE work_item_id = $1 AND body = $1::text`, id)
+		if got != fmt.Sprint(want, " ", id) {
+			t.Errorf("%s is announced as %q, want %s", action, got, want)
+		}
+	}
+	announced(value[int64](a, `SELECT id FROM work_items`), "Delete", "delete_item")
 	for action, want := range map[string]string{
-		"Delete": "delete_item", "Restore File": "restore_file", "Restore Object": "restore_object", "Glacier Restore": "restore_glacier",
+		"Restore File": "restore_file", "Restore Object": "restore_object", "Glacier Restore": "restore_glacier",
 	} {
 		id := value[int64](a, `
 			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
-			VALUES ($1, $2, 'Requested', 'bag.tar', 'r', 'e', 1, now(), 'test.edu/bag') RETURNING id`, a.in.ID, action)
-		got := value[string](a, `SELECT coalesce(string_agg(topic || ' ' || body, ', '), 'none') FROM topic_messages WHERE work_item_id = $1 AND body = $1::text`, id)
-		if got != want+" "+value[string](a, `SELECT $1::bigint::text`, id) {
-			t.Errorf("%s is announced as %q, want %s", action, got, want)
-		}
+			VALUES ($1, $2::text, 'Requested', 'bag.tar', 'r', 'e', 1, now(), 'test.edu/' || $2::text) RETURNING id`, a.in.ID, action)
+		announced(id, action, want)
 	}
 }
 

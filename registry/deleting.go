@@ -1,0 +1,289 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A DeletionOrder is what an item of a deletion may do.
+type DeletionOrder struct {
+	Requester, Approver string // e-mails
+	Done                bool   // it was done before
+}
+
+// DeletionWork names an item of a deletion and the claim that works on it.
+type DeletionWork struct {
+	Item, Token int64
+	ObjectID    int64
+	FileID      int64 // 0: the whole object
+	DeletionID  int64 // request
+}
+
+// ErrUnauthorised says that a deletion is not one that two people have decided on,
+// or that the time for it has not come. Nothing may be deleted.
+var ErrUnauthorised = errors.New("not authorised")
+
+// orderSQL sees once more to all that the approval saw to: what is deleted here is
+// gone, whoever has changed a row by hand meanwhile.
+const orderSQL = `
+SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state, d.approved_at IS NOT NULL AND
+	CASE WHEN $2::bigint = 0
+		THEN EXISTS (SELECT FROM deletion_requests_intellectual_objects n WHERE n.deletion_request_id = d.id AND n.intellectual_object_id = o.id)
+		ELSE EXISTS (SELECT FROM deletion_requests_generic_files n WHERE n.deletion_request_id = d.id AND n.generic_file_id = f.id
+			AND f.intellectual_object_id = o.id) END AS named,
+	greatest(o.created_at, f.created_at, (
+		SELECT max(g.created_at) FROM generic_files g WHERE $2::bigint = 0 AND g.intellectual_object_id = o.id AND g.state = 'A'
+	)) + s.retention_days * interval '1 day' AS kept_until,
+	(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = o.identifier LIMIT 1) AS ingest
+FROM deletion_requests d
+JOIN users r ON r.id = d.requested_by
+LEFT JOIN users a ON a.id = d.approved_by
+JOIN intellectual_objects o ON o.id = $1 AND o.institution_id = d.institution_id
+JOIN storage_options s ON s.name = o.storage_option
+LEFT JOIN generic_files f ON f.id = $2::bigint
+WHERE d.id = $3`
+
+// AuthoriseDeletion sees that an item may delete what it names, and marks that as
+// being deleted, so that nobody relies on its bytes from here on. It may be called
+// again. What must not be deleted is ErrUnauthorised with the reason; if the claim
+// has moved on, it is ErrLost.
+func (r *Registry) AuthoriseDeletion(ctx context.Context, w DeletionWork) (DeletionOrder, error) {
+	var order DeletionOrder
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		var object, state string
+		var approver *string
+		var isNamed bool
+		var kept time.Time
+		var ingest *int64
+		err := tx.QueryRow(ctx, orderSQL, w.ObjectID, w.FileID, w.DeletionID).Scan(
+			&order.Requester, &approver, &object, &state, &isNamed, &kept, &ingest)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fmt.Errorf("%w: there is no request %d for it", ErrUnauthorised, w.DeletionID)
+		case err != nil:
+			return err
+		case approver == nil || !isNamed:
+			return fmt.Errorf("%w: request %d was not approved, or does not name it", ErrUnauthorised, w.DeletionID)
+		}
+		order.Approver, order.Done = *approver, state == "D"
+		if order.Done {
+			return nil
+		}
+		if ingest != nil { // its trigger and the request's keep each other out, but for hands
+			return fmt.Errorf("%w: item %d ingests the object", ErrUnauthorised, *ingest)
+		}
+		return r.markDeleting(ctx, tx, w, kept)
+	})
+	if err != nil {
+		return DeletionOrder{}, fmt.Errorf("authorise the deletion of item %d: %w", w.Item, err)
+	}
+	return order, nil
+}
+
+func (r *Registry) markDeleting(ctx context.Context, tx pgx.Tx, w DeletionWork, kept time.Time) error {
+	var over bool
+	if err := tx.QueryRow(ctx, `SELECT $1::timestamptz <= now()`, kept).Scan(&over); err != nil {
+		return err
+	}
+	if !over {
+		return fmt.Errorf("%w: it must be kept until %s", ErrUnauthorised, kept.UTC().Format(time.DateOnly))
+	}
+	table, id := "intellectual_objects", w.ObjectID
+	if w.FileID != 0 {
+		table, id = "generic_files", w.FileID
+	}
+	tag, err := tx.Exec(ctx, `UPDATE `+table+` SET deleted_by_item = $2, updated_at = now() WHERE id = $1 AND deleted_by_item IS DISTINCT FROM $2`, id, w.Item)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE intellectual_objects SET deletions = deletions + 1 WHERE id = $1`, w.ObjectID)
+	return err
+}
+
+// deleting runs a transaction that only the current claim of an item makes.
+func (r *Registry) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.Tx) error) error {
+	return Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+			if err := do(tx); err != nil {
+				return err
+			}
+			return fence(ctx, tx, w.Item, w.Token, "FOR UPDATE")
+		})
+	})
+}
+
+// DoomedFile is a file that is to be deleted, with its copies.
+type DoomedFile struct {
+	ID         int64
+	Identifier string
+	UUID       string
+	Copies     []DoomedCopy
+}
+
+// DoomedCopy is one of its copies.
+type DoomedCopy struct {
+	Target string `json:"target"`
+	Bucket string `json:"bucket"`
+	Key    string `json:"key"`
+	URL    string `json:"url"`
+	Kept   string `json:"kept"` // why its bytes must stay; "": they go
+}
+
+// doomedSQL goes by generic_files_object, or by the file's id. A copy under a key
+// that the record of another living file names is not touched.
+const doomedSQL = `
+SELECT f.id, f.identifier, f.uuid::text AS uuid, coalesce((
+	SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url, 'kept', coalesce((
+		SELECT 'the record of ' || o.identifier || ' names it too' FROM storage_records n JOIN generic_files o ON o.id = n.generic_file_id
+		WHERE n.target = s.target AND n.key = s.key AND n.generic_file_id <> f.id AND o.state = 'A' LIMIT 1), '')) ORDER BY s.target, s.key)
+	FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
+FROM generic_files f
+WHERE f.intellectual_object_id = $1 AND ($2::bigint = 0 OR f.id = $2) AND f.state = 'A'
+ORDER BY f.id
+LIMIT $3`
+
+// DoomedFiles returns up to n of the files that an item has still to delete. Those
+// that are done are not among the next.
+func (r *Registry) DoomedFiles(ctx context.Context, w DeletionWork, n int) ([]DoomedFile, error) {
+	rows, _ := r.db.Query(ctx, doomedSQL, w.ObjectID, w.FileID, n)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DoomedFile])
+	if err != nil {
+		return nil, fmt.Errorf("list what item %d deletes: %w", w.Item, err)
+	}
+	return list, nil
+}
+
+// A Receipt says that a copy is deleted.
+type Receipt struct {
+	FileID int64
+	DoomedCopy
+}
+
+// NoteReceipts puts on record which copies an item has deleted. The first word on a
+// copy stays.
+func (r *Registry) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		for _, c := range receipts {
+			batch.Queue(`
+				INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, kept) VALUES ($1, $2, $3, $4, $5, $6, $7)
+				ON CONFLICT DO NOTHING`, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("note %d deleted copies of item %d: %w", len(receipts), w.Item, err)
+	}
+	return nil
+}
+
+// deletedSQL ends files whose copies were all seen to be gone.
+var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for Go
+	`UPDATE deletion_receipts SET absent_at = now()
+	WHERE work_item_id = @item AND generic_file_id = ANY (@files) AND kept = '' AND absent_at IS NULL`,
+	`UPDATE generic_files SET state = 'D', deleted_by_item = @item, updated_at = now() WHERE id = ANY (@files) AND state = 'A'`,
+	`DELETE FROM storage_records WHERE generic_file_id = ANY (@files)`,
+	`INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
+		detail, outcome, outcome_detail, outcome_information, object, agent)
+	SELECT event_identifier(@item, f.identifier, 'deletion', @requester), f.institution_id, f.intellectual_object_id, f.id, 'deletion', now(),
+		'All copies of this file have been deleted from preservation storage', 'Success', @requester,
+		'File deleted at the request of ' || @requester || '. Institutional approver: ' || @approver
+			|| '. This event confirms all preservation copies have been deleted.',
+		'Minio S3 library', 'APTrust preservation services'
+	FROM generic_files f WHERE f.id = ANY (@files)
+	ON CONFLICT (identifier) DO NOTHING`,
+}
+
+// RecordDeletions ends files of which no copy is left: state, receipts, events and
+// storage records in one transaction.
+func (r *Registry) RecordDeletions(ctx context.Context, w DeletionWork, order DeletionOrder, files []int64) error {
+	args := pgx.NamedArgs{"item": w.Item, "files": files, "requester": order.Requester, "approver": order.Approver}
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		for _, sql := range deletedSQL {
+			if _, err := tx.Exec(ctx, sql, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record the deletion of %d files by item %d: %w", len(files), w.Item, err)
+	}
+	return nil
+}
+
+// RecordObjectDeletion ends an object, once none of its files is left.
+func (r *Registry) RecordObjectDeletion(ctx context.Context, w DeletionWork, order DeletionOrder) error {
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE intellectual_objects o SET state = 'D', updated_at = now()
+			WHERE id = $1 AND NOT EXISTS (SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A')`, w.ObjectID)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("object %d still has files", w.ObjectID)
+		}
+		_, err = tx.Exec(ctx, `
+			INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
+				detail, outcome, outcome_detail, outcome_information, object, agent)
+			SELECT event_identifier($2, o.identifier, 'deletion', $3), o.institution_id, o.id, 'deletion', now(),
+				'Object deleted from preservation storage', 'Success', $3,
+				'Object deleted at the request of ' || $3 || '. Institutional approver: ' || $4 || '.',
+				'Minio S3 library', 'APTrust preservation services'
+			FROM intellectual_objects o WHERE o.id = $1
+			ON CONFLICT (identifier) DO NOTHING`, w.ObjectID, w.Item, order.Requester, order.Approver)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record the deletion of the object by item %d: %w", w.Item, err)
+	}
+	return nil
+}
+
+// LiveRequests tells of the requests that are in work on an object: the first of
+// them, and since when. Zero is none. While an ingest of the object is live, no
+// other can come (work_items_requests).
+func (r *Registry) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT id, now() - created_at FROM work_items WHERE object_identifier = $1 AND retry AND stage = 'Requested' ORDER BY id LIMIT 1`, object).Scan(&item, &since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("look for requests for %q: %w", object, err)
+	}
+	return item, since, nil
+}
+
+// DeletedCopy is a receipt as people see it.
+type DeletedCopy struct {
+	Item       int64      `json:"work_item_id"`
+	Identifier string     `json:"identifier"` // of the file
+	Target     string     `json:"target"`
+	Bucket     string     `json:"bucket"`
+	Key        string     `json:"key"`
+	URL        string     `json:"url" db:"url"`
+	RemovedAt  time.Time  `json:"removed_at"`
+	Kept       string     `json:"kept"`      // why its bytes stay; "": they are gone
+	AbsentAt   *time.Time `json:"absent_at"` // nil: not seen to be gone
+}
+
+// Receipts returns up to n receipts of a deletion request (work_items_deletion,
+// deletion_receipts_pkey).
+func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.removed_at, d.kept, d.absent_at
+		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
+		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
+		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletedCopy])
+	if err != nil {
+		return nil, fmt.Errorf("list the receipts of request %d: %w", request, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,344 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DeletionRequest is somebody's wish to have files and objects deleted, and what
+// was decided about it.
+type DeletionRequest struct {
+	ID          int64      `json:"id"`
+	Institution string     `json:"institution_identifier"`
+	RequestedBy string     `json:"requested_by"` // e-mail
+	RequestedAt time.Time  `json:"requested_at"`
+	ApprovedBy  string     `json:"approved_by"` // "": nobody
+	ApprovedAt  *time.Time `json:"approved_at"`
+	CancelledBy string     `json:"cancelled_by"`
+	CancelledAt *time.Time `json:"cancelled_at"`
+	Objects     int64      `json:"objects"`
+	Files       int64      `json:"files"` // single ones, besides those of the objects
+	Items       int64      `json:"items"` // work items that it became
+	Done        int64      `json:"done"`  // of these
+	Failed      int64      `json:"failed"`
+	Cancelled   int64      `json:"cancelled"`
+}
+
+const deletionRequestsSQL = `
+SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
+	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
+	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
+	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
+	w.items, w.done, w.failed, w.cancelled
+FROM deletion_requests d
+JOIN institutions i ON i.id = d.institution_id
+JOIN users r ON r.id = d.requested_by
+LEFT JOIN users a ON a.id = d.approved_by
+LEFT JOIN users c ON c.id = d.cancelled_by
+CROSS JOIN LATERAL ( -- work_items_deletion
+	SELECT count(*) AS items, count(*) FILTER (WHERE w.status = 'Success') AS done,
+		count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS failed, count(*) FILTER (WHERE w.status = 'Cancelled') AS cancelled
+	FROM all_work_items w WHERE w.deletion_request_id = d.id) w`
+
+// DeletionRequests lists the requests of an institution, or of all with "", the
+// newest first, after the one with the id given if that is not 0.
+func (r *Registry) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]DeletionRequest, error) {
+	rows, _ := r.db.Query(ctx, deletionRequestsSQL+`
+		WHERE ($1 = '' OR i.identifier = $1) AND ($2 = 0 OR d.id < $2) ORDER BY d.id DESC LIMIT $3`, institution, before, n)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletionRequest])
+	if err != nil {
+		return nil, fmt.Errorf("list deletion requests: %w", err)
+	}
+	return list, nil
+}
+
+// DeletionRequest returns one, or ErrNotFound.
+func (r *Registry) DeletionRequest(ctx context.Context, id int64) (DeletionRequest, error) {
+	rows, _ := r.db.Query(ctx, deletionRequestsSQL+` WHERE d.id = $1`, id)
+	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[DeletionRequest])
+	if err != nil {
+		return d, fmt.Errorf("show deletion request %d: %w", id, refusal(err))
+	}
+	return d, nil
+}
+
+// named are the identifiers of a request, each once.
+type named struct {
+	objects, files []int64
+}
+
+// lookUpSQL says of each identifier what it is to the institution of who asks.
+const lookUpSQL = `
+SELECT n.identifier, o.id AS object, f.id AS file
+FROM (SELECT DISTINCT unnest($1::text[]) AS identifier) n
+LEFT JOIN intellectual_objects o ON o.identifier = n.identifier AND o.institution_id = $2
+LEFT JOIN generic_files f ON f.identifier = n.identifier AND f.institution_id = $2
+ORDER BY n.identifier`
+
+// RequestDeletion asks for the deletion of objects and files, by their identifiers.
+// by is the e-mail of an institutional admin, and everything has to be of the same
+// institution. Nothing is deleted before somebody has approved it with the token,
+// which is told once, here. What is refused of one is refused of all, and says of
+// which.
+func (r *Registry) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
+	token = rand.Text()
+	var id int64
+	err = Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
+			id, err = r.requestDeletion(ctx, tx, by, identifiers, token)
+			return err
+		})
+	})
+	if err != nil {
+		return DeletionRequest{}, "", fmt.Errorf("request a deletion: %w", refusal(err))
+	}
+	d, err = r.DeletionRequest(ctx, id)
+	return d, token, err
+}
+
+func (r *Registry) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string, token string) (id int64, err error) {
+	u, err := r.deletionAdmin(ctx, tx, by)
+	if err != nil {
+		return 0, err
+	}
+	if len(identifiers) == 0 {
+		return 0, fmt.Errorf("%w: nothing is named", ErrRefused)
+	}
+	n, err := lookUp(ctx, tx, identifiers, u.InstitutionID)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256([]byte(token))
+	err = tx.QueryRow(ctx, `INSERT INTO deletion_requests (institution_id, requested_by, token_sha256) VALUES ($1, $2, $3) RETURNING id`,
+		u.InstitutionID, u.ID, sum[:]).Scan(&id)
+	if err != nil {
+		return 0, err
+	}
+	for _, sql := range []struct {
+		text string
+		ids  []int64
+	}{
+		{`INSERT INTO deletion_requests_intellectual_objects SELECT $1, unnest($2::bigint[])`, n.objects},
+		{`INSERT INTO deletion_requests_generic_files SELECT $1, unnest($2::bigint[])`, n.files},
+	} {
+		if _, err := tx.Exec(ctx, sql.text, id, sql.ids); err != nil {
+			return 0, err
+		}
+	}
+	if err := deletable(ctx, tx, id); err != nil {
+		return 0, err
+	}
+	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
+		"%s asks to delete %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
+		u.Email, len(n.objects), len(n.files), u.Email, id))
+}
+
+// deletionAdmin is who may request and approve deletions.
+func (r *Registry) deletionAdmin(ctx context.Context, db rowQuerier, email string) (User, error) {
+	u, err := r.actor(ctx, db, email)
+	if err == nil && u.Role != RoleInstitutionalAdmin {
+		return u, fmt.Errorf("%w: %s is no institutional admin; only they request and approve deletions", ErrRefused, u.Email)
+	}
+	return u, err
+}
+
+func lookUp(ctx context.Context, db rowQuerier, identifiers []string, institution int64) (n named, err error) {
+	rows, _ := db.Query(ctx, lookUpSQL, identifiers, institution)
+	var unknown []string
+	var identifier string
+	var object, file *int64
+	_, err = pgx.ForEachRow(rows, []any{&identifier, &object, &file}, func() error {
+		switch {
+		case object != nil:
+			n.objects = append(n.objects, *object)
+		case file != nil:
+			n.files = append(n.files, *file)
+		default:
+			unknown = append(unknown, identifier)
+		}
+		return nil
+	})
+	if err == nil && len(unknown) > 0 {
+		err = fmt.Errorf("%w: the institution has no object and no file %s", ErrNotFound, some(unknown))
+	}
+	return n, err
+}
+
+// some names a few of many.
+func some(list []string) string {
+	const most = 10
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+}
+
+// undeletableSQL says of what a request names why it cannot be deleted now: it was
+// deleted, its retention is not over, or an item is in work on it.
+const undeletableSQL = `
+WITH named AS (
+	SELECT o.identifier, o.identifier AS object, NULL::bigint AS file, o.state, o.storage_option,
+		greatest(o.created_at, (SELECT max(f.created_at) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A')) AS stored_at,
+		false AS twice
+	FROM deletion_requests_intellectual_objects d JOIN intellectual_objects o ON o.id = d.intellectual_object_id
+	WHERE d.deletion_request_id = $1
+	UNION ALL
+	SELECT f.identifier, o.identifier, f.id, f.state, f.storage_option, f.created_at,
+		EXISTS (SELECT FROM deletion_requests_intellectual_objects w WHERE w.deletion_request_id = $1 AND w.intellectual_object_id = o.id)
+	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id
+	JOIN intellectual_objects o ON o.id = f.intellectual_object_id
+	WHERE d.deletion_request_id = $1
+), judged AS (
+	SELECT n.identifier, CASE
+		WHEN n.state = 'D' THEN 'it was deleted'
+		WHEN n.twice THEN 'its object is named too'
+		WHEN n.stored_at > now() - s.retention_days * interval '1 day' THEN
+			format('%s must be kept for %s days, until %s', n.storage_option, s.retention_days,
+				to_char(n.stored_at + s.retention_days * interval '1 day', 'YYYY-MM-DD'))
+		ELSE request_rival(n.object, n.file, 0) END AS why
+	FROM named n JOIN storage_options s ON s.name = n.storage_option
+)
+SELECT identifier || ' (' || why || ')' FROM judged WHERE why IS NOT NULL ORDER BY identifier`
+
+// deletable refuses a request for what cannot be deleted now.
+func deletable(ctx context.Context, db rowQuerier, request int64) error {
+	rows, _ := db.Query(ctx, undeletableSQL, request)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("see what can be deleted: %w", err)
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("%w: cannot be deleted: %s", ErrRefused, some(list))
+	}
+	return nil
+}
+
+// alertOfDeletion tells the institution of what became of a request.
+func alertOfDeletion(ctx context.Context, tx pgx.Tx, request int64, kind, text string) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
+		SELECT institution_id, $2, $2 || ': ' || id, $3, id FROM deletion_requests WHERE id = $1`, request, kind, text)
+	return err
+}
+
+// lockNamedSQL locks what a request names, in the order of all who lock several.
+const lockNamedSQL = `
+SELECT lock_object(o.name) FROM (
+	SELECT o.identifier COLLATE "C" AS name FROM intellectual_objects o WHERE o.id IN (
+		SELECT intellectual_object_id FROM deletion_requests_intellectual_objects WHERE deletion_request_id = $1
+		UNION
+		SELECT f.intellectual_object_id FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id
+		WHERE d.deletion_request_id = $1)
+	ORDER BY 1
+) o`
+
+// createDeletionsSQL makes an item for each object and file of a request.
+const createDeletionsSQL = `
+INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, intellectual_object_id,
+	generic_file_id, storage_option, "user", inst_approver, deletion_request_id, note, outcome)
+SELECT o.institution_id, 'Delete', 'Requested', o.bag_name || '.tar', i.receiving_bucket, o.etag, n.size, o.created_at, o.identifier, o.id,
+	n.file, o.storage_option, @requester, @approver, @request, 'Not started', 'Not started'
+FROM (
+	SELECT d.intellectual_object_id AS object, NULL::bigint AS file, coalesce((
+		SELECT sum(f.size) FROM generic_files f WHERE f.intellectual_object_id = d.intellectual_object_id AND f.state = 'A'), 0) AS size
+	FROM deletion_requests_intellectual_objects d WHERE d.deletion_request_id = @request
+	UNION ALL
+	SELECT f.intellectual_object_id, f.id, f.size
+	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id WHERE d.deletion_request_id = @request
+) n
+JOIN intellectual_objects o ON o.id = n.object
+JOIN institutions i ON i.id = o.institution_id
+ORDER BY o.identifier COLLATE "C", n.file`
+
+// ApproveDeletion approves a request with its token, and puts an item into the
+// queue for each object and file that it names: all of them, or none if one cannot
+// be deleted now. Who approves is an institutional admin of the same institution
+// other than who requested it, unless there is no other.
+func (r *Registry) ApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u User) error {
+		var sum []byte
+		var requester string
+		var requesterID int64
+		var others bool
+		err := tx.QueryRow(ctx, `
+			SELECT d.token_sha256, r.id, r.email, EXISTS (
+				SELECT FROM users o WHERE o.institution_id = d.institution_id AND o.role = 'institutional_admin' AND o.deactivated_at IS NULL
+					AND o.id <> d.requested_by)
+			FROM deletion_requests d JOIN users r ON r.id = d.requested_by WHERE d.id = $1`, id).Scan(&sum, &requesterID, &requester, &others)
+		if err != nil {
+			return err
+		}
+		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+		switch {
+		case subtle.ConstantTimeCompare(sum, got[:]) != 1:
+			return fmt.Errorf("%w: that is not the token of this request", ErrRefused)
+		case u.ID == requesterID && others:
+			return fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", ErrRefused, u.Email)
+		}
+		if _, err := tx.Exec(ctx, lockNamedSQL, id); err != nil {
+			return err
+		}
+		if err := deletable(ctx, tx, id); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET approved_by = $2, approved_at = now() WHERE id = $1`, id, u.ID); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, createDeletionsSQL, pgx.NamedArgs{"request": id, "requester": requester, "approver": u.Email})
+		if err != nil {
+			return err
+		}
+		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", fmt.Sprintf(
+			"%s has approved what %s requested. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
+	})
+}
+
+// CancelDeletion ends a request that nobody has approved. Any institutional admin
+// of the institution may, also without the token.
+func (r *Registry) CancelDeletion(ctx context.Context, id int64, by string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u User) error {
+		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2, cancelled_at = now() WHERE id = $1`, id, u.ID); err != nil {
+			return err
+		}
+		return alertOfDeletion(ctx, tx, id, "Deletion Cancelled", u.Email+" has cancelled it. Nothing was deleted.")
+	})
+}
+
+// decideDeletion decides about a request that nobody has decided about, and keeps
+// others from it meanwhile. That of another institution is not there.
+func (r *Registry) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, User) error) (DeletionRequest, error) {
+	err := Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+			u, err := r.deletionAdmin(ctx, tx, by)
+			if err != nil {
+				return err
+			}
+			var approved, cancelled *time.Time
+			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND institution_id = $2 FOR UPDATE`,
+				id, u.InstitutionID).Scan(&approved, &cancelled)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows):
+				return ErrNotFound
+			case err != nil:
+				return err
+			case approved != nil:
+				return fmt.Errorf("%w: it was approved already, at %s", ErrRefused, approved.UTC().Format(time.RFC3339))
+			case cancelled != nil:
+				return fmt.Errorf("%w: it was cancelled already, at %s", ErrRefused, cancelled.UTC().Format(time.RFC3339))
+			}
+			return decide(ctx, tx, u)
+		})
+	})
+	if err != nil {
+		return DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, refusal(err))
+	}
+	return r.DeletionRequest(ctx, id)
+}

@@ -1,0 +1,302 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RestorationRequest asks for an object or a file back.
+type RestorationRequest struct {
+	By         string // e-mail of an active user; "" is the archive itself, who may have anything
+	Identifier string // of an object, or of a file
+	File       bool   // of a file
+
+	// Class is the storage class from which the copies have to be restored first;
+	// "": they can be read as they are. Tier is the provider's for that: Expedited,
+	// Standard or Bulk. Days is for how long the copies then can be read.
+	Class, Tier string
+	Days        int
+	Priority    int
+}
+
+// A Quote is what a restoration from an archive class costs and how long the
+// provider is about it.
+type Quote struct {
+	Files         int64         `json:"files"`
+	Bytes         int64         `json:"bytes"`
+	Class         string        `json:"storage_class"` // "": the copies can be read as they are, for nothing
+	Tier          string        `json:"tier"`
+	Days          int           `json:"days"`
+	Price         string        `json:"price_usd"` // exact, such as 1774.00
+	Cap           string        `json:"cap_usd"`   // above which somebody must approve
+	NeedsApproval bool          `json:"needs_approval"`
+	Takes         time.Duration `json:"takes_ns"` // at most, as the provider says
+}
+
+// Restoration is what came of a request.
+type Restoration struct {
+	Item  WorkItem `json:"item"`
+	Quote Quote    `json:"quote"`
+}
+
+// restorable is what a request names.
+type restorable struct {
+	InstitutionID int64
+	Institution   string
+	ObjectID      int64
+	Object        string
+	FileID        *int64
+	Files, Bytes  int64
+	StorageOption string
+	State         string
+	Deleting      bool
+	By            string `db:"-"` // the e-mail of who asks, as it is registered
+}
+
+const (
+	restorableObjectSQL = `
+SELECT o.institution_id, i.identifier AS institution, o.id AS object_id, o.identifier AS object, NULL::bigint AS file_id,
+	t.files, t.bytes, o.storage_option, o.state, o.deleted_by_item IS NOT NULL OR t.deleting AS deleting
+FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id
+CROSS JOIN LATERAL (
+	SELECT count(*) AS files, coalesce(sum(f.size), 0)::bigint AS bytes, coalesce(bool_or(f.deleted_by_item IS NOT NULL), false) AS deleting
+	FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A') t
+WHERE o.identifier = $1`
+	restorableFileSQL = `
+SELECT f.institution_id, i.identifier AS institution, o.id AS object_id, o.identifier AS object, f.id AS file_id,
+	1::bigint AS files, f.size AS bytes, f.storage_option, f.state, f.deleted_by_item IS NOT NULL OR o.deleted_by_item IS NOT NULL AS deleting
+FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object_id JOIN institutions i ON i.id = f.institution_id
+WHERE f.identifier = $1`
+)
+
+// find looks up what is asked for, and sees that who asks may have it. What another
+// institution has is not there.
+func (r *Registry) find(ctx context.Context, db rowQuerier, q RestorationRequest) (restorable, error) {
+	sql := restorableObjectSQL
+	if q.File {
+		sql = restorableFileSQL
+	}
+	rows, _ := db.Query(ctx, sql, q.Identifier)
+	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[restorable])
+	if err != nil {
+		return t, refusal(err)
+	}
+	if q.By != "" {
+		u, err := r.actor(ctx, db, q.By)
+		if err != nil {
+			return t, err
+		}
+		t.By = u.Email
+		if u.Role != RoleAdmin && u.InstitutionID != t.InstitutionID {
+			return t, ErrNotFound
+		}
+	}
+	switch {
+	case t.State != "A":
+		return t, fmt.Errorf("%w: it was deleted", ErrRefused)
+	case t.Deleting:
+		return t, fmt.Errorf("%w: it is being deleted", ErrRefused)
+	case t.Files == 0:
+		return t, fmt.Errorf("%w: all its files were deleted", ErrRefused)
+	}
+	return t, nil
+}
+
+// Quote tells what a restoration would cost, and changes nothing.
+func (r *Registry) Quote(ctx context.Context, q RestorationRequest) (Quote, error) {
+	t, err := r.find(ctx, r.db, q)
+	var quote Quote
+	if err == nil {
+		quote, err = r.quote(ctx, r.db, q, t.Files, t.Bytes)
+	}
+	if err != nil {
+		return Quote{}, fmt.Errorf("price the restoration of %q: %w", q.Identifier, err)
+	}
+	return quote, nil
+}
+
+// StorageOptionOf tells where an object or a file is kept.
+func (r *Registry) StorageOptionOf(ctx context.Context, q RestorationRequest) (string, error) {
+	t, err := r.find(ctx, r.db, q)
+	if err != nil {
+		return "", fmt.Errorf("look up %q: %w", q.Identifier, err)
+	}
+	return t.StorageOption, nil
+}
+
+// quoteSQL rounds to a cent, as an invoice does.
+const quoteSQL = `
+SELECT round($3::numeric / 1073741824 * p.per_gib + $4::numeric / 1000 * p.per_1000_requests, 2) AS price, s.retrieval_cap, p.takes
+FROM retrieval_prices p CROSS JOIN request_settings s
+WHERE p.storage_class = $1 AND p.tier = $2`
+
+func (r *Registry) quote(ctx context.Context, db rowQuerier, q RestorationRequest, files, bytes int64) (Quote, error) {
+	quote := Quote{Files: files, Bytes: bytes, Class: q.Class, Tier: q.Tier, Days: q.Days, Price: "0.00", Cap: "0.00"}
+	if q.Class == "" {
+		quote.Tier, quote.Days = "", 0
+		return quote, nil
+	}
+	err := db.QueryRow(ctx, `SELECT price::text, retrieval_cap::text, takes, price > retrieval_cap FROM (`+quoteSQL+`) q`,
+		q.Class, q.Tier, bytes, files).Scan(&quote.Price, &quote.Cap, &quote.Takes, &quote.NeedsApproval)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return quote, fmt.Errorf("%w: retrieval_prices has no tier %q of %s; those that it has are %s", ErrRefused, q.Tier, q.Class, r.tiers(ctx, db, q.Class))
+	}
+	return quote, err
+}
+
+func (r *Registry) tiers(ctx context.Context, db rowQuerier, class string) (list string) {
+	err := db.QueryRow(ctx, `SELECT coalesce(string_agg(tier, ', ' ORDER BY takes), 'none') FROM retrieval_prices WHERE storage_class = $1`, class).Scan(&list)
+	if err != nil {
+		return "not known"
+	}
+	return list
+}
+
+const createRestorationSQL = `
+INSERT INTO work_items (institution_id, action, stage, status, retry, needs_admin_review, name, bucket, etag, size, bag_date, priority,
+	object_identifier, intellectual_object_id, generic_file_id, storage_option, "user", note, outcome, error_code)
+SELECT o.institution_id, @action, 'Requested', CASE WHEN @parked THEN 'Suspended' ELSE 'Pending' END, NOT @parked, @parked,
+	coalesce(w.name, o.bag_name || '.tar'), i.receiving_bucket, o.etag, @bytes, coalesce(w.bag_date, o.created_at), @priority,
+	o.identifier, o.id, @file::bigint, o.storage_option, coalesce(nullif(@by, ''), 'system@aptrust.org'), @note, 'Not started',
+	CASE WHEN @parked THEN 'cost-approval' ELSE '' END
+FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id
+LEFT JOIN LATERAL ( -- work_items_ended_bag, work_items_archive_bag
+	SELECT a.name, a.bag_date FROM all_work_items a
+	WHERE a.institution_id = o.institution_id AND a.name = o.bag_name || '.tar' AND a.etag = o.etag AND a.action = 'Ingest' AND NOT a.retry
+	ORDER BY a.id DESC LIMIT 1) w ON true
+WHERE o.id = @object
+RETURNING id`
+
+// RequestRestoration puts a restoration into the queue. It is ErrRefused while an
+// item is in work on the same object, or file of it. One that costs more than the
+// cap waits, Suspended, for [Registry.ApproveRetrieval].
+func (r *Registry) RequestRestoration(ctx context.Context, q RestorationRequest) (Restoration, error) {
+	var done Restoration
+	var id int64
+	err := Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
+			id, done.Quote, err = r.requestRestoration(ctx, tx, q)
+			return err
+		})
+	})
+	if err != nil {
+		return Restoration{}, fmt.Errorf("restore %q: %w", q.Identifier, refusal(err))
+	}
+	done.Item, err = r.WorkItem(ctx, id)
+	return done, err
+}
+
+func (r *Registry) requestRestoration(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote Quote, err error) {
+	t, err := r.find(ctx, tx, q)
+	if err != nil {
+		return 0, quote, err
+	}
+	if quote, err = r.quote(ctx, tx, q, t.Files, t.Bytes); err != nil {
+		return 0, quote, err
+	}
+	action := "Restore Object"
+	switch {
+	case q.Class != "":
+		action = "Glacier Restore"
+	case q.File:
+		action = "Restore File"
+	}
+	note := "Not started"
+	if quote.NeedsApproval {
+		note = fmt.Sprintf("Making %d files (%d bytes) readable costs about $%s, which is more than $%s: an admin must approve it.",
+			quote.Files, quote.Bytes, quote.Price, quote.Cap)
+	}
+	err = tx.QueryRow(ctx, createRestorationSQL, pgx.NamedArgs{
+		"action": action, "parked": quote.NeedsApproval, "bytes": t.Bytes, "priority": q.Priority, "file": t.FileID, "by": t.By,
+		"note": note, "object": t.ObjectID,
+	}).Scan(&id)
+	if err != nil || q.Class == "" {
+		return id, quote, err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO retrievals (work_item_id, storage_class, tier, days, files, bytes, price, cap)
+		VALUES ($1, $8, $2, $3, $4, $5, $6::text::numeric, $7::text::numeric)`,
+		id, q.Tier, q.Days, quote.Files, quote.Bytes, quote.Price, quote.Cap, q.Class)
+	return id, quote, err
+}
+
+// Retrieval is how copies are to be restored from an archive class.
+type Retrieval struct {
+	Class    string
+	Tier     string
+	Days     int
+	Price    string // US dollars
+	Cap      string
+	Approved bool          // or it costs no more than the cap
+	Poll     time.Duration // between two looks whether it is done
+}
+
+// Retrieval returns how the copies are restored that an item is about.
+func (r *Registry) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT q.storage_class AS class, q.tier, q.days, q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
+			coalesce(p.poll, interval '1 hour') AS poll
+		FROM retrievals q LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
+		WHERE q.work_item_id = $1`, item)
+	q, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retrieval])
+	if err != nil {
+		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, refusal(err))
+	}
+	return q, nil
+}
+
+// RetrievalPoll is the time between two looks at what is made readable.
+func (r *Registry) RetrievalPoll(ctx context.Context, class, tier string) (poll time.Duration, err error) {
+	err = r.db.QueryRow(ctx, `SELECT coalesce((SELECT poll FROM retrieval_prices WHERE storage_class = $1 AND tier = $2), interval '1 hour')`,
+		class, tier).Scan(&poll)
+	if err != nil {
+		return 0, fmt.Errorf("look up how long a retrieval takes: %w", err)
+	}
+	return poll, nil
+}
+
+// ApproveRetrieval lets a restoration go on that costs more than the cap. Who
+// approves is an admin, or an institutional admin of its institution who has not
+// requested it.
+func (r *Registry) ApproveRetrieval(ctx context.Context, item int64, by string) (WorkItem, error) {
+	err := Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+			u, err := r.actor(ctx, tx, by)
+			if err != nil {
+				return err
+			}
+			var institution int64
+			var requester string
+			var approved bool
+			err = tx.QueryRow(ctx, `
+				SELECT w.institution_id, w."user", p.approved_at IS NOT NULL FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
+				WHERE w.id = $1 FOR UPDATE`, item).Scan(&institution, &requester, &approved)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("%w: there is no item %d that costs anything", ErrNotFound, item)
+			}
+			if err != nil {
+				return err
+			}
+			own := u.Role == RoleInstitutionalAdmin && u.InstitutionID == institution && u.Email != requester
+			switch {
+			case u.Role != RoleAdmin && !own:
+				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", ErrRefused, u.Email)
+			case approved:
+				return fmt.Errorf("%w: it was approved already", ErrRefused)
+			}
+			if _, err := tx.Exec(ctx, `UPDATE retrievals SET approved_by = $2, approved_at = now() WHERE work_item_id = $1`, item, u.ID); err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `SELECT requeue($1)`, item)
+			return err
+		})
+	})
+	if err != nil {
+		return WorkItem{}, fmt.Errorf("approve the cost of item %d: %w", item, refusal(err))
+	}
+	return r.WorkItem(ctx, item)
+}

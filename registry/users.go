@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Roles of users.
+const (
+	RoleAdmin              = "admin"               // the archive's own staff
+	RoleInstitutionalAdmin = "institutional_admin" // may request deletions, and approve those of others
+	RoleInstitutionalUser  = "institutional_user"  // may have things restored
+)
+
+// User is a person who asks for things. Institution is an identifier; an admin has
+// none.
+type User struct {
+	ID            int64      `json:"id"`
+	Email         string     `json:"email"`
+	Name          string     `json:"name"`
+	Institution   string     `json:"institution_identifier"`
+	InstitutionID int64      `json:"institution_id"` // 0: none
+	Role          string     `json:"role"`
+	DeactivatedAt *time.Time `json:"deactivated_at"` // nil: active
+	CreatedAt     time.Time  `json:"created_at"`
+}
+
+const usersSQL = `
+SELECT u.id, u.email, u.name, coalesce(i.identifier, '') AS institution, coalesce(u.institution_id, 0) AS institution_id, u.role,
+	u.deactivated_at, u.created_at
+FROM users u LEFT JOIN institutions i ON i.id = u.institution_id`
+
+// AddUser registers a person by e-mail, name, role and institution; the other
+// fields are ignored. An e-mail that is taken, in whatever case, is ErrRefused, and
+// an institution that there is not ErrNotFound.
+func (r *Registry) AddUser(ctx context.Context, u User) (User, error) {
+	var id int64
+	err := r.db.QueryRow(ctx, `
+		INSERT INTO users (email, name, role, institution_id)
+		SELECT $1, $2, $3, i.id FROM (VALUES (1)) one LEFT JOIN institutions i ON i.identifier = $4
+		WHERE $4 = '' OR i.id IS NOT NULL
+		RETURNING id`, u.Email, u.Name, u.Role, u.Institution).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return User{}, fmt.Errorf("add user %q: %w: there is no institution %q", u.Email, ErrNotFound, u.Institution)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("add user %q: %w", u.Email, refusal(err))
+	}
+	return r.oneUser(ctx, r.db, u.Email)
+}
+
+// Users lists the people of an institution, or of all with "".
+func (r *Registry) Users(ctx context.Context, institution string) ([]User, error) {
+	rows, _ := r.db.Query(ctx, usersSQL+` WHERE $1 = '' OR i.identifier = $1 ORDER BY u.email`, institution)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[User])
+	if err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	return list, nil
+}
+
+// SetUserActive lets a person ask for things, or no longer.
+func (r *Registry) SetUserActive(ctx context.Context, email string, active bool) (User, error) {
+	_, err := r.db.Exec(ctx, `
+		UPDATE users SET deactivated_at = CASE WHEN NOT $2 THEN coalesce(deactivated_at, now()) END, updated_at = now()
+		WHERE lower(email) = lower($1)`, email, active)
+	if err != nil {
+		return User{}, fmt.Errorf("change user %q: %w", email, refusal(err))
+	}
+	return r.oneUser(ctx, r.db, email)
+}
+
+// rowQuerier is the database or a transaction.
+type rowQuerier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (r *Registry) oneUser(ctx context.Context, db rowQuerier, email string) (User, error) {
+	rows, _ := db.Query(ctx, usersSQL+` WHERE lower(u.email) = lower($1)`, email)
+	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[User])
+	if err != nil {
+		return User{}, fmt.Errorf("look up user %q: %w", email, refusal(err))
+	}
+	return u, nil
+}
+
+// actor returns a person who may act, which who was deactivated may not.
+func (r *Registry) actor(ctx context.Context, db rowQuerier, email string) (User, error) {
+	u, err := r.oneUser(ctx, db, email)
+	if errors.Is(err, ErrNotFound) {
+		return u, fmt.Errorf("%w: there is no user %q. `farol user add` registers one", ErrRefused, email)
+	}
+	if err == nil && u.DeactivatedAt != nil {
+		return u, fmt.Errorf("%w: the user %s was deactivated", ErrRefused, u.Email)
+	}
+	return u, err
+}
