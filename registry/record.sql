@@ -40,10 +40,10 @@ CREATE TEMPORARY TABLE recording (
 -- name: object
 INSERT INTO intellectual_objects AS o (institution_id, identifier, title, description, access, alt_identifier, bag_name,
 	bag_group_identifier, bagit_profile_identifier, source_organization, internal_sender_identifier,
-	internal_sender_description, etag, storage_option, state)
+	internal_sender_description, etag, storage_option, tag_encoding, state)
 VALUES (@institution_id, @identifier, @title, @description, @access, @alt_identifier, @bag_name,
 	@bag_group_identifier, @bagit_profile_identifier, @source_organization, @internal_sender_identifier,
-	@internal_sender_description, @etag, @storage_option, 'A')
+	@internal_sender_description, @etag, @storage_option, @tag_encoding, 'A')
 ON CONFLICT (identifier) DO UPDATE SET
 	title                       = excluded.title,
 	description                 = excluded.description,
@@ -56,9 +56,12 @@ ON CONFLICT (identifier) DO UPDATE SET
 	internal_sender_identifier  = excluded.internal_sender_identifier,
 	internal_sender_description = excluded.internal_sender_description,
 	etag                        = excluded.etag,
+	tag_encoding                = excluded.tag_encoding,
 	state                       = 'A',
+	created_at                  = CASE o.state WHEN 'D' THEN now() ELSE o.created_at END, -- its retention begins anew
+	deleted_by_item             = NULL,
 	updated_at                  = now()
-WHERE o.institution_id = excluded.institution_id AND o.storage_option = excluded.storage_option
+WHERE o.institution_id = excluded.institution_id AND o.storage_option = excluded.storage_option AND o.deletions = @deletions
 RETURNING o.id, o.xmax = 0 AS is_new
 
 -- name: files
@@ -81,6 +84,8 @@ WITH saved AS (
 		format_identified_at     = excluded.format_identified_at,
 		size                     = excluded.size,
 		state                    = 'A',
+		created_at               = CASE generic_files.state WHEN 'D' THEN now() ELSE generic_files.created_at END,
+		deleted_by_item          = NULL,
 		mod_time                 = excluded.mod_time,
 		last_fixity_check        = excluded.last_fixity_check,
 		updated_at               = now()
@@ -109,13 +114,14 @@ SELECT @item, target, bucket, key FROM gone WHERE NOT key = ANY (keys)
 ON CONFLICT DO NOTHING
 
 -- name: copies
-INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at)
-SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at
+INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, last_fixity_at)
+SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, r.digested_at
 FROM recording r
 CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at)
 	AS c (url, target, bucket, key, etag, stored_at, verified_at)
 ON CONFLICT (generic_file_id, url) DO UPDATE SET
-	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, updated_at = now()
+	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, last_fixity_at = excluded.last_fixity_at,
+	updated_at = now()
 WHERE storage_records.verified_at < excluded.verified_at
 
 -- name: file events

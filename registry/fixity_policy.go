@@ -1,0 +1,126 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A FixityPolicy is how often the copies in a target are to be checked, and how.
+type FixityPolicy struct {
+	Target      string     `json:"target"`
+	Provider    string     `json:"provider"`
+	Mode        string     `json:"mode"` // read, report (by reports of the provider alone) or off
+	Days        *int       `json:"days"` // between two checks; nil: as is configured
+	PausedUntil *time.Time `json:"paused_until"`
+	PauseReason string     `json:"pause_reason"`
+}
+
+const fixityPolicyColumns = `target, provider, mode, interval_days AS days,
+	CASE WHEN paused_until > now() THEN nullif(paused_until, 'infinity') END AS paused_until,
+	CASE WHEN paused_until > now() THEN pause_reason ELSE '' END AS pause_reason`
+
+// FixityPolicies lists the policies of all targets.
+func (r *Registry) FixityPolicies(ctx context.Context) ([]FixityPolicy, error) {
+	return collect[FixityPolicy](ctx, r, "list fixity policies", `SELECT `+fixityPolicyColumns+` FROM fixity_policies ORDER BY target`, nil)
+}
+
+// SetFixityPolicy changes a target's policy, which counts at once for all its copies:
+// how they are checked, and the days between two checks, 0 for what is configured.
+// A pause of the target is over.
+func (r *Registry) SetFixityPolicy(ctx context.Context, target, mode string, days int) (FixityPolicy, error) {
+	rows, _ := r.db.Query(ctx, `
+		UPDATE fixity_policies SET mode = @mode, interval_days = nullif(@days::int, 0), failures = 0, paused_until = '-infinity', pause_reason = ''
+		WHERE target = @target
+		RETURNING `+fixityPolicyColumns, pgx.NamedArgs{"target": target, "mode": mode, "days": days})
+	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[FixityPolicy])
+	if err != nil {
+		return FixityPolicy{}, fmt.Errorf("set the fixity policy of %q: %w", target, refusal(err))
+	}
+	return p, nil
+}
+
+// RequestedFixity is what was asked for of a file or an object.
+type RequestedFixity struct {
+	Identifier string `json:"identifier"`
+	Target     string `json:"target"`
+	Files      int64  `json:"files"`
+	Copies     int64  `json:"copies"`
+	InHand     int64  `json:"in_hand"` // of these, copies that are being checked at this moment
+}
+
+// requestFixitySQL finds the files by generic_files_identifier_key, or those of an
+// object by intellectual_objects_identifier_key and generic_files_object.
+const requestFixitySQL = `
+WITH file AS (
+	SELECT f.id FROM generic_files f WHERE f.identifier = @identifier
+	UNION ALL
+	SELECT f.id FROM intellectual_objects o JOIN generic_files f ON f.intellectual_object_id = o.id WHERE o.identifier = @identifier
+), asked AS (
+	INSERT INTO fixity_checks AS c (storage_record_id, target, requested)
+	SELECT s.id, s.target, true
+	FROM file JOIN storage_records s ON s.generic_file_id = file.id JOIN fixity_policies p ON p.target = s.target
+	WHERE s.active AND CASE @target::text WHEN '' THEN p.mode = 'read' ELSE s.target = @target END
+	ORDER BY s.id
+	ON CONFLICT (storage_record_id) DO UPDATE SET requested = true, run_at = CASE c.worker WHEN '' THEN now() ELSE c.run_at END
+	RETURNING c.storage_record_id AS id, c.worker <> '' AND c.run_at > now() AS in_hand
+)
+SELECT @identifier::text AS identifier, s.target, count(DISTINCT s.generic_file_id) AS files, count(*) AS copies, count(*) FILTER (WHERE in_hand) AS in_hand
+FROM asked JOIN storage_records s USING (id)
+GROUP BY s.target ORDER BY s.target`
+
+// RequestFixity has the copies of a file, or of all files of an object, checked
+// before all others, whatever the allowance: those in targets that are checked by
+// reading, or in the one that is named. It tells how many there are in each target.
+// An identifier that nothing active has is ErrNotFound; what has no such copies is
+// an empty list.
+func (r *Registry) RequestFixity(ctx context.Context, identifier, target string) ([]RequestedFixity, error) {
+	there, err := r.Stored(ctx, identifier)
+	if err == nil && !there {
+		err = fmt.Errorf("look up %q: %w", identifier, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return collect[RequestedFixity](ctx, r, fmt.Sprintf("ask for a check of %q", identifier), requestFixitySQL,
+		pgx.NamedArgs{"identifier": identifier, "target": target})
+}
+
+// Stored tells whether there is an active file or object with an identifier.
+func (r *Registry) Stored(ctx context.Context, identifier string) (there bool, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM generic_files WHERE identifier = $1 AND state = 'A')
+			OR EXISTS (SELECT FROM intellectual_objects WHERE identifier = $1 AND state = 'A')`, identifier).Scan(&there)
+	if err != nil {
+		return false, fmt.Errorf("look up %q: %w", identifier, err)
+	}
+	return there, nil
+}
+
+// A RecordedCopy is a copy as it is on record, with the digests that its bytes must
+// have.
+type RecordedCopy struct {
+	ID      int64
+	File    string // identifier
+	Bucket  string
+	Key     string
+	Digests map[string]string // by algorithm, in lower-case hex
+}
+
+// CopiesByKey returns the copies that a target has under some keys
+// (storage_records_copy, checksums_generic_file_id_algorithm_digest_key).
+func (r *Registry) CopiesByKey(ctx context.Context, target string, keys []string) ([]RecordedCopy, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT s.id, (SELECT f.identifier FROM generic_files f WHERE f.id = s.generic_file_id) AS file, s.bucket, s.key, coalesce((
+			SELECT jsonb_object_agg(k.algorithm, k.digest) FROM (
+				SELECT DISTINCT ON (algorithm) algorithm, digest FROM checksums
+				WHERE generic_file_id = s.generic_file_id ORDER BY algorithm, datetime DESC) k), '{}') AS digests
+		FROM storage_records s WHERE s.target = $1 AND s.key = ANY ($2) AND s.active`, target, keys)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RecordedCopy])
+	if err != nil {
+		return nil, fmt.Errorf("look up %d copies in %s: %w", len(keys), target, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,230 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A FixityResult is what was found of a copy.
+type FixityResult struct {
+	FixityHold // a report of the provider has no claim: its token is 0
+
+	Key       string // under which it was looked at
+	Algorithm string // sha256, or another one of a report
+	Expected  string // digest on record, in lower-case hex
+	Found     string // digest of its bytes; "" if there is no such object
+	Bytes     int64  // that were read for it
+	Wavered   bool   // a first look had another result
+	At        time.Time
+
+	// What computed the digest, as it goes on record. "" is this program.
+	Object, Agent string
+}
+
+// A FixityEnd is what became of a result.
+type FixityEnd string
+
+const (
+	// FixityRecorded says that it is on record.
+	FixityRecorded FixityEnd = "recorded"
+	// FixityKnown says that this result of a report was on record already.
+	FixityKnown FixityEnd = "known"
+	// FixityDropped says that it tells nothing about the copy that is on record now. The file
+	// was ingested anew or deleted meanwhile, or the claim was lost.
+	FixityDropped FixityEnd = "dropped"
+	// FixityBusy says that somebody is changing the file at this moment. Try again.
+	FixityBusy FixityEnd = "busy"
+)
+
+// validFixitySQL selects those results that are about a copy as it is on record
+// (storage_records_pkey, fixity_checks_pkey,
+// checksums_generic_file_id_algorithm_digest_key). A report is older than its import,
+// and does not know of bytes that were stored since.
+const validFixitySQL = `
+SELECT s.id
+FROM unnest(@ids::bigint[], @tokens::bigint[], @keys::text[], @algorithms::text[], @expected::text[], @at::timestamptz[])
+	AS r (id, token, key, algorithm, expected, at)
+JOIN storage_records s ON s.id = r.id AND s.key = r.key AND s.active
+JOIN generic_files f ON f.id = s.generic_file_id
+WHERE CASE r.token WHEN 0 THEN s.stored_at <= r.at
+		ELSE EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id AND c.token = r.token AND c.worker <> '') END
+  AND r.expected = (SELECT k.digest FROM checksums k WHERE k.generic_file_id = f.id AND k.algorithm = r.algorithm
+	ORDER BY k.datetime DESC LIMIT 1)
+`
+
+// lockFixityRecordsSQL locks them: whoever records or deletes a file comes before or
+// after. What is locked already is left for later, so that nobody waits in a ring.
+const lockFixityRecordsSQL = validFixitySQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s SKIP LOCKED`
+
+// recordFixitySQL puts results on record. All but the first follow from there being a
+// new event, whose identifier is made of the copy and the claim, or the report's
+// date: the same result counts once. The system before Farol wrote the outcome
+// "Failed" where PREMIS, its own list and this schema have "Failure".
+const recordFixitySQL = `
+WITH result AS MATERIALIZED (
+	SELECT r.id, r.token, r.algorithm, r.expected, r.found, r.bytes, r.wavered, coalesce(r.at, now()) AS at,
+		s.generic_file_id, s.url, s.target, p.provider, f.institution_id, f.intellectual_object_id, f.identifier,
+		r.found = r.expected AS good, r.object, r.agent,
+		CASE r.found WHEN '' THEN 'not found' ELSE r.algorithm || ':' || r.found END AS outcome_detail,
+		CASE r.found
+			WHEN r.expected THEN format('Fixity matches at %s: %s', s.url, r.found)
+			WHEN '' THEN format('Fixity did not match at %s. Expected %s, and there is no such object', s.url, r.expected)
+			ELSE format('Fixity did not match at %s. Expected %s, got %s', s.url, r.expected, r.found) END AS information
+	FROM unnest(@ids::bigint[], @tokens::bigint[], @algorithms::text[], @expected::text[], @found::text[], @bytes::bigint[],
+		@wavered::boolean[], @at::timestamptz[], @objects::text[], @agents::text[])
+		AS r (id, token, algorithm, expected, found, bytes, wavered, at, object, agent)
+	JOIN storage_records s ON s.id = r.id
+	JOIN generic_files f ON f.id = s.generic_file_id
+	JOIN fixity_policies p ON p.target = s.target
+), held AS MATERIALIZED ( -- locked in one order, as by who renews them
+	SELECT c.storage_record_id AS id FROM fixity_checks c JOIN result r
+		ON c.storage_record_id = r.id AND (c.token = r.token OR r.token = 0 AND c.worker = '')
+	ORDER BY c.storage_record_id FOR UPDATE OF c
+), ended AS (
+	DELETE FROM fixity_checks c USING held h WHERE c.storage_record_id = h.id
+	RETURNING c.storage_record_id AS id, c.token
+), event AS (
+	INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
+		detail, outcome, outcome_detail, outcome_information, object, agent)
+	SELECT event_identifier(r.token, r.url || CASE r.token WHEN 0 THEN ' ' || extract(epoch FROM r.at) ELSE '' END, 'fixity check', r.outcome_detail),
+		r.institution_id, r.intellectual_object_id, r.generic_file_id, 'fixity check', r.at,
+		'Fixity check against registered hash', CASE WHEN r.good THEN 'Success' ELSE 'Failure' END, r.outcome_detail, r.information, r.object, r.agent
+	FROM result r
+	WHERE r.token = 0 OR EXISTS (SELECT FROM ended e WHERE e.id = r.id AND e.token = r.token)
+	ON CONFLICT (identifier) DO NOTHING
+	RETURNING generic_file_id, outcome_information
+), told AS MATERIALIZED ( -- which has the URL in it
+	SELECT r.* FROM result r JOIN event e ON e.generic_file_id = r.generic_file_id AND e.outcome_information = r.information
+), copy AS (
+	UPDATE storage_records s SET last_fixity_at = greatest(s.last_fixity_at, t.at), updated_at = now() FROM told t WHERE s.id = t.id
+), file AS (
+	UPDATE generic_files f SET last_fixity_check = greatest(f.last_fixity_check, t.at), updated_at = now()
+	FROM (SELECT generic_file_id, max(at) AS at FROM told GROUP BY 1) t WHERE f.id = t.generic_file_id
+), failure AS (
+	INSERT INTO fixity_failures AS b (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found, found_at, seen_at)
+	SELECT id, generic_file_id, target, provider, url, CASE found WHEN '' THEN 'missing' ELSE 'altered' END, algorithm, expected, found, at, at
+	FROM told WHERE NOT good
+	ON CONFLICT (storage_record_id) WHERE state = 'open' DO UPDATE SET seen_at = greatest(b.seen_at, excluded.seen_at), noted_at = now(),
+		problem = excluded.problem, algorithm = excluded.algorithm, expected = excluded.expected, found = excluded.found
+	RETURNING storage_record_id AS id, xmax = 0 AS is_new
+), good_again AS (
+	UPDATE fixity_failures b SET state = 'good again', closed_at = now()
+	FROM told t WHERE t.good AND b.storage_record_id = t.id AND b.state = 'open' AND b.seen_at <= t.at
+), alert AS (
+	INSERT INTO alerts (institution_id, type, subject, content, generic_file_id)
+	SELECT t.institution_id, 'Failed Fixity Check', format('Failed fixity check: %s', t.identifier),
+		format('The copy of %s in %s is not what was stored. %s.', t.identifier, t.target, t.information), t.generic_file_id
+	FROM told t JOIN failure USING (id) WHERE is_new
+), announced AS (
+	INSERT INTO topic_messages (topic, body)
+	SELECT DISTINCT 'fixity_check', generic_file_id::text FROM told WHERE NOT good
+), done AS (
+	INSERT INTO fixity_done AS d (target, minute, checks, failures, wavered, bytes)
+	SELECT target, date_trunc('minute', now()), count(*), count(*) FILTER (WHERE NOT good), count(*) FILTER (WHERE wavered), sum(bytes)
+	FROM told WHERE token > 0 GROUP BY target ORDER BY target
+	ON CONFLICT (target, minute) DO UPDATE SET checks = d.checks + excluded.checks, failures = d.failures + excluded.failures,
+		wavered = d.wavered + excluded.wavered, bytes = d.bytes + excluded.bytes
+), answers AS ( -- the target does: what it has failed for is over
+	UPDATE fixity_policies p SET failures = 0, paused_until = '-infinity', pause_reason = ''
+	FROM (SELECT target FROM told WHERE token > 0 GROUP BY target) t WHERE p.target = t.target AND p.failures > 0
+), retried AS (
+	UPDATE fixity_checks c SET run_at = now(), attempts = 0
+	FROM fixity_policies p
+	WHERE p.target = c.target AND p.failures >= @few::int AND c.worker = '' AND c.run_at > now()
+	  AND p.target IN (SELECT target FROM told WHERE token > 0)
+)
+SELECT id FROM told`
+
+// RecordFixity puts on record what was found of copies, and says what became of each
+// result, in their order: the event, when copy and file were checked last, and of a
+// bad copy the failure, an alert if it is a new one, and a topic message, all in one
+// transaction. It ends the claims of what it records.
+func (r *Registry) RecordFixity(ctx context.Context, results ...FixityResult) (ends []FixityEnd, err error) {
+	err = Again(func() error {
+		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+			ends, err = recordFixity(ctx, tx, results)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record what was found of %d copies: %w", len(results), err)
+	}
+	return ends, nil
+}
+
+func recordFixity(ctx context.Context, tx pgx.Tx, results []FixityResult) ([]FixityEnd, error) {
+	args := fixityArgs(results)
+	ours, err := idSet(ctx, tx, lockFixityRecordsSQL, args)
+	if err != nil {
+		return nil, err
+	}
+	valid := ours
+	if len(ours) < len(results) {
+		if valid, err = idSet(ctx, tx, validFixitySQL, args); err != nil {
+			return nil, err
+		}
+	}
+	var record []FixityResult
+	for _, f := range results {
+		if ours[f.ID] {
+			record = append(record, f)
+		}
+	}
+	recorded := map[int64]bool{}
+	if len(record) > 0 {
+		if recorded, err = idSet(ctx, tx, recordFixitySQL, fixityArgs(record)); err != nil {
+			return nil, err
+		}
+	}
+	ends := make([]FixityEnd, len(results))
+	for i, f := range results {
+		switch {
+		case recorded[f.ID]:
+			ends[i] = FixityRecorded
+		case ours[f.ID] && f.Token == 0:
+			ends[i] = FixityKnown
+		case valid[f.ID] && !ours[f.ID]:
+			ends[i] = FixityBusy
+		default:
+			ends[i] = FixityDropped
+		}
+	}
+	return ends, nil
+}
+
+func idSet(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (map[int64]bool, error) {
+	rows, _ := tx.Query(ctx, sql, args)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	set := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set, err
+}
+
+// fixityArgs are the columns of results.
+func fixityArgs(results []FixityResult) pgx.NamedArgs {
+	var ids, tokens, bytes []int64
+	var keys, algorithms, expected, found, objects, agents []string
+	var wavered []bool
+	var at []*time.Time
+	for _, f := range results {
+		object, agent := f.Object, f.Agent
+		if object == "" {
+			object, agent = "Go language crypto/"+f.Algorithm, "http://golang.org/pkg/crypto/"+f.Algorithm+"/"
+		}
+		ids, tokens, bytes = append(ids, f.ID), append(tokens, f.Token), append(bytes, f.Bytes)
+		keys, algorithms = append(keys, f.Key), append(algorithms, f.Algorithm)
+		expected, found = append(expected, strings.ToLower(f.Expected)), append(found, strings.ToLower(f.Found))
+		objects, agents = append(objects, object), append(agents, agent)
+		wavered, at = append(wavered, f.Wavered), append(at, timeOrNull(f.At))
+	}
+	return pgx.NamedArgs{
+		"ids": ids, "tokens": tokens, "bytes": bytes, "keys": keys, "algorithms": algorithms, "expected": expected, "found": found,
+		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "few": fixityFew,
+	}
+}

@@ -1,0 +1,352 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// FixityStatus is how well the promise is kept that each copy is checked every so
+// often, and when it will be if it is not.
+type FixityStatus struct {
+	At         time.Time      `json:"at"`
+	Targets    []FixityTarget `json:"targets"` // in the order of their names
+	Copies     int64          `json:"copies"`  // that are to be checked
+	Estimated  bool           `json:"copies_are_estimates"`
+	Overdue    int64          `json:"overdue"`    // of these, copies whose check is due
+	Compliance float64        `json:"compliance"` // per cent of these that are not overdue
+	Bad        int64          `json:"bad_copies"` // wherever they are
+	Stuck      int64          `json:"cannot_be_checked"`
+	Worst      []OverdueCopy  `json:"most_overdue"`
+
+	Allowance int64         `json:"allowance"` // copies that may be taken up until the scheduler runs again
+	Fed       int64         `json:"fed"`       // copies that it allowed the last time
+	Every     time.Duration `json:"every_ns"`  // time between two times; 0: it never ran
+	FedAt     *time.Time    `json:"fed_at"`
+
+	Checks24h int64   `json:"checks_in_24_hours"`
+	Bytes24h  int64   `json:"bytes_in_24_hours"`
+	Rate      float64 `json:"checks_per_second"` // at present, or as many as are allowed
+	Measured  bool    `json:"rate_is_measured"`  // or else as many as are allowed
+	pace      pace
+
+	// When everything will be done that is due then, at this rate; nil if it will
+	// never be.
+	DoneAt *time.Time `json:"done_at"`
+}
+
+// FixityTarget is how it stands with the copies in a target.
+type FixityTarget struct {
+	Target      string     `json:"target"`
+	Provider    string     `json:"provider"`
+	Mode        string     `json:"mode"` // read, report or off
+	Days        int        `json:"days"` // between two checks
+	ByDefault   bool       `json:"days_by_default"`
+	Copies      int64      `json:"copies"`
+	Overdue     int64      `json:"overdue"` // 0 if nothing is promised
+	Compliance  float64    `json:"compliance"`
+	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest
+	Running     int64      `json:"running"`
+	Waiting     int64      `json:"waiting"` // asked for, or to be tried again
+	Stuck       int64      `json:"cannot_be_checked"`
+	Bad         int64      `json:"bad_copies"`
+	Checks24h   int64      `json:"checks_in_24_hours" db:"checks_24h"`
+	Bytes24h    int64      `json:"bytes_in_24_hours" db:"bytes_24h"`
+	PausedUntil *time.Time `json:"paused_until"`
+	PauseReason string     `json:"pause_reason"`
+}
+
+// OverdueCopy is a copy whose check is due.
+type OverdueCopy struct {
+	File    string        `json:"file"`
+	Target  string        `json:"target"`
+	Checked time.Time     `json:"last_check"`
+	Late    time.Duration `json:"late_ns"`
+	Error   string        `json:"error"` // why the last try said nothing
+}
+
+// fixityTargetsSQL counts by storage_records_fixity alone, and what is in hand by
+// fixity_checks_waiting.
+const fixityTargetsSQL = `
+SELECT p.target, p.provider, p.mode, coalesce(p.interval_days, @days::int) AS days, p.interval_days IS NULL AS by_default,
+	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, 100::float8 AS compliance, s.oldest,
+	c.running, c.waiting, c.stuck, (SELECT count(*) FROM bad_copies b WHERE b.target = p.target) AS bad,
+	d.checks AS checks_24h, d.bytes AS bytes_24h, CASE WHEN p.paused_until > now() THEN nullif(p.paused_until, 'infinity') END AS paused_until,
+	CASE WHEN p.paused_until > now() THEN p.pause_reason ELSE '' END AS pause_reason
+FROM fixity_policies p
+CROSS JOIN LATERAL (
+	SELECT CASE WHEN @exactly THEN (SELECT count(*) FROM storage_records s WHERE s.target = p.target AND s.active) ELSE 0 END AS copies,
+		(SELECT count(*) FROM storage_records s WHERE s.target = p.target AND s.active
+			AND s.last_fixity_at <= now() - make_interval(days => coalesce(p.interval_days, @days))) AS overdue,
+		(SELECT min(s.last_fixity_at) FROM storage_records s WHERE s.target = p.target AND s.active) AS oldest
+) s
+CROSS JOIN LATERAL (
+	SELECT count(*) FILTER (WHERE worker <> '' AND run_at > now()) AS running, count(*) FILTER (WHERE worker = '' OR run_at <= now()) AS waiting,
+		count(*) FILTER (WHERE attempts >= @tries::int) AS stuck
+	FROM fixity_checks c WHERE c.target = p.target
+) c
+CROSS JOIN LATERAL (
+	SELECT coalesce(sum(checks), 0)::bigint AS checks, coalesce(sum(bytes), 0)::bigint AS bytes
+	FROM fixity_done d WHERE d.target = p.target AND d.minute > now() - interval '24 hours'
+) d
+ORDER BY p.target`
+
+// worstFixitySQL walks the head of each target in storage_records_fixity. The few
+// files are looked up one by one (generic_files_pkey, fixity_checks_pkey): no plan may
+// take it for many.
+const worstFixitySQL = `
+SELECT (SELECT f.identifier FROM generic_files f WHERE f.id = w.generic_file_id) AS file, w.target, w.last_fixity_at AS checked, w.late,
+	coalesce((SELECT c.error FROM fixity_checks c WHERE c.storage_record_id = w.id), '') AS error
+FROM (
+	SELECT w.* FROM fixity_policies p
+	CROSS JOIN LATERAL (
+		SELECT s.id, s.generic_file_id, s.target, s.last_fixity_at,
+			now() - make_interval(days => coalesce(p.interval_days, @days::int)) - s.last_fixity_at AS late
+		FROM storage_records s
+		WHERE s.target = p.target AND s.active AND p.mode <> 'off'
+		  AND s.last_fixity_at <= now() - make_interval(days => coalesce(p.interval_days, @days))
+		ORDER BY s.last_fixity_at, s.id
+		LIMIT @most
+	) w
+	ORDER BY w.late DESC, w.id
+	LIMIT @most
+) w`
+
+// fixityRateSQL counts the checks since the claims last found nothing left to do, or
+// since they began again: as long as something is due, that is all that is done.
+const fixityRateSQL = `
+SELECT now(), f.allowance, f.fed, f.every, f.fed_at, coalesce(d.checks, 0)::float8, coalesce(d.fastest, 0)::float8 / 60,
+	coalesce(extract(epoch FROM now() - greatest(d.began, w.since)), 0)::float8
+FROM fixity_feed f
+CROSS JOIN LATERAL (SELECT greatest(coalesce(f.drained_at, '-infinity'), now() - interval '24 hours') AS since) w
+CROSS JOIN LATERAL (
+	SELECT sum(checks) FILTER (WHERE minute >= date_trunc('minute', w.since)) AS checks,
+		min(minute) FILTER (WHERE minute >= date_trunc('minute', w.since)) AS began, max(checks) AS fastest
+	FROM (SELECT minute, sum(checks) AS checks FROM fixity_done WHERE minute > now() - interval '24 hours' AND checks > 0 GROUP BY minute) m
+) d`
+
+// mostCountedCopies is how many copies on record are counted. Of more than that the
+// planner's estimate has to do, and a sample for what comes due: counting ten million
+// takes half a minute.
+const mostCountedCopies = 1_000_000
+
+// FixityStatus counts what is overdue and what is bad, and forecasts when all that
+// is due will be done. days is the interval of targets whose policy leaves it open,
+// tries after how many a copy counts as one that cannot be checked, and worst how
+// many of the most overdue copies to name. It reads the index of the copies.
+func (r *Registry) FixityStatus(ctx context.Context, days, tries, worst int) (FixityStatus, error) {
+	return r.fixityStatus(ctx, days, tries, worst, mostCountedCopies)
+}
+
+func (r *Registry) fixityStatus(ctx context.Context, days, tries, worst int, mostCounted float64) (s FixityStatus, err error) {
+	err = r.look(ctx, func(tx pgx.Tx) error {
+		var all float64
+		if err := tx.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'storage_records'::regclass`).Scan(&all); err != nil {
+			return fmt.Errorf("ask how many copies there are: %w", err)
+		}
+		s.Estimated = all > mostCounted
+		args := pgx.NamedArgs{"days": days, "tries": tries, "most": worst, "exactly": !s.Estimated}
+		rows, _ := tx.Query(ctx, fixityTargetsSQL, args)
+		if s.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[FixityTarget]); err != nil {
+			return fmt.Errorf("count the copies: %w", err)
+		}
+		rows, _ = tx.Query(ctx, worstFixitySQL, args)
+		if s.Worst, err = pgx.CollectRows(rows, pgx.RowToStructByName[OverdueCopy]); err != nil {
+			return fmt.Errorf("list the most overdue copies: %w", err)
+		}
+		var checks, fastest, seconds float64
+		if err := tx.QueryRow(ctx, fixityRateSQL).Scan(&s.At, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
+			return fmt.Errorf("count the checks: %w", err)
+		}
+		if err := s.estimate(ctx, tx); err != nil {
+			return err
+		}
+		s.sum()
+		s.measure(checks, fastest, seconds)
+		return s.forecast(ctx, tx, min(1, mostCounted/max(all, 1)/4))
+	})
+	if err != nil {
+		return s, fmt.Errorf("ask how it stands with fixity: %w", err)
+	}
+	return s, nil
+}
+
+// estimate asks the planner how many copies there are, if they were not counted.
+func (s *FixityStatus) estimate(ctx context.Context, tx pgx.Tx) error {
+	for i := range s.Targets {
+		if !s.Estimated {
+			break
+		}
+		var plan []struct {
+			Plan struct {
+				Rows int64 `json:"Plan Rows"`
+			} `json:"Plan"`
+		}
+		err := tx.QueryRow(ctx, `EXPLAIN (FORMAT JSON) SELECT FROM storage_records WHERE target = $1 AND active`, s.Targets[i].Target).Scan(&plan)
+		if err != nil {
+			return fmt.Errorf("estimate the copies: %w", err)
+		}
+		if t := &s.Targets[i]; t.Oldest != nil { // or else there are none
+			t.Copies = max(plan[0].Plan.Rows, t.Overdue, 1)
+		}
+	}
+	return nil
+}
+
+// sum adds up the targets.
+func (s *FixityStatus) sum() {
+	compliance := func(overdue, copies int64) float64 {
+		if copies == 0 {
+			return 100
+		}
+		return 100 * (1 - float64(overdue)/float64(copies))
+	}
+	for i := range s.Targets {
+		t := &s.Targets[i]
+		t.Compliance = compliance(t.Overdue, t.Copies)
+		s.Bad += t.Bad
+		s.Stuck += t.Stuck
+		s.Checks24h += t.Checks24h
+		s.Bytes24h += t.Bytes24h
+		if t.Mode != "off" {
+			s.Copies += t.Copies
+			s.Overdue += t.Overdue
+		}
+	}
+	s.Compliance = compliance(s.Overdue, s.Copies)
+}
+
+// measure works out the pace from the checks that were made in so many seconds, and
+// those of the fastest minute, as so many a second. If as many are made as are
+// allowed, how fast they are made says only when the last of them is.
+func (s *FixityStatus) measure(checks, fastest, seconds float64) {
+	if s.Every <= 0 {
+		return // the scheduler never ran, so that nothing is allowed
+	}
+	const least = 60 // seconds, below which what was done says little
+	allowed := float64(s.Fed) / s.Every.Seconds()
+	s.pace = pace{rate: max(fastest, allowed), left: float64(s.Allowance), fed: float64(s.Fed), every: s.Every}
+	s.pace.next = max(s.Every-s.At.Sub(*s.FedAt), 0)
+	s.Rate = allowed
+	if checks > 0 && seconds >= least && checks/seconds < allowed {
+		s.Rate, s.Measured = checks/seconds, true
+		s.pace = pace{rate: s.Rate}
+	}
+}
+
+// comingDueSQL counts by storage_records_fixity what comes due in each step of time.
+const comingDueSQL = `
+SELECT least(floor(extract(epoch FROM s.last_fixity_at - d.due) / @step::float8), @steps::int - 1)::int, count(*)
+FROM (SELECT now() - make_interval(days => @days::int) AS due) d
+JOIN storage_records s ON s.target = @target AND s.active AND s.last_fixity_at > d.due
+	AND s.last_fixity_at <= d.due + make_interval(secs => @step::float8 * @steps::int)
+GROUP BY 1`
+
+// sampleDueSQL reads some pages of the table.
+const sampleDueSQL = `
+SELECT s.target, extract(epoch FROM s.last_fixity_at - now())::float8
+FROM storage_records s TABLESAMPLE SYSTEM (100 * @share::float8) REPEATABLE (1)
+WHERE s.active AND s.target = ANY (@targets)`
+
+// forecast looks ahead, first closely and then farther. share is how much of the
+// copies to look at, if they are too many.
+func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
+	f := outlook{share: share}
+	var due int64
+	var shortest, longest time.Duration
+	for _, t := range s.Targets {
+		if t.Mode != "read" || t.Copies == 0 {
+			continue
+		}
+		every := time.Duration(t.Days) * 24 * time.Hour
+		if shortest == 0 || every < shortest {
+			shortest = every
+		}
+		longest = max(longest, every)
+		f.targets, f.loads = append(f.targets, t), append(f.loads, fixityLoad{every: every, due: t.Overdue})
+		due += t.Overdue
+	}
+	switch {
+	case due == 0:
+		s.DoneAt = &s.At
+		return nil
+	case s.Rate <= 0:
+		return nil
+	}
+	if s.Estimated {
+		if err := f.draw(ctx, tx); err != nil {
+			return err
+		}
+	}
+	for _, span := range forecastSpans(due, s.Rate, shortest, longest) {
+		if err := f.look(ctx, tx, span); err != nil {
+			return err
+		}
+		if after, ok := forecastFixity(s.pace, span.step, f.loads); ok {
+			at := s.At.Add(after)
+			s.DoneAt = &at
+			return nil
+		}
+	}
+	return nil
+}
+
+// An outlook is what comes due in the targets that are read.
+type outlook struct {
+	targets []FixityTarget
+	loads   []fixityLoad         // of each
+	share   float64              // of the copies that are in the sample
+	drawn   map[string][]float64 // when those were checked last, in seconds from now; nil: all are counted
+}
+
+// draw takes a sample of when copies were checked last.
+func (f *outlook) draw(ctx context.Context, tx pgx.Tx) error {
+	f.drawn = map[string][]float64{}
+	var names []string
+	for _, t := range f.targets {
+		names = append(names, t.Target)
+	}
+	var target string
+	var checked float64
+	rows, _ := tx.Query(ctx, sampleDueSQL, pgx.NamedArgs{"share": f.share, "targets": names})
+	_, err := pgx.ForEachRow(rows, []any{&target, &checked}, func() error {
+		f.drawn[target] = append(f.drawn[target], checked)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("sample what comes due: %w", err)
+	}
+	return nil
+}
+
+// look counts what comes due in each step of a span.
+func (f *outlook) look(ctx context.Context, tx pgx.Tx, span forecastSpan) error {
+	for i, t := range f.targets {
+		next := make([]int64, span.steps)
+		f.loads[i].next = next
+		if f.drawn != nil {
+			for _, checked := range f.drawn[t.Target] {
+				due := checked + f.loads[i].every.Seconds()
+				if k := int(due / span.step.Seconds()); due > 0 && k < span.steps {
+					next[k] += int64(1 / f.share)
+				}
+			}
+			continue
+		}
+		var step int
+		var copies int64
+		rows, _ := tx.Query(ctx, comingDueSQL, pgx.NamedArgs{
+			"target": t.Target, "days": t.Days, "step": span.step.Seconds(), "steps": span.steps,
+		})
+		_, err := pgx.ForEachRow(rows, []any{&step, &copies}, func() error {
+			next[step] = copies
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("count what comes due in %s: %w", t.Target, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package registry_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func (a *archive) status() registry.FixityStatus {
+	a.t.Helper()
+	s, err := a.FixityStatus(context.Background(), 90, 3, 4)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return s
+}
+
+func (a *archive) target(s registry.FixityStatus, name string) registry.FixityTarget {
+	a.t.Helper()
+	i := slices.IndexFunc(s.Targets, func(t registry.FixityTarget) bool { return t.Target == name })
+	if i < 0 {
+		a.t.Fatalf("no target %s in %+v", name, s)
+	}
+	return s.Targets[i]
+}
+
+// The figures are those of the rows, and what nobody promised is no breach.
+func TestStatusCountsWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(10)
+	a.exec(`UPDATE fixity_policies SET mode = 'report', interval_days = 365 WHERE target = 'Standard-OR'`)
+	for path, ago := range map[string]time.Duration{"0": 100 * day, "1": 95 * day, "2": 200 * day, "3": 89 * day} {
+		a.checked(path, "Standard-VA", ago)
+	}
+	a.checked("5", "Standard-OR", 400*day)
+	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/9'`)
+	list := a.claims(registry.FixityClaim{Most: 3})
+	for range 3 {
+		if _, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: hold(list[1]), Error: "no answer"}); err != nil {
+			t.Fatal(err)
+		}
+		a.exec(`UPDATE fixity_checks SET worker = 'w' WHERE storage_record_id = $1`, list[1].ID)
+	}
+	a.exec(`UPDATE fixity_checks SET worker = '' WHERE storage_record_id = $1`, list[1].ID)
+	bad := matching(list[2])
+	bad.Found, bad.Bytes = strings.Repeat("0", 64), 1000
+	a.recorded(bad)
+
+	s := a.status()
+	va, or, wasabi := a.target(s, "Standard-VA"), a.target(s, "Standard-OR"), a.target(s, "Wasabi-VA")
+	if va.Copies != 9 || va.Overdue != 2 || va.Running != 1 || va.Waiting != 1 || va.Stuck != 1 || va.Bad != 1 || va.Days != 90 || !va.ByDefault ||
+		va.Checks24h != 1 || va.Bytes24h != 1000 || va.Compliance < 77 || va.Compliance > 78 || va.Oldest == nil || time.Since(*va.Oldest) < 199*day || va.PausedUntil != nil {
+		t.Errorf("Standard-VA %+v", va)
+	}
+	if or.Copies != 9 || or.Overdue != 1 || or.Mode != "report" || or.Days != 365 || or.ByDefault {
+		t.Errorf("Standard-OR %+v", or)
+	}
+	if wasabi.Copies != 0 || wasabi.Compliance != 100 || wasabi.Oldest != nil {
+		t.Errorf("Wasabi-VA %+v", wasabi)
+	}
+	if s.Copies != 18 || s.Overdue != 3 || s.Bad != 1 || s.Stuck != 1 || s.Checks24h != 1 || s.Compliance < 83 || s.Compliance > 84 {
+		t.Errorf("in all %+v", s)
+	}
+	var worst []string
+	for _, c := range s.Worst {
+		worst = append(worst, strings.TrimPrefix(c.File, "test.edu/bag/data/")+" "+c.Target+" "+c.Late.Round(day).String()+" "+c.Error)
+	}
+	want := []string{"2 Standard-VA 2640h0m0s ", "5 Standard-OR 840h0m0s ", "0 Standard-VA 240h0m0s no answer"}
+	if !slices.Equal(worst, want) {
+		t.Errorf("worst %q, want %q", worst, want)
+	}
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	if s := a.status(); s.Copies != 9 || s.Overdue != 2 || len(s.Worst) != 2 || a.target(s, "Standard-OR").Copies != 9 || a.target(s, "Standard-OR").Compliance != 100 {
+		t.Errorf("without a promise for Standard-OR %+v", s)
+	}
+}
+
+// The forecast counts in what comes due until then, and goes by what is really done
+// as far as that is less than what is allowed.
+func TestStatusForecasts(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(400)
+	// 200 are due, and one more of the rest every hour.
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	a.exec(`UPDATE storage_records s SET last_fixity_at = now() - interval '90 days' + CASE WHEN n > 200 THEN interval '1 hour' * (n - 200) ELSE interval '-1 hour' END
+		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM storage_records WHERE target = 'Standard-VA') r WHERE r.id = s.id`)
+	a.exec(`UPDATE fixity_feed SET fed = 0, every = '0', fed_at = NULL`)
+	if s := a.status(); s.DoneAt != nil || s.Rate != 0 {
+		t.Errorf("while nothing is allowed %+v", s)
+	}
+	in := func(s registry.FixityStatus) float64 {
+		t.Helper()
+		if s.DoneAt == nil {
+			t.Errorf("never: %+v", s)
+			return 0
+		}
+		return s.DoneAt.Sub(s.At).Hours()
+	}
+	a.exec(`UPDATE fixity_feed SET allowance = 0, fed = 3, every = '1 hour', fed_at = now()`)
+	if s := a.status(); s.Measured || s.Rate*3600 < 2.99 || s.Rate*3600 > 3.01 || in(s) < 95 || in(s) > 105 { // 200 + t = 3 t
+		t.Errorf("with 3 an hour it takes %.1f h: %+v", in(s), s)
+	}
+	a.exec(`INSERT INTO fixity_done (target, minute, checks) SELECT 'Standard-VA', date_trunc('minute', now()) - interval '1 hour' * h, 2 FROM generate_series(0, 10) h`)
+	if s := a.status(); !s.Measured || s.Rate*3600 < 2.1 || s.Rate*3600 > 2.3 || in(s) < 155 || in(s) > 185 { // 200 + t = 2.2 t
+		t.Errorf("with %.2f an hour really made it takes %.1f h", s.Rate*3600, in(s))
+	}
+	a.exec(`UPDATE fixity_feed SET drained_at = now() - interval '10 minutes'`)
+	if s := a.status(); s.Measured || s.Rate*3600 < 2.99 {
+		t.Errorf("when there was nothing left to do ten minutes ago %+v", s)
+	}
+	a.exec(`UPDATE fixity_done SET checks = 1`)
+	a.exec(`UPDATE fixity_feed SET drained_at = NULL`)
+	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '100 days'`)
+	a.exec(`UPDATE fixity_policies SET interval_days = 7 WHERE target = 'Standard-VA'`)
+	if s := a.status(); s.DoneAt != nil {
+		t.Errorf("400 a week, one an hour: %v", s.DoneAt)
+	}
+	a.exec(`UPDATE storage_records SET last_fixity_at = now()`)
+	if s := a.status(); s.DoneAt == nil || !s.DoneAt.Equal(s.At) {
+		t.Errorf("nothing is due: %v", s.DoneAt)
+	}
+}
+
+// Of very many copies not all are counted, and the figures are much the same.
+func TestStatusOfManyCopiesIsEstimated(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(1)
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	a.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at, last_fixity_at)
+		SELECT generic_file_id, url || n, target, bucket, key || n, now(), now(), now() - interval '100 days' * (n * 7919 % 20000) / 20000
+		FROM storage_records, generate_series(1, 20000) n`)
+	a.exec(`ANALYZE storage_records`)
+	a.exec(`UPDATE fixity_feed SET allowance = 0, fed = 20, every = '1 hour', fed_at = now()`)
+	exact := a.status()
+	s, err := a.EstimatedFixityStatus(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if got < want*0.93 || got > want*1.07 {
+			t.Errorf("%s: %.2f, and %.2f if all are counted", what, got, want)
+		}
+	}
+	if exact.Estimated || !s.Estimated || s.Overdue != exact.Overdue || exact.DoneAt == nil || s.DoneAt == nil || a.target(s, "Wasabi-VA").Copies != 0 {
+		t.Fatalf("estimated %+v, exact %+v", s, exact)
+	}
+	near("copies", float64(s.Copies), float64(exact.Copies))
+	near("compliance", s.Compliance, exact.Compliance)
+	near("hours until all is done", s.DoneAt.Sub(s.At).Hours(), exact.DoneAt.Sub(exact.At).Hours())
+}
+
+// Who asks for a check gets it before all others, without the scheduler's leave.
+func TestRequestedChecksGoFirst(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(4)
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	a.checked("0", "Standard-VA", 500*day)
+	list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "")
+	if err != nil || len(list) != 1 || list[0] != (registry.RequestedFixity{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
+		t.Errorf("RequestFixity = %+v, %v", list, err)
+	}
+	a.exec(`UPDATE fixity_feed SET allowance = 0`)
+	got := a.claims(registry.FixityClaim{Most: 5})
+	if names(got) != "3 VA" {
+		t.Errorf("without allowance %s", names(got))
+	}
+	a.feed(1)
+	if _, err := a.RequestFixity(t.Context(), "test.edu/bag", ""); err != nil {
+		t.Error(err)
+	}
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag", ""); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
+		t.Errorf("of the object %+v, %v", list, err)
+	}
+	if next := a.claims(registry.FixityClaim{Most: 5}); names(next) != "0 VA, 1 VA, 2 VA" {
+		t.Errorf("of the object %s", names(next))
+	}
+	a.recorded(matching(got[0]))
+	if n := value[int](a, `SELECT allowance FROM fixity_feed`); n != 1 {
+		t.Errorf("the allowance is %d, want 1", n)
+	}
+	if n := value[int](a, `SELECT count(*) FROM topic_messages WHERE topic = 'fixity_check'`); n != 4 {
+		t.Errorf("%d are announced, want 4", n)
+	}
+	// A target may be named that is not read otherwise; one that has none of it is not.
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Standard-OR"); err != nil || len(list) != 1 {
+		t.Errorf("in Standard-OR %+v, %v", list, err)
+	}
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Wasabi-VA"); err != nil || len(list) != 0 {
+		t.Errorf("in Wasabi-VA %+v, %v", list, err)
+	}
+	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "3 OR" {
+		t.Errorf("then %s", got)
+	}
+	for _, unknown := range []string{"test.edu/bag/data/none", ""} {
+		if _, err := a.RequestFixity(t.Context(), unknown, ""); err == nil || !strings.Contains(err.Error(), "not found") {
+			t.Errorf("%q: %v", unknown, err)
+		}
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`UPDATE fixity_policies SET failures = 9, paused_until = 'infinity', pause_reason = 'archived' WHERE target = 'Glacier-VA'`)
+	p, err := a.SetFixityPolicy(t.Context(), "Glacier-VA", "report", 365)
+	if err != nil || p.Target != "Glacier-VA" || p.Provider != "AWS" || p.Mode != "report" || *p.Days != 365 || p.PausedUntil != nil || p.PauseReason != "" {
+		t.Errorf("SetFixityPolicy = %+v, %v", p, err)
+	}
+	if p, err = a.SetFixityPolicy(t.Context(), "Glacier-VA", "off", 0); err != nil || p.Mode != "off" || p.Days != nil {
+		t.Errorf("SetFixityPolicy = %+v, %v", p, err)
+	}
+	for mode, days := range map[string]int{"often": 1, "read": -1} {
+		if _, err := a.SetFixityPolicy(t.Context(), "Glacier-VA", mode, days); err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%s, %d days: %v", mode, days, err)
+		}
+	}
+	if _, err := a.SetFixityPolicy(t.Context(), "Attic", "read", 1); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("of no target: %v", err)
+	}
+}
+
+// However many copies there are, and however many are due, a claim looks at a few, in
+// the order of the index.
+func TestClaimsGoByIndex(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(1)
+	a.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at, last_fixity_at)
+		SELECT generic_file_id, url || n, target, bucket, key || n, now(), now(), now() - interval '1 hour' * n FROM storage_records, generate_series(1, 20000) n`)
+	a.exec(`ANALYZE storage_records`)
+	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+		err := pgx.BeginFunc(t.Context(), a.db, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
+				return err
+			}
+			rows, _ := tx.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+registry.ClaimFixitySQL, pgx.NamedArgs{
+				"worker": "w", "targets": []string{"Standard-VA", "Standard-OR"}, "most": 5, "days": 90, "lease": time.Minute, "few": 5, "pause": time.Minute,
+			})
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			text := strings.Join(lines, "\n")
+			_, overdue, _ := strings.Cut(text, "CTE overdue")
+			overdue, _, _ = strings.Cut(overdue, "CTE allowed")
+			if !strings.Contains(overdue, "Index Scan using storage_records_fixity") || strings.Contains(overdue, "Sort") || strings.Contains(overdue, "rows=2000") {
+				t.Errorf("%s:\n%s", mode, text)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
