@@ -16,10 +16,11 @@ type Institution struct {
 	State           string    `json:"state"`      // A or D
 	ReceivingBucket string    `json:"receiving_bucket"`
 	RestoreBucket   string    `json:"restore_bucket"`
+	SpotRestoreDays int       `json:"spot_restore_days"` // an object is restored at random as often, to see that it can be; 0: none
 	CreatedAt       time.Time `json:"created_at"`
 }
 
-const institutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, created_at`
+const institutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, spot_restore_days, created_at`
 
 const addInstitutionSQL = `
 INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
@@ -55,4 +56,16 @@ func (r *Registry) Institutions(ctx context.Context, after int64, n int, active 
 		return nil, fmt.Errorf("list institutions: %w", err)
 	}
 	return list, nil
+}
+
+// SetSpotRestoreDays says how often an object of an institution is restored at
+// random; 0 is never.
+func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, days int) (Institution, error) {
+	rows, _ := r.db.Query(ctx, `
+		UPDATE institutions SET spot_restore_days = $2, updated_at = now() WHERE identifier = $1 RETURNING `+institutionColumns, identifier, days)
+	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
+	if err != nil {
+		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, refusal(err))
+	}
+	return in, nil
 }

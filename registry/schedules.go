@@ -1,0 +1,203 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Schedule is a recurring job, as people see it.
+type Schedule struct {
+	Job       string         `json:"job"`
+	Every     time.Duration  `json:"every_ns"` // as who ran it last was told
+	Paused    bool           `json:"paused"`
+	Running   bool           `json:"running"`
+	Holder    string         `json:"holder"` // who runs it, or ran it last
+	BeganAt   *time.Time     `json:"began_at"`
+	EndedAt   *time.Time     `json:"ended_at"` // the last run that came to its end
+	Took      *time.Duration `json:"took_ns"`  // that run; nil while another is under way
+	NextRunAt time.Time      `json:"next_run_at"`
+	Late      time.Duration  `json:"late_ns"` // since it was due; 0 if it is paused or under way
+	Result    string         `json:"result"`  // of the run that ended last
+	Error     string         `json:"error"`   // what that could not do
+	Runs      int64          `json:"runs"`
+	Failures  int64          `json:"failures"`
+}
+
+const schedulesSQL = `
+SELECT job, every, paused, held_until > now() AS running, holder, began_at, ended_at,
+	CASE WHEN held_until = '-infinity' AND ended_at >= began_at THEN ended_at - began_at END AS took,
+	next_run_at,
+	CASE WHEN paused OR held_until > now() THEN interval '0' ELSE greatest(now() - next_run_at, interval '0') END AS late,
+	result, error, runs, failures
+FROM schedules
+ORDER BY job`
+
+// Schedules lists the recurring jobs.
+func (r *Registry) Schedules(ctx context.Context) ([]Schedule, error) {
+	rows, _ := r.db.Query(ctx, schedulesSQL)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
+	if err != nil {
+		return nil, fmt.Errorf("list the schedules: %w", err)
+	}
+	return list, nil
+}
+
+// setScheduleSQL leaves a time that somebody has chosen, unless the new interval
+// ends before it.
+const setScheduleSQL = `
+INSERT INTO schedules AS s (job, every) VALUES ($1, $2)
+ON CONFLICT (job) DO UPDATE SET
+	every       = excluded.every,
+	next_run_at = CASE WHEN excluded.every < s.every THEN least(s.next_run_at, coalesce(s.began_at, now()) + excluded.every) ELSE s.next_run_at END
+WHERE s.every <> excluded.every`
+
+// SetSchedule says how often a job is to be run. One that is new is due at once.
+func (r *Registry) SetSchedule(ctx context.Context, job string, every time.Duration) error {
+	if _, err := r.db.Exec(ctx, setScheduleSQL, job, every); err != nil {
+		return fmt.Errorf("schedule %s: %w", job, refusal(err))
+	}
+	return nil
+}
+
+// DueIn returns how long it is until a job can be begun; ok is false while it is
+// paused, or if it is not known.
+func (r *Registry) DueIn(ctx context.Context, job string) (wait time.Duration, ok bool, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT greatest(next_run_at, held_until) - now() FROM schedules WHERE job = $1 AND NOT paused`, job).Scan(&wait)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("ask when %s is due: %w", job, err)
+	}
+	return wait, true, nil
+}
+
+// A Run is one run of a job, which nobody else makes meanwhile.
+type Run struct {
+	Job    string
+	Number int64 // each run of a job has a higher one
+}
+
+// RunBegin says who would begin a run, and how.
+type RunBegin struct {
+	Job    string
+	Holder string        // names the process to others
+	Every  time.Duration // between the beginnings of two runs; 0: as it is
+	Lease  time.Duration // how long it is the holder's unless [Registry.KeepRun] is called
+	Now    bool          // whether or not it is due or paused
+}
+
+// beginRunSQL makes it due as long as nobody has come to its end: whoever takes
+// over a run that was lost does not wait for its next time.
+const beginRunSQL = `
+UPDATE schedules SET
+	holder      = @holder,
+	held_until  = now() + @lease::interval,
+	began_at    = now(),
+	next_run_at = least(next_run_at, now()),
+	every       = coalesce(nullif(@every::interval, '0'), every),
+	runs        = runs + 1,
+	failures    = failures + CASE WHEN held_until > '-infinity' THEN 1 ELSE 0 END
+WHERE job = @job AND held_until < now() AND (@now OR NOT paused AND next_run_at <= now())
+RETURNING runs`
+
+// BeginRun begins a run of a job if that is due and nobody else has it in hand.
+func (r *Registry) BeginRun(ctx context.Context, b RunBegin) (run Run, began bool, err error) {
+	run.Job = b.Job
+	err = r.db.QueryRow(ctx, beginRunSQL, pgx.NamedArgs{
+		"job": b.Job, "holder": b.Holder, "every": b.Every, "lease": b.Lease, "now": b.Now,
+	}).Scan(&run.Number)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+	if err != nil {
+		return run, false, fmt.Errorf("begin a run of %s: %w", b.Job, err)
+	}
+	return run, true, nil
+}
+
+const keepRunSQL = `
+UPDATE schedules SET held_until = now() + $3::interval
+WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
+
+// KeepRun keeps a run for another lease. If that has lapsed and somebody else has
+// begun one, it returns ErrLost.
+func (r *Registry) KeepRun(ctx context.Context, run Run, lease time.Duration) error {
+	return r.changeRun(ctx, "keep", keepRunSQL, run, lease)
+}
+
+// endRunSQL keeps the time that somebody has typed since the run began. Runs that
+// were missed are not made up for.
+const endRunSQL = `
+UPDATE schedules SET
+	held_until  = '-infinity',
+	ended_at    = now(),
+	next_run_at = CASE WHEN next_run_at > began_at THEN next_run_at ELSE greatest(began_at + every, now()) END,
+	failures    = failures + CASE WHEN $4 = '' THEN 0 ELSE 1 END,
+	result      = $3,
+	error       = $4
+WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
+
+// EndRun ends a run, with what came of it, and what it could not do. Of one that
+// somebody else has taken over it changes nothing and returns ErrLost.
+func (r *Registry) EndRun(ctx context.Context, run Run, result, trouble string) error {
+	return r.changeRun(ctx, "end", endRunSQL, run, textOf(result), textOf(trouble))
+}
+
+// textOf is what there is room for of a text that others have written parts of.
+func textOf(s string) string {
+	const most = 8 << 10
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+const giveUpRunSQL = `
+UPDATE schedules SET held_until = '-infinity'
+WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
+
+// GiveUpRun ends a run that was stopped for no fault of its own: the job is due for
+// whoever comes first.
+func (r *Registry) GiveUpRun(ctx context.Context, run Run) error {
+	return r.changeRun(ctx, "give up", giveUpRunSQL, run)
+}
+
+func (r *Registry) changeRun(ctx context.Context, verb, sql string, run Run, args ...any) error {
+	tag, err := r.db.Exec(ctx, sql, append([]any{run.Job, run.Number}, args...)...)
+	if err != nil {
+		return fmt.Errorf("%s a run of %s: %w", verb, run.Job, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("%s run %d of %s: %w", verb, run.Number, run.Job, ErrLost)
+	}
+	return nil
+}
+
+// JanitorJob is the name of the janitor's rounds among the recurring jobs.
+const JanitorJob = "janitor"
+
+// Round is what is known of the janitor's rounds.
+type Round struct {
+	Holder  string     `json:"holder"` // who makes one now, or made the last
+	Running bool       `json:"running"`
+	BeganAt *time.Time `json:"began_at"`
+	EndedAt *time.Time `json:"ended_at"` // the last that came to its end
+	Error   string     `json:"error"`    // what that one could not do
+}
+
+// LastRound returns what is known of the rounds.
+func (r *Registry) LastRound(ctx context.Context) (Round, error) {
+	rows, _ := r.db.Query(ctx, `SELECT holder, held_until > now() AS running, began_at, ended_at, error FROM schedules WHERE job = $1`, JanitorJob)
+	round, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Round])
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return round, fmt.Errorf("look up the janitor's rounds: %w", err)
+	}
+	return round, nil
+}

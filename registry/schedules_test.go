@@ -1,0 +1,300 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+const someJob = "janitor"
+
+// begin begins a run of a job, which has to be possible or not.
+func (a *archive) begin(holder string, now, want bool) registry.Run {
+	a.t.Helper()
+	run, began, err := a.BeginRun(context.Background(), registry.RunBegin{Job: someJob, Holder: holder, Every: time.Hour, Lease: time.Minute, Now: now})
+	if err != nil || began != want {
+		a.t.Fatalf("BeginRun of %s = %v, %v; want %v", holder, began, err, want)
+	}
+	return run
+}
+
+func (a *archive) endRun(run registry.Run, result, trouble string) {
+	a.t.Helper()
+	if err := a.EndRun(context.Background(), run, result, trouble); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// lapse lets the lease of a run lapse, as when its holder was killed.
+func (a *archive) lapse() {
+	a.t.Helper()
+	a.exec(`UPDATE schedules SET held_until = now() - interval '1 second' WHERE job = $1`, someJob)
+}
+
+func (a *archive) schedule() registry.Schedule {
+	a.t.Helper()
+	list, err := a.Schedules(context.Background())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	i := slices.IndexFunc(list, func(s registry.Schedule) bool { return s.Job == someJob })
+	if i < 0 {
+		a.t.Fatalf("there is no job %s in %+v", someJob, list)
+	}
+	return list[i]
+}
+
+// dueWithin fails the test unless the job is due in so long, by a second.
+func (a *archive) dueWithin(want time.Duration) {
+	a.t.Helper()
+	wait, ok, err := a.DueIn(context.Background(), someJob)
+	if err != nil || !ok || wait < want-time.Second || wait > want+time.Second {
+		a.t.Errorf("it is due in %v, %v, %v; want %v", wait, ok, err, want)
+	}
+}
+
+// However many ask, and however often, a run is in one hand, and begins no sooner
+// after the last than it may.
+func TestRunsOfAJobNeverMeet(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const processes, runs, every = 8, 60, 4 * time.Millisecond
+	a.exec(`UPDATE schedules SET every = '4 milliseconds' WHERE job = $1`, someJob)
+	var inHand, made atomic.Int64
+	var mu sync.Mutex
+	began := map[int64]time.Time{}
+	var all sync.WaitGroup
+	for i := range processes {
+		all.Go(func() {
+			for made.Load() < runs {
+				run, mine, err := a.BeginRun(context.Background(), registry.RunBegin{Job: someJob, Holder: fmt.Sprint(i), Every: every, Lease: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !mine {
+					continue
+				}
+				if n := inHand.Add(1); n != 1 {
+					t.Errorf("%d runs at once", n)
+				}
+				made.Add(1)
+				at := value[time.Time](a, `SELECT began_at FROM schedules WHERE job = $1`, someJob)
+				if err := a.KeepRun(context.Background(), run, time.Minute); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				began[run.Number] = at
+				mu.Unlock()
+				inHand.Add(-1)
+				if err := a.EndRun(context.Background(), run, "", ""); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s := a.schedule(); s.Runs != made.Load() || int64(len(began)) != s.Runs || s.Failures != 0 {
+		t.Errorf("%d runs were made, with %d numbers; the schedule is %+v", made.Load(), len(began), s)
+	}
+	for n := int64(2); n <= made.Load(); n++ {
+		if apart := began[n].Sub(began[n-1]); apart < every {
+			t.Errorf("run %d began %v after the last", n, apart)
+		}
+	}
+}
+
+// Who was thought dead and was replaced changes nothing any more; who was slow, and
+// was not replaced, does.
+func TestLostRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	slow := a.begin("slow", false, true)
+	a.dueWithin(time.Minute) // when its lease lapses
+	a.begin("other", false, false)
+	a.begin("person", true, false)
+	a.lapse()
+	if err := a.KeepRun(ctx, slow, time.Minute); err != nil {
+		t.Errorf("KeepRun of a run that nobody has taken over = %v", err)
+	}
+	a.begin("other", false, false)
+	a.lapse()
+	second := a.begin("other", false, true) // at once: whoever takes over does not wait for the next time
+	for name, err := range map[string]error{
+		"KeepRun": a.KeepRun(ctx, slow, time.Hour), "EndRun": a.EndRun(ctx, slow, "stale", "stale"), "GiveUpRun": a.GiveUpRun(ctx, slow),
+	} {
+		if !errors.Is(err, registry.ErrLost) {
+			t.Errorf("%s of a run that was taken over = %v, want ErrLost", name, err)
+		}
+	}
+	if s := a.schedule(); s.Holder != "other" || !s.Running || s.Result != "" || s.EndedAt != nil || s.Took != nil || s.Failures != 1 || s.Runs != 2 {
+		t.Errorf("the schedule is %+v", s)
+	}
+	a.endRun(second, "well", "")
+	for name, err := range map[string]error{
+		"KeepRun": a.KeepRun(ctx, second, time.Hour), "EndRun": a.EndRun(ctx, second, "twice", ""), "GiveUpRun": a.GiveUpRun(ctx, second),
+	} {
+		if !errors.Is(err, registry.ErrLost) {
+			t.Errorf("%s of a run that has ended = %v, want ErrLost", name, err)
+		}
+	}
+	if s := a.schedule(); s.Running || s.Result != "well" || s.Error != "" || s.EndedAt == nil || s.Took == nil || s.Failures != 1 {
+		t.Errorf("the schedule is %+v", s)
+	}
+}
+
+// A job that nobody ran for days runs once, and then at its time again.
+func TestMissedRunsDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`UPDATE schedules SET next_run_at = now() - interval '10 days'`)
+	if s := a.schedule(); s.Late < 239*time.Hour {
+		t.Errorf("it is late by %v", s.Late)
+	}
+	a.endRun(a.begin("one", false, true), "", "it went wrong")
+	if s := a.schedule(); s.Late != 0 || s.Error != "it went wrong" || s.Failures != 1 || s.Every != time.Hour {
+		t.Errorf("the schedule is %+v", s)
+	}
+	a.dueWithin(time.Hour) // also after what went wrong
+	a.begin("two", false, false)
+
+	// One that took longer than it may is due at once, and once.
+	a.exec(`UPDATE schedules SET next_run_at = now() - interval '10 days'`)
+	run := a.begin("one", false, true)
+	a.exec(`UPDATE schedules SET began_at = now() - interval '5 hours', next_run_at = now() - interval '6 hours' WHERE job = $1`, someJob)
+	a.endRun(run, "", "")
+	a.dueWithin(0)
+	a.endRun(a.begin("two", false, true), "", "")
+	a.dueWithin(time.Hour)
+}
+
+// A run that was stopped for no fault of its own is for whoever comes first.
+func TestRunThatWasGivenUpIsDue(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.endRun(a.begin("one", false, true), "first", "")
+	run := a.begin("one", true, true)
+	if err := a.GiveUpRun(context.Background(), run); err != nil {
+		t.Fatal(err)
+	}
+	if s := a.schedule(); s.Running || s.Failures != 0 || s.Result != "first" || s.Took != nil {
+		t.Errorf("the schedule is %+v", s)
+	}
+	a.begin("two", false, true)
+}
+
+// What a person has typed holds, and what nobody may type is refused.
+func TestPeoplePauseJobsAndRunThem(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	tx, err := a.db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // it is committed below
+	for _, sql := range []string{`SET LOCAL ROLE farol_admin`, `UPDATE schedules SET paused = true WHERE job = 'janitor'`, `SELECT * FROM schedules, spot_restores`} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := a.DueIn(ctx, someJob); ok || err != nil {
+		t.Errorf("a job that is paused is due: %v, %v", ok, err)
+	}
+	a.begin("one", false, false)
+	if s := a.schedule(); !s.Paused || s.Late != 0 {
+		t.Errorf("the schedule is %+v", s)
+	}
+	a.endRun(a.begin("person", true, true), "", "") // by hand
+	a.exec(`UPDATE schedules SET paused = false`)
+	a.dueWithin(time.Hour)
+	a.exec(`UPDATE schedules SET next_run_at = now()`)
+	run := a.begin("one", false, true)
+	a.exec(`UPDATE schedules SET next_run_at = now()`) // once more, while it runs
+	a.endRun(run, "", "")
+	a.dueWithin(0)
+	a.exec(`UPDATE schedules SET next_run_at = now() + interval '3 days'`)
+	a.dueWithin(72 * time.Hour)
+	a.begin("two", false, false)
+
+	for _, sql := range []string{
+		`UPDATE schedules SET next_run_at = 'infinity'`, `UPDATE schedules SET next_run_at = NULL`, `UPDATE schedules SET paused = NULL`,
+		`UPDATE schedules SET every = '0'`, `UPDATE institutions SET spot_restore_days = -1`, `UPDATE institutions SET spot_restore_days = 4000`,
+		`SET LOCAL ROLE farol_admin; UPDATE schedules SET held_until = now()`, `SET LOCAL ROLE farol_admin; DELETE FROM schedules`,
+		`SET LOCAL ROLE farol_admin; SELECT wake_retrieval(1, 1)`,
+	} {
+		if _, err := a.db.Exec(ctx, sql); err == nil {
+			t.Errorf("%s was not refused", sql)
+		}
+	}
+}
+
+// The settings of who runs a job are its schedule; a shorter time counts at once.
+func TestScheduleFollowsTheSettings(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	set := func(job string, every time.Duration) {
+		t.Helper()
+		if err := a.SetSchedule(ctx, job, every); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.endRun(a.begin("one", false, true), "", "")
+	set(someJob, time.Hour)
+	a.dueWithin(time.Hour)
+	set(someJob, 10*time.Minute)
+	a.dueWithin(10 * time.Minute)
+	set(someJob, 24*time.Hour)
+	a.dueWithin(10 * time.Minute)
+	if s := a.schedule(); s.Every != 24*time.Hour {
+		t.Errorf("it is every %v", s.Every)
+	}
+	if _, ok, err := a.DueIn(ctx, "new-job"); ok || err != nil {
+		t.Errorf("DueIn of what is not known = %v, %v", ok, err)
+	}
+	set("new-job", time.Hour)
+	if wait, ok, err := a.DueIn(ctx, "new-job"); !ok || wait > 0 || err != nil {
+		t.Errorf("a new job is due in %v, %v, %v", wait, ok, err)
+	}
+	if err := a.SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {
+		t.Errorf("SetSchedule of a bad name = %v", err)
+	}
+	want := []string{"fixity-feed", "glacier-poll", "janitor", "new-job", "read-buckets", "spot-restore"}
+	list, err := a.Schedules(ctx)
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Job)
+	}
+	if diff := cmp.Diff(want, names); diff != "" || err != nil {
+		t.Errorf("jobs (-want +got):\n%s%v", diff, err)
+	}
+}
+
+// What others have named may be any bytes, and any number.
+func TestResultsFitIntoTheirRow(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.endRun(a.begin("one", false, true), "a\x00b\xff", strings.Repeat("x", 1<<20))
+	s := a.schedule()
+	if s.Result != "a\uFFFDb\uFFFD" || len(s.Error) > 9000 || len(s.Error) < 8000 {
+		t.Errorf("result %q, and an error of %d bytes", s.Result, len(s.Error))
+	}
+	if round, err := a.LastRound(context.Background()); err != nil || round.Holder != "one" || round.Running || round.EndedAt == nil || round.Error != s.Error {
+		t.Errorf("the last round is %+v, %v", round, err)
+	}
+}
