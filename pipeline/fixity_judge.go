@@ -1,0 +1,178 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+func (r *fixityRun) logOf(c registry.FixityCopy) *slog.Logger {
+	return r.Log.With("file", c.Identifier, "target", c.Target, "key", c.Key)
+}
+
+func (r *fixityRun) observe(c fixityCheck, result string) {
+	if r.Observe != nil {
+		r.Observe(FixityOutcome{Target: c.copy.Target, Result: result, Bytes: c.is.bytes, Took: c.took})
+	}
+}
+
+// one reads a copy and hands on what it is, unless that cannot be told.
+func (r *fixityRun) one(ctx context.Context, c registry.FixityCopy) {
+	ctx, ours := r.begin(ctx, c)
+	if !ours {
+		return
+	}
+	began := time.Now()
+	is, err := r.check(ctx, c)
+	check := fixityCheck{c, is, time.Since(began)}
+	r.end(check.took)
+	switch {
+	case err == nil:
+		r.done <- check
+	case ctx.Err() != nil: // it was taken away, or we were told to stop
+		r.observe(check, "dropped")
+		if errors.Is(context.Cause(ctx), errTakenAway) {
+			r.drop(c)
+			r.logOf(c).WarnContext(ctx, "check dropped, another process has it")
+		}
+	default:
+		result := r.retry(ctx, c, err)
+		r.drop(c)
+		r.observe(check, result)
+	}
+}
+
+// errNoDigest says that there is nothing to compare a copy with.
+var errNoDigest = errors.New("no SHA-256 of the file is on record")
+
+func (r *fixityRun) check(ctx context.Context, c registry.FixityCopy) (looked, error) {
+	b := r.Targets[c.Target]
+	switch {
+	case b == nil || b.Name() != c.Bucket:
+		return looked{}, fmt.Errorf("%w: %s", errNoTarget, c.Bucket)
+	case c.SHA256 == "":
+		return looked{}, errNoDigest
+	}
+	return look(ctx, b, c.Key, c.SHA256, r.Again)
+}
+
+// retry puts a copy off of which nothing could be learnt.
+func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error) (result string) {
+	t := registry.FixityTrouble{FixityHold: holdOf(c), Error: err.Error(), Most: r.Attempts, Outage: true}
+	result = "retried"
+	switch {
+	case errors.Is(err, storage.ErrArchived): // its policy is wrong, and that of its neighbours too
+		t.Wait, t.Pause = 24*time.Hour, 24*time.Hour
+		result = "archived"
+	case errors.Is(err, errNoDigest):
+		t.Wait, t.Outage = 24*time.Hour, false
+	case errors.Is(err, errWavers):
+		t.Outage, t.Wavered = false, true
+	}
+	attempts, failed := r.Registry.RetryFixity(ctx, t)
+	log := r.logOf(c)
+	switch {
+	case failed != nil:
+		log.WarnContext(ctx, "a check that failed was not put off; its lease will lapse", "err", errors.Join(err, failed))
+	case result != "archived":
+		log.WarnContext(ctx, "copy will be checked again later", "attempts", attempts, "err", err)
+	case r.firstArchived(c.Target):
+		log.WarnContext(ctx, "copies are archived, and cannot be read without a restoration: see `farol fixity policy`", "err", err)
+	}
+	return result
+}
+
+// firstArchived tells whether nothing was said of a target yet.
+func (r *fixityRun) firstArchived(target string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.warned[target]
+	r.warned[target] = true
+	return first
+}
+
+const (
+	mostRecorded = 100                    // checks in one transaction
+	busyPause    = 500 * time.Millisecond // before those are recorded again whose files somebody is at
+)
+
+// record puts what was judged on record until there is no more to come. What has come
+// while the last transaction ran goes into the next; nobody waits for a timer.
+func (r *fixityRun) record(ctx context.Context) {
+	var busy []fixityCheck
+	tick := time.NewTicker(busyPause)
+	defer tick.Stop()
+	for {
+		select {
+		case c, more := <-r.done:
+			if !more {
+				r.write(ctx, busy)
+				return
+			}
+			fresh := []fixityCheck{c}
+			for len(fresh) < mostRecorded && len(r.done) > 0 {
+				fresh = append(fresh, <-r.done)
+			}
+			busy = append(busy, r.write(ctx, fresh)...)
+		case <-tick.C:
+			busy = r.write(ctx, busy)
+		}
+	}
+}
+
+// write puts checks on record, and returns those that have to be written again. What
+// was learnt is worth a moment, also of a process that was told to stop.
+func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fixityCheck) {
+	if len(checks) == 0 {
+		return nil
+	}
+	results := make([]registry.FixityResult, len(checks))
+	for i, c := range checks {
+		results[i] = registry.FixityResult{
+			FixityHold: holdOf(c.copy), Key: c.copy.Key, Algorithm: "sha256",
+			Expected: c.copy.SHA256, Found: c.is.found, Bytes: c.is.bytes, Wavered: c.is.wavered,
+		}
+	}
+	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	ends, err := r.Registry.RecordFixity(write, results...)
+	if err != nil {
+		r.Log.WarnContext(ctx, "what was found of copies will be recorded again", "copies", len(checks), "err", err)
+		return checks
+	}
+	for i, c := range checks {
+		if ends[i] == registry.FixityBusy {
+			again = append(again, c)
+			continue
+		}
+		r.drop(c.copy)
+		r.observe(c, r.told(ctx, c, ends[i]))
+	}
+	return again
+}
+
+// told logs how a check ended, here and nowhere else.
+func (r *fixityRun) told(ctx context.Context, c fixityCheck, end registry.FixityEnd) string {
+	log := r.logOf(c.copy)
+	switch {
+	case end != registry.FixityRecorded:
+		log.InfoContext(ctx, "check dropped, the copy was replaced or deleted meanwhile")
+		return "dropped"
+	case c.is.found == "":
+		log.ErrorContext(ctx, "copy is missing", "expected", c.copy.SHA256)
+		return "missing"
+	case c.is.found != c.copy.SHA256:
+		log.ErrorContext(ctx, "copy is not what was stored", "expected", c.copy.SHA256, "found", c.is.found)
+		return "altered"
+	case c.is.wavered:
+		log.WarnContext(ctx, "copy is as it should be, but was read as something else before", "bytes", c.is.bytes)
+	default:
+		log.InfoContext(ctx, "copy is as it should be", "bytes", c.is.bytes, "took", c.took)
+	}
+	return "matched"
+}
