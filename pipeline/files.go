@@ -207,12 +207,16 @@ func readGroup(ctx context.Context, open opener, files []*file, at func(*file) i
 // checked once more on their way, and what people find at a copy that has lost
 // its registry.
 func (w *work) upload(f *file, contentType string, encodePath bool) storage.Upload {
+	return uploadOf(w.item.Institution, w.item.ObjectIdentifier, f, contentType, encodePath)
+}
+
+func uploadOf(institution, object string, f *file, contentType string, encodePath bool) storage.Upload {
 	metadata := map[string]string{
-		"institution": w.item.Institution,
+		"institution": institution,
 		"md5":         hex.EncodeToString(f.md5[:]),
 		"sha256":      hex.EncodeToString(f.sha256[:]),
 	}
-	describe(metadata, "bag", w.item.ObjectIdentifier, false)
+	describe(metadata, "bag", object, false)
 	describe(metadata, "bagpath", f.path, encodePath)
 	return storage.Upload{Size: f.size, SHA256: f.sha256, MD5: f.md5, ContentType: contentType, Metadata: metadata}
 }

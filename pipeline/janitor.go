@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -30,12 +29,6 @@ type Janitor struct {
 	Holder    string        // names this process to others
 }
 
-// ErrBusy says that another process makes a round of the janitor.
-var ErrBusy = errors.New("another janitor is at work")
-
-// roundLease is how long a janitor that died keeps others from their round.
-const roundLease = 2 * time.Minute
-
 // round is one look at all stores.
 type round struct {
 	*Janitor
@@ -45,46 +38,28 @@ type round struct {
 	log    *slog.Logger
 }
 
-// Round makes one round, unless another process does so now or the last one began
-// less than apart ago: then it returns ErrBusy. What could not be removed is in the
-// report, and the next round comes to it.
-func (j *Janitor) Round(ctx context.Context, apart time.Duration) (*Report, error) {
-	began, err := j.Registry.BeginRound(ctx, j.Holder, apart, roundLease)
+// Job is the janitor's rounds.
+func (j *Janitor) Job(every time.Duration, told func(*Report)) Job {
+	return Job{registry.JanitorJob, every, func(ctx context.Context) (string, error) {
+		report := j.look(ctx, true)
+		told(report)
+		return report.removed(), report.trouble()
+	}}
+}
+
+// Round makes one round at once, unless another process does so now: then it
+// returns ErrBusy. What could not be removed is in the report, and the next round
+// comes to it.
+func (j *Janitor) Round(ctx context.Context) (report *Report, err error) {
+	s := Scheduler{Registry: j.Registry, Holder: j.Holder, Log: j.Log}
+	run, err := s.Now(ctx, j.Job(0, func(r *Report) { report = r }))
 	if err != nil {
 		return nil, err
 	}
-	if !began {
-		return nil, ErrBusy
+	if run.Outcome == Failed {
+		return report, nil
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go j.keep(ctx, stop)
-	report := j.look(ctx, true)
-	trouble := make([]string, len(report.Unchecked))
-	for i, u := range report.Unchecked {
-		trouble[i] = u.Store + ": " + u.Error
-	}
-	err = context.Cause(ctx)
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if errors.Is(err, registry.ErrLost) {
-		return report, fmt.Errorf("another janitor took over: %w", err)
-	}
-	return report, errors.Join(err, j.Registry.EndRound(end, j.Holder, strings.Join(trouble, "\n")))
-}
-
-// keep keeps the round ours until ctx is done, or ends it if it is not.
-func (j *Janitor) keep(ctx context.Context, stop context.CancelCauseFunc) {
-	for pause(ctx, roundLease/6) {
-		err := j.Registry.KeepRound(ctx, j.Holder, roundLease)
-		if errors.Is(err, registry.ErrLost) {
-			stop(err)
-			return
-		}
-		if err != nil && ctx.Err() == nil {
-			j.Log.WarnContext(ctx, "the janitor's round was not renewed", "err", err)
-		}
-	}
+	return report, run.Err
 }
 
 // Look tells what a round would do, and changes nothing.

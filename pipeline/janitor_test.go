@@ -33,7 +33,7 @@ func (a *archive) janitor() *Janitor {
 // round makes a round in which nothing goes wrong.
 func (a *archive) round() *Report {
 	a.t.Helper()
-	report, err := a.janitor().Round(a.t.Context(), 0)
+	report, err := a.janitor().Round(a.t.Context())
 	if err != nil || len(report.Unchecked) > 0 {
 		a.t.Fatalf("Round = %+v, %v", report, err)
 	}
@@ -296,7 +296,7 @@ func TestItemMayBeRequeuedWhileItIsSwept(t *testing.T) {
 		a.fails(id, "Failed", "record-refused", 15)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if _, err := a.janitor().Round(context.Background(), 0); err != nil {
+			if _, err := a.janitor().Round(context.Background()); err != nil {
 				t.Errorf("Round = %v", err)
 			}
 		})
@@ -614,7 +614,7 @@ func TestThingsOfUnknownItemsWait(t *testing.T) {
 	j := a.janitor()
 	j.Retention = time.Nanosecond
 	wait(t, 10*time.Second, "all to be old enough", func() bool {
-		if report, err := j.Round(t.Context(), 0); err != nil || len(report.Unchecked) > 0 {
+		if report, err := j.Round(t.Context()); err != nil || len(report.Unchecked) > 0 {
 			t.Fatalf("Round = %+v, %v", report, err)
 		}
 		return a.leftovers(777) == [3]int{}
@@ -644,7 +644,7 @@ func TestForgottenUploadsToPreservationAreAborted(t *testing.T) {
 	w := a.hold(engine, "Store") // it may have begun the upload
 	clean := func() {
 		t.Helper()
-		if report, err := j.Round(t.Context(), 0); err != nil || len(report.Unchecked) > 0 {
+		if report, err := j.Round(t.Context()); err != nil || len(report.Unchecked) > 0 {
 			t.Fatalf("Round = %+v, %v", report, err)
 		}
 	}
@@ -678,15 +678,14 @@ func TestOneJanitorAtATime(t *testing.T) {
 	for i := range many {
 		all.Go(func() {
 			j := a.janitor()
-			j.Holder = fmt.Sprint("janitor ", i)
-			_, err := j.Round(context.Background(), time.Hour)
+			s := Scheduler{Registry: j.Registry, Jobs: []Job{j.Job(time.Hour, func(*Report) {})}, Holder: fmt.Sprint("janitor ", i), Log: j.Log}
+			runs, err := s.Once(context.Background())
+			if err != nil {
+				t.Errorf("Once = %v", err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil {
-				made++
-			} else if !errors.Is(err, ErrBusy) {
-				t.Errorf("Round = %v", err)
-			}
+			made += len(runs)
 		})
 	}
 	all.Wait()
@@ -694,16 +693,17 @@ func TestOneJanitorAtATime(t *testing.T) {
 		t.Errorf("%d janitors made a round, want 1", made)
 	}
 
-	if began, err := a.deps.Registry.BeginRound(t.Context(), "dead", 0, roundLease); err != nil || !began {
-		t.Fatalf("BeginRound = %v, %v", began, err)
+	dead, began, err := a.deps.Registry.BeginRun(t.Context(), registry.RunBegin{Job: JanitorJob, Holder: "dead", Lease: runLease, Now: true})
+	if err != nil || !began {
+		t.Fatalf("BeginRun = %v, %v", began, err)
 	}
-	if _, err := a.janitor().Round(t.Context(), 0); !errors.Is(err, ErrBusy) {
+	if _, err := a.janitor().Round(t.Context()); !errors.Is(err, ErrBusy) {
 		t.Errorf("Round beside another = %v, want ErrBusy", err)
 	}
-	a.exec(`UPDATE janitor SET held_until = now() - interval '1 second'`)
+	a.exec(`UPDATE schedules SET held_until = now() - interval '1 second' WHERE job = 'janitor'`)
 	a.round()
-	if err := a.deps.Registry.KeepRound(t.Context(), "dead", roundLease); !errors.Is(err, registry.ErrLost) {
-		t.Errorf("KeepRound of the dead one = %v, want ErrLost", err)
+	if err := a.deps.Registry.KeepRun(t.Context(), dead, runLease); !errors.Is(err, registry.ErrLost) {
+		t.Errorf("KeepRun of the dead one = %v, want ErrLost", err)
 	}
 }
 
@@ -744,7 +744,7 @@ func TestRoundGoesOnWhereAnotherBrokeOff(t *testing.T) {
 			}
 			proxy.Resume()
 		})
-		report, err := cut.Round(ctx, 0)
+		report, err := cut.Round(ctx)
 		cancel()
 		mender.Wait()
 		if err != nil {

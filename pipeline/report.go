@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -49,6 +52,30 @@ func (r *Report) NeedsPerson() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Person })
 }
 
+// removed says in words what a round removed.
+func (r *Report) removed() string {
+	var list []string
+	for _, f := range r.Findings {
+		if f.Janitor == Removed {
+			list = append(list, fmt.Sprintf("%d %s from %s", f.Count, f.What, f.Store))
+		}
+	}
+	if len(list) == 0 {
+		return "nothing to remove"
+	}
+	return "removed " + strings.Join(list, ", ")
+}
+
+// trouble is what could not be looked at, or not be removed; nil if there is
+// nothing.
+func (r *Report) trouble() error {
+	var errs []error
+	for _, u := range r.Unchecked {
+		errs = append(errs, errors.New(u.Store+": "+u.Error))
+	}
+	return errors.Join(errs...)
+}
+
 // Text says in words why something is a finding.
 func (f Finding) Text() string {
 	texts := map[string]string{
@@ -67,7 +94,7 @@ func (f Finding) Text() string {
 		whyUndecided:             "ended without being ingested: a person has to decide",
 		whyIngested:              "on record already, uploaded once more",
 		whyNoBag:                 "not bags: nobody will take them up",
-		whyNoItem:                "no item was made of them: does read-buckets run?",
+		whyNoItem:                "no item was made of them: does farol schedule run?",
 		"incomplete":             "files with fewer copies on record than promised, or without a checksum",
 		"lapsed-lease":           "claims that lapsed and were not taken back: does any worker run?",
 		"claim-without-attempt":  "running items without an open attempt in the ledger",
@@ -76,6 +103,7 @@ func (f Finding) Text() string {
 		"upload-without-item":    "uploads in work and live items that do not match",
 		"item-without-upload":    "uploads in work and live items that do not match",
 		"success-without-object": "items that succeeded without an object on record",
+		"deletion-unfinished":    "files and objects whose deletion has begun and is in nobody's hands: requeue its item",
 	}
 	return texts[f.Why]
 }
