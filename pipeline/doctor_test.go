@@ -62,6 +62,8 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 	testenv.Scene(t, a.db, `UPDATE work_items SET lease_expires_at = now() - interval '1 hour' WHERE status = 'Started'`)
 	testenv.Scene(t, a.db, `INSERT INTO uploads_in_work VALUES ('test.edu/ghost', 'ghost.tar', 'e', 4711)`)
 	testenv.Scene(t, a.db, `DELETE FROM uploads_in_work WHERE work_item_id = $1`, running)
+	testenv.Scene(t, a.db, `UPDATE generic_files SET deleted_by_item = 4711 WHERE identifier = 'test.edu/good/data/a.txt'`)
+	testenv.Scene(t, a.db, `UPDATE generic_files SET deleted_by_item = $1 WHERE identifier = 'test.edu/good/bag-info.txt'`, running) // which is in hand
 
 	report := a.examine()
 	for kind, want := range map[[3]string]string{
@@ -79,6 +81,7 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 		{"database", "rows", "attempt-without-claim"}: "item 4711",
 		{"database", "rows", "upload-without-item"}:   "ghost.tar",
 		{"database", "rows", "item-without-upload"}:   fmt.Sprint("item ", running),
+		{"database", "rows", "deletion-unfinished"}:   "test.edu/good/data/a.txt",
 	} {
 		names := found(report, kind[0], kind[1], kind[2])
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, want) }) {
@@ -88,7 +91,10 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 	if !slices.Contains(found(report, "Standard-VA", "copies", "orphan"), "zebra/notes.txt") || !report.NeedsPerson() || len(report.Unchecked) > 0 {
 		t.Errorf("report = %+v", report)
 	}
-	if n := len(report.Findings); n > 15 {
+	if unfinished := found(report, "database", "rows", "deletion-unfinished"); len(unfinished) != 1 {
+		t.Errorf("unfinished deletions: %v", unfinished)
+	}
+	if n := len(report.Findings); n > 16 {
 		t.Errorf("%d findings:\n%+v", n, report.Findings)
 	}
 }

@@ -138,10 +138,13 @@ func (a *archive) through(proxy *testenv.Proxy) {
 	deps.Staging = a.bucket(a.s3.Prefix+"staging", "")
 	deps.Targets = map[string]*storage.Bucket{}
 	for _, target := range storage.Targets() {
-		deps.Targets[target.Name] = a.bucket(a.s3.Prefix+target.Bucket, target.StorageClass)
+		deps.Targets[target.Name] = a.target(target)
 	}
-	receiving := a.bucket(a.in.ReceivingBucket, "")
-	deps.Receiving = func(string) (*storage.Bucket, error) { return receiving, nil }
+	others := map[string]*storage.Bucket{}
+	for _, name := range []string{a.in.ReceivingBucket, a.in.RestoreBucket} {
+		others[name] = a.bucket(name, "")
+	}
+	deps.Receiving = func(name string) (*storage.Bucket, error) { return others[name], nil }
 	a.deps = deps
 	a.s3.Endpoint = direct
 }
@@ -612,6 +615,20 @@ func TestTargetThatDisagreesIsNamed(t *testing.T) {
 // disagreeing is a bucket that answers to each PUT with an ETag of its own.
 func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
 	a.t.Helper()
+	return a.behind(b, func(proxy *httputil.ReverseProxy) http.Handler {
+		proxy.ModifyResponse = func(r *http.Response) error {
+			if r.Request.Method == http.MethodPut {
+				r.Header.Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+			}
+			return nil
+		}
+		return proxy
+	})
+}
+
+// behind is a bucket whose server is reached by way of another.
+func (a *archive) behind(b *storage.Bucket, way func(*httputil.ReverseProxy) http.Handler) *storage.Bucket {
+	a.t.Helper()
 	server, err := url.Parse(a.s3.Endpoint)
 	if err != nil {
 		a.t.Fatal(err)
@@ -624,19 +641,13 @@ func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	a.t.Cleanup(transport.CloseIdleConnections)
-	gate := httptest.NewServer(&httputil.ReverseProxy{
+	gate := httptest.NewServer(way(&httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
 			r.Out.Host = r.In.Host // it is signed
 		},
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.Method == http.MethodPut {
-				r.Header.Set("ETag", `"0123456789abcdef0123456789abcdef"`)
-			}
-			return nil
-		},
-	})
+	}))
 	a.t.Cleanup(gate.Close)
 	other, err := a.client.Bucket(storage.Target{
 		Name: b.Name(), Bucket: b.Name(), Endpoint: gate.URL, Region: a.s3.Region, PathStyle: true, Checksum: storage.ChecksumETag,

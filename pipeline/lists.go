@@ -52,6 +52,7 @@ func madeBy(name string) string {
 type plan struct {
 	StorageOption string `json:"storage_option"` // where the object is or will be stored
 	ObjectID      int64  `json:"object_id,omitempty"`
+	Deletions     int64  `json:"deletions,omitempty"` // of the object or its files, so far
 	known         map[int]known
 }
 

@@ -81,8 +81,11 @@ func newArchive(t testing.TB) *archive {
 		Targets:   map[string]*storage.Bucket{},
 		Log:       a.logger(),
 	}
-	for _, target := range storage.Targets() {
-		a.deps.Targets[target.Name] = a.created(a.s3.Prefix+target.Bucket, target.StorageClass)
+	for _, spec := range storage.Targets() {
+		a.deps.Targets[spec.Name] = a.target(spec)
+		if err := a.deps.Targets[spec.Name].Create(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var err error
 	a.in, err = a.deps.Registry.AddInstitution(ctx, registry.Institution{
@@ -92,6 +95,7 @@ func newArchive(t testing.TB) *archive {
 		t.Fatal(err)
 	}
 	a.receiving = a.created(a.in.ReceivingBucket, "")
+	a.created(a.in.RestoreBucket, "")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log:\n%s", a.log)
@@ -115,14 +119,28 @@ func identifier(t testing.TB, how string) *format.Identifier {
 
 func (a *archive) bucket(name, class string) *storage.Bucket {
 	a.t.Helper()
-	b, err := a.client.Bucket(storage.Target{
-		Name: name, Bucket: name, Endpoint: a.s3.Endpoint, Region: a.s3.Region, CAFile: a.s3.CAFile, PathStyle: true,
-		AccessKeyID: a.s3.AccessKeyID, SecretAccessKey: storage.Secret(a.s3.SecretAccessKey), StorageClass: class,
-	})
+	return a.opened(storage.Target{Name: name, Bucket: name, StorageClass: class})
+}
+
+// opened is a target on the test's server.
+func (a *archive) opened(t storage.Target) *storage.Bucket {
+	a.t.Helper()
+	t.Endpoint, t.Region, t.CAFile, t.PathStyle = a.s3.Endpoint, a.s3.Region, a.s3.CAFile, true
+	t.AccessKeyID, t.SecretAccessKey = a.s3.AccessKeyID, storage.Secret(a.s3.SecretAccessKey)
+	b, err := a.client.Bucket(t)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return b
+}
+
+// target is a preservation target with a bucket of the test's own.
+func (a *archive) target(spec storage.TargetSpec) *storage.Bucket {
+	a.t.Helper()
+	name := a.s3.Prefix + spec.Bucket
+	return a.opened(storage.Target{
+		Name: name, Bucket: name, Provider: spec.Provider, StorageClass: spec.StorageClass, RestorePriority: spec.RestorePriority,
+	})
 }
 
 func (a *archive) created(name, class string) *storage.Bucket {
@@ -179,10 +197,10 @@ func (a *archive) start() (stop func()) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	steps := Ingest(a.deps)
+	steps := Steps(a.deps)
 	var stages []string
 	for _, s := range steps {
-		stages = append(stages, s.Stage)
+		stages = append(stages, s.Name())
 	}
 	r, err := NewRunner(engine, a.deps, steps, RunnerOptions{
 		Pools: []Pool{{Name: "small", Stages: stages, MaxSize: 1 << 20, Slots: 4}, {Name: "large", Stages: stages, MinSize: 1 << 20, Slots: 1}},

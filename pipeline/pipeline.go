@@ -1,5 +1,5 @@
-// Package pipeline takes bags from a receiving bucket into preservation
-// storage.
+// Package pipeline takes bags from a receiving bucket into preservation storage,
+// and gives back, deletes and checks what is kept there.
 //
 // Each stage is one file of this package; [Ingest] alone says which follows
 // which. A stage reads what the stages before it left in the staging bucket,
@@ -13,8 +13,10 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -33,6 +35,7 @@ type Deps struct {
 	Formats   *format.Identifier
 	Viruses   *virus.Scanner // nil: files are not checked for viruses
 	Files     int            // files of one item in work at once
+	ColdPoll  time.Duration  // between two looks at what is being restored from an archive class; 0: as its provider is quick
 	MaxFiles  int            // files that a bag may have; [bag.DefaultMaxFiles] if zero
 	Version   string         // of this program, for the record
 	Log       *slog.Logger
@@ -56,27 +59,55 @@ type stage interface {
 	Run(ctx context.Context, w *work) error
 }
 
-// Step is a stage and what the depositor reads when it is done.
+// Step is what is done with an item at one stage, and what the depositor reads when
+// it is done.
 type Step struct {
-	Stage string
-	note  string
-	run   stage
+	Action string
+	Stage  string
+	note   string // of the stages that always end alike; the others set it
+	run    stage
+}
+
+// Name is what settings and people call the step: see [claim.StepOf].
+func (s Step) Name() string { return claim.StepOf(s.Action, s.Stage) }
+
+// Steps are all that a worker can do: an ingest's stages in their order, and then
+// what is requested.
+func Steps(d Deps) []Step {
+	d.room = newRoom(d.MaxFiles)
+	return append(Ingest(d), Requests(d)...)
 }
 
 // Ingest is the way of a bag from the receiving bucket into preservation
 // storage. The stages' names and notes are those that the registry has always
 // used.
 func Ingest(d Deps) []Step {
-	d.recent, d.room = &recent{}, newRoom(d.MaxFiles)
+	d.recent = &recent{}
+	if d.room == nil {
+		d.room = newRoom(d.MaxFiles)
+	}
 	return []Step{
-		{"Receive", "Finished pre-fetch metadata gathering", &receive{d}},
-		{"Validate", "Bag is valid", &validate{d}},
-		{"Reingest Check", "Finished reingest check", &reingest{d}},
-		{"Copy To Staging", "Finished copying files to staging area", &stageFiles{d}},
-		{"Format Identification", "Finished file format identification", &identify{d}},
-		{"Store", "Finished copying files to preservation storage", &store{d}},
-		{"Storage Validation", "Finished verifying files in preservation storage", &verify{d}},
-		{"Record", "Finished recording ingest data in Registry", &record{d}},
-		{"Cleanup", "Finished cleanup. Ingest complete.", &cleanup{d}},
+		{"Ingest", "Receive", "Finished pre-fetch metadata gathering", &receive{d}},
+		{"Ingest", "Validate", "Bag is valid", &validate{d}},
+		{"Ingest", "Reingest Check", "Finished reingest check", &reingest{d}},
+		{"Ingest", "Copy To Staging", "Finished copying files to staging area", &stageFiles{d}},
+		{"Ingest", "Format Identification", "Finished file format identification", &identify{d}},
+		{"Ingest", "Store", "Finished copying files to preservation storage", &store{d}},
+		{"Ingest", "Storage Validation", "Finished verifying files in preservation storage", &verify{d}},
+		{"Ingest", "Record", "Finished recording ingest data in Registry", &record{d}},
+		{"Ingest", "Cleanup", "Finished cleanup. Ingest complete.", &cleanup{d}},
+	}
+}
+
+// Requests are what is done on request: each action has one stage.
+func Requests(d Deps) []Step {
+	if d.room == nil {
+		d.room = newRoom(d.MaxFiles)
+	}
+	return []Step{
+		{"Restore File", "Requested", "", &restoreFile{d}},
+		{"Restore Object", "Requested", "", &restoreObject{d}},
+		{"Glacier Restore", "Requested", "", &glacierRestore{d}},
+		{"Delete", "Requested", "", &deletion{d}},
 	}
 }

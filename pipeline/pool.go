@@ -8,10 +8,10 @@ import (
 	"github.com/farol-preservation/farol/claim"
 )
 
-// Pool is a number of slots for items of some stages and sizes.
+// Pool is a number of slots for items of some steps and sizes.
 type Pool struct {
 	Name           string   `json:"name"`
-	Stages         []string `json:"stages"`
+	Stages         []string `json:"stages"`                    // see [Step.Name]
 	MinSize        int64    `json:"min_size"`                  // bytes
 	MaxSize        int64    `json:"max_size"`                  // bytes, exclusive; 0: no bound
 	StorageOptions []string `json:"storage_options,omitempty"` // items of another option are left alone; empty: of any
@@ -22,16 +22,52 @@ type Pool struct {
 	MinAge time.Duration `json:"min_age,omitempty"` // since the item was made
 }
 
-// Filter is what the pool claims by, up to most items of each stage, late stages
-// first.
-func (p Pool) Filter(most int) claim.Filter {
-	f := claim.Filter{
+// filter is what the pool claims by, whatever the steps.
+func (p Pool) filter() claim.Filter {
+	return claim.Filter{
 		MinSize: p.MinSize, MaxSize: p.MaxSize, MinAge: p.MinAge, Institutions: p.Institutions, StorageOptions: p.StorageOptions,
 	}
-	for _, s := range slices.Backward(p.Stages) {
-		f.Stages = append(f.Stages, claim.Want{Stage: s, Most: most})
+}
+
+// Filters are what the pool claims by, one for each action of the steps that it
+// takes, with up to most items of each stage, late stages first.
+func (p Pool) Filters(steps []Step, most int) (filters []claim.Filter) {
+	for _, s := range slices.Backward(steps) {
+		if !slices.Contains(p.Stages, s.Name()) {
+			continue
+		}
+		i := slices.IndexFunc(filters, func(f claim.Filter) bool { return f.Action == s.Action })
+		if i < 0 {
+			f := p.filter()
+			f.Action = s.Action
+			filters, i = append(filters, f), len(filters)
+		}
+		filters[i].Stages = append(filters[i].Stages, claim.Want{Stage: s.Stage, Most: most})
 	}
-	return f
+	return filters
+}
+
+// poolView is a pool as worker_processes has it: an item is the pool's if it is at
+// one of the stages, and of one of the actions.
+type poolView struct {
+	Pool
+
+	Stages  []string `json:"stages"`
+	Actions []string `json:"actions"`
+}
+
+// describe says what the pools take, in the terms of work_items.
+func (r *Runner) describe() (views []poolView) {
+	for _, p := range r.options.Pools {
+		v := poolView{Pool: p, Actions: r.actions(p)}
+		for _, name := range p.Stages {
+			if s := r.steps[name].Stage; !slices.Contains(v.Stages, s) {
+				v.Stages = append(v.Stages, s)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
 }
 
 // check refuses a pool that could never take anything.
@@ -76,6 +112,7 @@ type poolRun struct {
 	freed  chan struct{}  // gets a value when a slot of any pool is free again
 	lent   map[string]int // slots with a neighbour's items, by the neighbour's name; guarded by Runner.mu
 	inUse  int            // slots; guarded by Runner.mu
+	round  int            // which action comes first
 	helped []Pool         // the pools that it helps
 }
 

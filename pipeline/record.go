@@ -21,6 +21,9 @@ import (
 type record struct{ Deps }
 
 func (s *record) Run(ctx context.Context, w *work) error {
+	if err := w.afterRequests(ctx, s.Deps); err != nil {
+		return err
+	}
 	inv, err := s.Staging.Head(ctx, w.staged(inventoryName))
 	if err != nil && !errors.Is(err, storage.ErrNotFound) { // fetch says what follows
 		return storageErr(err)
@@ -168,6 +171,8 @@ func (r *recorder) object() registry.Object {
 		InternalSenderDescription: r.first("", info, "Internal-Sender-Description"),
 		ETag:                      item.ETag,
 		StorageOption:             r.plan.StorageOption,
+		Deletions:                 r.plan.Deletions,
+		TagEncoding:               r.bag.Encoding(),
 	}
 }
 

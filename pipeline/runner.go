@@ -17,8 +17,8 @@ import (
 // RunnerOptions is what a process takes on.
 type RunnerOptions struct {
 	Pools      []Pool
-	StageSlots map[string]int // items of a stage at once in this process; a stage that is not there is bounded by its pool alone
-	ClaimMost  map[string]int // items of a stage in one claim; likewise
+	StageSlots map[string]int // by [Step.Name], items at once in this process; a step that is not there is bounded by its pool alone
+	ClaimMost  map[string]int // items of a step in one claim; likewise
 	Grace      time.Duration  // how long running stages may go on once the process is told to stop
 	Observe    func(Outcome)  // told of each stage that ended; may be nil
 	Log        *slog.Logger
@@ -36,16 +36,16 @@ type Outcome struct {
 // more, so that nothing lies in a process that cannot work on it.
 type Runner struct {
 	engine   *claim.Engine
-	steps    map[string]Step
+	steps    map[string]Step // by name
 	next     map[string]string
-	order    []string
+	order    []string // of names
 	progress *progress.Store
 	options  RunnerOptions
 
 	pools []*poolRun
 
 	mu      sync.Mutex
-	running map[string]int // by stage
+	running map[string]int // by step
 }
 
 // errStopping is the cause of a stage's end when its process is told to stop.
@@ -58,12 +58,14 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 		engine: engine, steps: map[string]Step{}, next: map[string]string{},
 		progress: d.Progress, options: o, running: map[string]int{},
 	}
-	for i, s := range steps {
-		r.steps[s.Stage] = s
-		r.order = append(r.order, s.Stage)
-		if i+1 < len(steps) {
-			r.next[s.Stage] = steps[i+1].Stage
+	var before Step
+	for _, s := range steps {
+		r.steps[s.Name()] = s
+		r.order = append(r.order, s.Name())
+		if before.Action == s.Action {
+			r.next[before.Name()] = s.Stage
 		}
+		before = s
 	}
 	for i, p := range o.Pools {
 		if err := p.check(r.order); err != nil {
@@ -84,7 +86,7 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 // nothing more, lets running stages go on for the grace period, and gives back
 // what is left.
 func (r *Runner) Run(ctx context.Context) error {
-	pools, err := json.Marshal(r.options.Pools)
+	pools, err := json.Marshal(r.describe())
 	if err != nil {
 		return fmt.Errorf("describe the pools: %w", err)
 	}
@@ -191,57 +193,78 @@ func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.
 	r.mu.Unlock()
 	for _, item := range got {
 		items.Go(func() {
-			defer r.free(p, of, item.Stage)
+			defer r.free(p, of, item.Step())
 			r.one(work, item)
 		})
 	}
 }
 
-// reserve says what may be claimed now for a pool's slots: late stages first,
-// since what is nearly done frees staging room and is waited for, within the
-// slots that each stage has left in this process. The places are taken until
+// reserve says what of an action may be claimed now for a pool's slots: late stages
+// first, since what is nearly done frees staging room and is waited for, within the
+// slots that each step has left in this process. The places are taken until
 // claim gives back what it did not get, so that two pools never share one.
-func (r *Runner) reserve(p Pool, free int) []claim.Want {
+func (r *Runner) reserve(p Pool, action string, free int) []claim.Want {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var wants []claim.Want
-	for _, stage := range slices.Backward(r.order) {
-		if !slices.Contains(p.Stages, stage) {
+	for _, name := range slices.Backward(r.order) {
+		step := r.steps[name]
+		if step.Action != action || !slices.Contains(p.Stages, name) {
 			continue
 		}
 		most := free
-		if slots, ok := r.options.StageSlots[stage]; ok {
-			most = min(most, slots-r.running[stage])
+		if slots, ok := r.options.StageSlots[name]; ok {
+			most = min(most, slots-r.running[name])
 		}
-		if ceiling, ok := r.options.ClaimMost[stage]; ok {
+		if ceiling, ok := r.options.ClaimMost[name]; ok {
 			most = min(most, ceiling)
 		}
 		most = max(most, 0)
-		wants = append(wants, claim.Want{Stage: stage, Most: most})
-		r.running[stage] += most
+		wants = append(wants, claim.Want{Stage: step.Stage, Most: most})
+		r.running[name] += most
 	}
 	return wants
 }
 
-// claim takes up to n items of those that pool of takes, for slots of p.
+// claim takes up to n items of those that pool of takes, for slots of p. Where that
+// takes several actions, each comes first in turn.
 func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.Item {
-	if n <= 0 {
-		return nil
+	actions := r.actions(of)
+	p.round++
+	var got []claim.Item
+	for i := range actions {
+		if n > len(got) {
+			got = append(got, r.claimOf(ctx, p, of, actions[(p.round+i)%len(actions)], n-len(got))...)
+		}
 	}
-	wants := r.reserve(of, n)
+	return got
+}
+
+// actions are those of a pool's steps.
+func (r *Runner) actions(p Pool) (list []string) {
+	for _, name := range p.Stages {
+		if a := r.steps[name].Action; !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string, n int) []claim.Item {
+	wants := r.reserve(of, action, n)
 	var got []claim.Item
 	var err error
 	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
-		f := of.Filter(0)
-		f.Stages = wants
+		f := of.filter()
+		f.Action, f.Stages = action, wants
 		got, err = r.engine.Claim(ctx, f, n)
 	}
 	r.mu.Lock()
 	for _, w := range wants {
-		r.running[w.Stage] -= w.Most
+		r.running[claim.StepOf(action, w.Stage)] -= w.Most
 	}
 	for _, item := range got {
-		r.running[item.Stage]++
+		r.running[item.Step()]++
 	}
 	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
@@ -256,7 +279,7 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 func (r *Runner) cut(got []claim.Item) bool {
 	n := map[string]int{}
 	for _, item := range got {
-		n[item.Stage]++
+		n[item.Step()]++
 	}
 	for stage, most := range n {
 		if ceiling, ok := r.options.ClaimMost[stage]; ok && most >= ceiling {
@@ -266,9 +289,9 @@ func (r *Runner) cut(got []claim.Item) bool {
 	return false
 }
 
-func (r *Runner) free(p *poolRun, of, stage string) {
+func (r *Runner) free(p *poolRun, of, step string) {
 	r.mu.Lock()
-	r.running[stage]--
+	r.running[step]--
 	p.inUse--
 	p.lent[of]--
 	r.mu.Unlock()
@@ -283,17 +306,17 @@ func (r *Runner) free(p *poolRun, of, stage string) {
 // one takes an item through one stage. What the stage came to is logged here
 // and nowhere else.
 func (r *Runner) one(ctx context.Context, item claim.Item) {
-	step := r.steps[item.Stage]
-	log := r.options.Log.With("item", item.ID, "stage", item.Stage, "attempt", item.Attempt, "bag", item.Name)
+	step := r.steps[item.Step()]
+	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
 	hold := r.engine.Hold(ctx, item)
-	w := &work{item: item, hold: hold, log: log}
+	w := &work{item: item, hold: hold, log: log, note: step.note, outcome: "Ingest complete"}
 	defer w.leave()
 	start := time.Now()
 	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
 	took := time.Since(start)
 	w.count.end(ctx, result == nil)
 	if r.options.Observe != nil {
-		r.options.Observe(Outcome{Stage: item.Stage, Code: claim.Code(result), Took: took, Bytes: item.Size})
+		r.options.Observe(Outcome{Stage: item.Step(), Code: claim.Code(result), Took: took, Bytes: item.Size})
 	}
 	if errors.Is(result, claim.ErrLost) {
 		hold.Abandon()
@@ -302,7 +325,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{
-		Next: r.next[item.Stage], Note: step.note, Outcome: "Ingest complete", ObjectID: w.objectID, StorageOption: w.storageOption,
+		Next: r.next[item.Step()], Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption,
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
@@ -313,11 +336,22 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 		return
 	}
 	r.logOutcome(settled, log, result, took)
-	if result != nil || done.Next == "" {
-		return // the next attempt takes it up; or there is nothing left of the item
+	if result == nil && (done.Next != "" || item.Action != "Ingest") { // of which Cleanup leaves nothing
+		r.clear(settled, w, done.Next == "")
 	}
-	if err := r.progress.ClearStage(settled, w.claim(), w.passOf()); err != nil && !errors.Is(err, progress.ErrLost) {
-		log.WarnContext(settled, "progress of a finished stage stays in Redis until cleanup", "err", err)
+}
+
+// clear forgets what a finished stage, or an item at its end, has in Redis. What
+// stays there is cleaned up later.
+func (r *Runner) clear(ctx context.Context, w *work, ended bool) {
+	var err error
+	if ended {
+		err = r.progress.Clear(ctx, w.item.ID)
+	} else {
+		err = r.progress.ClearStage(ctx, w.claim(), w.passOf())
+	}
+	if err != nil && !errors.Is(err, progress.ErrLost) {
+		w.log.WarnContext(ctx, "progress of a finished stage stays in Redis until cleanup", "err", err)
 	}
 }
 

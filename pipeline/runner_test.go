@@ -48,7 +48,7 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRunner(engine, a.deps, []Step{{"Receive", "done", g}, {"Validate", "", g}}, RunnerOptions{
+	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Validate", "", g}}, RunnerOptions{
 		Pools: []Pool{
 			{Name: "one", Stages: []string{"Receive"}, Slots: 5}, {Name: "two", Stages: []string{"Receive"}, Slots: 5},
 		},
@@ -98,7 +98,7 @@ func TestClaimsOfOneFillAllSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRunner(engine, a.deps, []Step{{"Receive", "done", g}}, RunnerOptions{
+	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", g}}, RunnerOptions{
 		Pools: []Pool{{Name: "one", Stages: []string{"Receive"}, Slots: slots}}, ClaimMost: map[string]int{"Receive": 1}, Log: a.deps.Log,
 	})
 	if err != nil {
@@ -136,6 +136,7 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	r := &Runner{
 		order: []string{"Receive", "Validate", "Store"}, running: map[string]int{},
+		steps:   map[string]Step{"Receive": {Action: "Ingest", Stage: "Receive"}, "Validate": {Action: "Ingest", Stage: "Validate"}, "Store": {Action: "Ingest", Stage: "Store"}},
 		options: RunnerOptions{StageSlots: map[string]int{"Receive": 3}, ClaimMost: map[string]int{"Validate": 2}},
 	}
 	pool := Pool{Stages: []string{"Receive", "Store", "Validate"}}
@@ -143,7 +144,7 @@ func TestReserve(t *testing.T) {
 		"[{Store 4} {Validate 2} {Receive 3}]",
 		"[{Store 4} {Validate 2} {Receive 0}]", // the places of Receive are taken
 	} {
-		if got := fmt.Sprint(r.reserve(pool, 4)); got != want {
+		if got := fmt.Sprint(r.reserve(pool, "Ingest", 4)); got != want {
 			t.Errorf("reserve %d = %s, want %s", i+1, got, want)
 		}
 	}

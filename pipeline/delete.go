@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// deletion deletes a file or an object that two people have decided to delete. In
+// this order: it is authorised and marked, its copies go, with a receipt for each,
+// each is seen to be gone, and then the record says so. A worker that dies on any
+// line leaves a mark, or receipts, of what it has begun; the next does all of it
+// again, and finds that there is less to do.
+type deletion struct{ Deps }
+
+// deleteAtOnce is how many files are deleted in one round.
+const deleteAtOnce = 500
+
+func (s *deletion) Run(ctx context.Context, w *work) error {
+	r := w.item.Request
+	d := registry.DeletionWork{Item: w.item.ID, Token: w.item.Token, ObjectID: r.ObjectID, FileID: r.FileID, DeletionID: r.DeletionID}
+	order, err := s.Registry.AuthoriseDeletion(ctx, d)
+	if errors.Is(err, registry.ErrUnauthorised) {
+		return claim.Fatal("deletion-unauthorised", "Nothing was deleted: %w", err)
+	}
+	if err != nil {
+		return lost(err)
+	}
+	w.count.begin(ctx, s.Deps, w, progress.Counters{BytesTotal: w.item.Size})
+	for !order.Done {
+		files, err := s.Registry.DoomedFiles(ctx, d, deleteAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			break
+		}
+		if err := s.files(ctx, w, d, order, files); err != nil {
+			return lost(err)
+		}
+	}
+	w.objectID = r.ObjectID
+	w.note = fmt.Sprintf("Deletion completed at the request of %s, approved by %s.", order.Requester, order.Approver)
+	w.outcome = "File deletion complete"
+	if r.FileID != 0 {
+		return nil
+	}
+	w.outcome = "Object deletion complete"
+	if order.Done {
+		return nil
+	}
+	return lost(s.Registry.RecordObjectDeletion(ctx, d, order))
+}
+
+// lost gives the registry's word that a claim has moved on its meaning.
+func lost(err error) error {
+	if errors.Is(err, registry.ErrLost) {
+		return fmt.Errorf("%w: %w", claim.ErrLost, err)
+	}
+	return err
+}
+
+// files deletes some files. All their copies go before the first is recorded, so a
+// failure leaves them on record as what they are: being deleted.
+func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, order registry.DeletionOrder, files []registry.DoomedFile) error {
+	byTarget := map[string][]string{}
+	var receipts []registry.Receipt
+	ids := make([]int64, len(files))
+	for i, f := range files {
+		ids[i] = f.ID
+		for _, c := range f.Copies {
+			receipts = append(receipts, registry.Receipt{FileID: f.ID, DoomedCopy: c})
+			if c.Kept == "" {
+				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
+			}
+		}
+	}
+	w.hold.InHand(files[0].Identifier)
+	if err := w.hold.Check(ctx); err != nil {
+		return err
+	}
+	for target, keys := range byTarget {
+		b, ok := s.Targets[target]
+		if !ok {
+			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", target))
+		}
+		if err := b.Erase(ctx, keys...); err != nil {
+			return undeleted(target, err)
+		}
+	}
+	if err := s.Registry.NoteReceipts(ctx, d, receipts); err != nil {
+		return err
+	}
+	if err := s.absent(ctx, receipts); err != nil {
+		return err
+	}
+	return s.Registry.RecordDeletions(ctx, d, order, ids)
+}
+
+// absent sees that no copy is left.
+func (s *deletion) absent(ctx context.Context, receipts []registry.Receipt) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(s.Files, 1))
+	for _, c := range receipts {
+		if c.Kept != "" {
+			continue
+		}
+		group.Go(func() error {
+			err := s.Targets[c.Target].Absent(ctx, c.Key)
+			if errors.Is(err, storage.ErrStillThere) {
+				return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s was deleted and is still there: %w", c.Target, err))
+			}
+			return storageErr(err)
+		})
+	}
+	return group.Wait()
+}
+
+// undeleted explains what some providers refuse.
+func undeleted(target string, err error) error {
+	if errors.Is(err, storage.ErrDenied) && strings.HasPrefix(target, "Wasabi") {
+		return claim.Fatal("storage-denied", "The copies in %s cannot be deleted. Wasabi refuses it for objects younger than its minimum of 30 days, and where the key lacks the right: %w", target, err)
+	}
+	return fmt.Errorf("delete copies in %s: %w", target, storageErr(err))
+}

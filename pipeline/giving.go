@@ -1,0 +1,229 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// giving reads files from preservation to give them back: from the best copy that
+// can be had, and none of it unseen. A copy whose bytes are not those on record is
+// passed over for the rest of the attempt.
+type giving struct {
+	Deps
+
+	w          *work
+	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
+
+	mu  sync.Mutex
+	bad map[string]error // copies that are of no use, by URL
+}
+
+// smallContent is the size up to which a file is read into memory, and known to be
+// right before the first of its bytes is passed on.
+const smallContent = 1 << 20
+
+// byPriority orders copies: the one to restore from comes first.
+func (d Deps) byPriority(copies []registry.StoredCopy) []registry.StoredCopy {
+	of := func(c registry.StoredCopy) int {
+		if b := d.Targets[c.Target]; b != nil {
+			return b.Priority()
+		}
+		return 1 << 30
+	}
+	return slices.SortedStableFunc(slices.Values(copies), func(a, b registry.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
+}
+
+// spoil notes why a copy is of no use.
+func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bad == nil {
+		g.bad = map[string]error{}
+	}
+	if g.bad[c.URL] == nil {
+		g.w.log.WarnContext(ctx, "a copy is of no use, the next one is tried", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
+	}
+	g.bad[c.URL] = err
+}
+
+// useless tells whether another try at the same copy is of no use, now or later.
+func useless(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrArchived) || errors.Is(err, storage.ErrDenied) || errors.Is(err, errBadCopy)
+}
+
+// errBadCopy says that a copy's bytes are not those on record.
+var errBadCopy = errors.New("its bytes are not those on record")
+
+// fromAny has read try the copies of a file, the best first, until one serves. What
+// may pass is tried again, and no other copy blamed for it.
+func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {
+	for _, c := range g.byPriority(f.Copies) {
+		b, ok := g.Targets[c.Target]
+		if !ok {
+			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", c.Target))
+		}
+		var err error
+		for try := 1; try <= tries && g.why(c) == nil; try++ {
+			if err = read(b, c); err == nil || ctx.Err() != nil || classified(err) || ends(err) {
+				return err
+			}
+			if useless(err) {
+				g.spoil(ctx, f, c, err)
+			}
+		}
+		if g.why(c) == nil {
+			return storageErr(fmt.Errorf("%s: %w", f.Identifier, err))
+		}
+	}
+	if err := g.thaw(ctx, f); err != nil {
+		return err
+	}
+	return g.unreadable(ctx, f)
+}
+
+// mostThawed is how many files of one item are had from an archive class without a
+// word about what that costs.
+const mostThawed = 20
+
+// thaw has an archived copy made readable if that is the last hope for a file, and
+// asks for the item later. It returns nil if there is no such copy.
+func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
+	for _, c := range g.byPriority(f.Copies) {
+		b := g.Targets[c.Target]
+		if !errors.Is(g.why(c), storage.ErrArchived) {
+			continue
+		}
+		more, err := g.mayThaw(ctx, f)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good, %s the last of them. "+
+				"Cancel this item, and have all restored from the archive: farol restore with --from-archive tells what that costs.", mostThawed, f.Identifier))
+		}
+		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
+			return storageErr(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
+		}
+		poll, err := g.Registry.RetrievalPoll(ctx, b.Class(), thawedTier)
+		if err != nil {
+			return err
+		}
+		return claim.Snooze(cmp.Or(g.ColdPoll, poll), fmt.Sprintf("The only good copy of %s is in %s, in class %s. It is made readable first.",
+			f.Identifier, c.Target, b.Class()))
+	}
+	return nil
+}
+
+// mayThaw counts the files that this item had made readable, each once.
+func (g *giving) mayThaw(ctx context.Context, f registry.StoredFile) (bool, error) {
+	const prefix = "thawed:"
+	kept, err := g.Progress.Blobs(ctx, g.w.item.ID, g.w.passOf())
+	if err != nil {
+		return false, g.w.progressErr(err)
+	}
+	n, name := 0, prefix+strconv.FormatInt(f.ID, 10)
+	for key := range kept {
+		if strings.HasPrefix(key, prefix) && key != name {
+			n++
+		}
+	}
+	if n >= mostThawed {
+		return false, nil
+	}
+	return true, g.w.progressErr(g.Progress.Put(ctx, g.w.claim(), g.w.passOf(), name, f.Identifier))
+}
+
+const (
+	thawedDays = 5
+	thawedTier = "Standard"
+)
+
+// why tells why a copy is of no use; nil if it may be of some.
+func (g *giving) why(c registry.StoredCopy) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bad[c.URL]
+}
+
+// unreadable is the end of a restoration: no copy of a file can be had. It names
+// other such files too, so that one look by a person is enough.
+func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) error {
+	const most = 20
+	list := []string{g.complaint(first)}
+	for f, err := range g.Registry.StoredFilesAfter(ctx, g.w.item.Request.ObjectID, g.w.item.Request.FileID, first.Identifier) {
+		if err != nil || len(list) == most || ctx.Err() != nil {
+			break // what is known is enough to tell
+		}
+		if g.missing(ctx, f) {
+			list = append(list, g.complaint(f))
+		}
+	}
+	return claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+}
+
+// missing tells whether none of a file's copies is there, and notes why.
+func (g *giving) missing(ctx context.Context, f registry.StoredFile) bool {
+	for _, c := range f.Copies {
+		b, ok := g.Targets[c.Target]
+		if !ok {
+			return false
+		}
+		_, err := b.Head(ctx, c.Key)
+		if !errors.Is(err, storage.ErrNotFound) {
+			return false
+		}
+		g.spoil(ctx, f, c, err)
+	}
+	return true
+}
+
+func (g *giving) complaint(f registry.StoredFile) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var said []string
+	for _, c := range f.Copies {
+		if err := g.bad[c.URL]; err != nil {
+			said = append(said, fmt.Sprintf("%s: %v", c.Target, err))
+		}
+	}
+	if len(said) == 0 {
+		said = []string{"no copy is on record"}
+	}
+	return f.Identifier + " (" + strings.Join(said, ", ") + ")"
+}
+
+// small returns the content of a small file, which is right.
+func (g *giving) small(ctx context.Context, f registry.StoredFile) (content []byte, err error) {
+	err = g.fromAny(ctx, f, func(b *storage.Bucket, c registry.StoredCopy) error {
+		body, err := b.Get(ctx, c.Key, storage.Range{Length: -1})
+		if err != nil {
+			return err
+		}
+		defer body.Close() //nolint:errcheck // what was read of it is checked
+		content = make([]byte, f.Size)
+		if _, err := io.ReadFull(body, content); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%w: it ends before its %d bytes", errBadCopy, f.Size)
+		} else if err != nil {
+			return err
+		}
+		if n, _ := body.Read(make([]byte, 1)); n > 0 {
+			return fmt.Errorf("%w: it has more than %d bytes", errBadCopy, f.Size)
+		}
+		s := newSums(g.algorithms)
+		s.write(content)
+		return s.differ(f)
+	})
+	return content, err
+}

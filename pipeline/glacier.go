@@ -1,0 +1,191 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// glacierRestore has the archived copies of a file or an object made readable, and
+// ends when all of them are: the database then makes the item that restores them,
+// in the transaction of this one's end. Each look asks the provider about every
+// file, so nothing has to be remembered between two of them.
+type glacierRestore struct{ Deps }
+
+// readableFor is how long a copy must stay readable, for its file to count as
+// restored: what is ready early must not have gone again when the rest is.
+const readableFor = 24 * time.Hour
+
+func (s *glacierRestore) Run(ctx context.Context, w *work) error {
+	r, err := s.Registry.Retrieval(ctx, w.item.ID)
+	if err != nil {
+		return err
+	}
+	if !r.Approved {
+		return claim.Suspend("cost-approval", fmt.Sprintf("It costs about $%s, which is more than $%s: an admin must approve it, with `farol restore approve %d`.",
+			r.Price, r.Cap, w.item.ID))
+	}
+	look := retrieving{glacierRestore: s, w: w, r: r}
+	for f, err := range s.Registry.StoredFiles(ctx, w.item.Request.ObjectID, w.item.Request.FileID) {
+		if err != nil {
+			return err
+		}
+		if err := look.add(ctx, f); err != nil {
+			return err
+		}
+	}
+	if err := look.end(ctx); err != nil {
+		return err
+	}
+	if look.pending > 0 {
+		return claim.Snooze(s.pace(r), fmt.Sprintf("Initiated restore of %d files from %s. %d of them are not readable yet. Requeued for later recheck.",
+			look.files, r.Class, look.pending))
+	}
+	w.objectID = w.item.Request.ObjectID
+	w.note, w.outcome = fmt.Sprintf("Object %s restored from Glacier to S3.", w.item.ObjectIdentifier), "Moved from Glacier to S3"
+	return nil
+}
+
+// pace is the time between two looks.
+func (s *glacierRestore) pace(r registry.Retrieval) time.Duration {
+	if s.ColdPoll > 0 {
+		return s.ColdPoll
+	}
+	return r.Poll
+}
+
+// retrieving is one look at all files.
+type retrieving struct {
+	*glacierRestore
+
+	w     *work
+	r     registry.Retrieval
+	page  []registry.StoredFile
+	files int64
+
+	mu      sync.Mutex
+	pending int64
+	lost    []string // what is wrong with each file that no provider will give back
+	more    int
+}
+
+// add looks at files a page at a time, several at once.
+func (l *retrieving) add(ctx context.Context, f registry.StoredFile) error {
+	const page = 1000
+	l.files++
+	if l.page = append(l.page, f); len(l.page) < page {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+func (l *retrieving) flush(ctx context.Context) error {
+	if len(l.page) == 0 {
+		return nil
+	}
+	l.w.hold.InHand(l.page[0].Identifier)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(l.Files, 1) * 2)
+	for _, f := range l.page {
+		group.Go(func() error { return l.one(groupCtx, f) })
+	}
+	l.page = l.page[:0]
+	return group.Wait()
+}
+
+// end judges the whole: a file that cannot be had is told of, whatever became of
+// the others.
+func (l *retrieving) end(ctx context.Context) error {
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	if len(l.lost) == 0 {
+		return nil
+	}
+	text := strings.Join(l.lost, "; ")
+	if l.more > 0 {
+		text += fmt.Sprintf("; and %d more", l.more)
+	}
+	return claim.Fatal("copy-missing", "%d files cannot be restored from %s: %s", len(l.lost)+l.more, l.r.Class, text)
+}
+
+// one has one file's archived copy made readable, if it is not.
+func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
+	c, ok := l.archived(f)
+	if !ok {
+		return nil // there is a copy that can be read at any time
+	}
+	b := l.Targets[c.Target]
+	o, err := b.Head(ctx, c.Key)
+	if err == nil && o.Readable(time.Now().Add(readableFor)) {
+		return nil
+	}
+	if err == nil && !o.Restoration.Ongoing {
+		var state storage.RetrievalState
+		state, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: l.r.Days, Tier: l.r.Tier})
+		if err == nil && state == storage.RetrievalDone {
+			return nil
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrDenied):
+		l.lose(f, c, err)
+	case err != nil:
+		return storageErr(err)
+	default:
+		l.pending++
+	}
+	return nil
+}
+
+func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err error) {
+	const most = 20
+	if len(l.lost) == most {
+		l.more++
+		return
+	}
+	l.lost = append(l.lost, fmt.Sprintf("%s in %s: %v", f.Identifier, c.Target, err))
+}
+
+// archived is the copy of a file that is restored: the first by priority of those
+// in the class that was asked for.
+func (l *retrieving) archived(f registry.StoredFile) (registry.StoredCopy, bool) {
+	for _, c := range l.byPriority(f.Copies) {
+		if b := l.Targets[c.Target]; b != nil && b.Class() == l.r.Class {
+			return c, true
+		}
+	}
+	return registry.StoredCopy{}, false
+}
+
+// ArchiveClass is the storage class from which what is kept under an option has to
+// be restored before it can be read; "" if its first copy by priority can be read at
+// any time. With fromArchive it is that of the first archived copy all the same.
+// classOf tells the class of a target.
+func ArchiveClass(option string, classOf func(target string) string, fromArchive bool) string {
+	specs := storage.Targets() // by priority
+	for _, spec := range specs {
+		if spec.Option != option {
+			continue
+		}
+		class := classOf(spec.Name)
+		if class == "GLACIER" || class == "DEEP_ARCHIVE" {
+			return class
+		}
+		if !fromArchive {
+			return ""
+		}
+	}
+	return ""
+}

@@ -1,0 +1,217 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// restoredPrefix begins the address that the depositor is told.
+const restoredPrefix = "https://s3.amazonaws.com/"
+
+// giveBack is a restoration on its way: content that is produced goes under a key in
+// staging, is judged there, and appears under its final key only then, by a copy that
+// the store makes.
+type giveBack struct {
+	stream
+
+	key    string // final
+	mime   string
+	size   int64
+	files  int64
+	id     string                                                 // of the content: another one has other bytes
+	judge  func(ctx context.Context, staged storage.Object) error // nil: its digest was judged on the way
+	note   func(url string) (note, outcome string)                // of success
+	bucket *storage.Bucket
+}
+
+// restorePoint is how far a restoration has come, as Redis keeps it.
+type restorePoint struct {
+	ID        string    `json:"id"` // of the content
+	Upload    string    `json:"upload,omitempty"`
+	Offset    int64     `json:"offset,omitempty"` // of the next part
+	State     fileState `json:"state,omitzero"`   // at the offset
+	Staged    string    `json:"staged,omitempty"` // ETag of the whole in staging
+	Published string    `json:"published,omitempty"`
+}
+
+const restorePointName = "restore"
+
+func (g *giveBack) run(ctx context.Context) error {
+	if err := g.open(ctx); err != nil {
+		return err
+	}
+	at, err := g.point(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := g.published(ctx, at)
+	if err != nil {
+		return err
+	}
+	if !done {
+		staged, err := g.stage(ctx, at)
+		if err != nil {
+			return err
+		}
+		if err := g.publish(ctx, staged); err != nil {
+			return err
+		}
+	}
+	if err := g.Staging.Delete(ctx, g.w.staged(stagedRestore)); err != nil {
+		g.w.log.WarnContext(ctx, "what was staged of the restoration is left to the janitor", "err", err)
+	}
+	g.w.objectID = g.w.item.Request.ObjectID
+	g.w.note, g.w.outcome = g.note(restoredPrefix + g.bucket.Name() + "/" + g.key)
+	return nil
+}
+
+// stagedRestore is the name in staging of what is being restored.
+const stagedRestore = "Restore.tar"
+
+// open opens the bucket to which it is given back.
+func (g *giveBack) open(ctx context.Context) error {
+	name, err := g.Registry.RestoreBucket(ctx, g.w.item.InstitutionID)
+	if err != nil {
+		return err
+	}
+	if g.bucket, err = g.Receiving(name); err != nil {
+		return fmt.Errorf("open the restoration bucket: %w", err)
+	}
+	return nil
+}
+
+// point is where an earlier attempt at the same content stopped.
+func (g *giveBack) point(ctx context.Context) (at restorePoint, err error) {
+	if _, err := g.Progress.Begin(ctx, g.w.claim(), g.w.passOf()); err != nil {
+		return at, g.w.progressErr(err)
+	}
+	text, err := g.Progress.Get(ctx, g.w.item.ID, g.w.passOf(), restorePointName)
+	if err != nil {
+		return at, g.w.progressErr(err)
+	}
+	_ = json.Unmarshal([]byte(text), &at) // what cannot be read is of no content
+	if at.ID != g.id {
+		at = restorePoint{ID: g.id}
+	}
+	return at, nil
+}
+
+func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
+	text, err := json.Marshal(at)
+	if err != nil {
+		return fmt.Errorf("keep how far the restoration is: %w", err)
+	}
+	return g.w.progressErr(g.Progress.Put(ctx, g.w.claim(), g.w.passOf(), restorePointName, string(text)))
+}
+
+// published tells whether an earlier attempt came to its end and died before it
+// could say so.
+func (g *giveBack) published(ctx context.Context, at restorePoint) (bool, error) {
+	if at.Published == "" {
+		return false, nil
+	}
+	o, err := g.bucket.Head(ctx, g.key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil // the depositor has taken it already, or it was removed
+	}
+	return err == nil && o.ETag == at.Published && o.Size == g.size, storageErr(err)
+}
+
+// stage puts the content under a key in staging, and has it judged.
+func (g *giveBack) stage(ctx context.Context, at restorePoint) (storage.Object, error) {
+	key := g.w.staged(stagedRestore)
+	g.w.count.begin(ctx, g.Deps, g.w, progress.Counters{FilesTotal: g.files, BytesTotal: g.size, BytesBefore: at.Offset})
+	if at.Staged != "" {
+		o, err := g.Staging.Head(ctx, key)
+		if err == nil && o.ETag == at.Staged {
+			return o, g.judged(ctx, o)
+		}
+		at = restorePoint{ID: g.id}
+	}
+	if at.Upload == "" {
+		if _, err := g.Staging.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
+			return storage.Object{}, fmt.Errorf("abort forgotten uploads: %w", storageErr(err))
+		}
+	} else {
+		g.keep(at.Offset, at.State)
+	}
+	o, err := g.Staging.PutStream(ctx, key, storage.Upload{ContentType: g.mime}, storage.Stream{
+		Size: g.size, PartSize: g.partSize, From: g.from, Resume: at.Upload, Offset: at.Offset,
+		SaveID: func(ctx context.Context, id string) error {
+			at = restorePoint{ID: g.id, Upload: id}
+			return g.savePoint(ctx, at)
+		},
+		Sent: func(ctx context.Context, offset int64) error {
+			at.Offset = offset
+			at.State = g.stateFor(offset)
+			return g.savePoint(ctx, at)
+		},
+	})
+	if said := g.verdict(nil); said != nil {
+		return o, said // without the parts and uploads on the way
+	}
+	if err != nil {
+		return o, storageErr(err)
+	}
+	if err := g.judged(ctx, o); err != nil {
+		return o, err
+	}
+	return o, g.savePoint(ctx, restorePoint{ID: g.id, Staged: o.ETag})
+}
+
+func (g *giveBack) judged(ctx context.Context, o storage.Object) error {
+	if g.judge == nil {
+		return nil
+	}
+	return g.judge(ctx, o)
+}
+
+// stateFor is the state kept for the part at an offset; zero if it begins between
+// two files, or where there are only small ones.
+func (s *stream) stateFor(offset int64) fileState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.states[offset]
+}
+
+// publish gives it its final name: nothing can be seen under it before, and the
+// whole can afterwards.
+func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
+	if err := g.w.hold.Check(ctx); err != nil {
+		return err
+	}
+	// What an attempt that died here has left unfinished.
+	if _, err := g.bucket.AbortUploads(ctx, g.key, time.Now().Add(24*time.Hour)); err != nil {
+		return fmt.Errorf("abort forgotten uploads: %w", storageErr(err))
+	}
+	up := storage.Upload{Size: g.size, ContentType: g.mime}
+	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: g.w.staged(stagedRestore), IfMatch: staged.ETag}, g.key, up, storage.Parts{})
+	if err != nil {
+		return fmt.Errorf("give it its name: %w", storageErr(err))
+	}
+	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
+}
+
+// beforeRestoring looks up what is to be given back, and sees that its bytes can be
+// relied on.
+func (w *work) beforeRestoring(ctx context.Context, d Deps) (registry.Object, error) {
+	o, err := d.Registry.ObjectByID(ctx, w.item.Request.ObjectID)
+	switch {
+	case err != nil:
+		return o, err
+	case o.State != "A":
+		return o, claim.Fatal("restore-deleted", "The object %s was deleted.", o.Identifier)
+	case o.Deleting:
+		return o, claim.Suspend("deletion-unfinished", fmt.Sprintf(
+			"A deletion of the object %s has begun and has not come to its end, so that its files cannot be relied on.", o.Identifier))
+	}
+	return o, nil
+}

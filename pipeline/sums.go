@@ -1,0 +1,127 @@
+package pipeline
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"slices"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// sums are digests of one content that is read from its beginning to its end.
+type sums struct {
+	algorithms []bag.Algorithm
+	hashes     []hash.Hash
+}
+
+// newSums computes the digests of some algorithms, and SHA-256.
+func newSums(algorithms []bag.Algorithm) *sums {
+	s := &sums{}
+	for _, a := range append([]bag.Algorithm{bag.SHA256}, algorithms...) {
+		if slices.Contains(s.algorithms, a) {
+			continue
+		}
+		s.algorithms = append(s.algorithms, a)
+		switch a {
+		case bag.MD5:
+			s.hashes = append(s.hashes, md5.New())
+		case bag.SHA1:
+			s.hashes = append(s.hashes, sha1.New())
+		case bag.SHA256:
+			s.hashes = append(s.hashes, sha256.New())
+		case bag.SHA512:
+			s.hashes = append(s.hashes, sha512.New())
+		}
+	}
+	return s
+}
+
+func (s *sums) write(p []byte) {
+	for _, h := range s.hashes {
+		h.Write(p) // never an error
+	}
+}
+
+// digests are those of all that was written.
+func (s *sums) digests() (d bag.Digests) {
+	for i, a := range s.algorithms {
+		sum := s.hashes[i].Sum(nil)
+		switch a {
+		case bag.MD5:
+			copy(d.MD5[:], sum)
+		case bag.SHA1:
+			copy(d.SHA1[:], sum)
+		case bag.SHA256:
+			copy(d.SHA256[:], sum)
+		case bag.SHA512:
+			copy(d.SHA512[:], sum)
+		}
+	}
+	return d
+}
+
+// differ is errBadCopy unless all digests are those on record.
+func (s *sums) differ(f registry.StoredFile) error {
+	for i, a := range s.algorithms {
+		got, want := hex.EncodeToString(s.hashes[i].Sum(nil)), onRecord(f, a)
+		if got != want {
+			return fmt.Errorf("%w: its %s is %s and should be %s", errBadCopy, a, got, want)
+		}
+	}
+	return nil
+}
+
+// onRecord is a file's digest as the registry has it; "" if it has none.
+func onRecord(f registry.StoredFile, a bag.Algorithm) string {
+	switch a {
+	case bag.MD5:
+		return f.MD5
+	case bag.SHA1:
+		return f.SHA1
+	case bag.SHA256:
+		return f.SHA256
+	case bag.SHA512:
+		return f.SHA512
+	}
+	return ""
+}
+
+// state is what of the digests has to be kept to go on later, in another process.
+func (s *sums) state() ([]byte, error) {
+	states := make([][]byte, len(s.hashes))
+	for i, h := range s.hashes {
+		m, ok := h.(encoding.BinaryMarshaler)
+		if !ok {
+			return nil, fmt.Errorf("%s cannot be interrupted", s.algorithms[i])
+		}
+		var err error
+		if states[i], err = m.MarshalBinary(); err != nil {
+			return nil, fmt.Errorf("interrupt %s: %w", s.algorithms[i], err)
+		}
+	}
+	return json.Marshal(states)
+}
+
+// goOn takes up what state returned. It says whether it could: another version of
+// Go may keep something else.
+func (s *sums) goOn(state []byte) bool {
+	var states [][]byte
+	if json.Unmarshal(state, &states) != nil || len(states) != len(s.hashes) {
+		return false
+	}
+	for i, h := range s.hashes {
+		u, ok := h.(encoding.BinaryUnmarshaler)
+		if !ok || u.UnmarshalBinary(states[i]) != nil {
+			return false
+		}
+	}
+	return true
+}
