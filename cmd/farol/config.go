@@ -46,7 +46,7 @@ type httpConfig struct {
 }
 
 type readConfig struct {
-	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" doc:"time between two looks into the receiving buckets"`
+	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"time between two looks into the receiving buckets; 0: none"`
 }
 
 // workConfig is how a worker process works the queue.
@@ -56,6 +56,7 @@ type workConfig struct {
 	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
 	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
 	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
+	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"time between two looks at what is being restored from an archive class; 0 goes by the poll in retrieval_prices, some hours"`
 	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
 }
 
@@ -73,13 +74,14 @@ type virusConfig struct {
 type janitorConfig struct {
 	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"how long a bag that was refused stays in its receiving bucket, and what a failed or suspended item has left in staging and Redis stays; 336h are 14 days"`
 	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"age below which uploads and copies in preservation buckets are taken for those of a step under way"`
-	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor, whichever worker makes them; 0: this worker makes none"`
+	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor; 0: none"`
 }
 
 // workerConfig is all that farol work reads.
 type workerConfig struct {
 	workConfig
-	Janitor  janitorConfig
+	Fixity   fixityConfig
+	Repair   repairConfig
 	Database databaseConfig
 	Redis    redisConfig
 	Storage  storageConfig
@@ -105,10 +107,11 @@ func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
 
 func readWorkerConfig(s *settings) (c workerConfig) {
 	s.readBlock("", &c.workConfig)
-	s.readBlock("", &c.Janitor)
+	s.readBlock("", &c.Fixity)
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
 	c.Storage = s.readStorage()
+	c.Repair = s.readRepair(c.Storage)
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
 	s.readBlock("", &c.Identify)

@@ -32,8 +32,9 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Watch real bags go from a receiving bucket into preservation storage",
 		Long: `Start private servers, register two institutions, upload sample bags of several
-kinds, ingest them with two worker processes, and show how each bag ended. The
-servers and, unless --data is given, their data are gone afterwards.`,
+kinds, ingest them with two worker processes, and show how each bag ended. Some are then
+given back, and one is deleted. The servers and, unless --data is given, their data
+are gone afterwards.`,
 		Example: `  farol demo
   farol demo --hold
   farol demo --data ./demo-data`,
@@ -135,9 +136,15 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.summarise(ctx); err != nil {
 		return err
 	}
-	err := d.examine(ctx)
 	d.print()
-	return err
+	if err := d.wayBack(ctx); err != nil {
+		return err
+	}
+	if err := d.examine(ctx); err != nil {
+		return err
+	}
+	d.next()
+	return nil
 }
 
 // deposit uploads the bags, and something that is none, as depositors would.
@@ -288,7 +295,7 @@ func (d *demo) verdict() error {
 	return nil
 }
 
-// print shows how every bag ended, and what to try next.
+// print shows how every bag ended.
 func (d *demo) print() {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "\n%-10s %-28s %-8s %5s %6s %6s  %s\n", "END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO")
@@ -309,15 +316,20 @@ func (d *demo) print() {
 	}
 	fmt.Fprintf(&b, "\n%d bags, %.1f MB, in %.1f s (%.1f MB/s); %d hand-offs mirrored to NSQ.\n",
 		len(d.ended), float64(d.bytes)/1e6, d.took.Seconds(), float64(d.bytes)/1e6/d.took.Seconds(), d.mirror)
-	fmt.Fprint(&b, `
+	if _, err := b.WriteTo(d.out); err != nil {
+		d.log.Warn("the table could not be printed", "err", err)
+	}
+}
+
+// next says what to try next.
+func (d *demo) next() {
+	fmt.Fprint(d.out, `
 Try next:
   farol dev                         the same servers, kept up, with a bucket to deposit into
   farol validate BAG.tar            the pipeline's verdict on a bag of yours
   farol item list, item show ID     what became of a bag, every attempt, every event
+  farol restore object IDENTIFIER   a bag comes back; farol delete request asks for its end
 `)
-	if _, err := b.WriteTo(d.out); err != nil {
-		d.log.Warn("the table could not be printed", "err", err)
-	}
 }
 
 func shorten(s string, most int) string {

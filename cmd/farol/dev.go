@@ -29,7 +29,7 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run the whole of Farol on this machine until Ctrl-C",
 		Long: `Run PostgreSQL, Redis, an S3 gateway and nsqd privately on loopback ports, with
-workers, bucket reader and mirror on top. Data stays in the data directory; the
+workers, scheduler and mirror on top. Data stays in the data directory; the
 next start takes it up. DIR/env holds the addresses and keys for other programs.`,
 		Example: `  farol dev
   farol dev --data /srv/farol
@@ -60,7 +60,7 @@ func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, er
 	if err != nil {
 		return nil, fmt.Errorf("find the data directory: %w", err)
 	}
-	stack, err := devstack.Start(ctx, devstack.Options{Dir: dir, PGBinDir: os.Getenv("PG_BINDIR"), RestoreDelay: 10 * time.Second, Log: log})
+	stack, err := devstack.Start(ctx, devstack.Options{Dir: dir, PGBinDir: os.Getenv("PG_BINDIR"), RestoreDelay: 3 * time.Second, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +136,14 @@ func (l *local) institution(ctx context.Context, name, identifier string) error 
 	return l.createInstitutionBuckets(ctx)
 }
 
-// startHelpers starts workers and mirror, and the bucket reader with the
-// interval given.
+// startHelpers starts workers and mirror, and the scheduler, which reads buckets at
+// the interval given.
 func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*helpers, error) {
-	h, err := newHelpers(ctx, l.dir, l.Env(), l.log)
+	settings := append(l.Env(), "FAROL_COLD_POLL=1s") // the gateway takes seconds, not hours
+	if readEvery > 0 {
+		settings = append(settings, "FAROL_READ_INTERVAL="+readEvery.String())
+	}
+	h, err := newHelpers(ctx, l.dir, settings, l.log)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +151,7 @@ func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*hel
 	h.start("worker-large", "work", "--min-size", "1GiB", "--slots", "2")
 	h.start("mirror", "mirror")
 	if readEvery > 0 {
-		h.start("read-buckets", "read-buckets", "--interval", readEvery.String())
+		h.start("schedule", "schedule")
 	}
 	return h, nil
 }

@@ -49,20 +49,23 @@ func settingsTables() string {
 		users string
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`"},
-		{&s3Config{}, "`work`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`"},
-		{&stagingConfig{}, "`work`, `janitor`, `doctor`"},
+		{&redisConfig{}, "`work`, `schedule`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`"},
+		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`"},
+		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&identifyConfig{}, "`work`, `identify`"},
 		{&virusConfig{}, "`work`"},
-		{&janitorConfig{}, "`work`, `janitor`, `doctor`; the interval: `work`"},
+		{&janitorConfig{}, "`schedule`, `janitor`, `doctor`; the interval: `schedule`"},
 		{&profilesConfig{}, "`work`, `validate`"},
 		{&bagsConfig{}, "`work`, `validate`"},
 		{&poolsConfig{}, "`work`"},
-		{&httpConfig{}, "`work`, `read-buckets`, `mirror`"},
-		{&readConfig{}, "`read-buckets`"},
-		{&logConfig{}, "`work`, `read-buckets`, `mirror`, `janitor`, `doctor`"},
+		{&fixityConfig{}, "`work`, `fixity`"},
+		{&repairConfig{}, "`repair`; `work` if it repairs by itself"},
+		{&httpConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`"},
+		{&readConfig{}, "`schedule`, `read-buckets`"},
+		{&scheduleConfig{}, "`schedule`"},
+		{&logConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `janitor`, `doctor`"},
 	} {
 		for _, f := range fieldsOf("", block.of) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, defaultOf(f), meaning(f), block.users)
@@ -96,13 +99,7 @@ func stagesTable(b *strings.Builder) {
 	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap | without heartbeats |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range oldWorkers() {
-		stage, capped, d := w.stage, "none", w.uses.byDefault()
-		switch {
-		case w.stage == "":
-			stage = "(fixity)"
-		case w.action != "Ingest":
-			stage = "(" + w.action + ")"
-		}
+		stage, capped, d := firstOf(w.step(), "(fixity)"), "none", w.uses.byDefault()
 		if d.Cap > 0 {
 			capped = strconv.Itoa(d.Cap)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 func institutionCommand() *cobra.Command {
-	return group("institution", "Register depositors", institutionAddCommand(), institutionListCommand())
+	return group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand())
 }
 
 func institutionAddCommand() *cobra.Command {
@@ -98,6 +98,58 @@ func register(ctx context.Context, s *services, in registry.Institution) (regist
 		}
 	}
 	return added, err
+}
+
+func institutionSetCommand() *cobra.Command {
+	var days int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "set IDENTIFIER --spot-restore-days N",
+		Short: "Have an object of an institution restored at random every so often",
+		Long: `Have ` + "`farol schedule`" + ` draw an object of an institution every N days and restore it,
+to see that it can be. The institution gets an alert with the result, and the bag
+in its restore bucket. 0 is never.`,
+		Example: `  farol institution set example.edu --spot-restore-days 30
+  farol institution set example.edu --spot-restore-days 0`,
+		Args: oneArg("institution by its identifier"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("spot-restore-days") {
+				return usage(errors.New("nothing is to be set"), "add --spot-restore-days N")
+			}
+			in, err := setSpotRestoreDays(cmd.Context(), args[0], days)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), in)
+			}
+			text := fmt.Sprintf("An object of %s is restored at random every %s.", in.Identifier, count(in.SpotRestoreDays, "day", "days"))
+			if in.SpotRestoreDays == 0 {
+				text = fmt.Sprintf("No object of %s is restored at random.", in.Identifier)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two restorations at random; 0: none (required)")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func setSpotRestoreDays(ctx context.Context, identifier string, days int) (registry.Institution, error) {
+	s, err := connectRegistry(ctx, "institution")
+	if err != nil {
+		return registry.Institution{}, err
+	}
+	defer s.close()
+	in, err := s.registry.SetSpotRestoreDays(ctx, identifier, days)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		err = failure{code: exitFailed, err: err, next: "`farol institution list` shows those that there are"}
+	case errors.Is(err, registry.ErrRefused):
+		err = failure{code: exitFailed, err: err, next: "give a number of days from 0 to 3650"}
+	}
+	return in, err
 }
 
 func institutionListCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -115,7 +116,7 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 			status += " !"
 		}
 		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), status, i.Stage, i.Institution, plain(i.Name), sizeOf(i.Size),
+			strconv.FormatInt(i.ID, 10), status, claim.StepOf(i.Action, i.Stage), i.Institution, plain(i.Name), sizeOf(i.Size),
 			spanOf(time.Since(i.CreatedAt)), plain(i.Note),
 		})
 	}

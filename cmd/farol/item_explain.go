@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -132,6 +133,15 @@ func (e *explanation) failed(attempts []registry.Attempt, found progress.Faults)
 func (e *explanation) summary() string {
 	i := e.Item
 	switch i.Status {
+	case "Success", "Cancelled", "Failed":
+		if i.Action != "Ingest" {
+			return map[string]string{
+				"Success": "It was done.", "Cancelled": "It has ended for good, and was not done.",
+				"Failed": "It was not done, and is not tried again by itself: trying again as it is would not help.",
+			}[i.Status]
+		}
+	}
+	switch i.Status {
 	case "Success":
 		return "The bag was ingested: all its copies were stored, verified and put on record."
 	case "Started":
@@ -173,6 +183,9 @@ func (e *explanation) todo() (list []string) {
 			list = append(list, "Before uploading, check the bag: `farol validate BAG.tar`. docs/validation-codes.md explains the codes.")
 		}
 	}
+	if i.Status == "Cancelled" && i.Action != "Ingest" {
+		return append(list, "To have it done after all, ask for it again.")
+	}
 	if i.Status == "Cancelled" {
 		return append(list, "To ingest the bag after all, have it uploaded again.")
 	}
@@ -197,7 +210,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
 	case "no worker":
-		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", i.Stage)
+		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", claim.StepOf(i.Action, i.Stage))
 	case "busy":
 		return "Wait, or start more workers: `farol work`; `farol workers` says what there is."
 	}

@@ -29,10 +29,11 @@ const byHand = "by hand"
 
 // historyOf puts attempts and changes into the order of time.
 func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []chapter {
-	list := []chapter{{
-		At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{},
-		What: fmt.Sprintf("found in the bucket %s, uploaded %s", plain(i.Bucket), at(i.BagDate)),
-	}}
+	began := fmt.Sprintf("found in the bucket %s, uploaded %s", plain(i.Bucket), at(i.BagDate))
+	if i.Action != "Ingest" {
+		began = "requested by " + plain(i.User)
+	}
+	list := []chapter{{At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{}, What: began}}
 	for _, a := range attempts {
 		list = addAttempt(list, a)
 	}

@@ -66,8 +66,12 @@ func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registr
 	}
 	defer engine.Close()
 	var items []registry.WorkItem
+	var filters []claim.Filter
 	for _, p := range pools {
-		ids, err := engine.Peek(ctx, p.Filter(limit), limit)
+		filters = append(filters, p.Filters(pipeline.Steps(pipeline.Deps{}), limit)...)
+	}
+	for _, f := range filters {
+		ids, err := engine.Peek(ctx, f, limit)
 		if err != nil {
 			return nil, err
 		}

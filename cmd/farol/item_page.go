@@ -14,8 +14,12 @@ import (
 func (e *explanation) print(w io.Writer) error {
 	i := e.Item
 	var b strings.Builder
-	fmt.Fprintf(&b, "Item %d: %s of %s, %s, which becomes the object %s\n",
-		i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), plain(i.ObjectIdentifier))
+	if i.Action == "Ingest" {
+		fmt.Fprintf(&b, "Item %d: %s of %s, %s, which becomes the object %s\n",
+			i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), plain(i.ObjectIdentifier))
+	} else {
+		fmt.Fprintf(&b, "Item %d: %s, of the object %s, %s\n", i.ID, i.Action, plain(i.ObjectIdentifier), sizeOf(i.Size))
+	}
 	fmt.Fprintf(&b, "%s at %s, since %s (%s ago). %s\n", i.Status, e.Current.place(), at(e.Since), spanOf(time.Since(e.Since)), e.Summary)
 
 	history := slices.Clone(e.History)

@@ -185,6 +185,14 @@ func filesByStage(summary map[string]int64) []stageProgress {
 	return list
 }
 
+// again says how an item is had anew.
+func again(i registry.WorkItem) string {
+	if i.Action == "Ingest" {
+		return "the bag can be uploaded again"
+	}
+	return "it can be asked for again"
+}
+
 // stateOf says what happens to an item next, or what has to.
 func stateOf(i registry.WorkItem, now time.Time) string {
 	switch {
@@ -200,8 +208,8 @@ func stateOf(i registry.WorkItem, now time.Time) string {
 	case i.Status == "Success":
 		return "done"
 	case i.Status == "Cancelled":
-		return "ended for good; the bag can be uploaded again"
-	case i.Status == "Failed":
+		return "ended for good; " + again(i)
+	case i.Status == "Failed" && i.Action == "Ingest":
 		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
 	}
 	return fmt.Sprintf("it waits for a person: `farol item requeue %d` or `farol item cancel %d`", i.ID, i.ID)

@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -21,7 +17,7 @@ func janitorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "janitor",
 		Short: "Remove what items that ended or failed have left behind",
-		Long: `Make one round of the janitor at once. Workers make one every
+		Long: `Make one round of the janitor at once. ` + "`farol schedule`" + ` makes one every
 FAROL_JANITOR_INTERVAL.
 
 It removes from staging, Redis and preservation buckets what is left of items that
@@ -53,8 +49,8 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	var report *pipeline.Report
 	if dryRun {
 		report = j.Look(ctx)
-	} else if report, err = j.Round(ctx, 0); errors.Is(err, pipeline.ErrBusy) {
-		return failure{code: exitFailed, err: err, next: "`farol doctor` tells who; try again when its round is over"}
+	} else if report, err = j.Round(ctx); errors.Is(err, pipeline.ErrBusy) {
+		return failure{code: exitFailed, err: errors.New("another janitor is at work"), next: "`farol schedule list` tells who; try again when its round is over"}
 	}
 	if report == nil {
 		return err
@@ -98,36 +94,7 @@ func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	host, _ := os.Hostname()
-	name := fmt.Sprintf("%s-%d-%s-%04x", host, os.Getpid(), command, rand.N(1<<16))
-	return newJanitor(s, config.Janitor, name, newLogger(config.Log)), s.close, nil
-}
-
-// cleanAgainAndAgain makes a round whenever one is due in any worker and no other
-// makes it. Errors are for the next round.
-func cleanAgainAndAgain(ctx context.Context, j *pipeline.Janitor, interval time.Duration, metrics janitorMetrics, log *slog.Logger) {
-	if interval <= 0 {
-		return
-	}
-	for {
-		select { // workers that were started together ask at different times
-		case <-ctx.Done():
-			return
-		case <-time.After(interval/4 + rand.N(interval/4+1)):
-		}
-		began := time.Now()
-		report, err := j.Round(ctx, interval)
-		switch {
-		case errors.Is(err, pipeline.ErrBusy) || ctx.Err() != nil:
-			continue
-		case err != nil:
-			log.WarnContext(ctx, "the janitor's round did not come to its end", "err", err)
-		}
-		metrics.observe(report, err)
-		if report != nil {
-			log.DebugContext(ctx, "the janitor made a round", "took", time.Since(began), "findings", len(report.Findings), "unchecked", len(report.Unchecked))
-		}
-	}
+	return newJanitor(s, config.Janitor, holderName(command), newLogger(config.Log)), s.close, nil
 }
 
 func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {
@@ -160,15 +127,12 @@ func newJanitorMetrics(r *prometheus.Registry) janitorMetrics {
 	return m
 }
 
-func (m janitorMetrics) observe(report *pipeline.Report, err error) {
+func (m janitorMetrics) observe(report *pipeline.Report) {
 	result := "done"
-	if err != nil || len(report.Unchecked) > 0 {
+	if len(report.Unchecked) > 0 {
 		result = "incomplete"
 	}
 	m.rounds.WithLabelValues(result).Inc()
-	if report == nil {
-		return
-	}
 	for _, f := range thatJanitor(report.Findings, pipeline.Removed) {
 		m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
 		m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,16 +43,15 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// A worker's janitor makes its rounds beside its other work, counts what it removes,
-// and goes on after a round that did not come to its end.
-func TestWorkersCleanUp(t *testing.T) {
+// The scheduler's janitor makes its rounds, counts what it removes, and goes on after
+// a round that did not come to its end.
+func TestSchedulerCleansUp(t *testing.T) {
 	t.Parallel()
 	s3, url := testenv.S3(t), testenv.DatabaseURL(t)
-	var said strings.Builder
 	config := s3Config{
 		Endpoint: s3.Endpoint, CAFile: s3.CAFile, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
 	}
-	s, err := connect(t.Context(), "work", needs{
+	s, err := connect(t.Context(), "schedule", needs{
 		Database: &databaseConfig{URL: storage.Secret(url)}, Redis: &redisConfig{URL: storage.Secret(testenv.RedisURL(t))},
 		Storage: &storageConfig{s3Config: config, Staging: s3.Prefix + "staging"},
 	})
@@ -59,47 +59,53 @@ func TestWorkersCleanUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	r := prometheus.NewRegistry()
-	metrics := newJanitorMetrics(r)
-	j := newJanitor(s, janitorConfig{Retention: time.Nanosecond, OrphanAge: time.Hour}, "worker", slog.New(slog.NewTextHandler(&said, nil)))
+	chosen := []string{pipeline.JanitorJob}
+	c := newScheduling("schedule", s, schedulerConfig{
+		Janitor: janitorConfig{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
+	}, chosen)
+	c.Log = slog.New(slog.DiscardHandler)
+	for _, j := range jobs() {
+		if slices.Contains(chosen, j.name) {
+			c.Jobs = append(c.Jobs, j.make(c))
+		}
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var loop sync.WaitGroup
-	loop.Go(func() { cleanAgainAndAgain(ctx, j, 40*time.Millisecond, metrics, j.Log) })
-	count := func(metric string) float64 { return gathered(t, r)[metric] }
+	loop.Go(func() { c.Run(ctx) })
+	metric := func(name string) float64 { return gathered(t, c.metrics.registry)[name] }
 	until := func(what string, yes func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); !yes(); {
 			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain for %s: %v\n%s", what, gathered(t, r), said.String())
+				t.Fatalf("waited in vain for %s: %v", what, gathered(t, c.metrics.registry))
 			}
 			<-time.After(10 * time.Millisecond)
 		}
 	}
-	until("a round without a staging bucket", func() bool { return count("farol_janitor_rounds_total incomplete") > 0 })
+	until("a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
+	until("its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
 	if err := s.staging.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
 		t.Fatal(err)
 	}
-	until("the leftovers to go", func() bool { return count("farol_janitor_removed_bytes_total staging objects") == 3 })
+	until("the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })
+	until("that to be counted", func() bool { return metric("farol_schedule_runs_total janitor done") > 0 })
 	stop()
 	loop.Wait()
-	if n := count("farol_janitor_removed_total staging objects"); n != 1 || count("farol_janitor_rounds_total done") == 0 {
-		t.Errorf("counted %v", gathered(t, r))
+	if n := metric("farol_janitor_removed_total staging objects"); n != 1 || metric("farol_janitor_rounds_total done") == 0 {
+		t.Errorf("counted %v", gathered(t, c.metrics.registry))
 	}
 }
 
-// Rounds are made by whoever asks first once one is due, and not by each worker.
-func TestWorkersShareTheRounds(t *testing.T) {
+func TestJanitorCountsWhatItRemoved(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	metrics := newJanitorMetrics(r)
-	cleanAgainAndAgain(t.Context(), nil, 0, metrics, nil) // an interval of 0: none, ever
-	metrics.observe(&pipeline.Report{Findings: []pipeline.Finding{
+	newJanitorMetrics(r).observe(&pipeline.Report{Findings: []pipeline.Finding{
 		{Store: "redis", What: "keys", Count: 2, Bytes: 100, Janitor: pipeline.Removed},
 		{Store: "redis", What: "keys", Count: 5, Bytes: 500, Janitor: pipeline.Waits},
-	}}, nil)
+	}})
 	want := map[string]float64{
 		"farol_janitor_rounds_total done": 1, "farol_janitor_rounds_total incomplete": 0,
 		"farol_janitor_removed_total redis keys": 2, "farol_janitor_removed_bytes_total redis keys": 100,

@@ -51,9 +51,9 @@ Settings come from the environment; docs/configuration.md lists them.
 Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could not tell.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), workCommand(),
+	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), scheduleCommand(), workCommand(),
 		mirrorCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), pauseCommand(), resumeCommand(),
-		whyNotCommand(), workersCommand(), identifyCommand(), drainCommand(), janitorCommand(), doctorCommand(), versionCommand(),
+		whyNotCommand(), workersCommand(), identifyCommand(), restoreCommand(), deleteCommand(), userCommand(), fixityCommand(), repairCommand(), drainCommand(), janitorCommand(), doctorCommand(), versionCommand(),
 		internalCommand())
 	return root
 }

@@ -25,7 +25,7 @@ type workMetrics struct {
 	retried  *prometheus.CounterVec
 	failed   *prometheus.CounterVec
 	lost     *prometheus.CounterVec
-	janitor  janitorMetrics
+	fixity   fixityMetrics
 }
 
 func newWorkMetrics() *workMetrics {
@@ -51,12 +51,12 @@ func newWorkMetrics() *workMetrics {
 		failed:  counter("farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
 		lost:    counter("farol_leases_lost_total", "Leases that this process held and lost.", "stage"),
 	}
-	for _, stage := range stageNames() { // what has not happened is 0, and an alarm sees the first time
+	for _, stage := range stepNames() { // what has not happened is 0, and an alarm sees the first time
 		m.retried.WithLabelValues(stage)
 		m.failed.WithLabelValues(stage)
 		m.lost.WithLabelValues(stage)
 	}
-	m.janitor = newJanitorMetrics(m.registry)
+	m.fixity = newFixityMetrics(m.registry)
 	m.registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.attempts, m.retried, m.failed, m.lost)
 	return m
 }
@@ -102,7 +102,7 @@ func (h heldLeases) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc() }
 
 func (h heldLeases) Collect(ch chan<- prometheus.Metric) {
 	held := h.engine.Held()
-	for _, stage := range stageNames() {
+	for _, stage := range stepNames() {
 		ch <- prometheus.MustNewConstMetric(heldDesc(), prometheus.GaugeValue, float64(held[stage]), stage)
 	}
 }

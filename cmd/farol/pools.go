@@ -20,8 +20,9 @@ const poolHelp = `A pool is a number of slots for items of some stages and sizes
 
   ` + poolSyntax + `
 
-STAGES is * for all, a range such as Receive..Cleanup, or a list by comma. What
-else is left out does not narrow; slots is 1. min is inclusive and max is not;
+STAGES is * for all, a range such as Receive..Cleanup, or a list by comma. Besides
+the stages of an ingest there are Restore File, Restore Object, Glacier Restore and
+Delete, for what is requested. What else is left out does not narrow; slots is 1. min is inclusive and max is not;
 age leaves alone what was made later than so long ago, such as 24h. provider
 (AWS, Wasabi, or a region such as Wasabi-VA) leaves alone the items of bags that
 go elsewhere; institution takes the items of one, by its identifier, or of several
@@ -32,12 +33,16 @@ next to it and keeps a slot free; help=no forbids that.`
 const mostSlots = 10000
 
 // defaultPools are those of a worker that nobody told otherwise: a large bag
-// holds none of the slots of small ones.
+// holds none of the slots of small ones, and what comes in none of those of what
+// goes out.
 func defaultPools() []pipeline.Pool {
 	const gib = 1 << 30
+	in, out := stageNames(), namesOf(pipeline.Requests(pipeline.Deps{}))
 	return []pipeline.Pool{
-		{Name: "small", Stages: stageNames(), MaxSize: gib, Slots: 8},
-		{Name: "large", Stages: stageNames(), MinSize: gib, Slots: 2},
+		{Name: "small", Stages: in, MaxSize: gib, Slots: 8},
+		{Name: "large", Stages: in, MinSize: gib, Slots: 2},
+		{Name: "requests", Stages: out, MaxSize: gib, Slots: 4},
+		{Name: "large requests", Stages: out, MinSize: gib, Slots: 2},
 	}
 }
 
@@ -124,7 +129,7 @@ func parseSlots(text string) (int, error) {
 
 // parseStages reads the stages of a pool: *, ranges and names, by comma.
 func parseStages(text string) ([]string, error) {
-	all := stageNames()
+	all := stepNames()
 	place := func(name string) (int, error) {
 		name = strings.TrimSpace(name)
 		i := slices.IndexFunc(all, func(s string) bool { return strings.EqualFold(s, name) })

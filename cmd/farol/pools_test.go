@@ -21,7 +21,7 @@ func TestPools(t *testing.T) {
 			Name: "small", Stages: stageNames(), MaxSize: 1 << 30, Slots: 8,
 		},
 		" large = * ; min = 1GiB ; slots = 2 ; help = no ": {
-			Name: "large", Stages: stageNames(), MinSize: 1 << 30, Slots: 2, Alone: true,
+			Name: "large", Stages: stepNames(), MinSize: 1 << 30, Slots: 2, Alone: true,
 		},
 		"two=cleanup, receive..reingest check": {
 			Name: "two", Stages: []string{"Receive", "Validate", "Reingest Check", "Cleanup"}, Slots: 1,
@@ -111,7 +111,7 @@ func TestWhereThePoolsComeFrom(t *testing.T) {
 		flags   workFlags
 		want    string
 	}{
-		"nothing":   {want: "small large"},
+		"nothing":   {want: "small large requests large requests"},
 		"a file":    {environ: map[string]string{"FAROL_POOLS_FILE": file}, want: "filed more"},
 		"a setting": {environ: map[string]string{"FAROL_POOLS_FILE": file, "FAROL_POOLS": "set=* | too=Record"}, want: "set too"},
 		"flags": {

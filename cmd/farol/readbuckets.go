@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/pipeline"
 )
@@ -21,8 +19,10 @@ func readBucketsCommand() *cobra.Command {
 		Use:   "read-buckets",
 		Short: "Make a work item for each new bag in the receiving buckets",
 		Long: `Look into the receiving bucket of every institution and make a work item for each
-tar that has none, again and again until SIGTERM or Ctrl-C. Any number may run at
-once; a bag gets one item all the same.`,
+tar that has none, again and again until SIGTERM or Ctrl-C. It is the job
+read-buckets of ` + "`farol schedule`" + ` alone: any number of both may run at once, and one of
+them looks at a time. --once looks whoever else does; a bag gets one item all the
+same.`,
 		Example: `  farol read-buckets --once
   farol read-buckets --interval 30s`,
 		Args: cobra.NoArgs,
@@ -50,20 +50,20 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 	if interval <= 0 {
 		interval = config.Read.Interval
 	}
-	log := newLogger(config.Log)
+	if interval <= 0 && !once {
+		return usage(errors.New("FAROL_READ_INTERVAL is 0: the buckets are not to be read"), "set it, or give --interval or --once")
+	}
 	s, err := connect(ctx, "read-buckets", needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	reader := &pipeline.BucketReader{Registry: s.registry, Receiving: s.receiving, Log: log}
+	c := newScheduling("read-buckets", s, schedulerConfig{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
 	if !once {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return serveQueue(ctx, "read-buckets", s, config.Database, config.HTTP, log) })
-		group.Go(func() error { return readAgainAndAgain(ctx, reader, interval, log) })
-		return group.Wait()
+		c.Jobs = []pipeline.Job{c.reader().Job(interval)}
+		return c.serve(ctx, "read-buckets")
 	}
-	created, err := reader.ReadAll(ctx)
+	created, err := c.reader().ReadAll(ctx)
 	if err != nil {
 		err = failure{
 			code: exitFailed, err: err,
@@ -72,20 +72,4 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 	}
 	_, writeErr := fmt.Fprintf(out, "%s made.\n", count(created, "work item", "work items"))
 	return errors.Join(err, writeErr)
-}
-
-// readAgainAndAgain goes on after errors: the next look may find all well.
-func readAgainAndAgain(ctx context.Context, reader *pipeline.BucketReader, interval time.Duration, log *slog.Logger) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		if _, err := reader.ReadAll(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			log.WarnContext(ctx, "receiving buckets will be read again", "after", interval, "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -89,28 +89,40 @@ func oldWorkers() []oldWorker {
 	}
 }
 
-// ingestWorkers are those whose work farol work does.
+// step is what pools and settings call its work; "" if no pool does it.
+func (w oldWorker) step() string {
+	if w.action == "" {
+		return ""
+	}
+	return claim.StepOf(w.action, w.stage)
+}
+
+// ingestWorkers are those of the stages of an ingest.
 func ingestWorkers() []oldWorker {
 	return slices.DeleteFunc(oldWorkers(), func(w oldWorker) bool { return w.action != "Ingest" })
 }
 
-// readWorkers reads the settings of the predecessor's workers, by stage. Those of
-// a worker that there is not yet must be right all the same.
+// readWorkers reads the settings of the predecessor's workers, by step. What has no
+// effect must be right all the same.
 func (s *settings) readWorkers(c *workerConfig) {
 	c.StageSlots, c.ClaimCeiling, c.MaxAttempts = map[string]int{}, map[string]int{}, map[string]int{}
 	c.Timeouts, c.Leases = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, w := range oldWorkers() {
-		works := w.action == "Ingest"
+		works := w.step() != ""
 		if works {
-			c.ClaimCeiling[w.stage] = w.uses.byDefault().Buffer
+			c.ClaimCeiling[w.step()] = w.uses.byDefault().Buffer
 		}
-		for suffix, into := range map[string]map[string]int{"_WORKERS": c.StageSlots, "_BUFFER_SIZE": c.ClaimCeiling, "_MAX_ATTEMPTS": c.MaxAttempts} {
+		counts := map[string]map[string]int{"_WORKERS": c.StageSlots, "_BUFFER_SIZE": c.ClaimCeiling, "_MAX_ATTEMPTS": c.MaxAttempts}
+		if !works {
+			counts = nil // they are in fixityConfig
+		}
+		for suffix, into := range counts {
 			readOld(c, w, suffix, into, func(name string) (int, bool) { return s.number(name, 1) })
 		}
 		for suffix, into := range map[string]map[string]time.Duration{"_TIMEOUT": c.Timeouts, "_LEASE": c.Leases} {
 			readOld(c, w, suffix, into, s.duration)
 		}
-		if lease, ok := c.Leases[w.stage]; ok && works && lease < 3*c.Heartbeat {
+		if lease, ok := c.Leases[w.step()]; ok && works && lease < 3*c.Heartbeat {
 			s.wrong(s.nameOf(w, "_LEASE"), "is "+lease.String()+"; it must be at least three times FAROL_HEARTBEAT, which is "+c.Heartbeat.String())
 		}
 	}
@@ -124,10 +136,10 @@ func readOld[T comparable](c *workerConfig, w oldWorker, suffix string, into map
 		v, ok := read(name + suffix)
 		switch {
 		case !ok:
-		case w.action != "Ingest", counts && v != into[w.stage]:
+		case w.step() == "", counts && v != into[w.step()]:
 			c.Idle = append(c.Idle, name+suffix)
 		default:
-			into[w.stage], counts = v, true
+			into[w.step()], counts = v, true
 		}
 	}
 }
@@ -152,8 +164,8 @@ func (c workerConfig) blame(err error) error {
 	names := []string{wrong.Setting + " in stage_settings"}
 	switch _, own := c.Leases[wrong.Stage]; {
 	case own:
-		for _, w := range ingestWorkers() {
-			if w.stage == wrong.Stage {
+		for _, w := range oldWorkers() {
+			if w.step() == wrong.Stage {
 				names = nil
 				for _, name := range w.names {
 					names = append(names, name+"_LEASE")

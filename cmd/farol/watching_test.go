@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// exported are all metrics of a worker with their labels.
+// exported are all metrics of workers and schedulers with their labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	figures, err := newQueueFigures(t.Context(), "test", databaseConfig{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
@@ -24,10 +24,13 @@ func exported(t *testing.T) map[string][]string {
 	t.Cleanup(figures.close)
 	m := newWorkMetrics()
 	m.registry.MustRegister(figures, heldLeases{})
+	jobs := newScheduleMetrics(jobNames())
+	jobs.registry.MustRegister(scheduleFigures{})
 	ch := make(chan *prometheus.Desc)
 	go func() {
 		defer close(ch)
 		m.registry.Describe(ch)
+		jobs.registry.Describe(ch)
 	}()
 	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}

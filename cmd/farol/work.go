@@ -35,18 +35,20 @@ like, anywhere.
 ` + poolHelp + `
 
 Without --pool the pools are those of FAROL_POOLS or FAROL_POOLS_FILE, or else
-eight slots for items below 1 GiB and two for larger ones. --stages, --slots and
-the sizes stand for one pool of which they are the settings.`,
+eight slots for bags below 1 GiB that come in and two for larger ones, and four
+and two for restorations and deletions. --stages, --slots and the sizes stand for
+one pool of which they are the settings.`,
 		Example: `  farol work
   farol work --pool 'small=Receive..Cleanup;max=1GiB;slots=8' --pool 'large=*;min=1GiB;slots=2'
   farol work --pool 'wasabi=Store;provider=Wasabi;slots=4'
   farol work --stages Record --slots 1
+  farol work --stages 'Restore File,Restore Object,Glacier Restore,Delete' --slots 4
   farol work --min-size 1GiB --slots 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB;slots=8'; may be given several times")
-	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stageNames(), ", "))
+	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stepNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
 	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
@@ -61,10 +63,15 @@ type workFlags struct {
 }
 
 // stageNames are the ingest stages in their order.
-func stageNames() []string {
-	var names []string
-	for _, s := range pipeline.Ingest(pipeline.Deps{}) {
-		names = append(names, s.Stage)
+func stageNames() []string { return namesOf(pipeline.Ingest(pipeline.Deps{})) }
+
+// stepNames are all that a worker can do: the ingest stages, and what is requested
+// by its action.
+func stepNames() []string { return namesOf(pipeline.Steps(pipeline.Deps{})) }
+
+func namesOf(steps []pipeline.Step) (names []string) {
+	for _, s := range steps {
+		names = append(names, s.Name())
 	}
 	return names
 }
@@ -83,7 +90,7 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	case !single:
 		return defaultPools(), nil
 	}
-	p := pipeline.Pool{Name: "flags", Stages: stageNames(), Slots: f.slots}
+	p := pipeline.Pool{Name: "flags", Stages: stepNames(), Slots: f.slots}
 	var stagesErr, minErr, maxErr error
 	if len(f.stages) > 0 {
 		p.Stages, stagesErr = parseStages(strings.Join(f.stages, ","))
@@ -144,10 +151,10 @@ func runWork(ctx context.Context, f workFlags) error {
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
-		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Viruses: config.Viruses, Files: config.Files,
+		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		Version: thisBuild().Version, Log: log,
 	}
-	runner, err := pipeline.NewRunner(engine, deps, pipeline.Ingest(deps), pipeline.RunnerOptions{
+	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
 		Observe: metrics.observe, Log: log,
 	})
@@ -156,13 +163,32 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
 	metrics.registry.MustRegister(heldLeases{engine})
-	janitor := newJanitor(s, config.Janitor, engine.Worker(), log)
-	return runWatched(ctx, runner, janitor, s, config, metrics, log)
+	besides, err := auditing(deps, s, config, engine.Worker(), metrics)
+	if err != nil {
+		return err
+	}
+	return runWatched(ctx, runner, besides, s, config, metrics, log)
+}
+
+// auditing is what a worker does besides items: it checks copies, and repairs bad
+// ones if it is told to.
+func auditing(deps pipeline.Deps, s *services, config workerConfig, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
+	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.fixity).Run}
+	if config.Repair.Auto != "on" {
+		return besides, nil
+	}
+	repairer, err := newRepairer(s, config.Repair, worker, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	return append(besides, func(ctx context.Context) error { return repairer.Run(ctx, config.Repair.After) }), nil
 }
 
 // runWatched works, and tells how the work goes, until ctx is done or the worker
-// was asked to drain.
-func runWatched(ctx context.Context, runner *pipeline.Runner, janitor *pipeline.Janitor, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger) error {
+// was asked to drain. What it does besides ends as soon as that.
+func runWatched(
+	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger,
+) error {
 	figures, err := newQueueFigures(ctx, "work", config.Database, log)
 	if err != nil {
 		return err
@@ -177,10 +203,9 @@ func runWatched(ctx context.Context, runner *pipeline.Runner, janitor *pipeline.
 		figures.watch(groupCtx)
 		return nil
 	})
-	group.Go(func() error {
-		cleanAgainAndAgain(groupCtx, janitor, config.Janitor.Interval, metrics.janitor, log)
-		return nil
-	})
+	for _, run := range besides {
+		group.Go(func() error { return run(groupCtx) })
+	}
 	group.Go(func() error {
 		defer stop() // a worker that was asked to drain is done
 		return runner.Run(groupCtx)

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func deleteCommand() *cobra.Command {
+	return group("delete", "Have objects and files deleted, by two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
+		deleteListCommand(), deleteShowCommand())
+}
+
+// mostNamed bounds a request: more are several.
+const mostNamed = 100_000
+
+func deleteRequestCommand() *cobra.Command {
+	var by, from string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "request IDENTIFIER... --by EMAIL",
+		Short: "Ask for the deletion of objects and files",
+		Long: `Ask for the deletion of objects and files, by their identifiers. Nothing is
+deleted before an institutional admin has approved it with the token that is
+printed here, once: give it to the person who is to approve.
+
+Who asks is an institutional admin, and all is of the same institution. What was
+stored too short a time ago for its storage option (the table storage_options), or
+has anything in work, is refused, and nothing is asked for.`,
+		Example: `  farol delete request test.edu/photographs --by first@test.edu
+  farol delete request test.edu/photographs/data/1.jpg test.edu/maps --by first@test.edu
+  farol delete request --from objects.txt --by first@test.edu --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, err := namedIn(from, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			names = append(args, names...)
+			switch {
+			case len(names) == 0:
+				return usage(errors.New("nothing is named"), "name objects and files by their identifiers, or give --from FILE")
+			case len(names) > mostNamed:
+				return usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
+			}
+			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
+				d, token, err := r.RequestDeletion(ctx, by, names)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), struct {
+						registry.DeletionRequest
+
+						Token string `json:"token"`
+					}{d, token})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(),
+					"Request %d names %s and %s. Nothing is deleted yet.\nAnother institutional admin approves it: farol delete approve %d --token %s --by EMAIL\n",
+					d.ID, count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), d.ID, token)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who asks (required)")
+	c.Flags().StringVar(&from, "from", "", "file with more identifiers, one a line; - is standard input")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// namedIn reads identifiers from a file, one a line.
+func namedIn(file string, stdin io.Reader) (names []string, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, usage(err, "give --from the path of a file with an identifier in each line")
+		}
+		defer f.Close() //nolint:errcheck // only read from
+		in = f
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if name := strings.TrimSpace(lines.Text()); name != "" {
+			names = append(names, name)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usage(fmt.Errorf("read %s after line %d: %w", file, len(names), err), "give --from the path of a file with an identifier in each line")
+	}
+	return names, nil
+}
+
+// runDelete does something in the name of a person.
+func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *registry.Registry) error) error {
+	if by == "" {
+		return usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
+	}
+	s, err := connectRegistry(ctx, "delete")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return undeletable(do(ctx, s.registry))
+}
+
+func undeletable(err error) error {
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return failure{code: exitFailed, err: err, next: "`farol delete list` shows the requests; identifiers are <institution>/<bag name>, and a file's goes on with its path in the bag"}
+	case errors.Is(err, registry.ErrRefused):
+		return failure{code: exitFailed, err: err, next: "nothing was changed; see `farol delete --help`"}
+	}
+	return err
+}
+
+// requestID reads the number of a deletion request.
+func requestID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usage(fmt.Errorf("%q is no number of a request", text), "`farol delete list` shows the requests")
+	}
+	return id, nil
+}
+
+func deleteApproveCommand() *cobra.Command {
+	var by, token string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "approve REQUEST --token TOKEN --by EMAIL",
+		Short: "Approve a deletion, and have it done",
+		Long: `Approve a deletion that another institutional admin of the same institution has
+asked for, with the token that was printed then. Only where there is no other may
+it be the same person. Retention and pending work are looked at once more: either
+all that the request names goes into the queue, or nothing.
+
+What is deleted does not come back.`,
+		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
+		Args:    oneArg("request by its number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := requestID(args[0])
+			if err != nil {
+				return err
+			}
+			if token == "" {
+				return usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
+			}
+			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
+				d, err := r.ApproveDeletion(ctx, id, by, token)
+				if err != nil {
+					return err
+				}
+				return writeDeletion(cmd.OutOrStdout(), d, asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",
+					d.ID, count(d.Items, "item is", "items are"), d.ID))
+			})
+		},
+	}
+	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who approves (required)")
+	c.Flags().StringVar(&token, "token", "", "what farol delete request has printed (required)")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func deleteCancelCommand() *cobra.Command {
+	var by string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "cancel REQUEST --by EMAIL",
+		Short:   "End a request that nobody has approved",
+		Example: `  farol delete cancel 3 --by first@test.edu`,
+		Args:    oneArg("request by its number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := requestID(args[0])
+			if err != nil {
+				return err
+			}
+			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
+				d, err := r.CancelDeletion(ctx, id, by)
+				if err != nil {
+					return err
+				}
+				return writeDeletion(cmd.OutOrStdout(), d, asJSON, fmt.Sprintf("Request %d is cancelled. Nothing was deleted.", d.ID))
+			})
+		},
+	}
+	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin (required)")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func writeDeletion(out io.Writer, d registry.DeletionRequest, asJSON bool, text string) error {
+	if asJSON {
+		return writeJSON(out, d)
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+func deleteListCommand() *cobra.Command {
+	var institution string
+	var before int64
+	var limit int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List deletion requests, newest first",
+		Example: `  farol delete list
+  farol delete list --institution test.edu --json
+  farol delete list --limit 20 --before 100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
+			}
+			s, err := connectRegistry(cmd.Context(), "delete")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			list, err := s.registry.DeletionRequests(cmd.Context(), institution, before, limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if list == nil {
+					list = []registry.DeletionRequest{}
+				}
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
+			var rows [][]string
+			for _, d := range list {
+				rows = append(rows, []string{
+					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), plain(d.RequestedBy), at(d.RequestedAt),
+				})
+			}
+			return writeTable(cmd.OutOrStdout(), []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
+		},
+	}
+	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
+	c.Flags().Int64Var(&before, "before", 0, "only those with a lower number")
+	c.Flags().IntVar(&limit, "limit", 50, "how many")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func stateOfDeletion(d registry.DeletionRequest) string {
+	switch {
+	case d.CancelledAt != nil:
+		return "cancelled"
+	case d.ApprovedAt == nil:
+		return "not approved"
+	case d.Done == d.Items:
+		return "done"
+	case d.Done+d.Cancelled == d.Items:
+		return fmt.Sprintf("%d of %d done, %d cancelled", d.Done, d.Items, d.Cancelled)
+	case d.Failed > 0:
+		return fmt.Sprintf("%d of %d done, %d need a person", d.Done, d.Items, d.Failed)
+	}
+	return fmt.Sprintf("%d of %d done", d.Done, d.Items)
+}
+
+func deleteShowCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show REQUEST",
+		Short: "Show a deletion request, and the receipts of what was deleted",
+		Example: `  farol delete show 3
+  farol delete show 3 --json`,
+		Args: oneArg("request by its number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := requestID(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := connectRegistry(cmd.Context(), "delete")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			d, err := s.registry.DeletionRequest(cmd.Context(), id)
+			if err != nil {
+				return undeletable(err)
+			}
+			receipts, err := s.registry.Receipts(cmd.Context(), id, mostReceipts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), struct {
+					registry.DeletionRequest
+
+					Receipts []registry.DeletedCopy `json:"receipts"`
+				}{d, receipts})
+			}
+			return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// mostReceipts is how many copies are shown; the table deletion_receipts has all.
+const mostReceipts = 10_000
+
+func writeDeletionRequest(out io.Writer, d registry.DeletionRequest, receipts []registry.DeletedCopy) error {
+	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), stateOfDeletion(d))
+	fmt.Fprintf(out, "Requested by %s at %s\n", plain(d.RequestedBy), at(d.RequestedAt))
+	if d.ApprovedAt != nil {
+		fmt.Fprintf(out, "Approved by %s at %s\n", plain(d.ApprovedBy), at(*d.ApprovedAt))
+	}
+	if d.CancelledAt != nil {
+		fmt.Fprintf(out, "Cancelled by %s at %s\n", plain(d.CancelledBy), at(*d.CancelledAt))
+	}
+	if len(receipts) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, r := range receipts {
+		gone := "not seen yet"
+		switch {
+		case r.Kept != "":
+			gone = "kept: " + plain(r.Kept)
+		case r.AbsentAt != nil:
+			gone = at(*r.AbsentAt)
+		}
+		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, at(r.RemovedAt), gone, plain(r.Identifier)})
+	}
+	fmt.Fprintln(out)
+	return writeTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)
+}

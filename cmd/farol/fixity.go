@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func fixityCommand() *cobra.Command {
+	return group("fixity", "See that stored copies are what was stored",
+		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
+}
+
+func fixityStatusCommand() *cobra.Command {
+	var asJSON bool
+	var worst int
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Tell how well copies are checked, and which are bad",
+		Long: `Tell how many of the copies that are to be checked every so often are overdue,
+which are bad or cannot be checked, how many were checked lately, and when all
+that is due will be done at the present rate.
+
+The most overdue copies are named. A target in mode "read" is checked by workers;
+one in mode "report" by farol fixity import alone; of one that is "off" nothing is
+promised. A day with a star is as FAROL_FIXITY_DAYS has it.
+
+Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
+		Example: `  farol fixity status
+  farol fixity status --worst 50
+  farol fixity status --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runFixityStatus(cmd.Context(), cmd.OutOrStdout(), worst, asJSON)
+		},
+	}
+	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to name")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// fixityReport is what farol fixity status prints as JSON.
+type fixityReport struct {
+	registry.FixityStatus
+
+	BadCopies []registry.BadCopy `json:"bad"` // the first 1,000
+	Brakes    []registry.Brake   `json:"brakes"`
+}
+
+// statusConfig is what farol fixity status, check and policy read.
+type statusConfig struct {
+	Database databaseConfig
+	Fixity   fixityConfig
+}
+
+func readStatusConfig(s *settings) (c statusConfig) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.Fixity)
+	return c
+}
+
+func connectFixity(ctx context.Context) (*services, fixityConfig, error) {
+	config, err := load(readStatusConfig)
+	if err != nil {
+		return nil, fixityConfig{}, err
+	}
+	s, err := connect(ctx, "fixity", needs{Database: &config.Database})
+	return s, config.Fixity, err
+}
+
+func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool) error {
+	s, config, err := connectFixity(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var report fixityReport
+	if report.FixityStatus, err = s.registry.FixityStatus(ctx, config.Days, config.Attempts, worst); err != nil {
+		return err
+	}
+	if report.BadCopies, err = s.registry.BadCopies(ctx, "", 0, 0, 1000); err != nil {
+		return err
+	}
+	if report.Brakes, err = s.registry.Brakes(ctx); err != nil {
+		return err
+	}
+	if asJSON {
+		err = writeJSON(out, report)
+	} else {
+		err = writeFixityStatus(out, report)
+	}
+	if err == nil && report.Bad+report.Stuck > 0 {
+		return failure{code: exitFailed, next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
+	}
+	return err
+}
+
+func writeFixityStatus(out io.Writer, r fixityReport) error {
+	var rows [][]string
+	for _, t := range r.Targets {
+		if t.Mode == "off" && t.Copies == 0 {
+			continue
+		}
+		days, overdue, compliant := strconv.Itoa(t.Days), strconv.FormatInt(t.Overdue, 10), fmt.Sprintf("%.2f %%", t.Compliance)
+		if t.ByDefault {
+			days += "*"
+		}
+		if t.Mode == "off" {
+			days, overdue, compliant = "-", "-", "-"
+		}
+		rows = append(rows, []string{
+			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
+			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, sizeOf(t.Bytes24h)),
+		})
+	}
+	if err := writeTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
+		return err
+	}
+	about := ""
+	if r.Estimated {
+		about = "about "
+	}
+	fmt.Fprintf(out, "\n%d of %s%s overdue: %.3f %% are checked as often as is promised.\n", r.Overdue, about, isAre(r.Copies), r.Compliance)
+	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.FixityStatus), doneBy(r.FixityStatus))
+	for _, t := range r.Targets {
+		if t.PausedUntil != nil {
+			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, at(*t.PausedUntil), plain(t.PauseReason))
+		}
+	}
+	for _, b := range r.Brakes {
+		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, at(b.PulledAt), plain(b.Reason))
+	}
+	return writeWorst(out, r)
+}
+
+func isAre(copies int64) string {
+	if copies == 1 {
+		return "1 copy is"
+	}
+	return fmt.Sprintf("%d copies are", copies)
+}
+
+// rateOf says how many checks are made.
+func rateOf(s registry.FixityStatus) string {
+	switch {
+	case s.Every == 0:
+		return "The scheduler has not allowed any checks yet (farol schedule)."
+	case s.Measured:
+		return fmt.Sprintf("%.1f are checked an hour at present; %d every %v are allowed.", 3600*s.Rate, s.Fed, s.Every)
+	}
+	return fmt.Sprintf("%.1f an hour may be checked: %d every %v.", 3600*s.Rate, s.Fed, s.Every)
+}
+
+// doneBy says when all will be done that is due.
+func doneBy(s registry.FixityStatus) string {
+	switch {
+	case s.DoneAt == nil:
+		return "At this rate all that is due will never be done: more comes due than is checked."
+	case !s.DoneAt.After(s.At):
+		return "Nothing is due."
+	}
+	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", at(*s.DoneAt), spanOf(s.DoneAt.Sub(s.At)))
+}
+
+func writeWorst(out io.Writer, r fixityReport) error {
+	if len(r.Worst) > 0 {
+		fmt.Fprintln(out, "\nMost overdue:")
+		var rows [][]string
+		for _, w := range r.Worst {
+			rows = append(rows, []string{spanOf(w.Late), w.Target, w.Checked.UTC().Format(time.DateOnly), plain(w.File), plain(w.Error)})
+		}
+		if err := writeTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
+			return err
+		}
+	}
+	if len(r.BadCopies) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out, "\nBad:")
+	var rows [][]string
+	for _, b := range r.BadCopies {
+		rows = append(rows, []string{b.Problem, b.Target, at(b.FoundAt), plain(b.File)})
+	}
+	return writeTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func fixityCheckCommand() *cobra.Command {
+	var target string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check IDENT...",
+		Short: "Have the copies of files or objects checked now",
+		Long: `Have the copies of files, or of all files of objects, checked before all others,
+whatever the scheduler allows. It does not wait for that: farol fixity status, the
+PREMIS events and the table fixity_failures have the results.
+
+Those copies are checked whose target is in mode "read". --target names another
+one; copies that turn out to be archived cannot be read.
+
+Exit codes: 0 they will be checked; 1 something is unknown or has no such copies.`,
+		Example: `  farol fixity check test.edu/first-bag
+  farol fixity check test.edu/first-bag/data/a.txt test.edu/first-bag/data/b.txt
+  farol fixity check test.edu/first-bag --target Standard-OR --json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runFixityCheck(cmd.Context(), cmd.OutOrStdout(), args, target, asJSON)
+		},
+	}
+	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, target string, asJSON bool) error {
+	s, _, err := connectFixity(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := knownTarget(ctx, s.registry, target); err != nil {
+		return err
+	}
+	asked := []registry.RequestedFixity{}
+	var failed []error
+	for _, identifier := range identifiers {
+		list, err := s.registry.RequestFixity(ctx, identifier, target)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
+		case err != nil:
+			return err
+		case len(list) == 0:
+			failed = append(failed, fmt.Errorf("%q has no copies that are checked by reading; --target names others", identifier))
+		}
+		asked = append(asked, list...)
+	}
+	if asJSON {
+		err = writeJSON(out, asked)
+	} else {
+		for _, a := range asked {
+			if _, err = fmt.Fprintf(out, "%s: %s in %s will be checked next.\n", plain(a.Identifier), count(a.Copies, "copy", "copies"), a.Target); err != nil {
+				break
+			}
+		}
+	}
+	if err := errors.Join(append(failed, err)...); err != nil {
+		return failure{code: exitFailed, err: err, next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
+	}
+	return nil
+}
+
+// knownTarget refuses a name that no target bears.
+func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
+	if name == "" {
+		return nil
+	}
+	policies, err := r.FixityPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range policies {
+		if p.Target == name {
+			return nil
+		}
+	}
+	return usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
+}

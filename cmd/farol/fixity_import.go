@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+func fixityImportCommand() *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import REPORT.csv... --target NAME",
+		Short: "Take in checksum reports of S3 Batch Operations",
+		Long: `Put on record what completion reports of S3 Batch Operations say of copies. Its
+operation "Compute checksum" reads objects anew, archived ones too, and reports
+the digests; those of SHA-256, SHA-1 and MD5 over whole objects are compared with
+the record. Each row is a fixity check like one by reading: an event, the date of
+the check, and an alert if the copy is not what was stored. What a report says is
+missing is looked up once more.
+
+--date is when the job ran; without it, that is when the file was written last. A
+report that is imported twice counts once. Rows that cannot be used are named, and
+the others done. - reads standard input.
+
+Exit codes: 0 every row was used, and found well; 1 some were not; 2 wrong usage.`,
+		Example: `  farol fixity import report.csv --target Glacier-VA
+  farol fixity import report.csv more.csv --target Glacier-VA --json
+  farol fixity import - --target Glacier-VA --date 2026-11-02T15:04:05Z < report.csv`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runFixityImport(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args, f)
+		},
+	}
+	c.Flags().StringVar(&f.target, "target", "", "the storage target that the reports are about (required)")
+	c.Flags().StringVar(&f.date, "date", "", "when the checksums were computed, such as 2026-11-02T15:04:05Z")
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+type importFlags struct {
+	target, date string
+	asJSON       bool
+}
+
+// importReport is what farol fixity import prints as JSON for each file.
+type importReport struct {
+	File string    `json:"file"`
+	Date time.Time `json:"date"`
+	pipeline.ReportSum
+	Problems []pipeline.ReportProblem `json:"problems"` // the first 10,000
+}
+
+func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
+	const help = "see `farol fixity import --help`"
+	config, err := load(readAuditConfig)
+	if err != nil {
+		return err
+	}
+	target, known := config.Storage.targetOf(f.target)
+	if !known {
+		return usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
+	}
+	date, err := dateOf(f.date)
+	if err != nil {
+		return usage(err, help)
+	}
+	s, err := connect(ctx, "fixity", needs{Database: &config.Database, Storage: &config.Storage})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	reports := []importReport{}
+	perfect := true
+	for _, name := range files {
+		r := &pipeline.FixityReport{Registry: s.registry, Target: target.Name, Bucket: s.targets[target.Name], At: date}
+		report, err := importFile(ctx, r, in, out, name, f.asJSON)
+		if err != nil {
+			return err
+		}
+		perfect = perfect && report.Matched+report.Known+report.Incomparable+report.Overtaken == report.Rows
+		reports = append(reports, report)
+	}
+	if f.asJSON {
+		if err := writeJSON(out, reports); err != nil {
+			return err
+		}
+	}
+	if !perfect {
+		return failure{code: exitFailed, next: "`farol fixity status` lists the copies that are bad; the rows that were not used are named above"}
+	}
+	return nil
+}
+
+// dateOf reads a point in time that has been.
+func dateOf(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	date, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return date, fmt.Errorf("--date is %q; it must be a time such as 2026-11-02T15:04:05Z", text)
+	}
+	if date.After(time.Now()) {
+		return date, fmt.Errorf("--date is %q, which is yet to come", text)
+	}
+	return date, nil
+}
+
+// importFile imports one report.
+func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out io.Writer, name string, asJSON bool) (importReport, error) {
+	report := importReport{File: name, Problems: []pipeline.ReportProblem{}}
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return report, usage(err, "name the report as it was downloaded")
+		}
+		defer file.Close() //nolint:errcheck // only read
+		info, err := file.Stat()
+		if err != nil {
+			return report, fmt.Errorf("look at %s: %w", name, err)
+		}
+		if in = file; r.At.IsZero() {
+			r.At = info.ModTime()
+		}
+	}
+	if r.At.IsZero() {
+		return report, usage(errors.New("--date is missing"), "say when the checksums were computed: standard input does not tell")
+	}
+	report.Date = r.At.UTC()
+	var broken error // standard output
+	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
+		switch {
+		case !asJSON:
+			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, plain(firstOf(p.File, p.Key, "-")), plain(p.Problem)); err != nil {
+				broken = err
+			}
+		case len(report.Problems) < mostLeft:
+			report.Problems = append(report.Problems, p)
+		}
+	})
+	report.ReportSum = sum
+	if err != nil || broken != nil {
+		return report, failure{
+			code: exitFailed, err: errors.Join(err, broken),
+			next: "import it again: rows that are on record already count as known",
+		}
+	}
+	if !asJSON {
+		_, err = fmt.Fprintf(out, "%s: %s: %d matched, %d altered, %d missing; %d known already, %d overtaken, %d not comparable, %d failed, %d unknown, %d unreadable.\n",
+			name, count(sum.Rows, "row", "rows"), sum.Matched, sum.Altered, sum.Missing, sum.Known, sum.Overtaken, sum.Incomparable, sum.Failed, sum.Unknown, sum.Unreadable)
+	}
+	return report, err
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// policyFlags say what a policy is to be.
+type policyFlags struct {
+	days                         int
+	read, report, off, byDefault bool
+	asJSON                       bool
+}
+
+func fixityPolicyCommand() *cobra.Command {
+	var f policyFlags
+	c := &cobra.Command{
+		Use:   "policy [TARGET]",
+		Short: "Show or set how often the copies in a storage target are checked",
+		Long: `Show how often the copies in each storage target are checked, or set it for one.
+A change counts at once, for all copies that there are.
+
+--read has workers read the copies; --report leaves that to the provider, whose
+reports farol fixity import takes in; --off promises nothing, which is the default
+where copies are archived and cannot be read without a restoration. --days is the
+time between two checks of a copy, and --default that of FAROL_FIXITY_DAYS.`,
+		Example: `  farol fixity policy
+  farol fixity policy --json
+  farol fixity policy Standard-VA --days 30
+  farol fixity policy Standard-VA --default
+  farol fixity policy Glacier-VA --report --days 365
+  farol fixity policy Glacier-VA --off`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runFixityPolicy(cmd.Context(), cmd.OutOrStdout(), args, cmd.Flags().Changed("days"), f)
+		},
+	}
+	c.Flags().IntVar(&f.days, "days", 0, "days between two checks of a copy")
+	c.Flags().BoolVar(&f.byDefault, "default", false, "the interval that is configured, FAROL_FIXITY_DAYS")
+	c.Flags().BoolVar(&f.read, "read", false, "copies are read by workers")
+	c.Flags().BoolVar(&f.report, "report", false, "copies are checked by the provider's reports alone")
+	c.Flags().BoolVar(&f.off, "off", false, "copies are not checked")
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+// apply is the policy that flags make of another.
+func (f policyFlags) apply(p registry.FixityPolicy, withDays bool) (mode string, days int) {
+	mode = p.Mode
+	if p.Days != nil {
+		days = *p.Days
+	}
+	switch {
+	case f.off:
+		mode = "off"
+	case f.report:
+		mode = "report"
+	case f.read, mode == "off":
+		mode = "read"
+	}
+	switch {
+	case withDays:
+		days = f.days
+	case f.byDefault:
+		days = 0
+	}
+	return mode, days
+}
+
+// check refuses what contradicts itself.
+func (f policyFlags) check(targets []string, withDays bool) error {
+	const help = "see `farol fixity policy --help`"
+	switch {
+	case several(withDays, f.byDefault, f.off), several(f.read, f.report, f.off):
+		return usage(errors.New("give one of --days, --default and --off, and one of --read, --report and --off"), help)
+	case f.sets(withDays) && len(targets) == 0:
+		return usage(errors.New("name the storage target"), help)
+	case withDays && (f.days < 1 || f.days > 3650):
+		return usage(fmt.Errorf("--days is %d; it must be from 1 to 3650", f.days), help)
+	}
+	return nil
+}
+
+func (f policyFlags) sets(withDays bool) bool {
+	return withDays || f.byDefault || f.read || f.report || f.off
+}
+
+func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withDays bool, f policyFlags) error {
+	if err := f.check(targets, withDays); err != nil {
+		return err
+	}
+	s, config, err := connectFixity(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	list, err := s.registry.FixityPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	if len(targets) > 0 {
+		if err := knownTarget(ctx, s.registry, targets[0]); err != nil {
+			return err
+		}
+		kept := list[:0]
+		for _, p := range list {
+			if p.Target == targets[0] {
+				kept = append(kept, p)
+			}
+		}
+		list = kept
+	}
+	if f.sets(withDays) {
+		mode, days := f.apply(list[0], withDays)
+		if list[0], err = s.registry.SetFixityPolicy(ctx, list[0].Target, mode, days); err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		return writeJSON(out, list)
+	}
+	return writePolicies(out, list, config.Days)
+}
+
+func several(flags ...bool) bool {
+	n := 0
+	for _, set := range flags {
+		if set {
+			n++
+		}
+	}
+	return n > 1
+}
+
+func writePolicies(out io.Writer, list []registry.FixityPolicy, byDefault int) error {
+	var rows [][]string
+	for _, p := range list {
+		days := strconv.Itoa(byDefault) + "*"
+		if p.Days != nil {
+			days = strconv.Itoa(*p.Days)
+		}
+		if p.Mode == "off" {
+			days = "-"
+		}
+		paused := ""
+		if p.PausedUntil != nil {
+			paused = at(*p.PausedUntil) + ": " + plain(p.PauseReason)
+		}
+		rows = append(rows, []string{p.Target, p.Provider, p.Mode, days, paused})
+	}
+	return writeTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "LEFT ALONE UNTIL"}, rows)
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+func repairCommand() *cobra.Command {
+	var f repairFlags
+	c := &cobra.Command{
+		Use:   "repair IDENT... | --all | --release PROVIDER --by EMAIL",
+		Short: "Replace bad copies by verified good ones",
+		Long: `Replace copies that failed their fixity check by good ones of the same files: of
+one file or object, or all there are. That a copy is bad is seen once more first;
+its bytes are put into the bucket FAROL_QUARANTINE_BUCKET; a good copy from another
+storage target is compared with its digest on the way, and read back.
+
+It stops by itself at a provider of which more copies fail within an hour than bit
+rot explains (FAROL_REPAIR_MAX_FAILURES, FAROL_REPAIR_MAX_SHARE). Once somebody has
+looked into that, an admin releases the brake.
+
+A good copy that is archived is left alone, unless --retrieve has it made readable:
+Expedited, Standard or Bulk, which cost as farol restore --dry-run would tell. Come
+again when it is readable.
+
+Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
+		Example: `  farol repair --all --dry-run
+  farol repair --all
+  farol repair test.edu/first-bag
+  farol repair test.edu/first-bag/data/a.txt --json
+  farol repair --all --retrieve Bulk
+  farol repair --release Wasabi-VA --by admin@archive.org`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runRepair(cmd.Context(), cmd.OutOrStdout(), args, f)
+		},
+	}
+	c.Flags().BoolVar(&f.all, "all", false, "all bad copies there are")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "tell what it would do, and change nothing")
+	c.Flags().StringVar(&f.retrieve, "retrieve", "", "have archived copies made readable: Expedited, Standard or Bulk")
+	c.Flags().StringVar(&f.release, "release", "", "release the brake of a provider")
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases it")
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+type repairFlags struct {
+	all, dryRun, asJSON   bool
+	retrieve, release, by string
+}
+
+// check refuses flags that do not go together.
+func (f *repairFlags) check(args []string) (err error) {
+	const help = "see `farol repair --help`"
+	switch {
+	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
+		return usage(errors.New("--release goes with --by alone"), help)
+	case (f.release == "") != (f.by == ""):
+		return usage(errors.New("--release and --by go together"), "name the provider, and the admin who has looked into it")
+	case f.release == "" && f.all == (len(args) > 0):
+		return usage(errors.New("name files or objects, or give --all"), help)
+	}
+	f.retrieve, err = oneOf("--retrieve", f.retrieve, []string{"Expedited", "Standard", "Bulk"})
+	return err
+}
+
+// repairReport is what farol repair prints as JSON.
+type repairReport struct {
+	DryRun bool              `json:"dry_run"`
+	Copies []pipeline.Repair `json:"copies"`
+	Brakes []registry.Brake  `json:"brakes"`
+}
+
+func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
+	if err := f.check(identifiers); err != nil {
+		return err
+	}
+	if f.release != "" {
+		return releaseBrake(ctx, out, f)
+	}
+	config, err := load(readAuditConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "repair", needs{Database: &config.Database, Storage: &config.Storage})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	host, _ := os.Hostname()
+	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), newLogger(config.Log))
+	if err != nil {
+		return err
+	}
+	r.Retrieve = f.retrieve
+	if f.all {
+		identifiers = []string{""}
+	}
+	report := repairReport{DryRun: f.dryRun, Copies: []pipeline.Repair{}}
+	for _, identifier := range identifiers {
+		if err := knownIdentifier(ctx, s.registry, identifier); err != nil {
+			return err
+		}
+		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipeline.Repair) error {
+			report.Copies = append(report.Copies, d)
+			if f.asJSON {
+				return nil
+			}
+			return writeRepair(out, d)
+		}); err != nil {
+			return err
+		}
+	}
+	if report.Brakes, err = s.registry.Brakes(ctx); err != nil {
+		return err
+	}
+	return report.print(out, f.asJSON)
+}
+
+// knownIdentifier refuses one that nobody bears; "" is all.
+func knownIdentifier(ctx context.Context, r *registry.Registry, identifier string) error {
+	if identifier == "" {
+		return nil
+	}
+	there, err := r.Stored(ctx, identifier)
+	if err == nil && !there {
+		err = failure{
+			code: exitFailed, err: fmt.Errorf("there is no active file or object %q", identifier),
+			next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt",
+		}
+	}
+	return err
+}
+
+// repairEach repairs what is bad of a file or an object, or all with "".
+func repairEach(ctx context.Context, r *pipeline.Repairer, identifier string, dryRun bool, told func(pipeline.Repair) error) error {
+	for after := int64(0); ; {
+		list, err := r.Registry.BadCopies(ctx, identifier, 0, after, 100)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, b := range list {
+			after = b.Failure
+			d := r.Plan
+			if !dryRun {
+				d = r.Repair
+			}
+			if err := errors.Join(told(d(ctx, b)), ctx.Err()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func writeRepair(out io.Writer, d pipeline.Repair) error {
+	text := d.Result
+	switch {
+	case d.Result == pipeline.RepairLeft:
+		text += ": " + plain(d.Reason)
+	case d.From != "":
+		text += " from " + d.From
+	}
+	if d.QuarantinedAs != "" && d.Result == pipeline.RepairDone {
+		text += "; the bad bytes are at " + d.QuarantinedAs
+	}
+	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", plain(d.File), d.Target, d.Problem, text)
+	return err
+}
+
+func (r repairReport) print(out io.Writer, asJSON bool) error {
+	results := map[string]int{}
+	for _, d := range r.Copies {
+		results[d.Result]++
+	}
+	var err error
+	switch {
+	case asJSON:
+		err = writeJSON(out, r)
+	case r.DryRun:
+		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", count(results[pipeline.RepairWould], "copy", "copies"), results[pipeline.RepairLeft])
+	default:
+		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", count(results[pipeline.RepairDone], "copy", "copies"),
+			results[pipeline.RepairGood], results[pipeline.RepairLeft])
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(r.Brakes) > 0 && results[pipeline.RepairLeft] > 0:
+		return failure{code: exitFailed, next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
+	case results[pipeline.RepairLeft] > 0:
+		return failure{code: exitFailed, next: "see to what is said of those that are left, and start it again"}
+	}
+	return nil
+}
+
+func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
+	s, err := connectRegistry(ctx, "repair")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	err = s.registry.ReleaseBrake(ctx, f.release, f.by)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return failure{code: exitFailed, err: fmt.Errorf("repair has not stopped at %q", f.release), next: "`farol fixity status` tells where it has"}
+	case err != nil:
+		return failure{code: exitFailed, err: err, next: "`farol user list` shows the admins"}
+	case f.asJSON:
+		return writeJSON(out, map[string]string{"provider": f.release, "released_by": f.by})
+	}
+	_, err = fmt.Fprintf(out, "Repair goes on at %s. What failed until now does not count any more.\n", f.release)
+	return err
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+func restoreCommand() *cobra.Command {
+	return group("restore", "Have objects and files given back", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
+}
+
+// restoreFlags say how something is to be given back.
+type restoreFlags struct {
+	by, tier                    string
+	days, priority              int
+	fromArchive, dryRun, asJSON bool
+}
+
+func tiers() []string { return []string{"Expedited", "Standard", "Bulk"} }
+
+func restoreOneCommand(what string) *cobra.Command {
+	var f restoreFlags
+	how := map[string]string{
+		"object": "An object comes back as a bag in one tar, IDENTIFIER.tar, in its institution's\nrestoration bucket.",
+		"file":   "A file comes back under its identifier in its institution's restoration bucket.",
+	}[what]
+	example := map[string]string{"object": "test.edu/photographs", "file": "test.edu/photographs/data/1.jpg"}[what]
+	c := &cobra.Command{
+		Use:   what + " IDENTIFIER",
+		Short: "Have one " + what + " given back",
+		Long: how + ` Nothing appears there before its bytes were found to be those on
+record.
+
+What is kept in an archive class only has to be made readable first, which takes
+the provider hours and costs money: --dry-run tells how much, by the table
+retrieval_prices. What costs more than the cap in request_settings waits until
+somebody approves it: farol restore approve.
+
+It is refused while anything else is in work on the same ` + what + `.`,
+		Example: "  farol restore " + what + " " + example + `
+  farol restore ` + what + ` ` + example + ` --dry-run
+  farol restore ` + what + ` ` + example + ` --tier Bulk --by reader@test.edu --json`,
+		Args: oneArg(what + " by its identifier"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runRestore(cmd.Context(), cmd.OutOrStdout(), what, args[0], f)
+		},
+	}
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the user who asks; without it the archive itself does")
+	c.Flags().StringVar(&f.tier, "tier", "Standard", "how quickly archived copies are made readable: Expedited, Standard or Bulk")
+	c.Flags().IntVar(&f.days, "days", 10, "days for which they stay readable")
+	c.Flags().IntVar(&f.priority, "priority", 0, "from -100, which goes first, to 100")
+	c.Flags().BoolVar(&f.fromArchive, "from-archive", false, "have the archived copy made readable first, for where the others are bad")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only tell what it would cost")
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+// check refuses what no restoration can be.
+func (f *restoreFlags) check() (err error) {
+	if f.tier, err = oneOf("--tier", f.tier, tiers()); err != nil {
+		return err
+	}
+	if f.days < 1 || f.days > 365 {
+		return usage(fmt.Errorf("--days is %d", f.days), "name a number of days from 1 to 365")
+	}
+	return nil
+}
+
+func runRestore(ctx context.Context, out io.Writer, what, identifier string, f restoreFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	config, err := load(readRestoreConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "restore", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	q := registry.RestorationRequest{
+		By: f.by, Identifier: identifier, File: what == "file", Tier: f.tier, Days: f.days, Priority: f.priority,
+	}
+	option, err := s.registry.StorageOptionOf(ctx, q)
+	if err != nil {
+		return unrestorable(what, err)
+	}
+	if q.Class = pipeline.ArchiveClass(option, config.classOf, f.fromArchive); f.fromArchive && q.Class == "" {
+		return failure{code: exitFailed, err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), next: "leave --from-archive out"}
+	}
+	if f.dryRun {
+		quote, err := s.registry.Quote(ctx, q)
+		if err != nil {
+			return unrestorable(what, err)
+		}
+		if f.asJSON {
+			return writeJSON(out, quote)
+		}
+		return writeQuote(out, identifier, quote)
+	}
+	done, err := s.registry.RequestRestoration(ctx, q)
+	if err != nil {
+		return unrestorable(what, err)
+	}
+	if f.asJSON {
+		return writeJSON(out, done)
+	}
+	return writeRestoration(out, identifier, done)
+}
+
+func unrestorable(what string, err error) error {
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		if what == "" {
+			return failure{code: exitFailed, err: err, next: "`farol item list --needs-review` shows the items that wait"}
+		}
+		return failure{code: exitFailed, err: err, next: "an identifier is <institution>/<bag name>, and a file's goes on with its path in the bag; farol restore " + what + " takes those of one kind"}
+	case errors.Is(err, registry.ErrRefused) && strings.Contains(err.Error(), "is in the queue"):
+		return failure{code: exitFailed, err: err, next: "`farol item list` shows what is in work"}
+	case errors.Is(err, registry.ErrRefused):
+		return failure{code: exitFailed, err: err, next: "nothing was changed; see `farol restore --help`"}
+	}
+	return err
+}
+
+func writeQuote(out io.Writer, identifier string, q registry.Quote) error {
+	fmt.Fprintf(out, "%s: %s, %s\n", plain(identifier), count(q.Files, "file", "files"), sizeOf(q.Bytes))
+	if q.Class == "" {
+		_, err := fmt.Fprintln(out, "It can be read at any time, which costs nothing but the transfer.")
+		return err
+	}
+	fmt.Fprintf(out, "Tier %s of %s: $%s, within %s; the copies stay readable for %s.\n", q.Tier, q.Class, q.Price, spanOf(q.Takes), count(q.Days, "day", "days"))
+	_, err := fmt.Fprintln(out, approval(q))
+	return err
+}
+
+func approval(q registry.Quote) string {
+	if q.NeedsApproval {
+		return fmt.Sprintf("That is more than $%s: somebody has to approve it.", q.Cap)
+	}
+	return fmt.Sprintf("That is within the cap of $%s.", q.Cap)
+}
+
+func writeRestoration(out io.Writer, identifier string, r registry.Restoration) error {
+	if r.Quote.NeedsApproval {
+		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin lets it go on: farol restore approve %d --by EMAIL\n",
+			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID)
+		return err
+	}
+	if r.Quote.Class != "" {
+		fmt.Fprintf(out, "It is made readable first, by %s for about $%s, within %s.\n", r.Quote.Tier, r.Quote.Price, spanOf(r.Quote.Takes))
+	}
+	_, err := fmt.Fprintf(out, "Item %d gives %s back. To follow it: farol item watch %d\n", r.Item.ID, plain(identifier), r.Item.ID)
+	return err
+}
+
+func restoreApproveCommand() *cobra.Command {
+	var by string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "approve ITEM --by EMAIL",
+		Short: "Let a restoration go on that costs more than the cap",
+		Long: `Let a restoration from an archive class go on that costs more than the cap. An
+admin may, or an institutional admin of the same institution who has not asked
+for it.`,
+		Example: `  farol restore approve 7 --by admin@test.edu`,
+		Args:    oneArg("item by its number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || id < 1 {
+				return usage(fmt.Errorf("%q is no number of an item", args[0]), "`farol item list --needs-review` shows those that wait")
+			}
+			if by == "" {
+				return usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
+			}
+			s, err := connectRegistry(cmd.Context(), "restore")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			item, err := s.registry.ApproveRetrieval(cmd.Context(), id, by)
+			if err != nil {
+				return unrestorable("", err)
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), item)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
+			return err
+		},
+	}
+	c.Flags().StringVar(&by, "by", "", "e-mail of who approves (required)")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// restoreConfig is what farol restore reads: the classes of the targets decide what
+// has to be restored from an archive first.
+type restoreConfig struct {
+	Database databaseConfig
+	classes  map[string]string // by target
+}
+
+func (c restoreConfig) classOf(target string) string { return c.classes[target] }
+
+func readRestoreConfig(s *settings) (c restoreConfig) {
+	s.readDatabase(&c.Database)
+	c.classes = map[string]string{}
+	for _, spec := range storage.Targets() {
+		var own targetConfig
+		s.readBlock(targetPrefix(spec.Name), &own)
+		c.classes[spec.Name] = firstOf(own.StorageClass, spec.StorageClass)
+	}
+	return c
+}

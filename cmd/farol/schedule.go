@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+func scheduleCommand() *cobra.Command {
+	var names string
+	var once bool
+	c := &cobra.Command{
+		Use:   "schedule",
+		Short: "Run the recurring jobs: read buckets, feed fixity, poll Glacier, clean up, spot-restore",
+		Long: `Run the recurring jobs whenever they are due, until SIGTERM or Ctrl-C:
+
+` + jobsHelp() + `
+Any number may run at once: each run of a job is made by one of them. One that is
+killed is replaced within two minutes. An interval of 0 leaves a job out.
+
+Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
+		Example: `  farol schedule
+  farol schedule --jobs read-buckets,janitor
+  farol schedule --once`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			chosen, err := chooseJobs(names)
+			if err != nil {
+				return err
+			}
+			if once {
+				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen)
+			}
+			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen))
+		},
+	}
+	c.Flags().StringVar(&names, "jobs", "", "only these jobs, by comma")
+	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
+	c.AddCommand(scheduleRunCommand(), scheduleListCommand())
+	return c
+}
+
+// jobsHelp lists the jobs with what they do and the settings of their intervals.
+func jobsHelp() string {
+	var b strings.Builder
+	for _, j := range jobs() {
+		fmt.Fprintf(&b, "  %-14s %s (%s)\n", j.name, j.does, j.setting)
+	}
+	return b.String()
+}
+
+// chooseJobs reads a list of jobs; "" is all.
+func chooseJobs(list string) (chosen []string, err error) {
+	known := jobNames()
+	if list == "" {
+		return known, nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(known, name) {
+			return nil, usage(fmt.Errorf("there is no job %q", name), "the jobs are "+strings.Join(known, ", "))
+		}
+		if !slices.Contains(chosen, name) {
+			chosen = append(chosen, name)
+		}
+	}
+	return chosen, nil
+}
+
+func scheduleRunCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run JOB",
+		Short: "Run a job now, whether or not it is due or paused",
+		Long: `Run a job at once. It is due again when its interval is over.
+
+Exit codes: 0 done; 1 it could not do all, or another process runs it; 2 wrong
+usage.`,
+		Example: `  farol schedule run janitor`,
+		Args:    oneArg("job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := chooseJobs(args[0])
+			if err != nil {
+				return err
+			}
+			if len(chosen) != 1 || strings.Contains(args[0], ",") {
+				return usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
+			}
+			return runJobNow(cmd.Context(), cmd.OutOrStdout(), chosen[0])
+		},
+	}
+}
+
+// holderName names this process to others, and no other start of it.
+func holderName(command string) string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%d-%s-%04x", host, os.Getpid(), command, rand.N(1<<16))
+}
+
+// scheduling is a scheduler with what its jobs work with.
+type scheduling struct {
+	*services
+	*pipeline.Scheduler
+	config  schedulerConfig
+	metrics *scheduleMetrics
+}
+
+// connectScheduler opens what the jobs need, and nothing else.
+func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
+	config, err := load(readSchedulerConfig(chosen))
+	if err != nil {
+		return nil, err
+	}
+	s, err := connect(ctx, "schedule", needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
+	if err != nil {
+		return nil, err
+	}
+	c := newScheduling("schedule", s, config, chosen)
+	for _, j := range jobs() {
+		if slices.Contains(chosen, j.name) {
+			c.Jobs = append(c.Jobs, j.make(c))
+		}
+	}
+	return c, nil
+}
+
+func newScheduling(command string, s *services, config schedulerConfig, chosen []string) *scheduling {
+	metrics := newScheduleMetrics(chosen)
+	return &scheduling{s, &pipeline.Scheduler{
+		Registry: s.registry, Holder: holderName(command), Observe: metrics.observe, Log: newLogger(config.Log),
+	}, config, metrics}
+}
+
+// leaveOut leaves out the jobs whose interval is 0.
+func (c *scheduling) leaveOut() error {
+	c.Jobs = slices.DeleteFunc(c.Jobs, func(j pipeline.Job) bool { return j.Every <= 0 })
+	if len(c.Jobs) == 0 {
+		return usage(errors.New("there is no job to run: the intervals of all are 0"), "set one of them, or choose other --jobs")
+	}
+	return nil
+}
+
+func runSchedule(ctx context.Context, chosen []string) error {
+	c, err := connectScheduler(ctx, chosen)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.leaveOut(); err != nil {
+		return err
+	}
+	return c.serve(ctx, "schedule")
+}
+
+// serve runs the jobs, and tells how they go, until ctx is done.
+func (c *scheduling) serve(ctx context.Context, command string) error {
+	figures, err := newQueueFigures(ctx, command, c.config.Database, c.Log)
+	if err != nil {
+		return err
+	}
+	defer figures.close()
+	c.metrics.registry.MustRegister(figures, scheduleFigures{figures.registry})
+	names := make([]string, len(c.Jobs))
+	for i, j := range c.Jobs {
+		names[i] = j.Name
+	}
+	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, c.registry.Ping, c.Log) })
+	group.Go(func() error {
+		c.Run(ctx)
+		return nil
+	})
+	return group.Wait()
+}
+
+func runDueJobs(ctx context.Context, out io.Writer, chosen []string) error {
+	c, err := connectScheduler(ctx, chosen)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.leaveOut(); err != nil {
+		return err
+	}
+	runs, err := c.Once(ctx)
+	if len(runs) == 0 && err == nil {
+		_, err = fmt.Fprintln(out, "Nothing is due.")
+	}
+	return errors.Join(err, tellRuns(out, runs...))
+}
+
+func runJobNow(ctx context.Context, out io.Writer, name string) error {
+	c, err := connectScheduler(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	run, err := c.Now(ctx, c.Jobs[0])
+	if errors.Is(err, pipeline.ErrBusy) {
+		return failure{
+			code: exitFailed, err: fmt.Errorf("%s: %w", name, err),
+			next: "`farol schedule list` tells who; try again when that has ended",
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return tellRuns(out, run)
+}
+
+// tellRuns writes what came of some runs, and returns what they could not do.
+func tellRuns(out io.Writer, runs ...pipeline.JobRun) error {
+	var errs []error
+	for _, r := range runs {
+		text := fmt.Sprintf("%s: %s in %v", r.Job, r.Outcome, r.Took.Round(time.Millisecond))
+		if r.Result != "" {
+			text += ": " + plain(r.Result)
+		}
+		fmt.Fprintln(out, text)
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Job, r.Err))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return failure{code: exitFailed, err: errors.Join(errs...), next: "mend what is named above; the next run comes to what is left"}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func scheduleListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Show when each job ran last and runs next, and what came of it",
+		Long: `Show the recurring jobs. In SQL they are in the table schedules, in which an
+administrator may set paused, and next_run_at to have a job run at that time.`,
+		Example: `  farol schedule list
+  farol schedule list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return listSchedules(cmd.Context(), cmd.OutOrStdout(), asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
+	s, err := connectRegistry(ctx, "schedule")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	list, err := s.registry.Schedules(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(out, list)
+	}
+	var rows [][]string
+	late := false
+	for _, j := range list {
+		late = late || j.Late > unnoticed
+		rows = append(rows, []string{
+			j.Job, everyOf(j.Every), scheduleState(j), optional(j.EndedAt), tookOf(j), at(j.NextRunAt), fmt.Sprintf("%d/%d", j.Failures, j.Runs),
+			plain(j.Holder), plain(resultOf(j)),
+		})
+	}
+	if err := writeTable(out, []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "Nobody runs what is late: start farol schedule.")
+	return err
+}
+
+// unnoticed is how late a job may be without anything being wrong.
+const unnoticed = time.Minute
+
+func scheduleState(j registry.Schedule) string {
+	switch {
+	case j.Running:
+		return "running"
+	case j.Paused:
+		return "paused"
+	case j.Late > unnoticed:
+		return "late by " + spanOf(j.Late)
+	case j.Late > 0:
+		return "due"
+	}
+	return "waits"
+}
+
+// everyOf is an interval without the units that are 0.
+func everyOf(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func tookOf(j registry.Schedule) string {
+	if j.Took == nil {
+		return "-"
+	}
+	return j.Took.Round(time.Millisecond).String()
+}
+
+func optional(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return at(*t)
+}
+
+// resultOf is what the last run came to, and what it could not do.
+func resultOf(j registry.Schedule) string {
+	if j.Error == "" {
+		return j.Result
+	}
+	return strings.TrimPrefix(j.Result+"; could not do all: "+strings.ReplaceAll(j.Error, "\n", "; "), "; ")
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// scheduleMetrics are what this process's jobs have done since it started.
+type scheduleMetrics struct {
+	registry *prometheus.Registry
+	runs     *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	janitor  janitorMetrics
+}
+
+func newScheduleMetrics(jobs []string) *scheduleMetrics {
+	m := &scheduleMetrics{
+		registry: prometheus.NewRegistry(),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_schedule_runs_total", Help: "Runs of recurring jobs that this process made, by result.",
+		}, []string{"job", "result"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_schedule_run_seconds", Help: "Time that they took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}, []string{"job"}),
+	}
+	for _, job := range jobs { // what has not happened is 0, and an alarm sees the first time
+		for _, result := range []string{pipeline.Ran, pipeline.Failed, pipeline.Lost} {
+			m.runs.WithLabelValues(job, result)
+		}
+	}
+	if slices.Contains(jobs, pipeline.JanitorJob) {
+		m.janitor = newJanitorMetrics(m.registry)
+	}
+	m.registry.MustRegister(m.runs, m.took)
+	return m
+}
+
+func (m *scheduleMetrics) observe(r pipeline.JobRun) {
+	m.runs.WithLabelValues(r.Job, r.Outcome).Inc()
+	m.took.WithLabelValues(r.Job).Observe(r.Took.Seconds())
+}
+
+// scheduleFigures tells Prometheus of the jobs as the database has them, the same
+// whichever process tells them.
+type scheduleFigures struct{ registry *registry.Registry }
+
+func (scheduleFigures) descs() (last, next, late, failing, paused *prometheus.Desc) {
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"job"}, nil) }
+	return desc("farol_schedule_last_run_timestamp_seconds", "When the job's last run came to its end, whoever made it."),
+		desc("farol_schedule_next_run_timestamp_seconds", "When the job is due."),
+		desc("farol_schedule_late_seconds", "How long it has been due without anybody running it; 0 if it is paused."),
+		desc("farol_schedule_failing", "Whether the last run could not do all."),
+		desc("farol_schedule_paused", "Whether the job is paused.")
+}
+
+// Describe is of prometheus.Collector.
+func (f scheduleFigures) Describe(ch chan<- *prometheus.Desc) {
+	last, next, late, failing, paused := f.descs()
+	for _, d := range []*prometheus.Desc{last, next, late, failing, paused} {
+		ch <- d
+	}
+}
+
+// Collect is of prometheus.Collector. Without the database there are no figures.
+func (f scheduleFigures) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
+	defer cancel()
+	list, err := f.registry.Schedules(ctx)
+	if err != nil {
+		return // farol_database_up says so
+	}
+	last, next, late, failing, paused := f.descs()
+	yes := map[bool]float64{true: 1}
+	for _, j := range list {
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, j.Job)
+		}
+		if j.EndedAt != nil {
+			gauge(last, float64(j.EndedAt.Unix()))
+		}
+		gauge(next, float64(j.NextRunAt.Unix()))
+		gauge(late, j.Late.Seconds())
+		gauge(failing, yes[j.Error != ""])
+		gauge(paused, yes[j.Paused])
+	}
+}

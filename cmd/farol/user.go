@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func userCommand() *cobra.Command {
+	return group("user", "Register the people who ask for restorations and deletions",
+		userAddCommand(), userListCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true))
+}
+
+func roles() []string {
+	return []string{registry.RoleAdmin, registry.RoleInstitutionalAdmin, registry.RoleInstitutionalUser}
+}
+
+func userAddCommand() *cobra.Command {
+	var u registry.User
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "add EMAIL --name NAME --role ROLE",
+		Short: "Register a person",
+		Long: `Register a person by e-mail. An institutional_user has what is the institution's
+restored; an institutional_admin also requests deletions, and approves those of
+others; an admin is the archive's own staff, belongs to no institution, and
+neither requests nor approves deletions.`,
+		Example: `  farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu
+  farol user add staff@archive.org --name 'A Colleague' --role admin`,
+		Args: oneArg("e-mail"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			u.Email = args[0]
+			if u.Name == "" {
+				return usage(errors.New("--name is missing"), "add --name 'Name of the person'")
+			}
+			if u.Role == "" {
+				return usage(errors.New("--role is missing"), "the roles are admin, institutional_admin and institutional_user")
+			}
+			if u.Role, err = oneOf("--role", u.Role, roles()); err != nil {
+				return err
+			}
+			if (u.Role == registry.RoleAdmin) != (u.Institution == "") {
+				return usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
+					"name the institution of anybody but an admin, who has none")
+			}
+			s, err := connectRegistry(cmd.Context(), "user")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			added, err := s.registry.AddUser(cmd.Context(), u)
+			if err != nil {
+				return failure{code: exitFailed, err: err, next: "`farol user list` and `farol institution list` show what there is"}
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), added)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered as %s.\n", plain(added.Email), added.Role)
+			return err
+		},
+	}
+	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
+	c.Flags().StringVar(&u.Role, "role", "", "admin, institutional_admin or institutional_user (required)")
+	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin has none")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func userListCommand() *cobra.Command {
+	var institution string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the people",
+		Example: `  farol user list
+  farol user list --institution test.edu --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connectRegistry(cmd.Context(), "user")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			list, err := s.registry.Users(cmd.Context(), institution)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if list == nil {
+					list = []registry.User{}
+				}
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
+			var rows [][]string
+			for _, u := range list {
+				state := "active"
+				if u.DeactivatedAt != nil {
+					state = "deactivated"
+				}
+				rows = append(rows, []string{plain(u.Email), u.Role, u.Institution, state, plain(u.Name)})
+			}
+			return writeTable(cmd.OutOrStdout(), []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
+		},
+	}
+	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func userActiveCommand(verb string, active bool) *cobra.Command {
+	short := "Keep a person from asking for anything more"
+	if active {
+		short = "Let a person ask for things again"
+	}
+	return &cobra.Command{
+		Use:     verb + " EMAIL",
+		Short:   short,
+		Example: "  farol user " + verb + " first@test.edu",
+		Args:    oneArg("e-mail"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := connectRegistry(cmd.Context(), "user")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			u, err := s.registry.SetUserActive(cmd.Context(), args[0], active)
+			if err != nil {
+				return failure{code: exitFailed, err: err, next: "`farol user list` shows who is registered"}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", plain(u.Email), verb)
+			return err
+		},
+	}
+}
