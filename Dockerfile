@@ -1,4 +1,4 @@
-# Farol in one image. What a container does is its command: work, read-buckets,
+# Farol in one image. What a container does is its command: work, schedule,
 # mirror, migrate up, ...
 FROM golang:1.26-alpine AS build
 WORKDIR /src

@@ -61,8 +61,8 @@ func oneShot(name string) bool { return name == "migrate" || name == "cli" }
 func TestComposeFileHasEveryService(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "read-buckets", "redis", "s3",
-		"work", "work-check", "work-record", "work-stage", "work-store",
+		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "redis", "s3", "schedule",
+		"work", "work-check", "work-record", "work-requests", "work-stage", "work-store",
 	}
 	got := project(t).ServiceNames()
 	slices.Sort(got)
@@ -168,14 +168,15 @@ func TestImagesArePinned(t *testing.T) {
 func TestProfilesShareTheStages(t *testing.T) {
 	t.Parallel()
 	all := []string{
-		"Cleanup", "Copy To Staging", "Format Identification", "Receive", "Record", "Reingest Check", "Storage Validation", "Store", "Validate",
+		"Cleanup", "Copy To Staging", "Delete", "Format Identification", "Glacier Restore", "Receive", "Record", "Reingest Check", "Restore File",
+		"Restore Object", "Storage Validation", "Store", "Validate",
 	}
 	for _, tc := range []struct {
 		profiles []string
 		workers  []string
 		stages   []string
 	}{
-		{[]string{"split"}, []string{"work-check", "work-record", "work-stage", "work-store"}, all},
+		{[]string{"split"}, []string{"work-check", "work-record", "work-requests", "work-stage", "work-store"}, all},
 		{[]string{"all-in-one"}, []string{"work"}, all},
 		{nil, nil, nil},
 	} {
@@ -223,6 +224,26 @@ func TestWorkersStayWithinTheirLimits(t *testing.T) {
 		for _, needed := range []string{"migrate", "redis", "s3"} {
 			if _, ok := service.DependsOn[needed]; !ok {
 				t.Errorf("%s starts before %s", service.Name, needed)
+			}
+		}
+	}
+}
+
+// Without it no bag is found, nothing is cleaned up, and no copy is checked: it runs
+// whichever workers do, with all jobs, and all that these need.
+func TestSchedulerRunsAllJobs(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"split", "all-in-one"} {
+		s, err := withProfiles(t, profile).GetService("schedule")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(types.ShellCommand{"schedule"}, s.Command); diff != "" {
+			t.Errorf("command (-want +got):\n%s", diff)
+		}
+		for _, needed := range []string{"migrate", "redis", "s3"} {
+			if _, ok := s.DependsOn[needed]; !ok {
+				t.Errorf("it starts before %s", needed)
 			}
 		}
 	}
