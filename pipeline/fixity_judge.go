@@ -38,7 +38,7 @@ func (r *fixityRun) one(ctx context.Context, c registry.FixityCopy) {
 		r.observe(check, "dropped")
 		if errors.Is(context.Cause(ctx), errTakenAway) {
 			r.drop(c)
-			r.logOf(c).WarnContext(ctx, "check dropped, another process has it")
+			r.logOf(c).WarnContext(ctx, "check dropped, the copy is no longer ours to check")
 		}
 	default:
 		result := r.retry(ctx, c, err)

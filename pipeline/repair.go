@@ -275,7 +275,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 		next  time.Duration
 	}
 	waits := map[int64]wait{}
-	every := cmp.Or(r.every, repairEvery)
+	every := cmp.Or(r.every, min(repairEvery, max(known/4, time.Second)))
 	for pause(ctx, every/2+rand.N(every)) {
 		for after := int64(0); ; {
 			list, err := r.Registry.BadCopies(ctx, "", known, after, 100)

@@ -202,6 +202,25 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "3 OR" {
 		t.Errorf("then %s", got)
 	}
+	// What was begun before comes behind it, and not at all once its target is off.
+	a.exec(`UPDATE fixity_policies SET mode = 'read' WHERE target = 'Standard-OR'`)
+	a.checked("1", "Standard-OR", 500*day)
+	a.checked("2", "Standard-OR", 400*day)
+	for _, c := range a.claims(registry.FixityClaim{Most: 1}) {
+		if err := a.ReleaseFixity(t.Context(), hold(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "Standard-OR"); err != nil {
+		t.Error(err)
+	}
+	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 OR" {
+		t.Errorf("before what was begun %s", got)
+	}
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "" {
+		t.Errorf("of a target that is off %s", got)
+	}
 	for _, unknown := range []string{"test.edu/bag/data/none", ""} {
 		if _, err := a.RequestFixity(t.Context(), unknown, ""); err == nil || !strings.Contains(err.Error(), "not found") {
 			t.Errorf("%q: %v", unknown, err)
