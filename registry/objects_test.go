@@ -55,7 +55,7 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 		InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Second", Description: "It has changed.", Access: "restricted",
 		AltIdentifier: "alt", BagName: "bag.b01.of01", BagGroupIdentifier: "group", BagItProfileIdentifier: "btr",
 		SourceOrganization: "Library", InternalSenderIdentifier: "sender", InternalSenderDescription: "a sender",
-		ETag: etag2, StorageOption: "Standard", State: "A",
+		ETag: etag2, StorageOption: "Standard", State: "A", TagEncoding: "ISO-8859-1",
 	}
 	if _, err := a.Record(context.Background(), rec); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func TestItemsThatNobodyWouldTakeAreNotMade(t *testing.T) {
 	insert := func(action, stage string, waitsFor int64) error {
 		_, err := a.db.Exec(context.Background(), `
 			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, waits_for)
-			VALUES ($1, $2, $3, 'new.tar', 'b', 'e', 1, now(), 'test.edu/new', nullif($4, 0))`, a.in.ID, action, stage, waitsFor)
+			VALUES ($1, $2::text, $3, 'new.tar', 'b', 'e', 1, now(), 'test.edu/' || $2::text, nullif($4, 0))`, a.in.ID, action, stage, waitsFor)
 		return err
 	}
 	for _, tc := range []struct {
@@ -159,10 +159,11 @@ func TestItemsThatNobodyWouldTakeAreNotMade(t *testing.T) {
 		{"Ingest", "Stroe", 0, "there is no stage 'Stroe'; the stages are: Receive, "},
 		{"Ingest", "Requested", 0, "there is no stage 'Requested'"},
 		{"Delete", "Resolve", 0, "the stages of Delete are: Requested"},
-		{"Delete", "Requested", over, "would wait for ever"},
-		{"Delete", "Requested", 99, "would wait for ever"},
-		{"Delete", "Requested", live, ""},
-		{"Delete", "Requested", 0, ""},
+		{"Delete", "Requested", 0, "was not approved"},
+		{"Restore Object", "Requested", over, "would wait for ever"},
+		{"Restore Object", "Requested", 99, "would wait for ever"},
+		{"Restore Object", "Requested", live, ""},
+		{"Restore File", "Requested", 0, ""},
 	} {
 		err := insert(tc.action, tc.stage, tc.waitsFor)
 		if made := err == nil; made != (tc.refused == "") || !made && !strings.Contains(err.Error(), tc.refused) {
