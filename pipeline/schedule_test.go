@@ -352,6 +352,7 @@ func TestSchedulerOutlivesItsDatabase(t *testing.T) {
 	var made atomic.Int64
 	s := c.scheduler("early", Job{"tick", time.Millisecond, func(context.Context) (string, error) { made.Add(1); return "", nil }})
 	s.Registry = registry.New(db)
+	s.lease = 2 * time.Second // of a run that began while the answer was lost
 	defer c.run(s)()
 	wait(t, 20*time.Second, "a try in vain", func() bool { return proxy.Refused() > 0 })
 	proxy.Resume()
