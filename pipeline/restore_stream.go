@@ -53,15 +53,15 @@ func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r, w := io.Pipe()
+	h := newHandover()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		out := &outlet{stream: s, to: w, from: offset}
+		out := &outlet{stream: s, to: h, from: offset}
 		err := s.w.hold.Do(func(context.Context) error { return s.write(ctx, out) })
-		_ = w.CloseWithError(s.verdict(err)) // nil is the end
+		h.end(s.verdict(err))
 	}()
-	return &produced{PipeReader: r, cancel: cancel, ended: ended}, nil
+	return &produced{handover: h, cancel: cancel, ended: ended}, nil
 }
 
 // verdict keeps an error that says what it comes to, so that whoever tries again
@@ -77,7 +77,7 @@ func (s *stream) verdict(err error) error {
 
 // produced is the reading end.
 type produced struct {
-	*io.PipeReader
+	*handover
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -86,7 +86,7 @@ type produced struct {
 // Close waits until nothing more is read from any copy.
 func (p *produced) Close() error {
 	p.cancel()
-	err := p.PipeReader.Close()
+	err := p.handover.Close()
 	<-p.ended
 	return err
 }
@@ -211,14 +211,15 @@ func (p *passing) readOn(ctx context.Context, b *storage.Bucket, c registry.Stor
 	defer body.Close() //nolint:errcheck // what was read of it is digested
 	buffer := make([]byte, 128<<10)
 	for p.done < p.f.Size {
-		n, err := body.Read(buffer[:min(int64(len(buffer)), p.f.Size-p.done, p.toBoundary())])
-		if n > 0 {
-			if err := p.pass(buffer[:n]); err != nil {
+		// Full, since TLS brings 16 KiB at a time, and each piece wakes up the upload.
+		got := fill(body, buffer[:min(int64(len(buffer)), p.f.Size-p.done, p.toBoundary())])
+		if len(got.buf) > 0 {
+			if err := p.pass(got.buf); err != nil {
 				return err
 			}
 		}
-		if err != nil && p.done < p.f.Size {
-			return err
+		if got.err != nil && p.done < p.f.Size {
+			return got.err
 		}
 	}
 	return p.judge(ctx, c)

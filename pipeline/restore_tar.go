@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"iter"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -74,7 +75,17 @@ func (l *layout) writeFiles(ctx context.Context, out *outlet) (err error) {
 func (l *layout) readAhead(
 	ctx context.Context, g *giving, skip int64, room *semaphore.Weighted, readers *sync.WaitGroup, entries chan<- entry,
 ) error {
-	slots := semaphore.NewWeighted(int64(max(g.Files, 1)))
+	// Not a goroutine for each file: the stack that a request needs is grown once.
+	wanted := make(chan entry)
+	defer close(wanted)
+	for range max(g.Files, 1) {
+		readers.Go(func() {
+			for e := range wanted {
+				bytes, err := g.small(ctx, e.file)
+				e.content <- fetched{bytes, err}
+			}
+		})
+	}
 	for f, err := range g.Registry.StoredFiles(ctx, l.object.ID, 0) {
 		if err != nil {
 			return err
@@ -88,15 +99,12 @@ func (l *layout) readAhead(
 			if err := room.Acquire(ctx, e.size); err != nil {
 				return context.Cause(ctx)
 			}
-			if err := slots.Acquire(ctx, 1); err != nil {
+			e.content = make(chan fetched, 1)
+			select {
+			case wanted <- e:
+			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			e.content = make(chan fetched, 1)
-			readers.Go(func() {
-				defer slots.Release(1)
-				bytes, err := g.small(ctx, f)
-				e.content <- fetched{bytes, err}
-			})
 		}
 		select {
 		case entries <- e:
@@ -145,6 +153,30 @@ func (l *layout) writeContent(ctx context.Context, out *outlet, e entry) error {
 	}
 }
 
+// listed walks the payload files, which lie in one piece, or those before and behind.
+func (l *layout) listed(ctx context.Context, r *registry.Registry, tags bool) iter.Seq2[registry.StoredFile, error] {
+	payload := l.object.Identifier + "/data/"
+	starts := []string{payload}
+	if tags {
+		starts = []string{"", payload + "\U0010ffff"}
+	}
+	return func(yield func(registry.StoredFile, error) bool) {
+		for i, after := range starts {
+			for f, err := range r.StoredFilesAfter(ctx, l.object.ID, 0, after) {
+				if err == nil && isPayload(l.path(f)) == tags {
+					if i == 0 {
+						break
+					}
+					continue
+				}
+				if !yield(f, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // writeManifest writes one manifest from the record, line by line.
 func (l *layout) writeManifest(ctx context.Context, out *outlet, m manifest) error {
 	header, err := bag.EntryHeader(l.top+"/"+m.name(), m.size, l.at)
@@ -161,12 +193,9 @@ func (l *layout) writeManifest(ctx context.Context, out *outlet, m manifest) err
 	if err != nil {
 		return err
 	}
-	for f, err := range out.Registry.StoredFiles(ctx, l.object.ID, 0) {
+	for f, err := range l.listed(ctx, out.Registry, m.ofTags) {
 		if err != nil {
 			return err
-		}
-		if m.ofTags == isPayload(l.path(f)) {
-			continue
 		}
 		d, err := l.digests(f)
 		if err != nil {

@@ -51,9 +51,11 @@ func (a *archive) restored(identifier string) registry.WorkItem {
 // aBag has files of all kinds that matter to a restoration.
 func aBag(name string) bagtest.Spec {
 	return bagtest.Spec{
-		Name: name, Tags: []bagtest.Tag{{File: "bag-info.txt", Name: "Bagging-Date", Value: "2020-02-02"}, {File: "bag-info.txt", Name: "Bag-Size", Value: "1 KB"}},
+		Name: name, Tags: []bagtest.Tag{{File: "bag-info.txt", Name: "Bagging-Date", Value: "2020-02-02"}, {File: "bag-info.txt", Name: "Bag-Size", Value: "1 KB"}, {File: "bag-info.txt", Name: "Bagging-Software", Value: "by hand"}},
 		Files: []bagtest.File{
 			{Path: "custom-tags/notes.txt", Content: "a tag file of its own\n"},
+			{Path: "data.txt", Content: "before the payload, if barely\n"},
+			{Path: "metadata/last.txt", Content: "and one behind it\n"},
 			{Path: "data/a.txt", Content: "hello"},
 			{Path: "data/empty", Content: "", Size: 0},
 			{Path: "data/100%25 é\u202f.xml", Content: "<?xml version=\"1.0\"?>\n<a/>\n"},
@@ -89,10 +91,10 @@ func TestRestoredBagIsWhatCameIn(t *testing.T) {
 			}
 			a.sameAsOnRecord(b, "test.edu/whole")
 			for tag, want := range map[string]string{
-				"Bagging-Software": "APTrust preservation-services restoration bagger", "Original-Bagging-Date": "2020-02-02", "Original-Bag-Size": "1 KB",
+				"Bagging-Software": "APTrust preservation-services restoration bagger", "Original-Bagging-Software": "by hand", "Original-Bagging-Date": "2020-02-02", "Original-Bag-Size": "1 KB",
 				"Bag-Size": "3.1 MB",
 			} {
-				if got, _ := b.Tag("bag-info.txt", tag); got != want && tag != "Bagging-Software" {
+				if got, _ := b.Tag("bag-info.txt", tag); got != want {
 					t.Errorf("%s = %q, want %q", tag, got, want)
 				}
 			}

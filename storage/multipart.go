@@ -253,6 +253,9 @@ func (b *Bucket) sendPart(
 // uploadPart reads as many bytes as the part has.
 func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.CompletedPart, error) {
 	body := newBody(src, p.length, p.sum, p.proof == byETag || !b.KeepsSHA256())
+	if p.proof == byTrailer {
+		body.sha = nil
+	}
 	reader, signed, err := b.prepare(body, p.sum)
 	if err != nil {
 		return types.CompletedPart{}, err
@@ -275,6 +278,10 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		return types.CompletedPart{}, body.explain(err)
 	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
 		return types.CompletedPart{}, fmt.Errorf("%w: none is in the answer", errNoTrailers)
+	}
+	if p.proof == byTrailer {
+		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
+		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
 	if err := body.compare(unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
