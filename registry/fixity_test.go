@@ -198,7 +198,7 @@ func TestAllowanceIsKept(t *testing.T) {
 		for w := range 8 {
 			all.Go(func() {
 				for {
-					list := a.claims(registry.FixityClaim{Worker: fmt.Sprint(w), Most: 4})
+					list := a.claims(registry.FixityClaim{Worker: fmt.Sprint(w), Most: 4, Lease: time.Hour})
 					if len(list) == 0 {
 						return
 					}
