@@ -61,7 +61,19 @@ func refusal(err error) error {
 	return err
 }
 
+// rules are constraints as whoever typed what they refuse should read them.
+var rules = map[string]string{
+	"an e-mail address":             "that is no e-mail address",
+	"users_email_check":             "an e-mail has at most 254 characters, and no spaces",
+	"users_name_check":              "a name has 2 to 200 characters",
+	"institutions_name_check":       "a name has 2 to 200 characters",
+	"institutions_identifier_check": "an identifier is a domain name in lower case",
+}
+
 func hinted(pg *pgconn.PgError) string {
+	if rule, ok := rules[pg.ConstraintName]; ok {
+		return rule
+	}
 	text := pg.Message
 	if pg.Detail != "" && !strings.HasPrefix(pg.Detail, "Failing row") { // the whole row says less than the rule
 		text += " (" + pg.Detail + ")"
