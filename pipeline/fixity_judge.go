@@ -63,6 +63,9 @@ func (r *fixityRun) check(ctx context.Context, c registry.FixityCopy) (looked, e
 
 // retry puts a copy off of which nothing could be learnt.
 func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error) (result string) {
+	if c.Requested && errors.Is(err, storage.ErrArchived) {
+		return r.there(ctx, c)
+	}
 	t := registry.FixityTrouble{FixityHold: holdOf(c), Error: err.Error(), Most: r.Attempts, Outage: true}
 	result = "retried"
 	switch {
@@ -85,6 +88,16 @@ func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error)
 		log.WarnContext(ctx, "copies are archived, and cannot be read without a restoration: see `farol fixity policy`", "err", err)
 	}
 	return result
+}
+
+// there ends the check of an archived copy that a person asked for. It is not missing,
+// and a look tomorrow would say no more.
+func (r *fixityRun) there(ctx context.Context, c registry.FixityCopy) (result string) {
+	if err := r.Registry.DropFixity(ctx, holdOf(c)); err != nil {
+		r.logOf(c).WarnContext(ctx, "a check was not ended; its lease will lapse", "err", err)
+	}
+	r.logOf(c).InfoContext(ctx, "copy is there, and archived: it cannot be read without a restoration")
+	return "archived"
 }
 
 // firstArchived tells whether nothing was said of a target yet.

@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -510,6 +511,38 @@ func TestArchivedCopiesAreNoFailures(t *testing.T) {
 	tried := value[int](a, `SELECT count(*) FROM fixity_checks WHERE target = 'Standard-OR' AND run_at > now() + interval '23 hours' AND error LIKE '%archived%'`)
 	if paused := value[bool](a, `SELECT paused_until > now() + interval '23 hours' FROM fixity_policies WHERE target = 'Standard-OR'`); tried < 5 || tried > 4+2+5 || !paused {
 		t.Errorf("%d were tried, and the target is paused: %v", tried, paused)
+	}
+}
+
+// Who asks about archived copies hears of each that is missing, however many are
+// there. Nobody is told to wait.
+func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	files := map[string]string{}
+	for i := range 20 {
+		files[fmt.Sprint(i)] = fmt.Sprint(i)
+	}
+	a.stored(files)
+	if err := a.deps.Targets["Standard-OR"].Delete(t.Context(), a.copyKey("19")); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := a.deps.Registry.RequestFixity(t.Context(), "test.edu/bag", "Standard-OR")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := a.running(a.fixity())
+	wait(t, time.Minute, "all of them to be looked at", func() bool { return value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
+	stop()
+	missing := a.rows(`SELECT f.identifier || ' ' || s.target || ' ' || s.problem FROM fixity_failures s JOIN generic_files f ON f.id = s.generic_file_id`)
+	if want := []string{"test.edu/bag/data/19 Standard-OR missing"}; !slices.Equal(missing, want) {
+		t.Errorf("failures: %q, want %q", missing, want)
+	}
+	if n := strings.Count(a.log.String(), "copy is there, and archived"); int64(n) != asked[0].Copies-1 || n < 19 {
+		t.Errorf("%d of %d are said to be there", n, asked[0].Copies)
+	}
+	if value[bool](a, `SELECT bool_or(paused_until > now()) FROM fixity_policies`) {
+		t.Error("the target was left alone")
 	}
 }
 

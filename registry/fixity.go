@@ -22,6 +22,7 @@ type FixityCopy struct {
 	ID         int64 // of its storage record
 	Token      int64 // of the claim
 	Attempts   int   // that failed before
+	Requested  bool  // by a person
 	FileID     int64
 	Identifier string // of the file
 	Target     string
@@ -113,7 +114,7 @@ WITH target AS MATERIALIZED (
 	SELECT DISTINCT 'fixity_check', s.generic_file_id::text
 	FROM taken t JOIN chosen c USING (id) JOIN storage_records s USING (id) WHERE c.is_new
 )
-SELECT t.id, t.token, t.attempts, f.id AS file_id, f.identifier, s.target, s.bucket, s.key, s.url, f.size,
+SELECT t.id, t.token, t.attempts, c.rank = 0 AS requested, f.id AS file_id, f.identifier, s.target, s.bucket, s.key, s.url, f.size,
 	coalesce((SELECT k.digest FROM checksums k WHERE k.generic_file_id = f.id AND k.algorithm = 'sha256'
 		ORDER BY k.datetime DESC LIMIT 1), '') AS sha256
 FROM taken t
@@ -192,6 +193,16 @@ func (r *Registry) ReleaseFixity(ctx context.Context, holds ...FixityHold) error
 	})
 	if err != nil {
 		return fmt.Errorf("release %d claims on copies: %w", len(holds), err)
+	}
+	return nil
+}
+
+// DropFixity ends a claim of which nothing is said. A claim that was lost changes
+// nothing.
+func (r *Registry) DropFixity(ctx context.Context, h FixityHold) error {
+	_, err := r.db.Exec(ctx, `DELETE FROM fixity_checks WHERE storage_record_id = $1 AND token = $2 AND worker <> ''`, h.ID, h.Token)
+	if err != nil {
+		return fmt.Errorf("drop the check of a copy: %w", err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ whatever the scheduler allows. It does not wait for that: farol fixity status, t
 PREMIS events and the table fixity_failures have the results.
 
 Those copies are checked whose target is in mode "read". --target names another
-one; copies that turn out to be archived cannot be read.
+one. Archived copies cannot be read: of these it is only found if one is missing.
 
 Exit codes: 0 they will be checked; 1 something is unknown or has no such copies.`,
 		Example: `  farol fixity check test.edu/first-bag
