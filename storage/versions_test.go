@@ -86,7 +86,8 @@ func TestVersionsShowsWhatIsKept(t *testing.T) {
 	if o := head(t, b, "12/a b+é"); o.Size != 1 {
 		t.Errorf("without the last version there is %+v", o)
 	}
-	if diff := cmp.Diff([]storage.Version{all[1], all[3]}, versions(t, b, "12/")); diff != "" {
+	// The gateway dates a version anew that becomes the last one again.
+	if diff := cmp.Diff([]storage.Version{all[1], all[3]}, versions(t, b, "12/"), cmpopts.IgnoreFields(storage.Version{}, "LastModified")); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
