@@ -20,7 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-var modelSteps = flag.Int64("model.steps", 50_000, "how many steps of the model are compared with PostgreSQL")
+var modelSteps = flag.Int64("model.steps", 100_000, "how many steps of the model are compared with PostgreSQL")
 
 // modelLanes is how many models run at once, each on a database of its own.
 const modelLanes = 4

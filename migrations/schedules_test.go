@@ -1,31 +1,40 @@
 package migrations_test
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 	"github.com/pressly/goose/v3"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// What the janitor has done is known before and after, whichever way one goes: two
-// would make their rounds at once if its lease were forgotten.
-func TestJanitorsRoundsOutliveTheMigration(t *testing.T) {
+// migrated is a database with all migrations, and the way back from them.
+func migrated(t *testing.T) (*goose.Provider, *pgx.Conn) {
+	t.Helper()
 	url := testenv.DatabaseURL(t)
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the database goes with the test
 	p, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := connect(t, url)
-	defer c.Close(t.Context())
+	t.Cleanup(func() { c.Close(context.Background()) }) //nolint:errcheck // likewise
+	return p, c
+}
+
+// What the janitor has done is known before and after, whichever way one goes: two
+// would make their rounds at once if its lease were forgotten.
+func TestJanitorsRoundsOutliveTheMigration(t *testing.T) {
+	p, c := migrated(t)
 	const began, until = `'2026-11-22 10:00:00+00'::timestamptz`, `'2026-11-22 10:02:00+00'::timestamptz`
 	if _, err := p.DownTo(t.Context(), 18); err != nil {
 		t.Fatal(err)
@@ -55,18 +64,7 @@ func TestJanitorsRoundsOutliveTheMigration(t *testing.T) {
 
 // Requests, fixity and schedules can be taken back, and come again.
 func TestSchemaGoesBackAndForth(t *testing.T) {
-	url := testenv.DatabaseURL(t)
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	p, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := connect(t, url)
-	defer c.Close(t.Context())
+	p, c := migrated(t)
 	const objects = `SELECT string_agg(relkind::text || ' ' || relname, ', ' ORDER BY relname) || ' ' || (SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)
 		FROM pg_class WHERE relnamespace = 'public'::regnamespace`
 	before := value[string](t, c, objects)

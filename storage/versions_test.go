@@ -86,8 +86,11 @@ func TestVersionsShowsWhatIsKept(t *testing.T) {
 	if o := head(t, b, "12/a b+é"); o.Size != 1 {
 		t.Errorf("without the last version there is %+v", o)
 	}
-	// The gateway dates a version anew that becomes the last one again.
-	if diff := cmp.Diff([]storage.Version{all[1], all[3]}, versions(t, b, "12/"), cmpopts.IgnoreFields(storage.Version{}, "LastModified")); diff != "" {
+	left := versions(t, b, "12/")
+	if len(left) > 0 && left[0].LastModified.After(all[1].LastModified) {
+		left[0].LastModified = all[1].LastModified // the gateway dates a version anew that becomes the last one again
+	}
+	if diff := cmp.Diff([]storage.Version{all[1], all[3]}, left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
