@@ -142,3 +142,17 @@ func (b *batcher[Q, A]) send(batch []*asked[Q, A]) {
 		c.call.answered(1)
 	}
 }
+
+// Batch gathers calls as the engine does those of a process's slots, for others who
+// make many short statements. It is safe for concurrent use.
+type Batch[Q, A any] struct{ calls batcher[Q, A] }
+
+// NewBatch returns one that asks up to most questions at once, in up to so many
+// statements. do answers them in their order; its context has a deadline.
+func NewBatch[Q, A any](lanes, most int, do func(context.Context, []Q) ([]A, error)) *Batch[Q, A] {
+	return &Batch[Q, A]{batcher[Q, A]{do: do, lanes: lanes, most: most}}
+}
+
+// Ask returns the answer to a question. If ctx ends before the question was sent, it
+// is not; if it was, the answer is waited for.
+func (b *Batch[Q, A]) Ask(ctx context.Context, question Q) (A, error) { return b.calls.ask(ctx, question) }

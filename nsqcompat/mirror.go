@@ -34,7 +34,6 @@ type MirrorOptions struct {
 	Reader       string        // name of the cursor in topic_readers; "" is nsq-mirror
 	Batch        int           // messages read at once; 0 is 500
 	Poll         time.Duration // about how often an idle mirror looks; 0 is 250 ms
-	Keep         time.Duration // messages that all readers have passed are kept as long; 0 is 7 days
 	Log          *slog.Logger  // nil discards
 }
 
@@ -68,9 +67,6 @@ func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
 	}
 	if o.Poll <= 0 {
 		o.Poll = 250 * time.Millisecond
-	}
-	if o.Keep <= 0 {
-		o.Keep = 7 * 24 * time.Hour
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -230,21 +226,17 @@ func (m *Mirror) idle(ctx context.Context) bool {
 	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1))
 }
 
-// upkeepEvery is about how often topics are made that are missing and old
-// messages go.
+// upkeepEvery is about how often topics are made that are missing.
 const upkeepEvery = time.Minute
 
-// upkeep does what the dashboards and the disk need from time to time, at once
-// and then every minute.
+// upkeep does what the dashboards need from time to time, at once and then every
+// minute.
 func (m *Mirror) upkeep(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if m.o.NSQDHTTPAddr != "" {
 			if err := m.makeTopics(ctx); err != nil && ctx.Err() == nil {
 				m.o.Log.WarnContext(ctx, "nsqd's topics are not complete, will try again", "nsqd", m.o.NSQDHTTPAddr, "err", err)
 			}
-		}
-		if err := m.trim(ctx); err != nil && ctx.Err() == nil {
-			m.o.Log.WarnContext(ctx, "old messages are still there, will try again", "err", err)
 		}
 		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5))
 	}

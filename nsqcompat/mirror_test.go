@@ -354,7 +354,7 @@ func TestOneOfTwoMirrorsPublishesAndTheOtherTakesOver(t *testing.T) {
 func TestMessagesThatNSQDCanNeverTakeArePassedOver(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
-	exec(t, db, `ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_topic_check, DROP CONSTRAINT topic_messages_body_check`)
+	exec(t, db, `ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_topic_check, DROP CONSTRAINT posted_is_numbered`)
 	var logged bytes.Buffer
 	m, stop := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	good := subscribe(t, nsqd.TCPAddr, "good")

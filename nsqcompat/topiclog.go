@@ -45,34 +45,9 @@ const enterTimeout = 10 * time.Minute
 
 const newReaderSQL = `INSERT INTO topic_readers (name) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// isForeignSQL tells whether the log or a reader knows of a transaction that
-// this cluster has not had yet. A row that we see was committed before our
-// snapshot, so this is so only if the rows were carried over from another.
-const isForeignSQL = `
-SELECT greatest(
-	(SELECT xid FROM topic_readers ORDER BY xid DESC LIMIT 1),
-	(SELECT xid FROM topic_messages ORDER BY xid DESC, id DESC LIMIT 1)
-) >= pg_snapshot_xmax(pg_current_snapshot())`
-
-// renumberReadersSQL puts every reader where, in the order of ids, which is all
-// the order that is left, it is past no message that it has not read: neither one
-// that it had before it nor one written since the restore, whose id is larger
-// than any before. That may take it back over transactions that ran side by side.
-const renumberReadersSQL = `
-UPDATE topic_readers r SET
-	xid        = '3',
-	message_id = least(r.message_id,
-		(SELECT min(m.id) - 1 FROM topic_messages m WHERE (m.xid, m.id) > (r.xid, r.message_id))),
-	updated_at = now()`
-
-// renumberMessagesSQL gives every stored message the first number that any
-// cluster has, so that they come before all that are still to be written.
-const renumberMessagesSQL = `UPDATE topic_messages SET xid = '3' WHERE xid <> '3'`
-
 // enter makes the reader known, at the beginning of the log if it is new. If
 // the database was restored into another cluster, whose transactions are
-// numbered anew, enter renumbers what is stored and says so; else readers would
-// wait for years for the numbers to catch up.
+// numbered anew, enter has the log renumbered and says so.
 func (l topicLog) enter(ctx context.Context) (renumbered bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
 	defer cancel()
@@ -80,17 +55,7 @@ func (l topicLog) enter(ctx context.Context) (renumbered bool, err error) {
 		if _, err := tx.Exec(ctx, newReaderSQL, l.reader); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, isForeignSQL).Scan(&renumbered); err != nil || !renumbered {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `LOCK TABLE topic_readers IN EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, renumberReadersSQL); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, renumberMessagesSQL)
-		return err
+		return tx.QueryRow(ctx, `SELECT renumber_log()`).Scan(&renumbered)
 	})
 	if err != nil {
 		return false, fmt.Errorf("enter the topic log as %s: %w", l.reader, err)
@@ -113,7 +78,7 @@ func (l topicLog) cursor(ctx context.Context) (at position, err error) {
 // afterSQL stops before the oldest transaction that is still open: it, and only
 // those after it, may yet add messages.
 const afterSQL = `
-SELECT xid, id, topic, body FROM topic_messages
+SELECT xid, id, topic, body FROM pipeline_messages
 WHERE (xid, id) > (@xid, @id) AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY xid, id
 LIMIT @n`
@@ -156,35 +121,6 @@ func (l topicLog) move(ctx context.Context, from, to position) error {
 	return nil
 }
 
-// trimSQL looks at the beginning of the log only, whatever its length: old
-// messages are there.
-const trimSQL = `
-DELETE FROM topic_messages WHERE (xid, id) IN (
-	SELECT xid, id FROM (
-		SELECT m.xid, m.id, m.created_at
-		FROM topic_messages m, (SELECT xid, message_id FROM topic_readers ORDER BY xid, message_id LIMIT 1) slowest
-		WHERE (m.xid, m.id) <= (slowest.xid, slowest.message_id)
-		ORDER BY m.xid, m.id
-		LIMIT 1000
-	) first
-	WHERE created_at < now() - @keep::interval)`
-
-// trim deletes messages that every reader has passed and that are old enough,
-// in short transactions.
-func (m *Mirror) trim(ctx context.Context) error {
-	for {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		tag, err := m.db.Exec(call, trimSQL, pgx.NamedArgs{"keep": m.o.Keep})
-		cancel()
-		if err != nil {
-			return fmt.Errorf("trim the topic log: %w", err)
-		}
-		if tag.RowsAffected() < 1000 {
-			return nil
-		}
-	}
-}
-
 // Lag is how far a mirror is behind.
 type Lag struct {
 	Messages int           // not yet published; counted to 100,000 and no further
@@ -194,7 +130,7 @@ type Lag struct {
 const lagSQL = `
 SELECT count(*), coalesce(greatest(clock_timestamp() - min(created_at), '0'), '0')
 FROM (
-	SELECT created_at FROM topic_messages
+	SELECT created_at FROM pipeline_messages
 	WHERE (xid, id) > (
 		coalesce((SELECT xid FROM topic_readers WHERE name = @name), '0'),
 		coalesce((SELECT message_id FROM topic_readers WHERE name = @name), 0))

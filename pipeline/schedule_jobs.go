@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	GlacierPollJob = "glacier-poll"
 	JanitorJob     = registry.JanitorJob
 	SpotRestoreJob = "spot-restore"
+	TopicLogJob    = "topic-log"
 )
 
 // Job is the reader's looks into the receiving buckets.
@@ -48,6 +50,17 @@ func (d Deps) GlacierPoll(every time.Duration) Job {
 		p := glacierPoll{Deps: d}
 		err := p.run(ctx)
 		return fmt.Sprintf("items that wait: %d; woken: %d", p.waiting, p.woken), err
+	}}
+}
+
+// KeepTopicLog makes room for messages in the topic log, and drops old ones.
+func (d Deps) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
+	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
+		dropped, err := d.Registry.KeepTopicLog(ctx, keep)
+		if len(dropped) == 0 {
+			return "nothing to drop", err
+		}
+		return "dropped: " + strings.Join(dropped, ", "), err
 	}}
 }
 

@@ -93,11 +93,16 @@ SELECT action, stage, bool_or(paused), sum(n)::bigint FROM (
 ) f
 GROUP BY action, stage ORDER BY action, stage`
 
+// tablesSQL takes the partitions of the topic log together.
 const tablesSQL = `
-SELECT relname::text, n_live_tup, n_dead_tup FROM pg_stat_user_tables
-WHERE schemaname = current_schema() AND relname = ANY ('{work_items, work_item_attempts, worker_processes, institution_turns,
-	uploads_in_work, objects_in_work, topic_messages}')
-ORDER BY relname`
+SELECT t.name, sum(t.n_live_tup)::bigint, sum(t.n_dead_tup)::bigint FROM (
+	SELECT CASE WHEN relname LIKE ANY ('{pipeline\_messages\_%, posted\_messages\_%}') THEN 'topic_messages' ELSE relname::text END AS name,
+		n_live_tup, n_dead_tup
+	FROM pg_stat_user_tables WHERE schemaname = current_schema()
+) t
+WHERE t.name = ANY ('{work_items, work_item_attempts, worker_processes, institution_turns, uploads_in_work, objects_in_work,
+	topic_messages, topic_deliveries}')
+GROUP BY t.name ORDER BY t.name`
 
 // oldestSQL finds who keeps vacuum from rows of this database. A session that may
 // not see others', a slot and a standby tell a transaction and no time: the topic
@@ -124,7 +129,7 @@ WITH held AS (
 ), aged AS (
 	SELECT kind, name, age(horizon)::bigint AS transactions,
 		extract(epoch FROM clock_timestamp() - coalesce(since, (
-			SELECT m.created_at FROM topic_messages m
+			SELECT m.created_at FROM pipeline_messages m
 			WHERE m.xid >= (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - age(horizon))::text::xid8
 			ORDER BY m.xid, m.id LIMIT 1))) AS seconds
 	FROM held

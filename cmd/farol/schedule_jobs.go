@@ -5,16 +5,20 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // scheduleConfig is how often the recurring jobs are run that have no other
 // settings, and how much they do.
 type scheduleConfig struct {
-	FixityEvery  time.Duration `env:"FAROL_FIXITY_FEED_INTERVAL" old:"QUEUE_FIXITY_INTERVAL" envDefault:"30m" min:"0" doc:"time between two feeds of fixity checks; 0: none"`
-	FixityItems  int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"2500" min:"0" doc:"copies that may be checked from one feed to the next"`
-	GlacierEvery time.Duration `env:"FAROL_GLACIER_POLL_INTERVAL" envDefault:"15m" min:"0" doc:"time between two looks whether what items wait for from an archive class is ready; 0: none, and each waits for its own time"`
-	SpotEvery    time.Duration `env:"FAROL_SPOT_INTERVAL" envDefault:"24h" min:"0" doc:"time between two looks for institutions that are due for a spot restoration; 0: none"`
-	SpotMaxSize  int64         `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10737418240" min:"10000" doc:"bytes of the largest object that is drawn for one"`
+	FixityEvery   time.Duration `env:"FAROL_FIXITY_FEED_INTERVAL" old:"QUEUE_FIXITY_INTERVAL" envDefault:"30m" min:"0" doc:"time between two feeds of fixity checks; 0: none"`
+	FixityItems   int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"2500" min:"0" doc:"copies that may be checked from one feed to the next"`
+	GlacierEvery  time.Duration `env:"FAROL_GLACIER_POLL_INTERVAL" envDefault:"15m" min:"0" doc:"time between two looks whether what items wait for from an archive class is ready; 0: none, and each waits for its own time"`
+	SpotEvery     time.Duration `env:"FAROL_SPOT_INTERVAL" envDefault:"24h" min:"0" doc:"time between two looks for institutions that are due for a spot restoration; 0: none"`
+	TopicLogEvery time.Duration `env:"FAROL_TOPIC_LOG_INTERVAL" envDefault:"1m" min:"0" doc:"time between two rounds that make partitions of the topic log and drop old ones; 0: none, and it is kept for ever"`
+	TopicKeep     time.Duration `env:"FAROL_TOPIC_KEEP" envDefault:"168h" doc:"how long messages of the pipeline's topics are kept that all readers have passed; one that was not heard of for four times as long is not waited for"`
+	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"how long messages that people posted to queues are kept that all receivers have been given and answered, with their results; 0: for ever"`
+	SpotMaxSize   int64         `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10737418240" min:"10000" doc:"bytes of the largest object that is drawn for one"`
 }
 
 // schedulerConfig is what farol schedule reads: of the servers, those that its jobs
@@ -87,6 +91,12 @@ func jobs() []job {
 			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", storage: true,
 			make: func(c *scheduling) pipeline.Job {
 				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: c.config.SpotMaxSize})
+			},
+		},
+		{
+			name: pipeline.TopicLogJob, does: "keeps the topic log", setting: "FAROL_TOPIC_LOG_INTERVAL",
+			make: func(c *scheduling) pipeline.Job {
+				return c.deps().KeepTopicLog(c.config.TopicLogEvery, registry.TopicLogKeep{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep})
 			},
 		},
 		{

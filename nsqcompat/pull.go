@@ -1,0 +1,237 @@
+package nsqcompat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// PullAPI is the HTTP API of [Queues], with the shapes and rules of NQ: POST /post
+// and POST /pull. Requests and answers are JSON; what is wrong with a request is said
+// in the key _error. It is safe for concurrent use.
+type PullAPI struct {
+	queues *Queues
+	o      PullOptions
+	bodies *semaphore.Weighted // bytes of requests that are being read and posted
+}
+
+// PullOptions bound what a PullAPI takes in.
+type PullOptions struct {
+	MaxBody  int64                                                      // bytes of a request; 0 is 4 MiB
+	Stopping <-chan struct{}                                            // when it closes, calls that wait are answered; nil never does
+	Allow    func(r *http.Request, right string) (*http.Request, error) // nil allows all; its error is an [*AccessError]
+	Log      *slog.Logger                                               // nil discards
+}
+
+// bodiesBytes is how many bytes of requests are in memory at once, as they came.
+const bodiesBytes = 64 << 20
+
+// NewPullAPI returns the API of queues.
+func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
+	if o.MaxBody <= 0 {
+		o.MaxBody = 4 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &PullAPI{queues: queues, o: o, bodies: semaphore.NewWeighted(max(bodiesBytes, o.MaxBody))}
+}
+
+// Routes adds the API to a mux.
+func (a *PullAPI) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /post", a.guarded("post", a.post))
+	mux.HandleFunc("POST /pull", a.guarded("pull", a.pull))
+}
+
+// badRequest is an error of the caller's.
+type badRequest struct{ text string }
+
+func (e badRequest) Error() string { return e.text }
+
+func bad(format string, args ...any) error { return badRequest{fmt.Sprintf(format, args...)} }
+
+// guarded lets in who has a right, and answers errors.
+func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := error(nil)
+		if a.o.Allow != nil {
+			r, err = a.o.Allow(r, right)
+		}
+		if err == nil {
+			err = handle(w, r)
+		}
+		if err != nil {
+			a.refuse(w, r, err)
+		}
+	}
+}
+
+// refuse answers with an error. What is not the caller's doing is logged, and told
+// without its details, which may name hosts.
+func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := http.StatusInternalServerError, "the messages could not be saved or read; try again"
+	var wrong badRequest
+	var access *AccessError
+	var large *http.MaxBytesError
+	switch {
+	case r.Context().Err() != nil:
+		return // nobody is there
+	case errors.As(err, &wrong):
+		status, text = http.StatusBadRequest, wrong.text
+	case errors.As(err, &access):
+		status, text = access.Status, access.Error()
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
+		}
+	case errors.As(err, &large):
+		status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", large.Limit)
+	case errors.Is(err, ErrNotPostable):
+		status, text = http.StatusForbidden, errors.Unwrap(err).Error()+"; requeue items with farol requeue"
+	default:
+		a.o.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
+	}
+	writeJSON(w, status, map[string]string{"_error": text})
+}
+
+// answerTime is how long a client may take to read an answer.
+const answerTime = time.Minute
+
+func writeJSON(w http.ResponseWriter, status int, answer any) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:errcheck // where there is none to set, none is needed
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(answer) //nolint:errcheck,errchkjson // a client that is gone reads nothing
+}
+
+// post is POST /post.
+func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
+	weight := a.o.MaxBody
+	if r.ContentLength >= 0 {
+		weight = min(weight, r.ContentLength)
+	}
+	if err := a.bodies.Acquire(r.Context(), weight); err != nil {
+		return fmt.Errorf("wait for room for a request: %w", err)
+	}
+	defer a.bodies.Release(weight)
+	body, err := readBody(w, r, a.o.MaxBody)
+	if err != nil {
+		return err
+	}
+	sender, postings, err := readPost(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), statementTime)
+	defer cancel()
+	firsts, err := a.queues.Post(ctx, sender, postings)
+	if err != nil {
+		return err
+	}
+	ids := make(map[string][]int64, len(postings))
+	for i, p := range postings {
+		for n := range p.Messages {
+			ids[p.Queue] = append(ids[p.Queue], firsts[i]+int64(n))
+		}
+	}
+	writeJSON(w, http.StatusOK, ids)
+	return nil
+}
+
+// pull is POST /pull.
+func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, a.o.MaxBody)
+	if err != nil {
+		return err
+	}
+	p, err := readPull(body)
+	if err != nil {
+		return err
+	}
+	if len(p.results) > 0 {
+		saved, err := a.queues.SaveResults(r.Context(), p.receiver, p.results)
+		if err != nil {
+			return err
+		}
+		if saved < len(p.results) {
+			return bad("%d of %d results are for messages that %s was not given; the others are saved", len(p.results)-saved, len(p.results), p.receiver)
+		}
+	}
+	type answer struct {
+		Messages map[string][]Message `json:"messages"`
+	}
+	if len(p.wants) == 0 {
+		writeJSON(w, http.StatusOK, answer{map[string][]Message{}})
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	if a.o.Stopping != nil {
+		go func() {
+			select {
+			case <-a.o.Stopping:
+				cancel(ErrStopping)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	given, err := a.queues.Pull(ctx, p.receiver, p.wants, p.timeout)
+	if err != nil && !errors.Is(err, ErrStopping) {
+		return err
+	}
+	got := map[string][]Message{}
+	for i, messages := range given {
+		if len(messages) > 0 {
+			got[p.wants[i].Queue] = messages
+		}
+	}
+	if len(got) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	writeJSON(w, http.StatusOK, answer{got})
+	return nil
+}
+
+// number reads a JSON number that must be whole and within bounds.
+func number(what string, raw json.RawMessage, otherwise, least, most int64) (int64, error) {
+	if isNull(raw) {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, bad("%s is %s; it must be a whole number from %d to %d", what, short(raw), least, most)
+	}
+	return n, nil
+}
+
+// seconds reads a JSON number of seconds, which may be a fraction.
+func seconds(what string, raw json.RawMessage, otherwise, most time.Duration) (time.Duration, error) {
+	if isNull(raw) {
+		return otherwise, nil
+	}
+	var s float64
+	if err := json.Unmarshal(raw, &s); err != nil || s < 0 || s > most.Seconds() {
+		return 0, bad("%s is %s; it must be a number of seconds from 0 to %.0f", what, short(raw), most.Seconds())
+	}
+	return time.Duration(s * float64(time.Second)), nil
+}
+
+func isNull(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
+
+// short is what is shown of a wrong value.
+func short(raw json.RawMessage) string {
+	if len(raw) > 60 {
+		return strconv.QuoteToASCII(string(raw[:60])) + "…"
+	}
+	return string(raw)
+}

@@ -1,0 +1,45 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// TopicLogKeep is how long messages are kept that everybody has passed.
+type TopicLogKeep struct {
+	Pipeline time.Duration // those of the pipeline's topics
+	Posted   time.Duration // those that people posted to queues; 0: for ever
+}
+
+// The parts of the topic log, each with partitions of its own.
+const (
+	pipelineMessages = "pipeline_messages"
+	postedMessages   = "posted_messages"
+)
+
+// KeepTopicLog makes the partitions of the topic log that are needed next, and drops
+// those that are old enough and that no reader needs. It returns the names of what
+// it dropped. It holds up nobody: what is locked is left to the next call.
+func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped []string, err error) {
+	for part, span := range map[string]time.Duration{pipelineMessages: keep.Pipeline, postedMessages: keep.Posted} {
+		turn := span / 7 // so that what is dropped at once is not much older than it has to be
+		if span == 0 {
+			turn = 30 * 24 * time.Hour // none is dropped, and a person may yet want to
+		}
+		if _, err := r.db.Exec(ctx, `SELECT turn_log_partitions($1, $2)`, part, turn); err != nil {
+			return dropped, fmt.Errorf("make partitions of %s: %w", part, err)
+		}
+		for span > 0 {
+			var name *string
+			if err := r.db.QueryRow(ctx, `SELECT trim_log($1, $2)`, part, span).Scan(&name); err != nil {
+				return dropped, fmt.Errorf("drop partitions of %s: %w", part, err)
+			}
+			if name == nil {
+				break
+			}
+			dropped = append(dropped, *name)
+		}
+	}
+	return dropped, nil
+}
