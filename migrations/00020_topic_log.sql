@@ -252,6 +252,11 @@ BEGIN
 		ON CONFLICT DO NOTHING; -- it was given before somebody moved the receiver back by hand
 		RETURN;
 	END IF;
+	IF r.xid > stood.xid AND EXISTS (SELECT FROM next_in_topic(r, 1)) THEN -- it has looked at as many as it may; there are more
+		message := NULL; content := NULL; due := 0;
+		RETURN NEXT;
+		RETURN;
+	END IF;
 	RETURN QUERY SELECT * FROM take_again(r, most, retry_num, fail_timeout, bytes);
 END
 $$;

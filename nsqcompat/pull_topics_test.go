@@ -1,0 +1,267 @@
+package nsqcompat
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+const aTopic = "ingest03_reingest_check"
+
+// bodies pulls what there is of a topic of the pipeline, and returns the bodies.
+func (s *server) bodies(receiver, topic, options string) (bodies []string) {
+	s.t.Helper()
+	status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": %q, "timeout": 0, "queues": {%q: {%s}}}`, receiver, topic, options))
+	if status == 204 {
+		return nil
+	}
+	var got struct{ Messages map[string][]Message }
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || status != 200 {
+		s.t.Fatalf("pull = %d %s", status, answer)
+	}
+	for _, m := range got.Messages[topic] {
+		bodies = append(bodies, m.Message)
+	}
+	return bodies
+}
+
+// Topics of the pipeline can be pulled like other queues, each name for itself.
+func TestTopicsOfThePipelineArePulled(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	put(t, s.db, aTopic, "1", "2")
+	put(t, s.db, "ingest04_staging", "3")
+	put(t, s.db, aTopic, "4", "5", "6")
+	for _, c := range []struct {
+		receiver, options string
+		want              []string
+	}{
+		{"r", "", []string{"1"}},
+		{"r", `"max": 2`, []string{"2", "4"}},
+		{"r", `"start": -1`, []string{"6"}},
+		{"r", `"max": 9, "retry_num": 0`, nil},
+		{"all", `"max": 9`, []string{"1", "2", "4", "5", "6"}},
+		{"none", `"start": -2`, nil},
+		{"none", ``, nil},
+	} {
+		if diff := cmp.Diff(c.want, s.bodies(c.receiver, aTopic, c.options)); diff != "" {
+			t.Errorf("%s %s (-want +got):\n%s", c.receiver, c.options, diff)
+		}
+	}
+	var fourth int64
+	if err := s.db.QueryRow(t.Context(), `SELECT id FROM topic_messages WHERE body = '4'`).Scan(&fourth); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"4", "5"}, s.bodies("from", aTopic, fmt.Sprintf(`"start": %d, "max": 2`, fourth))); diff != "" {
+		t.Errorf("from 4 (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"6"}, s.bodies("from", aTopic, `"start": 1, "max": 2`)); diff != "" {
+		t.Errorf("never back (-want +got):\n%s", diff)
+	}
+	// What is not answered comes again, and an answer is taken by the id.
+	if diff := cmp.Diff([]string{"4", "5", "6"}, s.bodies("from", aTopic, `"max": 9, "fail_timeout": 0`)); diff != "" {
+		t.Errorf("again (-want +got):\n%s", diff)
+	}
+	if status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": "from", "results": {%q: {"%d": "seen"}}}`, aTopic, fourth)); status != 200 {
+		t.Errorf("results = %d %s", status, answer)
+	}
+	if diff := cmp.Diff([]string{"5", "6"}, s.bodies("from", aTopic, `"max": 9, "fail_timeout": 0`)); diff != "" {
+		t.Errorf("again (-want +got):\n%s", diff)
+	}
+}
+
+// Transactions of different lengths append, while one call after the other waits: it
+// is given each message, and passes over none that commits late.
+func TestReceiverOfATopicMissesNoLateCommit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	const writers, each = 4, 25
+	var writing sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for n := range each {
+				tx, err := s.db.Begin(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := tx.Exec(context.Background(), `INSERT INTO topic_messages (topic, body) VALUES ($1, $2)`, aTopic, fmt.Sprint(w, ".", n)); err != nil {
+					t.Error(err)
+				}
+				pause(t.Context(), time.Duration((w*7+n*13)%20)*time.Millisecond)
+				if _, err := tx.Exec(context.Background(), `SELECT pg_notify('farol_work', '')`); err != nil {
+					t.Error(err)
+				}
+				if err := tx.Commit(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	got := map[string]int{}
+	for len(got) < writers*each {
+		status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": "r", "timeout": 30, "queues": {%q: {"max": 3, "fail_timeout": 600}}}`, aTopic))
+		if status != 200 {
+			t.Fatalf("after %d messages: %d %s", len(got), status, answer)
+		}
+		var a struct{ Messages map[string][]Message }
+		if err := json.Unmarshal([]byte(answer), &a); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range a.Messages[aTopic] {
+			got[m.Message]++
+		}
+	}
+	writing.Wait()
+	for body, n := range got {
+		if n != 1 {
+			t.Errorf("%s came %d times", body, n)
+		}
+	}
+	if again := s.bodies("r", aTopic, `"max": 999`); again != nil {
+		t.Errorf("%q came once more", again)
+	}
+}
+
+// A message that an open transaction still hides reaches who waits for it soon after
+// its commit, though no notice tells of that.
+func TestHiddenMessageReachesWhoWaits(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	long, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Rollback(context.Background()) //nolint:errcheck // it has ended, unless the test failed
+	if _, err := long.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('ingest04_staging', '1')`); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan string)
+	go func() {
+		status, answer, err := s.try(context.Background(), "/pull", fmt.Sprintf(`{"receiver": "r", "timeout": 60, "queues": {%q: {}}}`, aTopic))
+		if err != nil {
+			answer = err.Error()
+		}
+		came <- given(status, answer)
+	}()
+	eventually(t, "a call that waits", func() bool { return s.queues.Waiting() == 1 })
+	put(t, s.db, aTopic, "2")
+	exec(t, s.db, `SELECT pg_notify('farol_work', '')`)
+	select {
+	case got := <-came:
+		t.Fatalf("%q came past an open transaction", got)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := long.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-came; !strings.HasSuffix(got, " 2") {
+		t.Errorf("got %q, want message 2", got)
+	}
+}
+
+// A receiver that is far behind in a topic with few messages comes to its end, in
+// steps that are bounded.
+func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	put(t, s.db, aTopic, "first")
+	exec(t, s.db, `INSERT INTO topic_messages (topic, body) SELECT 'ingest04_staging', 'x' FROM generate_series(1, 120000)`)
+	put(t, s.db, aTopic, "last")
+	var got []string
+	for range 6 {
+		got = append(got, s.bodies("r", aTopic, "")...)
+	}
+	if diff := cmp.Diff([]string{"first", "last"}, got); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	got = nil
+	for range 2 {
+		answer := given(s.ask("/pull", fmt.Sprintf(`{"receiver": "w", "timeout": 60, "queues": {%q: {}}}`, aTopic)))
+		got = append(got, answer[strings.LastIndexByte(answer, ' ')+1:])
+	}
+	if diff := cmp.Diff([]string{"first", "last"}, got); diff != "" {
+		t.Errorf("messages of who waits (-want +got):\n%s", diff)
+	}
+	if got := given(s.ask("/pull", fmt.Sprintf(`{"receiver": "waits", "timeout": 60, "queues": {%q: {"start": -1}}}`, aTopic))); !strings.HasSuffix(got, " last") {
+		t.Errorf("the newest is %q", got)
+	}
+}
+
+// A database that came from another cluster numbers its transactions anew.
+func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	exec(t, s.db, `INSERT INTO topic_messages (xid, topic, body) VALUES
+		('900000000001', $1, '1'), ('900000000002', $1, '2'), ('900000000003', $1, '3')`, aTopic)
+	exec(t, s.db, `INSERT INTO topic_receivers (topic, name, xid, position) SELECT $1, 'r', xid, id FROM topic_messages WHERE body = '2'`, aTopic)
+	exec(t, s.db, `INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT r.id, r.position, r.xid, 'processing' FROM topic_receivers r`)
+	var renumbered bool
+	if err := s.db.QueryRow(t.Context(), `SELECT renumber_log()`).Scan(&renumbered); err != nil || !renumbered {
+		t.Fatalf("renumbered = %t, %v", renumbered, err)
+	}
+	put(t, s.db, aTopic, "4")
+	got := s.bodies("r", aTopic, `"max": 9`)
+	got = append(got, s.bodies("r", aTopic, `"max": 1, "fail_timeout": 0`)...)
+	if diff := cmp.Diff([]string{"3", "4", "2"}, got); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+// With the connection on which a process listens cut, or gone deaf, what waits there
+// is woken all the same.
+func TestWaitingOutlivesTheListeningConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	for n := range int64(3) {
+		came := make(chan string)
+		go func() {
+			status, answer, err := s.try(context.Background(), "/pull", `{"receiver": "r", "timeout": 60, "queues": {"q": {}}}`)
+			if err != nil {
+				answer = err.Error()
+			}
+			came <- given(status, answer)
+		}()
+		eventually(t, "a call that waits", func() bool { return s.queues.Waiting() == 1 })
+		exec(t, s.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN farol_queues%' AND datname = current_database()`)
+		exec(t, s.db, `SELECT post_messages('{q}', '{1}', '{1}', '{1}', '{NULL}', '{m}')`) // by another process
+		if got, want := <-came, fmt.Sprintf("q: %d m", n+1); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Those who wait are answered when the process ends, and have lost nothing.
+func TestWaitingEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	q := NewQueues(db, QueuesOptions{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := q.Pull(ctx, "r", []Want{{Queue: "q", Max: 1}}, time.Minute)
+		ended <- err
+	}()
+	eventually(t, "a call that waits", func() bool { return q.Waiting() == 1 })
+	cancel(ErrStopping)
+	if err := <-ended; err != ErrStopping {
+		t.Errorf("err = %v, want ErrStopping", err)
+	}
+	firsts, err := q.Post(t.Context(), nil, []Posting{{"q", []string{"a"}}})
+	if err != nil || !slices.Equal(firsts, []int64{1}) {
+		t.Fatalf("Post = %v, %v", firsts, err)
+	}
+	got, err := q.Pull(t.Context(), "r", []Want{{Queue: "q", Max: 1}}, 0)
+	if err != nil || len(got[0]) != 1 {
+		t.Errorf("Pull = %v, %v", got, err)
+	}
+}
