@@ -24,10 +24,10 @@ type PullAPI struct {
 
 // PullOptions bound what a PullAPI takes in.
 type PullOptions struct {
-	MaxBody  int64                                                      // bytes of a request; 0 is 4 MiB
-	Stopping <-chan struct{}                                            // when it closes, calls that wait are answered; nil never does
-	Allow    func(r *http.Request, right string) (*http.Request, error) // nil allows all; its error is an [*AccessError]
-	Log      *slog.Logger                                               // nil discards
+	MaxBody  int64                                 // bytes of a request; 0 is 4 MiB
+	Stopping <-chan struct{}                       // when it closes, calls that wait are answered; nil never does
+	Caller   func(r *http.Request) (Caller, error) // who sends a request; nil: somebody who may do all
+	Log      *slog.Logger                          // nil discards
 }
 
 // bodiesBytes is how many bytes of requests are in memory at once, as they came.
@@ -60,9 +60,13 @@ func bad(format string, args ...any) error { return badRequest{fmt.Sprintf(forma
 // guarded lets in who has a right, and answers errors.
 func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		var caller Caller
 		err := error(nil)
-		if a.o.Allow != nil {
-			r, err = a.o.Allow(r, right)
+		if a.o.Caller != nil {
+			caller, err = a.o.Caller(r)
+		}
+		if err == nil && !caller.May(right) {
+			err = &AccessError{http.StatusForbidden, "the token " + caller.Name + " may not " + right}
 		}
 		if err == nil {
 			err = handle(w, r)

@@ -98,6 +98,9 @@ const (
 // to time for what it has not heard of.
 func (q *Queues) follow(ctx context.Context) error {
 	f := &follower{Queues: q, known: map[string]int64{}}
+	if err := q.enter(ctx); err != nil {
+		return err
+	}
 	if err := q.readTopics(ctx); err != nil {
 		return err
 	}
@@ -128,6 +131,21 @@ func (q *Queues) follow(ctx context.Context) error {
 		if err := f.hear(ctx, conn); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// enter sees to it that receivers find their place in a database that came from
+// another cluster.
+func (q *Queues) enter(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
+	defer cancel()
+	var renumbered bool
+	if err := q.db.QueryRow(ctx, `SELECT renumber_log()`).Scan(&renumbered); err != nil {
+		return fmt.Errorf("enter the topic log: %w", err)
+	}
+	if renumbered {
+		q.log.WarnContext(ctx, "the database came from another cluster, all readers were moved to the new numbering")
 	}
 	return nil
 }

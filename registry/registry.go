@@ -68,6 +68,8 @@ var rules = map[string]string{ //nolint:gochecknoglobals // a constant, but for 
 	"users_name_check":              "a name has 2 to 200 characters",
 	"institutions_name_check":       "a name has 2 to 200 characters",
 	"institutions_identifier_check": "an identifier is a domain name in lower case",
+	"api_tokens_name_key":           "there is a token of that name",
+	"api_tokens_name_check":         "a name has 1 to 100 bytes",
 }
 
 func hinted(pg *pgconn.PgError) string {

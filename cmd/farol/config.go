@@ -45,6 +45,12 @@ type httpConfig struct {
 	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"where metrics and health are served (/metrics, /healthz, /readyz), such as 127.0.0.1:9090; not at all if empty"`
 }
 
+// pullConfig is where and how the pull API is served.
+type pullConfig struct {
+	Addr    string `env:"FAROL_PULL_ADDR" envDefault:"127.0.0.1:4180" is:"host:port" doc:"where the pull API is served; on any other than a loopback address every request needs a token"`
+	MaxBody int64  `env:"FAROL_PULL_MAX_BODY" envDefault:"4194304" min:"1048576" doc:"bytes of the largest request, and so about those of the largest message"`
+}
+
 type readConfig struct {
 	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"time between two looks into the receiving buckets; 0: none"`
 }
@@ -202,6 +208,22 @@ type mirrorConfig struct {
 func readMirrorConfig(s *settings) (c mirrorConfig) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	return c
+}
+
+// serveConfig is what farol serve reads.
+type serveConfig struct {
+	Database databaseConfig
+	Pull     pullConfig
+	Log      logConfig
+	HTTP     httpConfig
+}
+
+func readServeConfig(s *settings) (c serveConfig) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.Pull)
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
 	return c

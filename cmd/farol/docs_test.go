@@ -62,10 +62,11 @@ func settingsTables() string {
 		{&poolsConfig{}, "`work`"},
 		{&fixityConfig{}, "`work`, `fixity`"},
 		{&repairConfig{}, "`repair`; `work` if it repairs by itself"},
-		{&httpConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`"},
+		{&pullConfig{}, "`serve`"},
+		{&httpConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`"},
 		{&readConfig{}, "`schedule`, `read-buckets`"},
 		{&scheduleConfig{}, "`schedule`"},
-		{&logConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `janitor`, `doctor`"},
+		{&logConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
 	} {
 		for _, f := range fieldsOf("", block.of) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, defaultOf(f), meaning(f), block.users)

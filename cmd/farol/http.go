@@ -39,16 +39,25 @@ func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, r
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+	if err := serveUntil(ctx, server, listener); err != nil {
+		return fmt.Errorf("serve metrics and health: %w", err)
+	}
+	return nil
+}
+
+// serveUntil serves until ctx is done, and then gives requests that are under way 5
+// seconds to end.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("serve metrics and health: %w", err)
+		return err
 	case <-ctx.Done():
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = server.Shutdown(bounded)
+	err := server.Shutdown(bounded)
 	if err != nil {
 		err = server.Close() // whoever still reads has had their time
 	}

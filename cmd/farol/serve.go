@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/nsqcompat"
+)
+
+func serveCommand() *cobra.Command {
+	var pull bool
+	c := &cobra.Command{
+		Use:   "serve --pull",
+		Short: "Serve the HTTP APIs for programs in any language",
+		Long: `Serve POST /post and POST /pull, by which programs post messages to queues and pull
+them, and pull the pipeline's topics; until SIGTERM or Ctrl-C. Any number may run.
+On a loopback address programs of this machine need no token; elsewhere all do:
+see farol token.`,
+		Example: `  farol serve --pull`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !pull {
+				return usage(errors.New("it is not said what to serve"), "add --pull")
+			}
+			return orderly(cmd.Context(), runServe(cmd.Context()))
+		},
+	}
+	c.Flags().BoolVar(&pull, "pull", false, "serve the pull API at FAROL_PULL_ADDR")
+	return c
+}
+
+func runServe(ctx context.Context) error {
+	config, err := load(readServeConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "serve", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	direct, err := config.Database.session("farol-serve")
+	if err != nil {
+		return err
+	}
+	log := newLogger(config.Log)
+	listener, open, err := listenPull(ctx, config.Pull.Addr, log)
+	if err != nil {
+		return err
+	}
+	queues := nsqcompat.NewQueues(s.db, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
+	metrics := newServeMetrics(queues)
+	mux := http.NewServeMux()
+	access := nsqcompat.NewAccess(s.registry, open)
+	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{MaxBody: config.Pull.MaxBody, Stopping: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
+	server := &http.Server{ // calls may wait for long, and set their own times for what is sent
+		Handler:           metrics.observed(mux),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, metrics.collectors()...)
+	})
+	group.Go(func() error { return queues.Run(ctx) })
+	group.Go(func() error {
+		if err := serveUntil(ctx, server, listener); err != nil {
+			return fmt.Errorf("serve the pull API: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// listenPull opens the address of the pull API. open says that it can be reached from
+// this machine only.
+func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener net.Listener, open bool, err error) {
+	var lc net.ListenConfig
+	listener, err = lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, false, failure{code: exitFailed, err: fmt.Errorf("serve the pull API: %w", err), next: "set FAROL_PULL_ADDR to a free host:port"}
+	}
+	tcp, ok := listener.Addr().(*net.TCPAddr)
+	open = ok && tcp.IP.IsLoopback()
+	log.InfoContext(ctx, "serving the pull API", "addr", listener.Addr().String(), "tokens_needed", !open)
+	return listener, open, nil
+}
+
+// serveMetrics are a server's figures for Prometheus.
+type serveMetrics struct {
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	waiting  prometheus.GaugeFunc
+}
+
+func newServeMetrics(queues *nsqcompat.Queues) serveMetrics {
+	return serveMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_pull_requests_total", Help: "Requests to the pull API, by path, method and status.",
+		}, []string{"path", "method", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_pull_request_seconds", Help: "Time that requests to the pull API took; those to /pull and /v1/claim may have waited.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+		}, []string{"path"}),
+		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "farol_pull_waiting", Help: "Calls that wait for messages in this process.",
+		}, func() float64 { return float64(queues.Waiting()) }),
+	}
+}
+
+func (m serveMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.took, m.waiting}
+}
+
+// observed counts requests by the route that they took, so that what somebody makes
+// up as a path makes no figure of its own.
+func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, route := mux.Handler(r)
+		labels := prometheus.Labels{"path": route}
+		promhttp.InstrumentHandlerDuration(m.took.MustCurryWith(labels),
+			promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(labels), mux)).ServeHTTP(w, r)
+	})
+}

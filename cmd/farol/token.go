@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func tokenCommand() *cobra.Command {
+	return group("token", "Let programs use the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
+}
+
+func tokenAddCommand() *cobra.Command {
+	var t registry.Token
+	var lasts time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "add NAME --may RIGHT,...",
+		Short: "Make a token",
+		Long: `Make a token, and show it: this once. Its rights are post (messages to queues), pull
+(messages from queues and from the pipeline's topics) and lease (items at stages
+that are worked on over HTTP). A token of an institution may lease its items, and
+nothing else, since messages are of all.`,
+		Example: `  farol token add dashboard --may pull
+  farol token add scanner --may lease --stages 'Virus Scan' --lasts 8760h
+  farol token add ocr --may lease --institution test.edu --json`,
+		Args: oneArg("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.Name = args[0]
+			if len(t.Rights) == 0 {
+				return usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
+			}
+			for _, right := range t.Rights {
+				if _, err := oneOf("--may", right, registry.Rights()); err != nil {
+					return err
+				}
+			}
+			if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
+				return usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
+			}
+			if cmd.Flags().Changed("lasts") {
+				if lasts <= 0 {
+					return usage(fmt.Errorf("--lasts is %v", lasts), "give a time such as 8760h, a year")
+				}
+				end := time.Now().Add(lasts)
+				t.ExpiresAt = &end
+			}
+			s, err := connectRegistry(cmd.Context(), "token")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			added, secret, err := s.registry.AddToken(cmd.Context(), t)
+			if err != nil {
+				return failure{code: exitFailed, err: err, next: "`farol token list` and `farol institution list` show what there is"}
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), struct {
+					registry.Token
+					Secret string `json:"token"`
+				}{added, secret})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
+			return err
+		},
+	}
+	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", ")+" (required)")
+	c.Flags().StringVar(&t.Institution, "institution", "", "institution by its identifier; without, of all")
+	c.Flags().StringSliceVar(&t.Stages, "stages", nil, "stages that may be leased; without, all that are worked on over HTTP")
+	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func tokenListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens, without their secrets",
+		Example: `  farol token list
+  farol token list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := connectRegistry(cmd.Context(), "token")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			list, err := s.registry.Tokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
+			var rows [][]string
+			for _, t := range list {
+				until, used := "removed", "never"
+				if t.ExpiresAt != nil {
+					until = at(*t.ExpiresAt)
+				}
+				if t.UsedAt != nil {
+					used = at(*t.UsedAt)
+				}
+				rows = append(rows, []string{plain(t.Name), strings.Join(t.Rights, ","), plain(t.Institution), plain(strings.Join(t.Stages, ",")), until, used})
+			}
+			return writeTable(cmd.OutOrStdout(), []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func tokenRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "End a token",
+		Example: `  farol token remove dashboard`,
+		Args:    oneArg("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := connectRegistry(cmd.Context(), "token")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if err := s.registry.RemoveToken(cmd.Context(), args[0]); err != nil {
+				return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(args[0]))
+			return err
+		},
+	}
+}

@@ -1,0 +1,110 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What a token may be used for.
+const (
+	RightPost  = "post"  // messages to queues
+	RightPull  = "pull"  // messages from queues and topics
+	RightLease = "lease" // items at stages that are worked on over HTTP
+)
+
+// Rights lists them.
+func Rights() []string { return []string{RightPost, RightPull, RightLease} }
+
+// Token is what lets a program use the HTTP APIs. Its secret is not stored.
+type Token struct {
+	ID          int64      `json:"id"`
+	Name        string     `json:"name"`
+	Institution string     `json:"institution_identifier"` // "": of all
+	Rights      []string   `json:"rights"`
+	Stages      []string   `json:"stages"` // that may be leased; none: all that are worked on over HTTP
+	CreatedAt   time.Time  `json:"created_at"`
+	CreatedBy   string     `json:"created_by"` // user of the database
+	ExpiresAt   *time.Time `json:"expires_at"` // nil: never
+	UsedAt      *time.Time `json:"used_at"`    // to the minute; nil: never
+}
+
+const tokensSQL = `
+SELECT t.id, t.name, coalesce(i.identifier, '') AS institution, t.rights, t.stages, t.created_at, t.created_by, t.expires_at, t.used_at
+FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
+
+// AddToken makes a token and returns it with its secret, which nobody can read again.
+// The name, institution, rights, stages and end of t count. A name that is taken is
+// ErrRefused, an institution that there is not ErrNotFound.
+func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret string, err error) {
+	secret = "farol_" + rand.Text() + rand.Text() // 260 bits
+	var id int64
+	err = r.db.QueryRow(ctx, `
+		INSERT INTO api_tokens (name, digest, institution_id, rights, stages, expires_at)
+		SELECT $1, $2, i.id, $4, coalesce($5, '{}'::text[]), $6 FROM (VALUES (1)) one LEFT JOIN institutions i ON i.identifier = $3
+		WHERE $3 = '' OR i.id IS NOT NULL
+		RETURNING id`, t.Name, tokenDigest(secret), t.Institution, t.Rights, t.Stages, t.ExpiresAt).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Token{}, "", fmt.Errorf("add token %q: %w: there is no institution %q", t.Name, ErrNotFound, t.Institution)
+	}
+	if err != nil {
+		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, refusal(err))
+	}
+	rows, _ := r.db.Query(ctx, tokensSQL+` WHERE t.id = $1`, id)
+	added, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Token])
+	if err != nil {
+		return Token{}, "", fmt.Errorf("read token %q: %w", t.Name, err)
+	}
+	return added, secret, nil
+}
+
+func tokenDigest(secret string) []byte {
+	d := sha256.Sum256([]byte(secret)) // it has nothing that could be guessed
+	return d[:]
+}
+
+// Tokens lists all.
+func (r *Registry) Tokens(ctx context.Context) ([]Token, error) {
+	rows, _ := r.db.Query(ctx, tokensSQL+` ORDER BY t.name`)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Token])
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	return list, nil
+}
+
+// RemoveToken ends a token at once. One that there is not is ErrNotFound.
+func (r *Registry) RemoveToken(ctx context.Context, name string) error {
+	tag, err := r.db.Exec(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
+	if err != nil {
+		return fmt.Errorf("remove token %q: %w", name, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("remove token %q: %w", name, ErrNotFound)
+	}
+	return nil
+}
+
+const tokenOfSQL = `
+WITH used AS (
+	UPDATE api_tokens SET used_at = now() WHERE digest = $1 AND (used_at < now() - interval '1 minute') IS NOT FALSE
+)` + tokensSQL + ` WHERE t.digest = $1 AND (t.expires_at > now()) IS NOT FALSE`
+
+// TokenOf returns the token that a secret is of, and notes that it was used. Without
+// one that is valid it is ErrNotFound.
+func (r *Registry) TokenOf(ctx context.Context, secret string) (Token, error) {
+	rows, _ := r.db.Query(ctx, tokenOfSQL, tokenDigest(secret))
+	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Token])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Token{}, fmt.Errorf("look up a token: %w", ErrNotFound)
+	}
+	if err != nil {
+		return Token{}, fmt.Errorf("look up a token: %w", err)
+	}
+	return t, nil
+}
