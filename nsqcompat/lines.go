@@ -13,7 +13,7 @@ import (
 // none of them ever polls.
 type lines struct {
 	mu      sync.Mutex
-	of      map[string]map[lineKey]*line // by queue
+	of      map[string]map[lineKey]*queueLine // by queue
 	waiting int
 }
 
@@ -24,7 +24,7 @@ type lineKey struct {
 	failTimeout     time.Duration
 }
 
-type line struct {
+type queueLine struct {
 	waiters list.List // of *waiter
 	due     time.Time // when a message may be given again to the first; zero: it is not known that one may
 }
@@ -45,10 +45,10 @@ func (l *lines) join(receiver string, wants []Want) *waiter {
 	for i, want := range wants {
 		k := lineKey{want.Queue, receiver, want.RetryNum, want.FailTimeout}
 		if l.of[k.queue] == nil {
-			l.of[k.queue] = map[lineKey]*line{}
+			l.of[k.queue] = map[lineKey]*queueLine{}
 		}
 		if l.of[k.queue][k] == nil {
-			l.of[k.queue][k] = &line{}
+			l.of[k.queue][k] = &queueLine{}
 		}
 		w.keys[i], w.places[i] = k, l.of[k.queue][k].waiters.PushBack(w)
 	}

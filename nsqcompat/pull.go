@@ -50,12 +50,12 @@ func (a *PullAPI) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /pull", a.guarded("pull", a.pull))
 }
 
-// badRequest is an error of the caller's.
-type badRequest struct{ text string }
+// wrongRequest is an error of the caller's.
+type wrongRequest struct{ text string }
 
-func (e badRequest) Error() string { return e.text }
+func (e wrongRequest) Error() string { return e.text }
 
-func bad(format string, args ...any) error { return badRequest{fmt.Sprintf(format, args...)} }
+func bad(format string, args ...any) error { return wrongRequest{fmt.Sprintf(format, args...)} }
 
 // guarded lets in who has a right, and answers errors.
 func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
@@ -81,7 +81,7 @@ func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.R
 // without its details, which may name hosts.
 func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "the messages could not be saved or read; try again"
-	var wrong badRequest
+	var wrong wrongRequest
 	var access *AccessError
 	var large *http.MaxBytesError
 	switch {
@@ -101,13 +101,13 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		a.o.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
 	}
-	writeJSON(w, status, map[string]string{"_error": text})
+	answerJSON(w, status, map[string]string{"_error": text})
 }
 
 // answerTime is how long a client may take to read an answer.
 const answerTime = time.Minute
 
-func writeJSON(w http.ResponseWriter, status int, answer any) {
+func answerJSON(w http.ResponseWriter, status int, answer any) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:errcheck // where there is none to set, none is needed
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -147,7 +147,7 @@ func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
 			ids[p.Queue] = append(ids[p.Queue], firsts[i]+int64(n))
 		}
 	}
-	writeJSON(w, http.StatusOK, ids)
+	answerJSON(w, http.StatusOK, ids)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 		Messages map[string][]Message `json:"messages"`
 	}
 	if len(p.wants) == 0 {
-		writeJSON(w, http.StatusOK, answer{map[string][]Message{}})
+		answerJSON(w, http.StatusOK, answer{map[string][]Message{}})
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -202,7 +202,7 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	writeJSON(w, http.StatusOK, answer{got})
+	answerJSON(w, http.StatusOK, answer{got})
 	return nil
 }
 

@@ -66,7 +66,7 @@ const (
 func NewQueues(db *pgxpool.Pool, o QueuesOptions) *Queues {
 	q := &Queues{
 		db: db, log: o.Log, poll: o.Poll, direct: o.Direct, large: semaphore.NewWeighted(largeTakes),
-		lines: lines{of: map[string]map[lineKey]*line{}}, topics: map[string]bool{},
+		lines: lines{of: map[string]map[lineKey]*queueLine{}}, topics: map[string]bool{},
 	}
 	if q.log == nil {
 		q.log = slog.New(slog.DiscardHandler)

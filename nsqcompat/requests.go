@@ -101,7 +101,7 @@ func object(what string, raw json.RawMessage) (f fields, err error) {
 		return f, nil
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
-		if wrong, ok := err.(badRequest); ok { //nolint:errorlint // it is handed through as it is
+		if wrong, ok := err.(wrongRequest); ok { //nolint:errorlint // it is handed through as it is
 			return f, bad("%s: %s", what, wrong.text)
 		}
 		return f, bad("%s is no JSON object: %v", what, err)

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Message is one that was pulled.
+type Message struct {
+	Queue       string    `json:"-"`
+	ID          int64     `json:"id"`
+	Sender      string    `json:"sender"`
+	Text        string    `json:"message"`
+	CreatedTime time.Time `json:"created_time"`
+}
+
+// Post appends messages to queues, all or none, and returns the numbers that they
+// got. sender may be empty. A post whose answer is lost is made again, so that
+// messages may be there twice; with a negative Give it is an error instead.
+func (c *Client) Post(ctx context.Context, sender string, messages map[string][]string) (ids map[string][]int64, err error) {
+	request := map[string]any{"messages": messages}
+	if sender != "" {
+		request["sender"] = sender
+	}
+	if _, err := c.call(ctx, "/post", request, &ids); err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// Where a pull starts, besides the number of a message.
+const (
+	GoOn    = 0  // where the receiver stands, at first at the first message
+	Newest  = -1 // the newest message, or else the next to come
+	OnlyNew = -2 // behind all that there is
+)
+
+// Want is what to pull from a queue. What is zero has the server's default, but for
+// Retries and Start.
+type Want struct {
+	Start       int64
+	Max         int           // messages at once; 0 is 1
+	NoRetries   bool          // a message that is not answered is not given again, and has failed
+	Retries     int           // how often it is, else; 0 is 2
+	FailTimeout time.Duration // after which it is given again; 0 is two minutes
+}
+
+func (w Want) asked() map[string]any {
+	asked := map[string]any{"start": w.Start}
+	if w.Max > 0 {
+		asked["max"] = w.Max
+	}
+	switch {
+	case w.NoRetries:
+		asked["retry_num"] = 0
+	case w.Retries > 0:
+		asked["retry_num"] = w.Retries
+	}
+	if w.FailTimeout > 0 {
+		asked["fail_timeout"] = w.FailTimeout.Seconds()
+	}
+	return asked
+}
+
+// Pull saves results of messages that the receiver was given before, by queue and
+// number, and returns the next messages of queues. It waits for them for up to wait,
+// and returns none if none came. Either may be empty.
+func (c *Client) Pull(ctx context.Context, receiver string, wants map[string]Want, wait time.Duration, results map[string]map[int64]string) ([]Message, error) {
+	request := map[string]any{"receiver": receiver, "timeout": wait.Seconds()}
+	if len(wants) > 0 {
+		queues := map[string]any{}
+		for queue, w := range wants {
+			queues[queue] = w.asked()
+		}
+		request["queues"] = queues
+	}
+	if len(results) > 0 {
+		texts := map[string]map[string]string{}
+		for queue, of := range results {
+			texts[queue] = map[string]string{}
+			for id, text := range of {
+				texts[queue][strconv.FormatInt(id, 10)] = text
+			}
+		}
+		request["results"] = texts
+	}
+	var answer struct {
+		Messages map[string][]Message `json:"messages"`
+	}
+	if _, err := c.call(ctx, "/pull", request, &answer); err != nil {
+		return nil, err
+	}
+	var list []Message
+	for queue, messages := range answer.Messages {
+		for _, m := range messages {
+			m.Queue = queue
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// Worker says how [Client.Work] works.
+type Worker struct {
+	Receiver string          // name under which messages are shared; required
+	Wants    map[string]Want // by queue; required
+	Slots    int             // messages in work at once; 0 is 1
+
+	// Failed is told of messages whose function failed, and of calls to the server
+	// that did for longer than Give; m is then the zero Message. It may be nil.
+	Failed func(m Message, err error)
+}
+
+// longPoll is how long one call waits for messages or items.
+const longPoll = 20 * time.Second
+
+// Work calls do for each message, and answers it with what that returns. A message
+// for which it fails is not answered, and so given again after its fail timeout. Work
+// returns when ctx is done and what was begun has ended: do is not told of that, and
+// its results are saved. An error is one of the request, such as a name that cannot be.
+func (c *Client) Work(ctx context.Context, w Worker, do func(context.Context, Message) (result string, err error)) error {
+	slots := max(w.Slots, 1)
+	wants := map[string]Want{}
+	for queue, want := range w.Wants {
+		want.Max = 1 // no message lies here while another worker has nothing to do
+		wants[queue] = want
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var working sync.WaitGroup
+	for range slots {
+		working.Go(func() {
+			for ctx.Err() == nil {
+				if err := c.oneMessage(ctx, w, wants, do); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// oneMessage waits for messages, one of each queue at most, and works on them.
+func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want, do func(context.Context, Message) (string, error)) error {
+	failed := w.Failed
+	if failed == nil {
+		failed = func(Message, error) {}
+	}
+	messages, err := c.Pull(ctx, w.Receiver, wants, longPoll, nil)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case passes(err):
+		failed(Message{}, err)
+		return nil
+	case err != nil:
+		return err
+	}
+	lasting := context.WithoutCancel(ctx)
+	for _, m := range messages {
+		result, err := do(lasting, m)
+		if err == nil {
+			_, err = c.Pull(lasting, w.Receiver, nil, 0, map[string]map[int64]string{m.Queue: {m.ID: result}})
+		}
+		if err != nil {
+			failed(m, fmt.Errorf("message %d of %s: %w", m.ID, m.Queue, err))
+		}
+	}
+	return nil
+}
