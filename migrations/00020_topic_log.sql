@@ -115,15 +115,21 @@ FROM topic_deliveries d JOIN topic_receivers r ON r.id = d.receiver_id;
 COMMENT ON VIEW deliveries IS 'Each message that was given to a receiver of the HTTP pull API: processing, finished or failed, with its result and times.';
 
 -- +goose StatementBegin
-CREATE FUNCTION is_pipeline_topic(topic text) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE SET search_path FROM CURRENT
-RETURN topic = 'fixity_check' OR EXISTS (SELECT FROM stage_settings s WHERE s.topic = is_pipeline_topic.topic);
+CREATE FUNCTION is_pipeline_topic(topic text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ -- which is planned once
+BEGIN
+	RETURN topic = 'fixity_check' OR EXISTS (SELECT FROM stage_settings s WHERE s.topic = is_pipeline_topic.topic);
+END
+$$;
 -- +goose StatementEnd
+
+-- The functions from here to take_messages are called by that alone, which sets for
+-- them what is to be set: to set it costs more than any of them does.
 
 -- receiver_locked returns the row of a receiver, which is new if it is asked for
 -- the first time. Calls under one name take turns by it.
 -- +goose StatementBegin
 CREATE FUNCTION receiver_locked(of_topic text, called text) RETURNS topic_receivers
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
 	r topic_receivers;
 BEGIN
@@ -142,7 +148,7 @@ $$;
 -- pipeline, but never back.
 -- +goose StatementBegin
 CREATE FUNCTION move_in_topic(r topic_receivers, start bigint) RETURNS topic_receivers
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
 	m record;
 BEGIN
@@ -175,7 +181,7 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION next_in_topic(r topic_receivers, most integer)
 RETURNS TABLE (xid xid8, id bigint, body text, created_at timestamptz)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
 	m record;
 	n integer := 0;
@@ -194,6 +200,47 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF xid IS NOT NULL AND body IS NULL THEN
+		RETURN NEXT;
+	END IF;
+END
+$$;
+-- +goose StatementEnd
+
+-- take_again gives what a receiver was given and has not answered, and counts that.
+-- What is no longer in the log has failed.
+-- +goose StatementBegin
+CREATE FUNCTION take_again(r topic_receivers, most integer, retry_num integer, fail_timeout float8, bytes bigint)
+RETURNS TABLE (message bigint, sent_by text, content text, posted_at timestamptz, due float8)
+LANGUAGE plpgsql AS $$
+DECLARE
+	d record;
+	n integer := 0;
+BEGIN
+	FOR d IN SELECT t.message, l.sender, l.body, l.created_at, l.there
+		FROM (SELECT o.message, o.xid FROM topic_deliveries o
+			WHERE o.receiver_id = r.id AND o.status = 'processing' AND o.updated_at <= clock_timestamp() - make_interval(secs => fail_timeout)
+			ORDER BY o.message LIMIT most) t
+		LEFT JOIN LATERAL (
+			SELECT p.sender, p.body, p.created_at, true AS there FROM posted_messages p WHERE t.xid IS NULL AND p.topic = r.topic AND p.number = t.message
+			UNION ALL
+			SELECT NULL, q.body, q.created_at, true FROM pipeline_messages q WHERE q.xid = t.xid AND q.id = t.message
+		) l ON true
+		ORDER BY t.message
+	LOOP
+		bytes := bytes - coalesce(octet_length(d.body), 0);
+		EXIT WHEN bytes < 0 AND n > 0;
+		UPDATE topic_deliveries t SET updated_at = clock_timestamp(), fail_count = t.fail_count + 1,
+			status = CASE WHEN t.fail_count + 1 >= retry_num OR d.there IS NULL THEN 'failed' ELSE 'processing' END
+		WHERE t.receiver_id = r.id AND t.message = d.message;
+		CONTINUE WHEN d.there IS NULL;
+		n := n + 1;
+		message := d.message; sent_by := d.sender; content := d.body; posted_at := d.created_at;
+		RETURN NEXT;
+	END LOOP;
+	IF n = 0 THEN
+		message := NULL; content := NULL;
+		due := (SELECT extract(epoch FROM min(updated_at) - clock_timestamp()) + fail_timeout
+			FROM topic_deliveries t WHERE t.receiver_id = r.id AND t.status = 'processing');
 		RETURN NEXT;
 	END IF;
 END
@@ -262,47 +309,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- take_again gives what a receiver was given and has not answered, and counts that.
--- What is no longer in the log has failed.
--- +goose StatementBegin
-CREATE FUNCTION take_again(r topic_receivers, most integer, retry_num integer, fail_timeout float8, bytes bigint)
-RETURNS TABLE (message bigint, sent_by text, content text, posted_at timestamptz, due float8)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
-DECLARE
-	d record;
-	n integer := 0;
-BEGIN
-	FOR d IN SELECT t.message, l.sender, l.body, l.created_at, l.there
-		FROM (SELECT o.message, o.xid FROM topic_deliveries o
-			WHERE o.receiver_id = r.id AND o.status = 'processing' AND o.updated_at <= clock_timestamp() - make_interval(secs => fail_timeout)
-			ORDER BY o.message LIMIT most) t
-		LEFT JOIN LATERAL (
-			SELECT p.sender, p.body, p.created_at, true AS there FROM posted_messages p WHERE t.xid IS NULL AND p.topic = r.topic AND p.number = t.message
-			UNION ALL
-			SELECT NULL, q.body, q.created_at, true FROM pipeline_messages q WHERE q.xid = t.xid AND q.id = t.message
-		) l ON true
-		ORDER BY t.message
-	LOOP
-		bytes := bytes - coalesce(octet_length(d.body), 0);
-		EXIT WHEN bytes < 0 AND n > 0;
-		UPDATE topic_deliveries t SET updated_at = clock_timestamp(), fail_count = t.fail_count + 1,
-			status = CASE WHEN t.fail_count + 1 >= retry_num OR d.there IS NULL THEN 'failed' ELSE 'processing' END
-		WHERE t.receiver_id = r.id AND t.message = d.message;
-		CONTINUE WHEN d.there IS NULL;
-		n := n + 1;
-		message := d.message; sent_by := d.sender; content := d.body; posted_at := d.created_at;
-		RETURN NEXT;
-	END LOOP;
-	IF n = 0 THEN
-		message := NULL; content := NULL;
-		due := (SELECT extract(epoch FROM min(updated_at) - clock_timestamp()) + fail_timeout
-			FROM topic_deliveries t WHERE t.receiver_id = r.id AND t.status = 'processing');
-		RETURN NEXT;
-	END IF;
-END
-$$;
--- +goose StatementEnd
-
 -- post_messages appends messages to queues, and returns the number of the last in
 -- each. Whoever waits for them is told. The queues come into being with their first
 -- message, and are locked in the order of their names, so that posters never wait
@@ -339,22 +345,23 @@ $$;
 -- answers were to messages that they had been given.
 -- +goose StatementBegin
 CREATE FUNCTION save_results(called text, of_topics text[], messages bigint[], results text[]) RETURNS bigint
-LANGUAGE sql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
-	WITH answered AS (
-		SELECT r.id AS receiver_id, a.message, a.result
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$ -- which is planned once
+DECLARE
+	saved bigint;
+BEGIN
+	WITH locked AS ( -- in one order
+		SELECT d.receiver_id, d.message, a.result
 		FROM unnest(of_topics, messages, results) a (topic, message, result)
 		JOIN topic_receivers r ON r.topic = a.topic AND r.name = called
-	), locked AS ( -- in one order
-		SELECT d.receiver_id, d.message, a.result
-		FROM answered a JOIN topic_deliveries d ON d.receiver_id = a.receiver_id AND d.message = a.message
+		JOIN topic_deliveries d ON d.receiver_id = r.id AND d.message = a.message
 		ORDER BY d.receiver_id, d.message
 		FOR UPDATE OF d
-	), saved AS (
-		UPDATE topic_deliveries d SET status = 'finished', result = l.result, updated_at = clock_timestamp()
-		FROM locked l WHERE d.receiver_id = l.receiver_id AND d.message = l.message
-		RETURNING d.message
 	)
-	SELECT count(*) FROM saved
+	UPDATE topic_deliveries d SET status = 'finished', result = l.result, updated_at = clock_timestamp()
+	FROM locked l WHERE d.receiver_id = l.receiver_id AND d.message = l.message;
+	GET DIAGNOSTICS saved = ROW_COUNT;
+	RETURN saved;
+END
 $$;
 -- +goose StatementEnd
 
