@@ -66,8 +66,9 @@ func BenchmarkPull(b *testing.B) {
 type httpServer struct {
 	*worker
 
-	url    string
-	client *http.Client
+	url        string
+	postmaster string // number of its process
+	client     *http.Client
 }
 
 func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
