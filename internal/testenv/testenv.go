@@ -38,6 +38,8 @@ type environment struct {
 	stacks   map[devstack.Service]*lazyStack
 	template template
 	redis    redisNumbers
+	behind   backstage
+	atEnd    []func()
 }
 
 // lazyStack is one server in a stack of its own, so that it can start when it
@@ -73,8 +75,19 @@ func runTests(m *testing.M) (code int, err error) {
 	running.dir = dir
 	running.mu.Unlock()
 	code = m.Run()
+	for _, f := range running.atEnd {
+		f()
+	}
 	err = running.stop()
 	return code, errors.Join(err, os.RemoveAll(dir), alive.Close())
+}
+
+// AtEnd has f called when all tests of this process have ended: what they share
+// cannot be tidied up by one of them.
+func AtEnd(f func()) {
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	running.atEnd = append(running.atEnd, f)
 }
 
 func (e *environment) stop() error {
