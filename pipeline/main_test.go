@@ -217,7 +217,7 @@ func (a *archive) start() (stop func()) {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 100*time.Millisecond, a.deps.Log
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 500*time.Millisecond, a.deps.Log
 	engine, err := claim.New(ctx, a.db, o)
 	if err != nil {
 		a.t.Fatal(err)
