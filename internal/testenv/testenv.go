@@ -30,12 +30,13 @@ const memory = "/dev/shm"
 
 // running is what the tests of this process share. A test is handed nothing but
 // its testing.TB, so this has to be a variable of the package.
-var running = &environment{stacks: map[devstack.Service]*lazyStack{}} //nolint:gochecknoglobals // see above
+var running = &environment{stacks: map[devstack.Service]*lazyStack{}, programs: map[string]func() (string, error){}} //nolint:gochecknoglobals // see above
 
 type environment struct {
 	mu       sync.Mutex
 	dir      string // "" until Main is called
 	stacks   map[devstack.Service]*lazyStack
+	programs map[string]func() (string, error) // each builds one, at the first call
 	template template
 	redis    redisNumbers
 	behind   backstage
@@ -129,12 +130,12 @@ func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Opti
 }
 
 func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // most of it for a cold build
-	defer cancel()
-	exe, err := build(ctx, "./internal/testenv/stackd", "stackd", false)
+	exe, err := running.built("./internal/testenv/stackd", "stackd", false)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
 	o := devstack.Options{
 		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
 		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
