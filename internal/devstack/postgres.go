@@ -189,7 +189,7 @@ func (s *Stack) initCluster(ctx context.Context, bin string, home cluster) error
 // which a random one cannot, and each client takes them again for each connection.
 func scramVerifier(password string) (string, error) {
 	salt := make([]byte, 16)
-	rand.Read(salt) //nolint:errcheck // it never fails
+	rand.Read(salt)
 	salted, err := pbkdf2.Key(sha256.New, password, salt, 1, sha256.Size)
 	if err != nil {
 		return "", fmt.Errorf("derive the password's verifier: %w", err)
