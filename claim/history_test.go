@@ -281,9 +281,13 @@ func (h *history) accepted(q *queue) map[[2]int64]historySettle {
 // latest checks that no end was accepted that was asked for after somebody else
 // had been given the item.
 func (h *history) latest(q *queue, settled map[[2]int64]historySettle) {
+	byItem := map[int64][]historyClaim{}
 	for _, c := range h.claims {
-		for _, before := range h.claims {
-			if before.item != c.item || before.token >= c.token {
+		byItem[c.item] = append(byItem[c.item], c)
+	}
+	for _, c := range h.claims {
+		for _, before := range byItem[c.item] {
+			if before.token >= c.token {
 				continue
 			}
 			if s, ok := settled[[2]int64{before.item, before.token}]; ok && s.asked > c.told {

@@ -189,7 +189,7 @@ func TestBrokenIdentifierForgetsNothing(t *testing.T) {
 	a.exec(unknowFormats + `identifier LIKE '%/b.txt'`)
 	known := a.rows(knownFormats)
 	b := a.backfill()
-	b.Formats = identifier(t, "crash")
+	b.Formats = badIdentifier(t)
 	sum, left := a.filled(b, registry.FormatFilter{OlderThan: 100_000, Object: "test.edu/old"})
 	if sum.Identified != 1 || !strings.Contains(left["a.txt"], "has crashed on it, and what is on record stays") {
 		t.Errorf("came to %+v, %v", sum, left)

@@ -79,7 +79,7 @@ func TestFormatsAreOnRecord(t *testing.T) {
 func TestCrashedIdentificationIsOnRecord(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.deps.Formats = identifier(t, "crash")
+	a.deps.Formats = badIdentifier(t)
 	a.deposit("formats.tar", a.bag(bagtest.Spec{Name: "formats", Files: []bagtest.File{{Path: "data/a.tiff", Content: "hello"}}}))
 	a.work()
 	got := a.rows(formatsOnRecord)
@@ -280,7 +280,7 @@ func (s *identify) inventoryID(t *testing.T, w *work) string {
 // Redis gets back what it was given, and has little to keep.
 func TestResultsInRedisAreSmall(t *testing.T) {
 	t.Parallel()
-	s := &identify{Deps{Formats: identifier(t, "well")}}
+	s := &identify{Deps{Formats: goodIdentifier(t)}}
 	version, err := s.Formats.Version(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func newArchive(t testing.TB) *archive {
 	prefix := "x" + time.Now().Format("150405.000000")
 	store := progress.New(testenv.Redis(t), prefix)
 	a.deps = Deps{
-		Registry: registry.New(a.db), Progress: store, Formats: identifier(t, "well"), Files: 4,
+		Registry: registry.New(a.db), Progress: store, Formats: goodIdentifier(t), Files: 4,
 		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket, ""), nil },
 		Staging:   a.created(a.s3.Prefix+"staging", ""),
 		Targets:   map[string]*storage.Bucket{},
@@ -104,17 +104,42 @@ func newArchive(t testing.TB) *archive {
 	return a
 }
 
-// identifier has files identified by children of this program: well, or crash.
-func identifier(t testing.TB, how string) *format.Identifier {
+// goodIdentifier is one that all tests share, as all items of a worker do: a child
+// reads thousands of signatures first, which takes it a second under the race detector.
+func goodIdentifier(t testing.TB) *format.Identifier {
 	t.Helper()
-	f, err := format.Start(context.Background(), format.Options{
-		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Memory: 8 << 30, // the race detector's is the child's too
-	})
+	f, err := sharedIdentifier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+//nolint:gochecknoglobals // a test is handed nothing but its testing.TB
+var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
+	f, err := startIdentifier("well", 4)
+	if err == nil {
+		testenv.AtEnd(f.Close)
+	}
+	return f, err
+})
+
+// badIdentifier is one whose children end with the first file that they see.
+func badIdentifier(t testing.TB) *format.Identifier {
+	t.Helper()
+	f, err := startIdentifier("crash", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Close)
 	return f
+}
+
+// startIdentifier has files identified by children of this program.
+func startIdentifier(how string, children int) (*format.Identifier, error) {
+	return format.Start(context.Background(), format.Options{
+		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Workers: children, Memory: 8 << 30, // the race detector's is the child's too
+	})
 }
 
 func (a *archive) bucket(name, class string) *storage.Bucket {
@@ -192,7 +217,7 @@ func (a *archive) start() (stop func()) {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 100*time.Millisecond, a.deps.Log
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 500*time.Millisecond, a.deps.Log
 	engine, err := claim.New(ctx, a.db, o)
 	if err != nil {
 		a.t.Fatal(err)

@@ -87,8 +87,12 @@ type Entry struct {
 
 // Bytes returns the tar.
 func (s Spec) Bytes() ([]byte, error) {
-	var b bytes.Buffer
-	if err := s.WriteTar(&b); err != nil {
+	room := int64(64 << 10) // or a large bag would be copied again and again as it grows
+	for _, f := range slices.Concat(s.Files, s.Unlisted) {
+		room += f.size() + 2<<10
+	}
+	b := bytes.NewBuffer(make([]byte, 0, room))
+	if err := s.WriteTar(b); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -72,10 +72,11 @@ func (s *site) connect(dbURL, redisURL string) {
 }
 
 // workerSettings make a worker that notices soon, under the race detector too:
-// what that maps counts for the limit on the memory of format identification.
+// what that maps counts for the limit on the memory of format identification. Its
+// children load their signatures at each of the many starts, which takes each a second.
 func workerSettings() map[string]string {
 	return map[string]string{
-		"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_POLL": "200ms", "FAROL_IDENTIFY_MEMORY": "8589934592",
+		"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_POLL": "200ms", "FAROL_IDENTIFY_MEMORY": "8589934592", "FAROL_IDENTIFY_WORKERS": "1",
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,13 +28,28 @@ func Binary(t testing.TB) string {
 	if raceEnabled {
 		name = "farol-race"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	path, err := build(ctx, "./cmd/farol", name, raceEnabled)
+	path, err := running.built("./cmd/farol", name, raceEnabled)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
 	return path
+}
+
+// built is build for the first who asks in this process. To see that all is up to
+// date takes the go command most of a second, and the sources stay as they are.
+func (e *environment) built(pkg, name string, race bool) (string, error) {
+	e.mu.Lock()
+	f := e.programs[name]
+	if f == nil {
+		f = sync.OnceValues(func() (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // most of it for a cold build
+			defer cancel()
+			return build(ctx, pkg, name, race)
+		})
+		e.programs[name] = f
+	}
+	e.mu.Unlock()
+	return f()
 }
 
 // build compiles a command of this module into a directory that all test

@@ -30,14 +30,17 @@ const memory = "/dev/shm"
 
 // running is what the tests of this process share. A test is handed nothing but
 // its testing.TB, so this has to be a variable of the package.
-var running = &environment{stacks: map[devstack.Service]*lazyStack{}} //nolint:gochecknoglobals // see above
+var running = &environment{stacks: map[devstack.Service]*lazyStack{}, programs: map[string]func() (string, error){}} //nolint:gochecknoglobals // see above
 
 type environment struct {
 	mu       sync.Mutex
 	dir      string // "" until Main is called
 	stacks   map[devstack.Service]*lazyStack
+	programs map[string]func() (string, error) // each builds one, at the first call
 	template template
 	redis    redisNumbers
+	behind   backstage
+	atEnd    []func()
 }
 
 // lazyStack is one server in a stack of its own, so that it can start when it
@@ -73,8 +76,19 @@ func runTests(m *testing.M) (code int, err error) {
 	running.dir = dir
 	running.mu.Unlock()
 	code = m.Run()
+	for _, f := range running.atEnd {
+		f()
+	}
 	err = running.stop()
 	return code, errors.Join(err, os.RemoveAll(dir), alive.Close())
+}
+
+// AtEnd has f called when all tests of this process have ended: what they share
+// cannot be tidied up by one of them.
+func AtEnd(f func()) {
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	running.atEnd = append(running.atEnd, f)
 }
 
 func (e *environment) stop() error {
@@ -116,12 +130,12 @@ func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Opti
 }
 
 func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // most of it for a cold build
-	defer cancel()
-	exe, err := build(ctx, "./internal/testenv/stackd", "stackd", false)
+	exe, err := running.built("./internal/testenv/stackd", "stackd", false)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
 	o := devstack.Options{
 		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
 		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
