@@ -85,3 +85,6 @@ func (e *Engine) Hints(f Filter) string {
 	slices.Sort(list)
 	return strings.Join(list, "; ")
 }
+
+// Tidy clears away what is over, as Run does every minute.
+func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
