@@ -289,6 +289,26 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 $$;
 -- +goose StatementEnd
 
+-- As in 00007, with who works the stage: an autoscaler of farol work counts none of
+-- the others.
+CREATE OR REPLACE VIEW queue_depth AS
+SELECT q.action, q.stage, q.size_band, s.paused,
+	count(*) FILTER (WHERE q.run_at <= now())                            AS due,
+	count(*) FILTER (WHERE q.run_at > now() AND q.run_at < 'infinity')   AS delayed,
+	count(*) FILTER (WHERE q.run_at = 'infinity')                        AS waiting,
+	count(*) FILTER (WHERE q.run_at IS NULL)                             AS running,
+	count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)        AS in_flight,
+	now() - min(q.run_at) FILTER (WHERE q.run_at <= now())               AS oldest_due,
+	sum(q.size)::bigint                                                  AS bytes,
+	s.worker
+FROM ( -- each by its index
+	SELECT action, stage, size_band, size, run_at FROM work_items WHERE status = 'Pending' AND retry
+	UNION ALL
+	SELECT action, stage, size_band, size, NULL FROM work_items WHERE status = 'Started'
+) q
+JOIN stage_settings s ON s.action = q.action AND s.stage = q.stage
+GROUP BY q.action, q.stage, q.size_band, s.paused, s.worker;
+
 INSERT INTO administration_rights (privilege, on_table) VALUES ('SELECT', 'stage_names');
 ALTER FUNCTION grant_administration(regrole) RENAME TO grant_before_stages;
 -- +goose StatementBegin
@@ -392,6 +412,24 @@ UPDATE stage_settings s SET ordinal = p.place FROM (
 	SELECT action, stage, row_number() OVER (PARTITION BY action ORDER BY ordinal) AS place FROM stage_settings) p
 WHERE p.action = s.action AND p.stage = s.stage AND p.place <> s.ordinal;
 ALTER TABLE stage_settings ENABLE TRIGGER stage_settings_changed;
+DROP VIEW queue_depth;
+CREATE VIEW queue_depth AS
+SELECT q.action, q.stage, q.size_band, s.paused,
+	count(*) FILTER (WHERE q.run_at <= now())                            AS due,
+	count(*) FILTER (WHERE q.run_at > now() AND q.run_at < 'infinity')   AS delayed,
+	count(*) FILTER (WHERE q.run_at = 'infinity')                        AS waiting,
+	count(*) FILTER (WHERE q.run_at IS NULL)                             AS running,
+	count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)        AS in_flight,
+	now() - min(q.run_at) FILTER (WHERE q.run_at <= now())               AS oldest_due,
+	sum(q.size)::bigint                                                  AS bytes
+FROM ( -- each by its index
+	SELECT action, stage, size_band, size, run_at FROM work_items WHERE status = 'Pending' AND retry
+	UNION ALL
+	SELECT action, stage, size_band, size, NULL FROM work_items WHERE status = 'Started'
+) q
+JOIN stage_settings s ON s.action = q.action AND s.stage = q.stage
+GROUP BY q.action, q.stage, q.size_band, s.paused;
+COMMENT ON VIEW queue_depth IS 'How many items wait and run at each stage in each size band; in_flight is for autoscalers.';
 ALTER TABLE stage_settings DROP CONSTRAINT farol_works_its_own_stages, DROP COLUMN worker;
 ALTER DOMAIN work_stage DROP CONSTRAINT work_stage_check;
 ALTER DOMAIN work_stage ADD CONSTRAINT work_stage_check
@@ -402,3 +440,4 @@ ALTER DOMAIN work_stage ADD CONSTRAINT work_stage_check
 DROP FUNCTION is_stage_name(text);
 DROP TABLE stage_names;
 DROP FUNCTION stage_names_by_hand();
+SELECT grant_to_administrators();
