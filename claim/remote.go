@@ -120,7 +120,7 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	var l Leased
 	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Expires, &l.StorageOption}, func() error {
 		l.Item = at[l.ID]
-		l.Lease, l.Heartbeat = l.Item.lease, r.engine.known.Load().of(l.Action, l.Stage).Heartbeat
+		l.Lease, l.Heartbeat = l.lease, r.engine.known.Load().of(l.Action, l.Stage).Heartbeat
 		if w.Timeout > 0 {
 			l.Heartbeat = 0
 		}
@@ -156,8 +156,8 @@ type renewal struct {
 // renewed is what a renewal came to.
 type renewed struct {
 	lasts   time.Duration // of the lease; of the stage if it is late
-	expires time.Time // zero: it is lost
-	late    bool      // the stage took longer than it may
+	expires time.Time     // zero: it is lost
+	late    bool          // the stage took longer than it may
 }
 
 // Renew extends the lease of a claim, and notes the file in hand unless it is "".

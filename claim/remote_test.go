@@ -68,7 +68,7 @@ func TestRemoteOutcomes(t *testing.T) {
 		result error
 		want   row
 	}{
-		"transient": {claim.Transient("scanner-away", errors.New("No scanner.")), row{Stage: "Virus Scan", Status: "Pending", Attempt: 1, Retry: true, Note: "No scanner.", Code: "scanner-away"}},
+		"transient": {claim.Transient("scanner-away", errors.New("no scanner")), row{Stage: "Virus Scan", Status: "Pending", Attempt: 1, Retry: true, Note: "no scanner", Code: "scanner-away"}},
 		"fatal":     {claim.Fatal("virus", "It has a virus."), row{Stage: "Virus Scan", Status: "Failed", Attempt: 1, Review: true, Due: true, Note: "It has a virus.", Code: "virus"}},
 		"released":  {claim.Release("Stopping."), row{Stage: "Virus Scan", Status: "Pending", Retry: true, Due: true, Note: "Stopping.", Code: "released"}},
 	} {

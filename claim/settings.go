@@ -68,8 +68,8 @@ type sizeBand struct {
 type settings struct {
 	stages map[stageKey]StageSettings
 	next   map[stageKey]string // the stage behind each that is not the last
-	bands  []sizeBand // by size, the smallest first
-	leases leases     // those that are not the database's
+	bands  []sizeBand          // by size, the smallest first
+	leases leases              // those that are not the database's
 }
 
 type stageKey struct{ action, stage string }

@@ -62,7 +62,7 @@ func NewLeaseAPI(db *pgxpool.Pool, engine *claim.Engine, o LeaseOptions) *LeaseA
 }
 
 //go:embed openapi.json
-var openAPI []byte //nolint:gochecknoglobals // a constant, but for Go
+var openAPI []byte
 
 // callTime bounds what a call does besides waiting for items.
 const callTime = 15 * time.Second

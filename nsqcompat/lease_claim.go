@@ -1,10 +1,12 @@
 package nsqcompat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -39,7 +41,8 @@ type claimRequest struct {
 	ProcessingTimeout float64  `json:"processing_timeout"`
 }
 
-// check refuses what cannot be meant, and fills in what may be left out.
+// check refuses what cannot be meant, or is not for the caller, and fills in what
+// may be left out.
 func (q *claimRequest) check(r *http.Request, c Caller) error {
 	if q.Max == 0 {
 		q.Max = 1
@@ -47,22 +50,42 @@ func (q *claimRequest) check(r *http.Request, c Caller) error {
 	if q.Node == "" {
 		q.Node, _, _ = net.SplitHostPort(r.RemoteAddr)
 	}
+	for _, check := range []func() error{q.checkWorker, q.checkBounds, func() error { return q.checkScope(c) }} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *claimRequest) checkWorker() error {
 	switch {
 	case !printable(q.Worker, 100):
 		return badRequest("worker is %q; name who works, in 1 to 100 printable characters", q.Worker)
-	case !printable(q.Node, 100) || q.PID < 0 || q.PID > 1<<31-1:
+	case !printable(q.Node, 100) || q.PID < 0 || q.PID > math.MaxInt32:
 		return badRequest("node must have 1 to 100 printable characters, and pid must be a process number")
-	case len(q.Stages) == 0 || len(q.Stages) > mostStages || len(q.StorageOptions) > mostStages:
-		return badRequest("name 1 to %d stages, and as many storage options at most", mostStages)
-	case q.Max < 1 || q.Max > mostClaimed:
-		return badRequest("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
-	case q.MinSize < 0 || q.MaxSize < 0 || q.MinSize > mostSize || q.MaxSize > mostSize || q.MaxSize != 0 && q.MaxSize <= q.MinSize:
-		return badRequest("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
-	case q.Wait < 0 || q.Wait > mostWait:
-		return badRequest("wait is %v; it must be from 0 to %v seconds", q.Wait, mostWait)
-	case q.ProcessingTimeout < 0 || q.ProcessingTimeout > mostTimeout:
+	case !within(q.ProcessingTimeout, 0, mostTimeout):
 		return badRequest("processing_timeout is %v; it must be from 0 to %v seconds", q.ProcessingTimeout, mostTimeout)
-	case q.Institution != "" && !c.maySee(q.Institution):
+	}
+	return nil
+}
+
+func (q *claimRequest) checkBounds() error {
+	switch {
+	case !within(len(q.Stages), 1, mostStages) || len(q.StorageOptions) > mostStages:
+		return badRequest("name 1 to %d stages, and as many storage options at most", mostStages)
+	case !within(q.Max, 1, mostClaimed):
+		return badRequest("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
+	case !within(q.MinSize, 0, mostSize) || !within(q.MaxSize, 0, mostSize) || q.MaxSize != 0 && q.MaxSize <= q.MinSize:
+		return badRequest("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
+	case !within(q.Wait, 0, mostWait):
+		return badRequest("wait is %v; it must be from 0 to %v seconds", q.Wait, mostWait)
+	}
+	return nil
+}
+
+func (q *claimRequest) checkScope(c Caller) error {
+	if q.Institution != "" && !c.maySee(q.Institution) {
 		return problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may only have items of " + c.Institution + "."}
 	}
 	for _, stage := range q.Stages {
@@ -72,6 +95,8 @@ func (q *claimRequest) check(r *http.Request, c Caller) error {
 	}
 	return nil
 }
+
+func within[N cmp.Ordered](n, least, most N) bool { return n >= least && n <= most }
 
 func (q *claimRequest) filter(c Caller) claim.Filter {
 	f := claim.Filter{MinSize: q.MinSize, MaxSize: q.MaxSize, StorageOptions: q.StorageOptions}

@@ -37,7 +37,7 @@ type Outcome struct {
 type Runner struct {
 	engine   *claim.Engine
 	steps    map[string]Step // by name
-	order    []string // of names
+	order    []string        // of names
 	progress *progress.Store
 	options  RunnerOptions
 
