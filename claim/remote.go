@@ -89,7 +89,7 @@ func (s *settings) remote(stages []Want) error {
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: %s", ErrNoStage, w.Stage)
-		case st.Worker != "http":
+		case st.Worker != remoteWorker:
 			return fmt.Errorf("%w: %s", ErrNotRemote, w.Stage)
 		}
 	}
@@ -184,8 +184,8 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 // is kept here, since nobody else looks at the clock.
 const renewRemoteSQL = `
 WITH held AS (
-	SELECT w.id, h.token, h.in_hand, coalesce(($4::interval[])[array_position($5::text[], w.stage::text)], s.lease) AS lease,
-		s.processing_timeout, coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
+	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
+		 coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
 	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
 	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
@@ -209,10 +209,9 @@ func (r *Remote) renewBatch(ctx context.Context, batch []renewal) ([]renewed, er
 	for i, b := range inOrder {
 		ids[i], tokens[i], files[i] = b.item, b.token, b.file
 	}
-	spans, stages := r.engine.known.Load().leases.of(ingest)
 	found := map[[2]int64]renewed{}
 	err := registry.Again(func() error {
-		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files, spans, stages)
+		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files)
 		var key [2]int64
 		var l renewed
 		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {
@@ -283,7 +282,7 @@ func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim,
 		return c, r.whyLost(ctx, item, token)
 	case err != nil:
 		return c, fmt.Errorf("read the claim on item %d: %w", item, err)
-	case worker != "http":
+	case worker != remoteWorker:
 		return c, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, StepOf(c.Action, c.Stage))
 	}
 	c.MaxAttempts = r.engine.known.Load().of(c.Action, c.Stage).MaxAttempts

@@ -224,3 +224,24 @@ func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 		t.Errorf("the item is %+v, want it to go on", got)
 	}
 }
+
+// How a process works its own stages is not how others work theirs: its settings
+// neither change their leases nor refuse them, and it beats no faster for them.
+func TestOwnSettingsAreNotForRemoteStages(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.exec(`SELECT add_stage('Virus Scan', 'Validate', lease => '3 seconds', heartbeat => '0.5 seconds')`)
+	e := q.engine(func(o *claim.Options) { o.Heartbeat, o.Lease = 10*time.Second, 40*time.Second })
+	q.put("Virus Scan", 10)
+	r := e.Remote(q.db)
+	c := one(t, r, anna())
+	if c.Lease != 3*time.Second || c.Heartbeat != 500*time.Millisecond {
+		t.Errorf("lease %v, heartbeat %v; want those of the stage", c.Lease, c.Heartbeat)
+	}
+	if lasts, _, err := r.Renew(t.Context(), c.ID, c.Token, ""); err != nil || lasts != 3*time.Second {
+		t.Errorf("Renew = %v, %v", lasts, err)
+	}
+	if beat := e.HeartbeatEvery(); beat != 10*time.Second {
+		t.Errorf("it beats every %v", beat)
+	}
+}

@@ -30,6 +30,9 @@ type StageSettings struct {
 	UnrenewedLease   time.Duration
 }
 
+// remoteWorker is the worker of stages that programs work over HTTP.
+const remoteWorker = "http"
+
 // SettingError is a setting of a stage under which live work could be lost.
 type SettingError struct {
 	Stage   string // see [StepOf]
@@ -78,6 +81,10 @@ type stageKey struct{ action, stage string }
 func (s *settings) override(o Options) error {
 	var errs []error
 	for key, st := range s.stages {
+		if st.Worker == remoteWorker { // whose leases this process does not renew
+			errs = append(errs, st.check())
+			continue
+		}
 		step := StepOf(st.Action, st.Stage)
 		if o.Lease > 0 {
 			st.Lease = o.Lease
@@ -118,7 +125,9 @@ func (s *settings) override(o Options) error {
 func (s *settings) heartbeat() time.Duration {
 	d := time.Minute
 	for _, st := range s.stages {
-		d = min(d, st.Heartbeat, st.Lease/3)
+		if st.Worker != remoteWorker {
+			d = min(d, st.Heartbeat, st.Lease/3)
+		}
 	}
 	return d
 }

@@ -406,3 +406,30 @@ func TestStopEndsTheWaiting(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// Leases outlive the process that gave them, and any other goes on with them.
+func TestAnyServerServesAnyWorker(t *testing.T) {
+	t.Parallel()
+	first := newLeases(t)
+	first.put("test.edu", 10)
+	item := first.claimed(scans)
+	engine, err := claim.New(t.Context(), first.db, claim.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	mux := http.NewServeMux()
+	NewLeaseAPI(first.db, engine, LeaseOptions{}).Routes(mux)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	second := &leases{t: t, db: first.db, url: server.URL, spec: first.spec}
+	if status, answer := second.call("POST", "/v1/heartbeat", ref(item, "")); status != http.StatusOK {
+		t.Errorf("heartbeat at another: %d %v", status, answer)
+	}
+	if status, answer := second.call("POST", "/v1/finish", ref(item, "")); status != http.StatusOK {
+		t.Errorf("finish at another: %d %v", status, answer)
+	}
+	if status, answer := first.call("POST", "/v1/finish", ref(item, "")); status != http.StatusConflict || answer["outcome"] != "done" {
+		t.Errorf("a second finish at the first: %d %v", status, answer)
+	}
+}
