@@ -185,7 +185,7 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 const renewRemoteSQL = `
 WITH held AS (
 	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
-		 coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
+		coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
 	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
 	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
