@@ -19,6 +19,7 @@ test: deps                      ## all tests, against real servers that they sta
 	.ci/deps cc
 	.ci/deps pooler
 	.ci/deps scanner
+	.ci/deps clients
 	CGO_ENABLED=1 go test -race -shuffle=on -parallel 4 -timeout 15m ./...
 
 check: lint                     ## what must hold before a commit, besides the tests

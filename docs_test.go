@@ -257,8 +257,12 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	}
 	_, generated, _ := strings.Cut(docs["docs/configuration.md"], "<!-- generated: begin -->")
 	generated, _, _ = strings.Cut(generated, "<!-- generated: end -->")
+	worker, err := os.ReadFile("examples/worker.sh") // which has settings of its own
+	if err != nil {
+		t.Fatal(err)
+	}
 	known := map[string]bool{"FAROL_TARGET": true} // as in FAROL_TARGET_…
-	for _, name := range setting.FindAllString(generated+string(compose), -1) {
+	for _, name := range setting.FindAllString(generated+string(compose)+string(worker), -1) {
 		known[name] = true
 	}
 	if len(known) < 15 {

@@ -248,6 +248,10 @@ func (e *Engine) readSettings(ctx context.Context) error {
 // caller holds each with [Engine.Hold] and ends it with [Hold.Settle]. Items may
 // come with an error, if only a part of the claims failed.
 func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
+	return e.claimAs(ctx, f, n, claimant{})
+}
+
+func (e *Engine) claimAs(ctx context.Context, f Filter, n int, who claimant) ([]Item, error) {
 	key := f.key()
 	e.mu.Lock()
 	c := e.claimers[key]
@@ -261,7 +265,7 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 	}
 	e.mu.Unlock()
 	begun := time.Now()
-	got, err := c.asks.ask(ctx, request{wants: f.Stages, n: n})
+	got, err := c.asks.ask(ctx, request{wants: f.Stages, n: n, as: who})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,14 @@ type claimer struct {
 type request struct {
 	wants []Want
 	n     int
+	as    claimant
+}
+
+// claimant is for whom a call claims: nothing is for this process itself.
+type claimant struct {
+	identity
+
+	lease time.Duration // of all that it claims; 0: as the stages have it
 }
 
 type answer struct {
@@ -35,9 +43,35 @@ func newClaimer(e *Engine, f Filter) *claimer {
 	return c
 }
 
-// claim serves several calls with one statement, or with two where a stage is
-// capped, and shares out what it got in the order of the calls.
+// claim serves several calls, those that follow each other and are for the same
+// claimant together.
 func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, error) {
+	if same := sameClaimant(requests); same == len(requests) {
+		return c.claimFor(ctx, requests), nil
+	}
+	answers := make([]answer, 0, len(requests))
+	for len(requests) > 0 {
+		same := sameClaimant(requests)
+		answers = append(answers, c.claimFor(ctx, requests[:same])...)
+		requests = requests[same:]
+	}
+	return answers, nil
+}
+
+// sameClaimant counts the calls at the beginning that are for one claimant.
+func sameClaimant(requests []request) int {
+	for i := range requests {
+		if requests[i].as != requests[0].as {
+			return i
+		}
+	}
+	return len(requests)
+}
+
+// claimFor serves several calls with one statement, or with two where a stage is
+// capped, and shares out what it got in the order of the calls.
+func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
+	who := requests[0].as
 	wants, n := together(requests)
 	known := c.engine.known.Load()
 	var free []probe
@@ -46,7 +80,7 @@ func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, erro
 	for _, w := range wants {
 		probes := c.probes(known, w)
 		if len(probes) > 0 && probes[0].capped {
-			got, err := c.walk(ctx, known, probes, n-len(items))
+			got, err := c.walk(ctx, known, probes, n-len(items), who)
 			items = append(items, got...)
 			if err != nil {
 				failed = err
@@ -57,11 +91,11 @@ func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, erro
 	}
 	c.round++
 	if failed == nil {
-		got, err := c.walk(ctx, known, free, n-len(items))
+		got, err := c.walk(ctx, known, free, n-len(items), who)
 		items = append(items, got...)
 		failed = err
 	}
-	return c.share(ctx, requests, items, failed), nil
+	return c.share(ctx, requests, items, failed)
 }
 
 // together adds up what calls want, in the order of the first. All have the same
@@ -95,7 +129,7 @@ func (c *claimer) probes(known *settings, w Want) []probe {
 }
 
 // walk claims up to n items from the cells of probes.
-func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n int) ([]Item, error) {
+func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n int, who claimant) ([]Item, error) {
 	if n <= 0 || len(probes) == 0 {
 		return nil, nil
 	}
@@ -103,7 +137,17 @@ func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n i
 	if aside := c.hints.begin(probes, begun); len(aside) > 0 {
 		e.aside(func(ctx context.Context) { c.lookBehind(ctx, aside) })
 	}
-	items, err := e.store.claim(ctx, c.filter, probes, n, e.self.identity, known.leases)
+	self, over := e.self.identity, known.leases
+	if who != (claimant{}) {
+		self = who.identity
+	}
+	if who.lease > 0 {
+		over = leases{}
+		for _, p := range probes {
+			over[StepOf(c.filter.action(), p.stage)] = who.lease
+		}
+	}
+	items, err := e.store.claim(ctx, c.filter, probes, n, self, over)
 	took := time.Since(begun)
 	if err != nil {
 		c.giveBack(ctx, items, "The claim was not completed.")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -85,3 +86,9 @@ func (e *Engine) Hints(f Filter) string {
 	slices.Sort(list)
 	return strings.Join(list, "; ")
 }
+
+// Tidy clears away what is over, as Run does every minute.
+func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
+
+// HeartbeatEvery is the time between two renewals of this process's leases.
+func (e *Engine) HeartbeatEvery() time.Duration { return e.known.Load().heartbeat() }

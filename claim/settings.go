@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,8 @@ import (
 type StageSettings struct {
 	Action       string
 	Stage        string
+	Ordinal      int    // place in the order of the action's stages
+	Worker       string // who works it: farol, or http for programs that ask over HTTP
 	Topic        string
 	MaxAttempts  int
 	BackoffFirst time.Duration // after a first failure; doubled with each further one
@@ -26,6 +29,9 @@ type StageSettings struct {
 	UnrenewedTimeout time.Duration
 	UnrenewedLease   time.Duration
 }
+
+// remoteWorker is the worker of stages that programs work over HTTP.
+const remoteWorker = "http"
 
 // SettingError is a setting of a stage under which live work could be lost.
 type SettingError struct {
@@ -64,8 +70,9 @@ type sizeBand struct {
 // process overrides.
 type settings struct {
 	stages map[stageKey]StageSettings
-	bands  []sizeBand // by size, the smallest first
-	leases leases     // those that are not the database's
+	next   map[stageKey]string // the stage behind each that is not the last
+	bands  []sizeBand          // by size, the smallest first
+	leases leases              // those that are not the database's
 }
 
 type stageKey struct{ action, stage string }
@@ -74,6 +81,10 @@ type stageKey struct{ action, stage string }
 func (s *settings) override(o Options) error {
 	var errs []error
 	for key, st := range s.stages {
+		if st.Worker == remoteWorker { // whose leases this process does not renew
+			errs = append(errs, st.check())
+			continue
+		}
 		step := StepOf(st.Action, st.Stage)
 		if o.Lease > 0 {
 			st.Lease = o.Lease
@@ -114,7 +125,9 @@ func (s *settings) override(o Options) error {
 func (s *settings) heartbeat() time.Duration {
 	d := time.Minute
 	for _, st := range s.stages {
-		d = min(d, st.Heartbeat, st.Lease/3)
+		if st.Worker != remoteWorker {
+			d = min(d, st.Heartbeat, st.Lease/3)
+		}
 	}
 	return d
 }
@@ -150,10 +163,31 @@ func (s *settings) bandsWithin(least, most int64) []int16 {
 }
 
 func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings, error) {
-	s := &settings{stages: map[stageKey]StageSettings{}, bands: bands, leases: leases{}}
+	s := &settings{stages: map[stageKey]StageSettings{}, next: nextStages(stages), bands: bands, leases: leases{}}
 	slices.SortFunc(s.bands, func(a, b sizeBand) int { return int(min(max(a.MinSize-b.MinSize, -1), 1)) })
 	for _, st := range stages {
 		s.stages[stageKey{st.Action, st.Stage}] = st
 	}
 	return s, s.override(o)
+}
+
+// nextStages tells what each stage of an action is followed by.
+func nextStages(stages []StageSettings) map[stageKey]string {
+	next := map[stageKey]string{}
+	order := slices.SortedFunc(slices.Values(stages), func(a, b StageSettings) int {
+		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	for i, s := range order[:max(len(order)-1, 0)] {
+		if behind := order[i+1]; behind.Action == s.Action {
+			next[stageKey{s.Action, s.Stage}] = behind.Stage
+		}
+	}
+	return next
+}
+
+// NextStage is the stage that an item goes on to from another, by the order that
+// this process has heard of last; "" behind the last. Stages may be added at run
+// time.
+func (e *Engine) NextStage(action, stage string) string {
+	return e.known.Load().next[stageKey{action, stage}]
 }

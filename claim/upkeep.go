@@ -154,6 +154,9 @@ func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.upkeep.Exec(ctx, tidySQL); err != nil {
 		return fmt.Errorf("tidy the queue: %w", err)
 	}
+	if _, err := p.upkeep.Exec(ctx, `SELECT move_stranded()`); err != nil {
+		return fmt.Errorf("move items on from stages that were removed: %w", err)
+	}
 	return nil
 }
 

@@ -27,6 +27,16 @@ type Caller struct {
 // May tells whether the caller has a right.
 func (c Caller) May(right string) bool { return c.Rights == nil || slices.Contains(c.Rights, right) }
 
+// mayWork tells whether the caller may have items at a stage.
+func (c Caller) mayWork(stage string) bool {
+	return c.Stages == nil || slices.Contains(c.Stages, stage)
+}
+
+// maySee tells whether the caller may know of an institution's items.
+func (c Caller) maySee(institution string) bool {
+	return c.Institution == "" || c.Institution == institution
+}
+
 // AccessError says why a request is not let in.
 type AccessError struct {
 	Status int // of HTTP: 401 or 403

@@ -37,8 +37,7 @@ type Outcome struct {
 type Runner struct {
 	engine   *claim.Engine
 	steps    map[string]Step // by name
-	next     map[string]string
-	order    []string // of names
+	order    []string        // of names
 	progress *progress.Store
 	options  RunnerOptions
 
@@ -55,17 +54,12 @@ var errStopping = errors.New("the worker was told to stop")
 // stage which the pipeline lacks are refused.
 func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Runner, error) {
 	r := &Runner{
-		engine: engine, steps: map[string]Step{}, next: map[string]string{},
+		engine: engine, steps: map[string]Step{},
 		progress: d.Progress, options: o, running: map[string]int{},
 	}
-	var before Step
 	for _, s := range steps {
 		r.steps[s.Name()] = s
 		r.order = append(r.order, s.Name())
-		if before.Action == s.Action {
-			r.next[before.Name()] = s.Stage
-		}
-		before = s
 	}
 	for i, p := range o.Pools {
 		if err := p.check(r.order); err != nil {
@@ -325,7 +319,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{
-		Next: r.next[item.Step()], Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption,
+		Next: r.engine.NextStage(item.Action, item.Stage), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption,
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()

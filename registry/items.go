@@ -154,6 +154,7 @@ type WorkItem struct {
 	GenericFileID        *int64     `json:"generic_file_id"` // of a request for a single file
 	InstApprover         *string    `json:"inst_approver"`   // of a deletion
 	DeletionRequestID    *int64     `json:"deletion_request_id"`
+	Order                []string   `json:"-" db:"stage_order"` // the stages of its action, as they are now
 }
 
 const workItemColumns = `
@@ -162,7 +163,8 @@ const workItemColumns = `
 	w.attempt, w.node, w.pid, w.worker, w.claim_token, w.priority,
 	CASE WHEN isfinite(w.run_at) THEN w.run_at END AS run_at, -- Go has no infinite time
 	w.waits_for, w.lease_expires_at, w.stage_started_at, w.bag_date, w.date_processed, w.queued_at,
-	w.created_at, w.updated_at, w."user", w.generic_file_id, w.inst_approver, w.deletion_request_id`
+	w.created_at, w.updated_at, w."user", w.generic_file_id, w.inst_approver, w.deletion_request_id,
+	ARRAY(SELECT s.stage::text FROM stage_settings s WHERE s.action = w.action ORDER BY s.ordinal) AS stage_order`
 
 // ItemFilter narrows a list of work items. Empty fields do not.
 type ItemFilter struct {

@@ -25,8 +25,8 @@ func statuses() []string {
 	return []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
 }
 
-// allStages are those that live items can be in: the ingest stages in their
-// order, and those of the other actions.
+// allStages are Farol's own that live items can be in: the ingest stages in their
+// order, and those of the other actions. Others may have been added: oneStage.
 func allStages() []string {
 	var names []string
 	for _, w := range ingestWorkers() {
@@ -51,7 +51,7 @@ func itemListCommand() *cobra.Command {
 			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
 				return usage(errors.New("--state and --status are the same"), "give one of them")
 			}
-			if err := checkFilter(&f); err != nil {
+			if err := checkFilter(cmd.Context(), &f); err != nil {
 				return err
 			}
 			s, err := connectRegistry(cmd.Context(), "item")
@@ -83,11 +83,11 @@ func itemListCommand() *cobra.Command {
 }
 
 // checkFilter spells status and stage as the registry does.
-func checkFilter(f *registry.ItemFilter) (err error) {
+func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
 	if f.Status, err = oneOf("--status", f.Status, statuses()); err != nil {
 		return err
 	}
-	if f.Stage, err = oneOf("--stage", f.Stage, allStages()); err != nil {
+	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
 	if f.Limit < 1 || f.Limit > 10000 {
@@ -124,7 +124,7 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 	if err := writeTable(cmd.OutOrStdout(), header, rows); err != nil {
 		return err
 	}
-	if len(items) == f.Limit {
+	if len(items) > 0 && len(items) == f.Limit {
 		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
 		return err
 	}
@@ -157,7 +157,7 @@ func stageFlag(c *cobra.Command, stage *string) {
 }
 
 func requeueItem(cmd *cobra.Command, arg, stage string, asJSON bool) error {
-	stage, err := oneOf("--stage", stage, allStages())
+	stage, err := oneStage(cmd.Context(), "--stage", stage)
 	if err != nil {
 		return err
 	}

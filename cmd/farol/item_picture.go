@@ -40,7 +40,7 @@ func draw(l look) []string {
 	if l.Current.Of == 0 {
 		return append(lines, "  "+i.Stage+": "+l.State)
 	}
-	for n, stage := range stageNames() {
+	for n, stage := range orderOf(i) {
 		switch {
 		case n+1 < l.Current.Number || i.Status == "Success":
 			lines = append(lines, fmt.Sprintf("  %d %-22s done%s", n+1, stage, tookFor(l.Attempts, stage)))

@@ -46,7 +46,7 @@ type fileView struct {
 // anything was. Figures of another stage or attempt say nothing of this one; those
 // of an attempt that has ended say how far it came.
 func newStageView(i registry.WorkItem, c progress.Counters, age time.Duration, counted bool) stageView {
-	names := stageNames()
+	names := orderOf(i)
 	v := stageView{Stage: i.Stage, Number: slices.Index(names, i.Stage) + 1, InHand: []fileView{}}
 	if i.Action == "Ingest" && v.Number > 0 {
 		v.Of = len(names)
@@ -126,6 +126,15 @@ func byFiles(stage string) bool {
 // one statement.
 func (v stageView) counts() bool {
 	return slices.Contains([]string{"Receive", "Copy To Staging", "Format Identification", "Store", "Storage Validation"}, v.Stage)
+}
+
+// orderOf are the stages that an ingest goes through, those that were added among
+// them.
+func orderOf(i registry.WorkItem) []string {
+	if len(i.Order) == 0 || i.Action != "Ingest" {
+		return stageNames()
+	}
+	return i.Order
 }
 
 // place is "stage 4 of 9, Copy To Staging".

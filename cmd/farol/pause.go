@@ -66,7 +66,7 @@ func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
 	stage := ""
 	if !all {
 		var err error
-		if stage, err = oneOf("the stage", args[0], allStages()); err != nil {
+		if stage, err = oneStage(cmd.Context(), "the stage", args[0]); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ Nothing is changed before the plan is applied.` + conditionHelp,
   farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --stage Receive`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Stage, err = oneOf("--stage", q.Stage, allStages()); err != nil {
+			if q.Stage, err = oneStage(cmd.Context(), "--stage", q.Stage); err != nil {
 				return err
 			}
 			return makePlan(cmd, q, asJSON)
@@ -115,7 +115,7 @@ func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err erro
 	if q.Status, err = oneOf("--status", q.Status, statuses()); err != nil {
 		return err
 	}
-	if q.AtStage, err = oneOf("--stage-is", q.AtStage, allStages()); err != nil {
+	if q.AtStage, err = oneStage(cmd.Context(), "--stage-is", q.AtStage); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)

@@ -48,7 +48,7 @@ are only told what would happen, and what would be refused and why, unless you a
 }
 
 func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) error {
-	stage, err := oneOf("--stage", stage, allStages())
+	stage, err := oneStage(cmd.Context(), "--stage", stage)
 	if err != nil {
 		return err
 	}

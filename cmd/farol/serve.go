@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -22,10 +24,11 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --pull",
 		Short: "Serve the HTTP APIs for programs in any language",
-		Long: `Serve POST /post and POST /pull, by which programs post messages to queues and pull
-them, and pull the pipeline's topics; until SIGTERM or Ctrl-C. Any number may run.
-On a loopback address programs of this machine need no token; elsewhere all do:
-see farol token.`,
+		Long: `Serve, until SIGTERM or Ctrl-C: POST /post and POST /pull, by which programs post
+messages to queues and pull them, and pull the pipeline's topics (docs/pull.md); and
+POST /v1/claim with its like, by which they work stages that farol stage has added
+(docs/workers.md). Any number may run. On a loopback address programs of this
+machine need no token; elsewhere all do: see farol token.`,
 		Example: `  farol serve --pull`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,11 +61,17 @@ func runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	engine, err := serveEngine(ctx, s, config, direct, log)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
 	queues := nsqcompat.NewQueues(s.db, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{MaxBody: config.Pull.MaxBody, Stopping: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
+	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	server := &http.Server{ // calls may wait for long, and set their own times for what is sent
 		Handler:           metrics.observed(mux),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -75,6 +84,7 @@ func runServe(ctx context.Context) error {
 		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, metrics.collectors()...)
 	})
 	group.Go(func() error { return queues.Run(ctx) })
+	group.Go(func() error { return engine.Run(ctx) })
 	group.Go(func() error {
 		if err := serveUntil(ctx, server, listener); err != nil {
 			return fmt.Errorf("serve the pull API: %w", err)
@@ -82,6 +92,18 @@ func runServe(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
+}
+
+// serveEngine is the queue for workers elsewhere: it hears of items, and looks after
+// what they leave behind.
+func serveEngine(ctx context.Context, s *services, config serveConfig, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
+	o := claim.DefaultOptions()
+	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
+	engine, err := claim.New(ctx, s.db, o)
+	if err != nil {
+		return nil, fmt.Errorf("start the queue: %w", err)
+	}
+	return engine, nil
 }
 
 // listenPull opens the address of the pull API. open says that it can be reached from

@@ -1,0 +1,305 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// ErrNotRemote says that a stage is one that Farol works itself: to end it without
+// its work would lose what that makes.
+var ErrNotRemote = errors.New("farol works this stage itself")
+
+// ErrNoStage says that there is no stage of a name.
+var ErrNoStage = errors.New("there is no such stage")
+
+// EndedError is [ErrLost] of a claim that its worker has ended itself before.
+type EndedError struct {
+	Outcome string // as in the ledger
+	Code    string
+}
+
+func (e *EndedError) Error() string { return "this claim was ended before, as " + e.Outcome }
+func (e *EndedError) Unwrap() error { return ErrLost }
+
+// Remote is the queue for workers that are no part of this process: they name an
+// item and the token of their claim, and whichever process they ask knows the rest
+// from the database. Nothing of a claim is kept in memory.
+type Remote struct {
+	engine   *Engine
+	db       *pgxpool.Pool
+	renewals batcher[renewal, renewed]
+}
+
+// RemoteWorker is who claims.
+type RemoteWorker struct {
+	Name string
+	Node string
+	PID  int
+
+	// Timeout is how long a worker that cannot heartbeat may be at it: its lease
+	// is three times that. 0: it can.
+	Timeout time.Duration
+}
+
+// Leased is an item that was claimed for a remote worker.
+type Leased struct {
+	Item
+
+	StorageOption string        // "" until the bag was read
+	Lease         time.Duration // how long silence means death
+	Expires       time.Time     // unless it is renewed
+	Heartbeat     time.Duration // how often to renew it; 0: not at all
+}
+
+// Remote returns the queue for remote workers. db is what the engine's is.
+func (e *Engine) Remote(db *pgxpool.Pool) *Remote {
+	r := &Remote{engine: e, db: db}
+	r.renewals = batcher[renewal, renewed]{do: r.renewBatch, lanes: 2, most: 256}
+	return r
+}
+
+// Check tells whether remote workers may have the stages of ingests named; of none
+// that they may not is [ErrNotRemote] or [ErrNoStage]. What was added this moment
+// is found.
+func (r *Remote) Check(ctx context.Context, stages []Want) error {
+	for _, again := range []bool{true, false} {
+		err := r.engine.known.Load().remote(stages)
+		if !again || !errors.Is(err, ErrNoStage) {
+			return err
+		}
+		if err := r.engine.readSettings(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *settings) remote(stages []Want) error {
+	for _, w := range stages {
+		st, ok := s.stages[stageKey{ingest, w.Stage}]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: %s", ErrNoStage, w.Stage)
+		case st.Worker != remoteWorker:
+			return fmt.Errorf("%w: %s", ErrNotRemote, w.Stage)
+		}
+	}
+	return nil
+}
+
+// Claim takes up to n items of an ingest for a remote worker, as [Engine.Claim]
+// does. Items that cannot be handed out for an error are given back.
+func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]Leased, error) {
+	if err := r.Check(ctx, f.Stages); err != nil {
+		return nil, err
+	}
+	who := claimant{identity: identity{node: w.Node, pid: w.PID, worker: w.Name}, lease: 3 * w.Timeout}
+	items, err := r.engine.claimAs(ctx, f, n, who)
+	if len(items) == 0 {
+		return nil, err
+	}
+	ids, tokens, at := make([]int64, len(items)), make([]int64, len(items)), map[int64]Item{}
+	for i, item := range items {
+		ids[i], tokens[i], at[item.ID] = item.ID, item.Token, item
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whoever waits
+	defer cancel()
+	rows, _ := r.db.Query(bounded, `
+		SELECT w.id, w.lease_expires_at, coalesce(w.storage_option, '') FROM unnest($1::bigint[], $2::bigint[]) AS c (id, token)
+		JOIN work_items w ON w.id = c.id AND w.claim_token = c.token`, ids, tokens)
+	list := make([]Leased, 0, len(items))
+	var l Leased
+	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Expires, &l.StorageOption}, func() error {
+		l.Item = at[l.ID]
+		l.Lease, l.Heartbeat = l.lease, r.engine.known.Load().of(l.Action, l.Stage).Heartbeat
+		if w.Timeout > 0 {
+			l.Heartbeat = 0
+		}
+		list = append(list, l)
+		return nil
+	})
+	if err != nil {
+		r.Release(bounded, items, "The claim was not completed.")
+		return nil, fmt.Errorf("read what was claimed: %w", err)
+	}
+	return list, nil
+}
+
+// Release gives items back as if they had not been claimed. If it cannot, their
+// leases lapse.
+func (r *Remote) Release(ctx context.Context, items []Item, why string) {
+	back := make([]Ending, len(items))
+	for i, item := range items {
+		back[i] = Ending{Item: item, Result: Release(why)}
+	}
+	for _, err := range r.engine.Settle(ctx, back) {
+		if err != nil {
+			r.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
+		}
+	}
+}
+
+type renewal struct {
+	item, token int64
+	file        string
+}
+
+// renewed is what a renewal came to.
+type renewed struct {
+	lasts   time.Duration // of the lease; of the stage if it is late
+	expires time.Time     // zero: it is lost
+	late    bool          // the stage took longer than it may
+}
+
+// Renew extends the lease of a claim, and notes the file in hand unless it is "".
+// It returns [ErrLost] if the item is not this claim's any more, or if the stage
+// has taken longer than it may: the attempt then ends.
+func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (lasts time.Duration, expires time.Time, err error) {
+	l, err := r.renewals.ask(ctx, renewal{item, token, readable(file)})
+	switch {
+	case err != nil:
+		return 0, time.Time{}, err
+	case l.late:
+		why := fmt.Errorf("the stage did not end within %v", l.lasts)
+		if _, _, err := r.Settle(ctx, item, token, Done{}, Transient("timeout", why)); err != nil {
+			return 0, time.Time{}, err
+		}
+		return 0, time.Time{}, fmt.Errorf("renew the lease of item %d: %w: %w", item, why, ErrLost)
+	case l.expires.IsZero():
+		return 0, time.Time{}, r.whyLost(ctx, item, token)
+	}
+	return l.lasts, l.expires, nil
+}
+
+// renewRemoteSQL is renewSQL for claims that no process holds. A stage's own time
+// is kept here, since nobody else looks at the clock.
+const renewRemoteSQL = `
+WITH held AS (
+	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
+		coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
+	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
+	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
+	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
+), renewed AS (
+	UPDATE work_items w SET lease_expires_at = greatest(w.lease_expires_at, now() + held.lease)
+	FROM held
+	WHERE w.id = held.id AND w.claim_token = held.token AND NOT held.late
+	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at
+), heard AS (
+	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand)
+	FROM renewed
+	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
+)
+SELECT id, token, lease, lease_expires_at, false FROM renewed
+UNION ALL
+SELECT id, token, processing_timeout, now(), true FROM held WHERE late`
+
+func (r *Remote) renewBatch(ctx context.Context, batch []renewal) ([]renewed, error) {
+	inOrder := slices.SortedFunc(slices.Values(batch), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
+	ids, tokens, files := make([]int64, len(batch)), make([]int64, len(batch)), make([]string, len(batch))
+	for i, b := range inOrder {
+		ids[i], tokens[i], files[i] = b.item, b.token, b.file
+	}
+	found := map[[2]int64]renewed{}
+	err := registry.Again(func() error {
+		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files)
+		var key [2]int64
+		var l renewed
+		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {
+			found[key] = l
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew %d leases: %w", len(batch), err)
+	}
+	answers := make([]renewed, len(batch))
+	for i, b := range batch {
+		answers[i] = found[[2]int64{b.item, b.token}]
+	}
+	return answers, nil
+}
+
+// Settle ends a claim with what its work came to, as [Hold.Settle] does, and
+// returns the stage and status of the item afterwards. Where the item goes on to
+// is known here: done.Next is not looked at. A claim that its worker has ended
+// before is an [EndedError].
+func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, result error) (stage, status string, err error) {
+	claimed, err := r.claimed(ctx, item, token)
+	if err != nil {
+		return "", "", err
+	}
+	if done.Next = r.engine.NextStage(claimed.Action, claimed.Stage); done.Next == "" { // it was removed this moment, or added
+		if err := r.engine.readSettings(ctx); err != nil {
+			return "", "", err
+		}
+		if done.Next = r.engine.NextStage(claimed.Action, claimed.Stage); done.Next == "" {
+			return "", "", fmt.Errorf("settle item %d: %w: %s", item, ErrNoStage, claimed.Stage)
+		}
+	}
+	err = r.engine.Settle(ctx, []Ending{{Item: claimed.Item, Done: done, Result: result, File: claimed.file}})[0]
+	if errors.Is(err, ErrLost) {
+		return "", "", r.whyLost(ctx, item, token)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if err := r.db.QueryRow(ctx, `SELECT stage, status FROM all_work_items WHERE id = $1`, item).Scan(&stage, &status); err != nil {
+		return "", "", fmt.Errorf("read item %d: %w", item, err)
+	}
+	return stage, status, nil
+}
+
+type remoteClaim struct {
+	Item
+
+	file string // in hand
+}
+
+// claimed reads of an item what its transition needs. The token is compared again
+// when that is made.
+func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim, err error) {
+	c.ID, c.Token = item, token
+	worker := ""
+	err = r.db.QueryRow(ctx, `
+		SELECT w.action, w.stage, w.attempt, w.size_band, w.priority, w.turn, coalesce(s.worker, 'http'), coalesce(a.file_in_hand, '')
+		FROM work_items w LEFT JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+		LEFT JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
+		WHERE w.id = $1 AND w.claim_token = $2 AND w.status = 'Started'`, item, token).
+		Scan(&c.Action, &c.Stage, &c.Attempt, &c.band, &c.at.priority, &c.at.turn, &worker, &c.file)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return c, r.whyLost(ctx, item, token)
+	case err != nil:
+		return c, fmt.Errorf("read the claim on item %d: %w", item, err)
+	case worker != remoteWorker:
+		return c, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, StepOf(c.Action, c.Stage))
+	}
+	c.MaxAttempts = r.engine.known.Load().of(c.Action, c.Stage).MaxAttempts
+	return c, nil
+}
+
+// whyLost is ErrLost, with how the claim ended if it was its worker that ended it.
+// Whether an answer was lost on its way, the worker can so tell.
+func (r *Remote) whyLost(ctx context.Context, item, token int64) error {
+	var end EndedError
+	err := r.db.QueryRow(ctx, `SELECT coalesce(outcome, ''), error_code FROM attempts WHERE work_item_id = $1 AND claim_token = $2`, item, token).
+		Scan(&end.Outcome, &end.Code)
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("ask how the claim on item %d ended: %w", item, err)
+	case err != nil || end.Code == "by-hand" || !slices.Contains([]string{"done", "transient", "fatal", "released"}, end.Outcome):
+		return fmt.Errorf("item %d: %w", item, ErrLost)
+	}
+	return fmt.Errorf("item %d: %w", item, &end)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func stageCommand() *cobra.Command {
+	return group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageRemoveCommand())
+}
+
+func stageListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the stages in their order, with who works them and what is there",
+		Example: `  farol stage list
+  farol stage list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Stages(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), list)
+				}
+				var rows [][]string
+				for _, s := range list {
+					state := ""
+					if s.Paused {
+						state = "paused"
+					}
+					rows = append(rows, []string{
+						s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), spanOf(seconds(s.Lease)),
+						number(s.Waiting), number(s.Running), number(s.Parked), state,
+					})
+				}
+				header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
+				return writeTable(cmd.OutOrStdout(), header, rows)
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func stageAddCommand() *cobra.Command {
+	var n registry.NewStage
+	var worker string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "add NAME --after STAGE --worker http",
+		Short: "Put a stage into the order of an ingest, for programs that ask over HTTP",
+		Long: `Put a stage into the order of an ingest, behind another one. Programs in any
+language work it, which claim its items over HTTP: docs/workers.md. Workers hear of
+it within seconds; bags that leave the stage before it meanwhile pass it by. The
+name has letters, digits and single spaces, and begins with a capital.`,
+		Example: `  farol stage add 'Virus Scan' --after Validate --worker http
+  farol stage add OCR --after 'Format Identification' --worker http --topic ocr --max-attempts 5 --lease 2m --heartbeat 20s --timeout 6h --json`,
+		Args: oneArg("stage"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case worker != "http":
+				return usage(fmt.Errorf("--worker is %q", worker), "give --worker http: what Farol works itself is part of it")
+			case n.After == "":
+				return usage(errors.New("--after is missing"), "name the stage that it comes behind: `farol stage list` shows them")
+			}
+			if n.MaxAttempts < 1 || n.Lease <= 0 || n.Heartbeat < 0 || n.Timeout < 0 {
+				return usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
+			}
+			n.Name = args[0]
+			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+				var err error
+				if n.After, err = anyStage(ctx, r, "--after", n.After); err != nil {
+					return err
+				}
+				s, err := r.AddStage(ctx, n)
+				switch {
+				case errors.Is(err, registry.ErrRefused):
+					return failure{code: exitFailed, err: err, next: "`farol stage list` shows the stages there are"}
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(cmd.OutOrStdout(), s)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Behind %s comes %s now, with the topic %s. Its items wait for programs that ask for them: docs/workers.md.\n",
+					n.After, s.Stage, s.Topic)
+				return err
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&n.After, "after", "", "the stage that it comes behind")
+	flags.StringVar(&worker, "worker", "", "who works it: http")
+	flags.StringVar(&n.Topic, "topic", "", "its topic in NSQ (default ingest_ and its name)")
+	flags.IntVar(&n.MaxAttempts, "max-attempts", 3, "attempts after which an item waits for a person")
+	flags.DurationVar(&n.Lease, "lease", 30*time.Second, "how long a worker's silence means its death; at least three heartbeats")
+	flags.DurationVar(&n.Heartbeat, "heartbeat", 0, "how often a worker is heard of (default a third of the lease, 10s at most)")
+	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func stageRemoveCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take an added stage out of the order again",
+		Long: `Take an added stage out of the order again, if no item waits or runs at it. Items
+that are parked at it stay parked, and can be requeued to another stage.`,
+		Example: `  farol stage remove 'Virus Scan'
+  farol stage remove OCR --json`,
+		Args: oneArg("stage"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+				name, err := anyStage(ctx, r, "the stage", args[0])
+				if err != nil {
+					return err
+				}
+				s, err := r.RemoveStage(ctx, name)
+				switch {
+				case errors.Is(err, registry.ErrRefused):
+					return failure{code: exitFailed, err: err, next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` holds it up"}
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(cmd.OutOrStdout(), s)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is no stage any more.\n", s.Stage)
+				if s.Parked > 0 {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol requeue --where \"stage = '%s'\" --stage STAGE\n",
+						count(int(s.Parked), "item is", "items are"), s.Stage)
+				}
+				return err
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// withStages does something with the registry, within a minute.
+func withStages(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	s, err := connectRegistry(ctx, "stage")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return do(ctx, s.registry)
+}
+
+// oneStage spells the name of a stage as the registry does. Only for one that is
+// no stage of Farol's own does it ask there.
+func oneStage(ctx context.Context, flag, value string) (string, error) {
+	name, err := oneOf(flag, value, allStages())
+	if err == nil {
+		return name, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s, noRegistry := connectRegistry(ctx, "stage")
+	if noRegistry != nil {
+		return "", err // which is all that can be said
+	}
+	defer s.close()
+	return anyStage(ctx, s.registry, flag, value)
+}
+
+// anyStage is oneStage for who is connected. Of what there is no stage, the stages
+// that people can mean are told.
+func anyStage(ctx context.Context, r *registry.Registry, flag, value string) (string, error) {
+	names, err := r.StageNames(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if strings.EqualFold(name, value) {
+			return name, nil
+		}
+	}
+	stages, err := r.Stages(ctx)
+	if err != nil {
+		return "", err
+	}
+	var live []string
+	for _, s := range stages {
+		if !slices.Contains(live, s.Stage) {
+			live = append(live, s.Stage)
+		}
+	}
+	return oneOf(flag, value, append(live, "Resolve"))
+}

@@ -1,0 +1,98 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Stage is a stage of the queue as people see it.
+type Stage struct {
+	Action      string  `json:"action"`
+	Stage       string  `json:"stage"`
+	Ordinal     int     `json:"ordinal"` // its place in the order of the action
+	Worker      string  `json:"worker"`  // farol, or http for programs that ask over HTTP
+	Topic       string  `json:"topic"`
+	MaxAttempts int     `json:"max_attempts"`
+	Lease       float64 `json:"lease_seconds"`
+	Heartbeat   float64 `json:"heartbeat_seconds"`
+	Timeout     float64 `json:"timeout_seconds"` // 0: as long as it needs
+	Paused      bool    `json:"paused"`
+	Waiting     int64   `json:"waiting"` // items
+	Running     int64   `json:"running"`
+	Parked      int64   `json:"parked"`
+}
+
+const stageColumns = `
+	s.action, s.stage, s.ordinal, s.worker, s.topic, s.max_attempts, extract(epoch FROM s.lease)::float8 AS lease,
+	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout, s.paused`
+
+// Stages lists the stages of all actions in their order, those of ingests first,
+// with how many items are at each.
+func (r *Registry) Stages(ctx context.Context) ([]Stage, error) {
+	return collect[Stage](ctx, r, "list stages", `
+		WITH at AS ( -- each by a partial index
+			SELECT action, stage, 'waiting' AS what FROM work_items WHERE status = 'Pending' AND retry
+			UNION ALL SELECT action, stage, 'running' FROM work_items WHERE status = 'Started'
+			UNION ALL SELECT action, stage, 'parked' FROM work_items WHERE status IN ('Failed', 'Suspended')
+		)
+		SELECT `+stageColumns+`, count(*) FILTER (WHERE what = 'waiting') AS waiting,
+			count(*) FILTER (WHERE what = 'running') AS running, count(*) FILTER (WHERE what = 'parked') AS parked
+		FROM stage_settings s LEFT JOIN at ON at.action = s.action AND at.stage = s.stage
+		GROUP BY s.action, s.stage
+		ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
+}
+
+// StageNames lists the names of all stages that there are in their order, then of
+// those that were removed: what is on record may be at them.
+func (r *Registry) StageNames(ctx context.Context) ([]string, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT n.stage FROM stage_names n LEFT JOIN (SELECT stage, min((action <> 'Ingest')::int * 1000 + ordinal) AS place FROM stage_settings GROUP BY stage) s
+			ON s.stage = n.stage
+		ORDER BY s.place, n.stage`)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list the names of stages: %w", err)
+	}
+	return names, nil
+}
+
+// NewStage is a stage to be put into the order of an ingest. What is zero goes by
+// the rules of add_stage.
+type NewStage struct {
+	Name        string
+	After       string
+	Topic       string
+	MaxAttempts int
+	Lease       time.Duration
+	Heartbeat   time.Duration
+	Timeout     time.Duration
+}
+
+// AddStage puts a stage that is worked over HTTP behind another. What the rules
+// do not allow is ErrRefused.
+func (r *Registry) AddStage(ctx context.Context, n NewStage) (Stage, error) {
+	return r.oneStage(ctx, "add the stage "+n.Name, `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked
+		FROM add_stage(@name, @after, nullif(@topic, ''), coalesce(nullif(@attempts::int, 0), 3), coalesce(nullif(@lease::interval, '0'), '30 seconds'),
+			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0')) s`, pgx.NamedArgs{
+		"name": n.Name, "after": n.After, "topic": n.Topic, "attempts": n.MaxAttempts, "lease": n.Lease, "heartbeat": n.Heartbeat, "timeout": n.Timeout,
+	})
+}
+
+// RemoveStage takes an added stage out of the order again. Of items that are
+// parked at it, which stay, it says how many there are.
+func (r *Registry) RemoveStage(ctx context.Context, name string) (Stage, error) {
+	return r.oneStage(ctx, "remove the stage "+name, `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running,
+			(SELECT count(*) FROM work_items w WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Failed', 'Suspended')) AS parked
+		FROM remove_stage(@name) s`, pgx.NamedArgs{"name": name})
+}
+
+func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (Stage, error) {
+	list, err := collect[Stage](ctx, r, verb, sql, args)
+	if err != nil {
+		return Stage{}, err
+	}
+	return list[0], nil
+}
