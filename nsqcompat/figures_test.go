@@ -93,6 +93,17 @@ func (q *queue) shown(topic string) TopicFigures {
 	return f
 }
 
+func (q *queue) timeouts(topic string) int64 {
+	q.t.Helper()
+	stats, err := at(q.nsqd).stats(q.t.Context())
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	t, _ := stats.topic(topic)
+	c, _ := t.channel(topic + channelSuffix)
+	return c.TimedOut
+}
+
 // shows waits until nsqd shows so many messages of a topic that are claimable,
 // running and deferred.
 func (q *queue) shows(topic string, depth, inFlight, deferred int64) {

@@ -47,6 +47,7 @@ type channelStats struct {
 	InFlight int64         `json:"in_flight_count"`
 	Deferred int64         `json:"deferred_count"`
 	Requeued int64         `json:"requeue_count"`
+	TimedOut int64         `json:"timeout_count"`
 	Paused   bool          `json:"paused"`
 	Clients  []clientStats `json:"clients"`
 }

@@ -2,6 +2,9 @@ package testenv
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,5 +79,23 @@ func (n *NSQServer) Start(t testing.TB) {
 	n.stack = s
 	if s.NSQDTCPAddr != n.TCPAddr || s.NSQDHTTPAddr != n.HTTPAddr {
 		t.Fatalf("testenv: another process took the port of nsqd: it is at %s now, and was at %s", s.NSQDTCPAddr, n.TCPAddr)
+	}
+}
+
+// Wipe deletes all that a stopped nsqd has kept.
+func (n *NSQServer) Wipe(t testing.TB) {
+	t.Helper()
+	if n.stack != nil {
+		t.Fatal("testenv: stop nsqd before its messages are deleted")
+	}
+	kept, err := filepath.Glob(filepath.Join(n.dir, "nsq", "*"))
+	if err == nil && len(kept) == 0 {
+		t.Fatal("testenv: nsqd has kept nothing in", n.dir)
+	}
+	for _, file := range kept {
+		err = errors.Join(err, os.RemoveAll(file))
+	}
+	if err != nil {
+		t.Fatal("testenv:", err)
 	}
 }
