@@ -30,6 +30,8 @@ const (
 // goes by numbers: which message is finished or deferred for which item is all
 // the same to nsqd's figures. nsqd itself keeps as many in flight as RDY says.
 type channel struct {
+	*echo
+
 	topic       string
 	worker, tap *consumer
 	is          counts // what the registry has
@@ -46,11 +48,7 @@ type channel struct {
 	offDeferred int64
 	short       int   // looks since when messages have been missing
 	refilledTo  int64 // the last id that was published again
-	own         map[string]int
-	published   time.Time
-	quiet       bool // the last look found nothing on the way to the tap
-	sure        bool // what came before the session was published by somebody else
-	seen        ring
+	quiet       bool  // the last look found nothing on the way to the tap
 	drift       int64 // at the last look
 	touchedAt   time.Time
 }
@@ -67,11 +65,8 @@ type comeback struct {
 	wait bool // its item waits for another, not for that time
 }
 
-func newChannel(topic string, worker, tap *consumer) *channel {
-	return &channel{
-		topic: topic, worker: worker, tap: tap,
-		held: map[nsq.MessageID]*list.Element{}, order: list.New(), own: map[string]int{}, seen: newRing(4096), ready: -1,
-	}
+func newChannel(topic string, e *echo) *channel {
+	return &channel{echo: e, topic: topic, held: map[nsq.MessageID]*list.Element{}, order: list.New(), ready: -1}
 }
 
 // take notes a message in flight.
@@ -338,54 +333,8 @@ func (c *channel) touch(now time.Time) error {
 	return nil
 }
 
-// publishing notes bodies that are about to be published. Those that nsqd then
-// refuses are taken back.
-func (c *channel) publishing(bodies [][]byte, n int, now time.Time) {
-	c.published = now
-	for _, b := range bodies {
-		if body := string(b); c.own[body]+n > 0 {
-			c.own[body] += n
-		} else {
-			delete(c.own, body)
-		}
-	}
-}
-
-// isOwn tells whether we have published a message that came by the tap, and not
-// seen it yet.
-func (c *channel) isOwn(body string) bool {
-	n := c.own[body]
-	if n == 0 {
-		return false
-	}
-	if c.own[body] = n - 1; n == 1 {
-		delete(c.own, body)
-	}
-	return true
-}
-
 // itemOf reads the id in a body.
 func itemOf(body string) (id int64, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(body), 10, 63)
 	return int64(n), err == nil && n > 0 //nolint:gosec // 63 bits
-}
-
-// ring remembers the last messages that came by the tap, since one whose FIN got
-// lost comes again.
-type ring struct {
-	known map[nsq.MessageID]bool
-	last  []nsq.MessageID
-	next  int
-}
-
-func newRing(n int) ring {
-	return ring{known: map[nsq.MessageID]bool{}, last: make([]nsq.MessageID, n)}
-}
-
-func (r *ring) has(id nsq.MessageID) bool { return r.known[id] }
-
-func (r *ring) add(id nsq.MessageID) {
-	delete(r.known, r.last[r.next])
-	r.known[id], r.last[r.next] = true, id
-	r.next = (r.next + 1) % len(r.last)
 }

@@ -25,6 +25,7 @@ func (m *Mirror) follow(ctx context.Context, log topicLog) error {
 	defer m.leave(ctx)
 	failures := 0
 	for ctx.Err() == nil {
+		m.linkUp(ctx, log)
 		more, err := m.publishSome(ctx, log)
 		var away unpublishedError
 		switch {
@@ -64,26 +65,32 @@ func (m *Mirror) publishSome(ctx context.Context, log topicLog) (more bool, err 
 	return more, err
 }
 
-// reflect brings nsqd's figures to the registry's, and makes the link for it when
-// there is none. Only the database's errors are returned.
+// linkUp makes the link to nsqd when there is none.
+func (m *Mirror) linkUp(ctx context.Context, log topicLog) {
+	if !m.mirrors() || m.link != nil || time.Now().Before(m.attachAt) {
+		return
+	}
+	err := m.find(ctx)
+	if err == nil {
+		m.link, err = m.attach(ctx, log)
+	}
+	switch {
+	case err != nil: // the database's are heard of by the next who asks it
+		m.link = nil
+		_ = m.detachIf(ctx, broken(fmt.Errorf("attach to nsqd: %w", err)))
+	case m.attempts > 0:
+		m.o.Log.InfoContext(ctx, "nsqd shows the queue again", "nsqd", m.nsqd.addr)
+	}
+}
+
+// reflect brings nsqd's figures to the registry's. Only the database's errors are
+// returned.
 func (m *Mirror) reflect(ctx context.Context, log topicLog) error {
-	if !m.mirrors() || m.link == nil && time.Now().Before(m.attachAt) {
+	if m.link == nil {
 		return nil
 	}
-	var err error
-	if m.link == nil {
-		if m.link, err = m.attach(ctx, log); err != nil {
-			m.link = nil
-			err = brokenError{fmt.Errorf("attach to nsqd: %w", err)} // the database is heard of by the next who asks it
-		} else if m.attempts > 0 {
-			m.o.Log.InfoContext(ctx, "nsqd shows the queue again", "nsqd", m.nsqd.addr)
-		}
-	}
-	if err == nil {
-		m.attempts = 0
-		err = m.link.tick(ctx, log)
-	}
-	return m.detachIf(ctx, err)
+	m.attempts = 0
+	return m.detachIf(ctx, m.link.tick(ctx, log))
 }
 
 // detachIf gives up the link if that is broken, and returns all other errors.
@@ -123,13 +130,15 @@ func (m *Mirror) rest(ctx context.Context, d time.Duration) {
 
 // leave ends the link, and remembers what the next mirror can rely on.
 func (m *Mirror) leave(ctx context.Context) {
-	if m.link == nil {
-		return
+	var settled []string
+	if m.link != nil && ctx.Err() != nil {
+		settled = m.link.settledTopics()
 	}
-	settled := m.link.settledTopics()
-	m.link.close()
-	m.link = nil
-	if ctx.Err() == nil || len(settled) == 0 {
+	if m.link != nil {
+		m.link.close()
+	}
+	m.link, m.echoes = nil, nil
+	if len(settled) == 0 {
 		return
 	}
 	if err := m.settle(context.WithoutCancel(ctx), settled); err != nil {
@@ -137,22 +146,30 @@ func (m *Mirror) leave(ctx context.Context) {
 	}
 }
 
+// echo is what is known of our own messages on a topic.
+func (m *Mirror) echo(topic string) *echo {
+	if m.echoes == nil {
+		m.echoes = map[string]*echo{}
+	}
+	if m.echoes[topic] == nil {
+		m.echoes[topic] = newEcho()
+	}
+	return m.echoes[topic]
+}
+
 // send publishes bodies to a topic and keeps the books.
 func (m *Mirror) send(ctx context.Context, topic string, bodies [][]byte) error {
-	var c *channel
-	if m.link != nil {
-		c = m.link.channels[topic]
-	}
-	if c == nil {
+	if !m.mirrors() || m.link != nil && m.link.channels[topic] == nil {
 		return m.nsqd.send(ctx, topic, bodies)
 	}
-	c.publishing(bodies, 1, time.Now()) // before the tap has them
+	e := m.echo(topic)
+	e.publishing(bodies, 1, time.Now()) // before the tap has them
 	err := m.nsqd.send(ctx, topic, bodies)
-	switch {
-	case err == nil:
-		c.actual += int64(len(bodies))
-	case isRefusal(err):
-		c.publishing(bodies, -1, time.Now())
+	if isRefusal(err) {
+		e.publishing(bodies, -1, time.Now())
+	}
+	if m.link != nil && err == nil {
+		m.link.channels[topic].actual += int64(len(bodies))
 	}
 	return err
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -29,8 +31,7 @@ type link struct {
 	m        *Mirror
 	at       daemon
 	client   string
-	started  int64     // when nsqd was, by its own clock
-	since    time.Time // when the link was made, by nsqd's clock
+	started  int64 // when nsqd was, by its own clock
 	channels map[string]*channel
 	agreed   map[string]bool // pauses, by topic
 	heard    chan arrival
@@ -79,7 +80,7 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 	if err != nil {
 		return nil, err
 	}
-	l.started, l.since = stats.StartTime, stats.at.Add(time.Second)
+	l.started = stats.StartTime
 	for _, c := range l.channels {
 		t, _ := stats.topic(c.topic)
 		worker, _ := t.channel(c.topic + channelSuffix)
@@ -88,7 +89,9 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 		for range worker.Deferred { // until when is not known
 			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
 		}
-		c.sure = made[c.topic] || settled[c.topic] || t.Depth+tap.messages() == 0
+		if c.since.IsZero() {
+			c.since, c.sure = stats.at.Add(time.Second), made[c.topic] || settled[c.topic] || t.Depth+tap.messages() == 0
+		}
 		if err := c.tap.ready(min(tapReady, c.tap.maxReady)); err != nil {
 			return nil, err
 		}
@@ -102,11 +105,12 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 
 // open connects to all channels, some at a time.
 func (l *link) open(ctx context.Context, topics []string) error {
+	maps.DeleteFunc(l.m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	var mu sync.Mutex
 	for _, topic := range topics {
-		c := newChannel(topic, nil, nil)
+		c := newChannel(topic, l.m.echo(topic))
 		l.channels[topic] = c
 		for name, timeout := range map[string]time.Duration{topic + channelSuffix: l.m.o.MsgTimeout, requestChannel: 0} {
 			group.Go(func() error {
@@ -304,11 +308,11 @@ func (l *link) hear(a arrival) (*channel, error) {
 
 // tapped takes a message of the tap: an echo of our own, or a request.
 func (l *link) tapped(c *channel, d *delivery) error {
-	if c.seen.has(d.id) || d.size <= bodyMost && c.isOwn(d.body) {
-		c.seen.add(d.id)
+	own, sure := c.judge(d)
+	if own {
 		return c.tap.finish(d.id)
 	}
-	r := request{tap: c.tap, topic: c.topic, delivery: d, sure: !d.at.Before(l.since) || c.sure && d.attempts <= 1}
+	r := request{tap: c.tap, topic: c.topic, delivery: d, sure: sure}
 	select {
 	case l.requests <- r:
 		return nil

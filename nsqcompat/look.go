@@ -70,6 +70,9 @@ func (l *link) look(ctx context.Context) error {
 		if us < 0 || !there {
 			return broken(fmt.Errorf("nsqd does not know our connection to %s any more", c.topic))
 		}
+		if c.since.IsZero() {
+			c.since = stats.at.Add(time.Second)
+		}
 		c.compare(t, worker, worker.Clients[us], tap)
 		f := compare(c.is, t)
 		f.Drift, c.drift = min(f.Drift, c.drift), f.Drift

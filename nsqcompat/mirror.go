@@ -51,10 +51,11 @@ type Mirror struct {
 	nsqdHTTP string // host:port of its HTTP API
 
 	// Of the one that follows the log alone.
-	link     *link     // nil while there is none
-	attachAt time.Time // not before
-	attempts int       // to attach, in a row
-	hurry    time.Time // somebody waits for the figures until then
+	link     *link            // nil while there is none
+	echoes   map[string]*echo // by topic
+	attachAt time.Time        // not before
+	attempts int              // to attach, in a row
+	hurry    time.Time        // somebody waits for the figures until then
 
 	leads                atomic.Bool
 	published, discarded atomic.Int64
