@@ -11,7 +11,9 @@ import (
 // how many claims ended as retries, and how many were given back.
 func (q *queue) churn(r *rand.Rand, n int) (retries, releases int64) {
 	q.t.Helper()
-	ids := func(where string) string { return `(SELECT id FROM work_items WHERE ` + where + ` ORDER BY random() LIMIT 1)` }
+	ids := func(where string) string {
+		return `(SELECT id FROM work_items WHERE ` + where + ` ORDER BY random() LIMIT 1)`
+	}
 	for range n {
 		stage := []string{"Receive", "Validate"}[r.IntN(2)]
 		some := 1 + r.IntN(5)

@@ -25,7 +25,7 @@ type TopicFigures struct {
 	Drift           int64 `json:"drift"` // by how much depth and in flight are off, together
 	PausedInFarol   bool  `json:"paused_in_farol"`
 	PausedInNSQ     bool  `json:"paused_in_nsq"`
-	missing, orphan bool
+	missing, orphan bool  // nsqd has no such channel, or nobody consumes it
 }
 
 // compare puts the figures of both sides together.

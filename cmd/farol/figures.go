@@ -182,9 +182,11 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 	}
 }
 
-// serveQueue serves health and the queue's figures for a command that works on no
-// items, until ctx is done; not at all if there is no address.
-func serveQueue(ctx context.Context, command string, s *services, database databaseConfig, http httpConfig, log *slog.Logger) error {
+// serveQueue serves health, the queue's figures and more for a command that works
+// on no items, until ctx is done; not at all if there is no address.
+func serveQueue(ctx context.Context, command string, s *services, database databaseConfig, http httpConfig, log *slog.Logger,
+	more ...prometheus.Collector,
+) error {
 	if http.Addr == "" {
 		return nil
 	}
@@ -194,6 +196,6 @@ func serveQueue(ctx context.Context, command string, s *services, database datab
 	}
 	defer figures.close()
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(figures)
+	metrics.MustRegister(append(more, figures)...)
 	return serveHTTP(ctx, http.Addr, metrics, s.registry.Ping, log)
 }
