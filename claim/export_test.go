@@ -33,6 +33,9 @@ func (e *Engine) DropAll() {
 	}
 }
 
+// Tidy deletes what is over, as Run does every minute.
+func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
+
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
 

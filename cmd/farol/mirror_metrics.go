@@ -12,7 +12,9 @@ type mirrorFigures struct{ mirror *nsqcompat.Mirror }
 
 // mirrorDescs are of each topic, in the order of mirrorValues.
 func mirrorDescs() (leads, published, failures *prometheus.Desc, topics []*prometheus.Desc) {
-	desc := func(name, help string, labels ...string) *prometheus.Desc { return prometheus.NewDesc(name, help, labels, nil) }
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
 	topic := func(name, help string) *prometheus.Desc { return desc(name, help, "topic") }
 	return desc("farol_mirror_leads", "Whether this process mirrors, and is no standby."),
 		desc("farol_mirror_published_total", "Messages that it has published."),
