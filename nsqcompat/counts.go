@@ -21,6 +21,7 @@ type counts struct {
 	Unread    int64 // messages that others see in the log, and that are not published yet
 	Untold    int64 // retries of which nsqd has not been told yet
 	requeuing bool  // its messages are about items
+	behind    int64 // unread ones of all topics, at most unreadMost
 }
 
 // expected is how many messages the channel must have.
@@ -42,7 +43,7 @@ const unreadMost = 50_000
 const countsSQL = `
 WITH behind AS MATERIALIZED (
 	SELECT topic, count(*) AS n FROM (
-		SELECT topic FROM topic_messages WHERE (xid, id) > (@xid, @id) ORDER BY xid, id LIMIT 50000) m
+		SELECT topic FROM topic_messages WHERE (xid, id) > (@xid, @id) ORDER BY xid, id LIMIT @most) m
 	GROUP BY topic
 ), untold AS MATERIALIZED (
 	SELECT topic, count(*) AS n FROM topic_retries GROUP BY topic
@@ -74,7 +75,7 @@ WITH behind AS MATERIALIZED (
 		WHERE c.worker <> '' AND c.run_at > now()), false
 )
 SELECT s.topic, s.paused, s.due::bigint, s.later::bigint, s.far::bigint, s.waiting::bigint, s.running::bigint,
-	coalesce(b.n, 0) AS unread, coalesce(u.n, 0) AS untold, s.requeuing
+	coalesce(b.n, 0) AS unread, (SELECT coalesce(sum(n), 0) FROM behind)::bigint, coalesce(u.n, 0) AS untold, s.requeuing
 FROM stages s LEFT JOIN behind b USING (topic) LEFT JOIN untold u USING (topic)
 ORDER BY s.topic`
 
@@ -82,9 +83,9 @@ ORDER BY s.topic`
 func count(ctx context.Context, db querier, at position) ([]counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID}) // CollectRows returns the error
+	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost}) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
-		return c, row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.Untold, &c.requeuing)
+		return c, row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count the queue: %w", err)

@@ -199,6 +199,9 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 		return err
 	}
 	l.took, l.ticked = time.Since(began), time.Now()
+	if len(list) > 0 && list[0].behind >= unreadMost {
+		return nil // first the log: so far behind, nothing can be compared
+	}
 	for _, is := range list {
 		c := l.channels[is.Topic]
 		if c == nil {
