@@ -336,5 +336,5 @@ func (c *channel) touch(now time.Time) error {
 // itemOf reads the id in a body.
 func itemOf(body string) (id int64, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(body), 10, 63)
-	return int64(n), err == nil && n > 0 //nolint:gosec // 63 bits
+	return int64(n), err == nil && n > 0
 }

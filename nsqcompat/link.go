@@ -193,28 +193,8 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	list, err := count(ctx, log.conn, at)
-	if err != nil {
-		return err
-	}
-	l.took, l.ticked = time.Since(began), time.Now()
-	if len(list) > 0 && list[0].behind >= unreadMost {
-		return nil // first the log: so far behind, nothing can be compared
-	}
-	for _, is := range list {
-		c := l.channels[is.Topic]
-		if c == nil {
-			return broken(fmt.Errorf("the topic %s is new", is.Topic))
-		}
-		c.count(is, l.ticked)
-		if c.missing = c.missing[:0]; c.lack() > 0 {
-			due, err := log.later(ctx, c.topic)
-			if err != nil {
-				return err
-			}
-			c.miss(due, l.ticked)
-		}
+	if behind, err := l.count(ctx, log, at); err != nil || behind {
+		return err // first the log: so far behind, nothing can be compared
 	}
 	if time.Since(l.looked) >= l.lookPause() {
 		if err := l.look(ctx); err != nil {
@@ -225,6 +205,35 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 		return err
 	}
 	return l.steer(time.Now())
+}
+
+// count tells the channels what the registry has, unless the mirror is too far
+// behind with publishing.
+func (l *link) count(ctx context.Context, log topicLog, at position) (behind bool, err error) {
+	began := time.Now()
+	list, err := count(ctx, log.conn, at)
+	if err != nil {
+		return false, err
+	}
+	l.took, l.ticked = time.Since(began), time.Now()
+	if len(list) > 0 && list[0].behind >= unreadMost {
+		return true, nil
+	}
+	for _, is := range list {
+		c := l.channels[is.Topic]
+		if c == nil {
+			return false, broken(fmt.Errorf("the topic %s is new", is.Topic))
+		}
+		c.count(is, l.ticked)
+		if c.missing = c.missing[:0]; c.lack() > 0 {
+			due, err := log.later(ctx, c.topic)
+			if err != nil {
+				return false, err
+			}
+			c.miss(due, l.ticked)
+		}
+	}
+	return false, nil
 }
 
 // lookPause is the time between two looks: short while somebody waits for the

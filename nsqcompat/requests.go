@@ -106,11 +106,12 @@ func (m *Mirror) answerFixity(ctx context.Context, r request, file int64) error 
 	defer cancel()
 	var identifier string
 	err := m.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, file).Scan(&identifier)
-	accepted, answer := true, ""
+	var accepted bool
+	var answer string
 	var targets []registry.RequestedFixity
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		accepted, answer = false, fmt.Sprintf("there is no file %d", file)
+		answer = fmt.Sprintf("there is no file %d", file)
 	case err != nil:
 		return fmt.Errorf("look up file %d: %w", file, err)
 	case !r.sure:

@@ -64,7 +64,7 @@ func (q *queue) value(sql string, args ...any) string {
 // parked brings an item to Validate and has it fail there.
 func (q *queue) parked() int64 {
 	q.t.Helper()
-	id, _ := q.items(1)
+	id := q.items(1)
 	q.exec(`UPDATE work_items SET stage = 'Validate', status = 'Failed', retry = false, needs_admin_review = true, claim_token = 5, entered_token = 4 WHERE id = $1`, id)
 	return id
 }
@@ -195,7 +195,7 @@ func TestOldMessagesAreNoRequests(t *testing.T) {
 			o := q.options()
 			o.NSQDTCPAddr, o.MsgTimeout = proxy.Addr(), time.Second
 			stop := q.linked(o)
-			items, _ := q.items(3) // their messages have come to Receive, and they go on to Validate
+			items := q.items(3) // their messages have come to Receive, and they go on to Validate
 			q.shows(receiveTopic, 3, 0, 0)
 			q.claim("Receive", 3)
 			q.end("Receive", 3, done)

@@ -1,6 +1,7 @@
 package nsqcompat
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -56,8 +57,14 @@ func TestSlowNSQDIsToldNothingTwice(t *testing.T) {
 	}
 	q.shows(receiveTopic, 10, 10, 0)
 	q.shows(validateTopic, 10, 0, 0)
-	tcp.Resume()
 	http.Resume()
+	tcp.Delay(1500 * time.Millisecond) // several looks pass until it does what it was told
+	q.end("Receive", 5, failed)
+	q.shows(receiveTopic, 10, 5, 0)
+	tcp.Resume()
+	q.end("Receive", 1, failed)
+	q.shows(receiveTopic, 10, 4, 0)
+	q.stays(receiveTopic, 10, 4)
 	if got := other.end(t, q.nsqd.TCPAddr); len(got) != 40 {
 		t.Errorf("%d messages came of 40 items", len(got))
 	}
@@ -69,7 +76,7 @@ func TestWaitingItemsAreDeferred(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.linked(q.options())
-	first, _ := q.items(1)
+	first := q.items(1)
 	q.exec(`UPDATE work_items SET stage = 'Store', claim_token = 3 WHERE id = $1`, first)
 	q.exec(`INSERT INTO topic_messages (topic, body, work_item_id) SELECT 'ingest06_storage', id::text, id FROM work_items`)
 	q.exec(`
@@ -84,4 +91,42 @@ func TestWaitingItemsAreDeferred(t *testing.T) {
 	q.shows(receiveTopic, 0, 0, 1)
 	q.exec(`SELECT requeue(id) FROM work_items WHERE status = 'Pending'`)
 	eventually(t, "the item to be claimable in nsqd", func() bool { return q.shown(receiveTopic).Depth == 1 })
+}
+
+// What cannot be read yet, since an older transaction may still commit, is not
+// missing.
+func TestUnreadMessagesAreNotMissing(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.linked(q.options())
+	other := subscribe(t, q.nsqd.TCPAddr, receiveTopic)
+	tx, err := q.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', '1')`); err != nil {
+		t.Fatal(err)
+	}
+	q.items(7)
+	q.stays(receiveTopic, 0, 0)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.shows(receiveTopic, 7, 0, 0)
+	if got := other.end(t, q.nsqd.TCPAddr); len(got) != 7 {
+		t.Errorf("%d messages came of 7 items", len(got))
+	}
+}
+
+// stays makes sure that nothing changes for some looks.
+func (q *queue) stays(topic string, depth, inFlight int64) {
+	q.t.Helper()
+	until := time.Now().Add(4 * lookEvery)
+	eventually(q.t, "some looks", func() bool {
+		if f := q.shown(topic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
+			q.t.Fatalf("figures = %+v, want %d and %d in flight", f, depth, inFlight)
+		}
+		return time.Now().After(until)
+	})
 }
