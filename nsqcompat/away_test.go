@@ -113,7 +113,14 @@ func TestNextMirrorTakesOver(t *testing.T) {
 	q.claim("Receive", 1)
 	stop()
 	o.NSQDTCPAddr = q.nsqd.TCPAddr
-	start(t, q.db, o)
+	q.linked(o)
+	until := time.Now().Add(o.MsgTimeout / 2)
+	eventually(t, "half of the time in which messages come back", func() bool {
+		if f := q.shown(receiveTopic); f.InFlight > 5 {
+			t.Fatalf("figures = %+v, want no more in flight than run", f)
+		}
+		return time.Now().After(until)
+	})
 	q.end("Receive", 2, done)
 	q.shows(receiveTopic, 7, 3, 0)
 	q.shows(validateTopic, 2, 0, 0)
