@@ -34,6 +34,9 @@ func (e *Engine) DropAll() {
 	}
 }
 
+// Tidy deletes what is over, as Run does every minute.
+func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
+
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
 
@@ -86,9 +89,6 @@ func (e *Engine) Hints(f Filter) string {
 	slices.Sort(list)
 	return strings.Join(list, "; ")
 }
-
-// Tidy clears away what is over, as Run does every minute.
-func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
 
 // HeartbeatEvery is the time between two renewals of this process's leases.
 func (e *Engine) HeartbeatEvery() time.Duration { return e.known.Load().heartbeat() }

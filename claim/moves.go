@@ -40,7 +40,7 @@ WITH moved AS (
 		updated_at             = now()
 	FROM /* moves */
 	WHERE w.id = m.id AND w.claim_token = m.token
-	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic
+	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic/* and */
 ), ended AS (
 	UPDATE work_item_attempts a SET
 		ended_at = now(), heard_at = now(), outcome = m.ended, error_code = m.code, error = m.error, file_in_hand = m.in_hand
@@ -49,8 +49,16 @@ WITH moved AS (
 ), said AS (
 	INSERT INTO topic_messages (topic, body, work_item_id)
 	SELECT m.topic, m.id::text, m.id FROM moved m WHERE m.topic <> ''
-)
+)/* retries */
 SELECT id, token FROM moved`
+
+// retriesSQL tells the mirror of attempts after which the item is tried at the
+// same stage again. No count of the queue says how many there were.
+const retriesSQL = `, retried AS (
+	INSERT INTO topic_retries (topic, work_item_id)
+	SELECT s.topic, m.id FROM moved m JOIN stage_settings s ON s.action = m.action AND s.stage = m.stage
+	WHERE m.status = 'Pending' AND m.ended IN ('transient', 'panic')
+)`
 
 // Where the moves come from. Most are of stages that are done, of which little
 // needs to be said: reading seventeen arrays costs a twentieth of a hop.
@@ -68,8 +76,9 @@ const (
 
 //nolint:gochecknoglobals // constants, but for Go
 var (
-	anyMoves  = strings.Replace(settleSQL, "/* moves */", anyMovesSQL, 1)
-	doneMoves = strings.Replace(settleSQL, "/* moves */", doneMovesSQL, 1)
+	anyMoves = strings.NewReplacer("/* moves */", anyMovesSQL,
+		"/* and */", ", w.action, w.stage, w.status", "/* retries */", retriesSQL).Replace(settleSQL)
+	doneMoves = strings.NewReplacer("/* moves */", doneMovesSQL, "/* and */", "", "/* retries */", "").Replace(settleSQL)
 )
 
 // plainlyDone tells whether nothing is to be said of a move but where it goes.

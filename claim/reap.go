@@ -75,6 +75,10 @@ WITH dead AS MATERIALIZED (
 		outcome = CASE moved.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END
 	FROM moved
 	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
+), retried AS (
+	INSERT INTO topic_retries (topic, work_item_id)
+	SELECT s.topic, moved.id FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
+	WHERE moved.status = 'Pending'
 )
 SELECT id, action, stage, size_band, priority, turn, note, replace(error_code, '-', ' '), status, attempt FROM moved`
 

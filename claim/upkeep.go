@@ -140,10 +140,13 @@ func (p *postgres) serve(ctx context.Context, turns map[int16]int64) error {
 	return nil
 }
 
-// tidySQL deletes the turns that institutions have passed, and the rows of
-// processes that ended a week ago.
+// tidySQL deletes the turns that institutions have passed, retries that no mirror
+// has taken for a day, and the rows of processes that ended a week ago.
 const tidySQL = `
-WITH passed AS (
+WITH untaken AS (
+	DELETE FROM topic_retries WHERE id IN (
+		SELECT id FROM topic_retries WHERE created_at < now() - interval '1 day' ORDER BY created_at LIMIT 10000 FOR UPDATE SKIP LOCKED)
+), passed AS (
 	DELETE FROM institution_turns t
 	WHERE next_turn < (SELECT max(l.next_turn) FROM institution_turns l
 		WHERE l.institution_id = t.institution_id AND l.size_band = t.size_band)

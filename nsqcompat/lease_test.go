@@ -254,7 +254,7 @@ func TestCallerIsBound(t *testing.T) {
 			case "Bearer all":
 				return Caller{}, nil
 			}
-			return Caller{}, errors.New("no token")
+			return Caller{}, &AccessError{http.StatusUnauthorized, "no token"}
 		}
 	})
 	exec(t, l.db, `SELECT add_stage('OCR', 'Validate')`)

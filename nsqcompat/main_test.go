@@ -2,10 +2,7 @@ package nsqcompat
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"testing"
 	"time"
 
@@ -153,23 +150,18 @@ func (s *subscriber) end(t *testing.T, addr string) []string {
 // finished.
 func inFlight(t *testing.T, nsqd *testenv.NSQServer, topic string) int {
 	t.Helper()
-	m := NewMirror(nil, MirrorOptions{NSQDHTTPAddr: nsqd.HTTPAddr})
-	answer, err := m.ask(t.Context(), http.MethodGet, "/stats", url.Values{"format": {"json"}, "topic": {topic}})
+	stats, err := at(nsqd).stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stats struct {
-		Topics []struct {
-			Channels []struct {
-				InFlight int `json:"in_flight_count"`
-			} `json:"channels"`
-		} `json:"topics"`
+	of, _ := stats.topic(topic)
+	if len(of.Channels) != 1 {
+		t.Fatalf("stats of %s = %+v; want one channel", topic, of)
 	}
-	if err := json.Unmarshal(answer, &stats); err != nil || len(stats.Topics) != 1 || len(stats.Topics[0].Channels) != 1 {
-		t.Fatalf("stats of %s = %s, %v; want one channel", topic, answer, err)
-	}
-	return stats.Topics[0].Channels[0].InFlight
+	return int(of.Channels[0].InFlight)
 }
+
+func at(nsqd *testenv.NSQServer) daemon { return daemon{tcp: nsqd.TCPAddr, http: nsqd.HTTPAddr} }
 
 // leader returns a mirror that holds its reader's lock but does not run, so that
 // a test can take its steps one by one.

@@ -1,11 +1,12 @@
 // Package nsqcompat keeps what was built around NSQ working: it publishes every
 // message of the topic log to nsqd as the pipeline's predecessor did, a decimal
-// work item id on the topic of the stage.
+// work item id on the topic of the stage, and consumes them from one channel of
+// each topic as its workers did, so that nsqd's figures are those of the queue.
 //
 // Nothing waits for it. The log is appended by the transitions themselves; the
 // mirror reads behind them and remembers in the database how far it has come.
 // With nsqd away, the log grows and the pipeline does not notice; when nsqd is
-// back, the mirror goes on where it stopped, in order.
+// back, the mirror goes on where it stopped, in order, and compares.
 //
 // A message is published at least once: a mirror that dies between nsqd's answer
 // and the move of its cursor publishes that batch again. None is passed over,
@@ -22,15 +23,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
 // MirrorOptions say where a mirror publishes and how it reads. All but the
-// address have defaults.
+// addresses have defaults: those of nsqd, or that of nsqlookupd.
 type MirrorOptions struct {
 	NSQDTCPAddr  string        // host:port of nsqd's protocol
-	NSQDHTTPAddr string        // host:port of nsqd's HTTP API; "" leaves topics to be made as messages come
+	NSQDHTTPAddr string        // host:port of nsqd's HTTP API; "": it publishes, and nothing else
+	LookupdAddr  string        // host:port of the HTTP API of nsqlookupd, which knows where nsqd is
+	MsgTimeout   time.Duration // after which messages in flight come back if the mirror is gone; 0 is 15 s
 	Reader       string        // name of the cursor in topic_readers; "" is nsq-mirror
 	Batch        int           // messages read at once; 0 is 500
 	Poll         time.Duration // about how often an idle mirror looks; 0 is 250 ms
@@ -40,13 +44,22 @@ type MirrorOptions struct {
 // Mirror publishes the topic log to one nsqd. Its methods are safe for
 // concurrent use, but Run must not run twice.
 type Mirror struct {
-	db   *pgxpool.Pool
-	o    MirrorOptions
-	nsqd publisher
+	db       *pgxpool.Pool
+	o        MirrorOptions
+	nsqd     publisher
+	nsqdHTTP string // host:port of its HTTP API
+
+	// Of the one that follows the log alone.
+	link     *link            // nil while there is none
+	echoes   map[string]*echo // by topic
+	attachAt time.Time        // not before
+	attempts int              // to attach, in a row
+	hurry    time.Time        // somebody waits for the figures until then
 
 	leads                atomic.Bool
 	published, discarded atomic.Int64
 	failures             atomic.Int64
+	figures              atomic.Pointer[[]TopicFigures]
 }
 
 // Stats are what a mirror has done since it was made.
@@ -68,6 +81,9 @@ func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
 	if o.Poll <= 0 {
 		o.Poll = 250 * time.Millisecond
 	}
+	if o.MsgTimeout <= 0 {
+		o.MsgTimeout = 15 * time.Second
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -81,6 +97,20 @@ func (m *Mirror) Stats() Stats {
 		Discarded: m.discarded.Load(), Failures: m.failures.Load(),
 	}
 }
+
+// Figures returns the figures of all topics as this mirror has found them last,
+// with the drift that two looks in a row have found; none if it does not lead.
+func (m *Mirror) Figures() []TopicFigures {
+	if figures := m.figures.Load(); m.leads.Load() && figures != nil {
+		return *figures
+	}
+	return nil
+}
+
+func (m *Mirror) keep(figures []TopicFigures) { m.figures.Store(&figures) }
+
+// mirrors tells whether nsqd's figures can be seen and so be made right.
+func (m *Mirror) mirrors() bool { return m.o.NSQDHTTPAddr != "" || m.o.LookupdAddr != "" }
 
 // Run publishes until ctx is done, and returns nil then. Trouble with the
 // database or nsqd is logged and waited out. Of several mirrors with the same
@@ -146,13 +176,15 @@ func (m *Mirror) session(ctx context.Context) (led bool, err error) {
 func (m *Mirror) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, m.db.Config().ConnConfig)
+	config := m.db.Config().ConnConfig
+	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { m.hurry = time.Now().Add(hurryFor) }
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	// A machine that vanishes leaves a session that nobody closes; the server
 	// then does, and a standby gets the lock. A live one is never idle so long.
-	if _, err := conn.Exec(ctx, `SET idle_session_timeout = '60s'; SET plan_cache_mode = force_custom_plan`); err != nil {
+	if _, err := conn.Exec(ctx, `SET idle_session_timeout = '60s'; SET plan_cache_mode = force_custom_plan; LISTEN `+mirrorChannel); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up the mirror's session: %w", err), conn.Close(ctx))
 	}
 	return conn, nil
@@ -168,34 +200,6 @@ func (m *Mirror) enter(ctx context.Context, log topicLog) error {
 			"reader", m.o.Reader)
 	}
 	m.o.Log.InfoContext(ctx, "mirror publishes", "reader", m.o.Reader, "nsqd", m.o.NSQDTCPAddr)
-	return nil
-}
-
-// follow publishes batch after batch. It returns when the database fails or ctx
-// is done; a failing nsqd it waits out.
-func (m *Mirror) follow(ctx context.Context, log topicLog) error {
-	failures := 0
-	for ctx.Err() == nil {
-		more, err := m.step(ctx, log)
-		var away unpublishedError
-		switch {
-		case errors.As(err, &away):
-			m.failures.Add(1)
-			if failures++; failures == 1 {
-				m.o.Log.WarnContext(ctx, "nsqd takes no messages, will try until it does", "nsqd", m.o.NSQDTCPAddr, "err", err)
-			}
-			pause(ctx, backoff(failures))
-			continue
-		case err != nil:
-			return err
-		case failures > 0:
-			m.o.Log.InfoContext(ctx, "nsqd takes messages again", "nsqd", m.o.NSQDTCPAddr, "failures", failures)
-			failures = 0
-		}
-		if !more {
-			m.idle(ctx)
-		}
-	}
 	return nil
 }
 
@@ -226,17 +230,15 @@ func (m *Mirror) idle(ctx context.Context) bool {
 	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1))
 }
 
-// upkeepEvery is about how often topics are made that are missing.
+// upkeepEvery is about how often old requests go.
 const upkeepEvery = time.Minute
 
-// upkeep does what the dashboards need from time to time, at once and then every
+// upkeep does what the disk needs from time to time, at once and then every
 // minute.
 func (m *Mirror) upkeep(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if m.o.NSQDHTTPAddr != "" {
-			if err := m.makeTopics(ctx); err != nil && ctx.Err() == nil {
-				m.o.Log.WarnContext(ctx, "nsqd's topics are not complete, will try again", "nsqd", m.o.NSQDHTTPAddr, "err", err)
-			}
+		if err := m.trimRequests(ctx); err != nil && ctx.Err() == nil {
+			m.o.Log.WarnContext(ctx, "old requests are still there, will try again", "err", err)
 		}
 		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5))
 	}

@@ -1,98 +1,144 @@
 package nsqcompat
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	// fixityTopic is the one topic whose messages are not about work items.
-	fixityTopic = "fixity_check"
-	// channelSuffix makes the name of the one channel that each topic has.
-	channelSuffix = "_worker_chan"
-	// answerMost bounds what is read of nsqd's answer.
-	answerMost = 16 << 20
-)
+// fixityTopic is the one topic whose messages are not about work items.
+const fixityTopic = "fixity_check"
 
-// makeTopics makes the topics and channels that nsqd lacks, so that dashboards
-// show them before the first message comes.
-func (m *Mirror) makeTopics(ctx context.Context) error {
+func cmpText(a, b string) int { return cmp.Compare(a, b) }
+
+// topics are the pipeline's.
+func (m *Mirror) topics(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	rows, _ := m.db.Query(ctx, `SELECT DISTINCT topic FROM stage_settings ORDER BY topic`) // CollectRows returns the error
 	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("read the names of topics: %w", err)
+		return nil, fmt.Errorf("read the names of topics: %w", err)
 	}
-	there, err := m.channels(ctx)
-	if err != nil {
+	return append(topics, fixityTopic), nil
+}
+
+// make makes the topics and channels that nsqd lacks, so that dashboards show
+// them before the first message comes, and returns the topics whose channel it
+// did not have: it is new, or was wiped.
+func (d daemon) make(ctx context.Context, topics []string, has nsqdStats) (made map[string]bool, err error) {
+	made = map[string]bool{}
+	for _, topic := range topics {
+		t, there := has.topic(topic)
+		if !there {
+			if err := d.post(ctx, "/topic/create", url.Values{"topic": {topic}}); err != nil {
+				return nil, err
+			}
+		}
+		// The first channel gets what the topic has, so it is the one that counts.
+		for _, channel := range []string{topic + channelSuffix, requestChannel} {
+			if _, there := t.channel(channel); there {
+				continue
+			}
+			if err := d.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}); err != nil {
+				return nil, err
+			}
+			made[topic] = made[topic] || channel != requestChannel
+		}
+	}
+	return made, nil
+}
+
+// pause pauses a topic, or lets it and our channel go on.
+func (d daemon) pause(ctx context.Context, topic string, yes bool) error {
+	if yes {
+		return d.post(ctx, "/topic/pause", url.Values{"topic": {topic}})
+	}
+	if err := d.post(ctx, "/topic/unpause", url.Values{"topic": {topic}}); err != nil {
 		return err
 	}
-	for _, topic := range append(topics, fixityTopic) {
-		channel := topic + channelSuffix
-		if there[channel] {
-			continue
+	return d.post(ctx, "/channel/unpause", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}})
+}
+
+// agree reads what both sides agreed on last, and has Farol's pauses hold for
+// topics that nsqd has lost. It takes back that the topics are settled, and
+// returns those that were.
+func (l *link) agree(ctx context.Context, log topicLog, made map[string]bool) (settled map[string]bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := log.conn.Query(ctx, `
+		WITH was AS MATERIALIZED (SELECT * FROM nsq_topics), began AS (UPDATE nsq_topics SET settled = false WHERE settled)
+		SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coalesce(bool_and(was.settled), false)
+		FROM stage_settings s LEFT JOIN was USING (topic) GROUP BY s.topic
+		UNION ALL SELECT topic, false, paused, settled FROM was WHERE topic = 'fixity_check'`)
+	l.agreed, settled = map[string]bool{}, map[string]bool{}
+	var topic string
+	var farol, agreed, was bool
+	_, err = pgx.ForEachRow(rows, []any{&topic, &farol, &agreed, &was}, func() error {
+		l.agreed[topic], settled[topic] = agreed, was
+		if made[topic] { // nsqd's is not paused, and nobody has said so
+			l.agreed[topic] = false
 		}
-		if _, err := m.ask(ctx, http.MethodPost, "/topic/create", url.Values{"topic": {topic}}); err != nil {
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the pauses that were agreed on: %w", err)
+	}
+	return settled, nil
+}
+
+// agreeOn remembers a pause that both sides have.
+func (m *Mirror) agreeOn(ctx context.Context, topic string, paused bool) error {
+	return m.change(ctx, "remember a pause", `
+		INSERT INTO nsq_topics (topic, paused) VALUES ($1, $2)
+		ON CONFLICT (topic) DO UPDATE SET paused = excluded.paused`, topic, paused)
+}
+
+// settle remembers of which topics all that was published has been read back.
+func (m *Mirror) settle(ctx context.Context, topics []string) error {
+	return m.change(ctx, "remember that all was read back", `
+		INSERT INTO nsq_topics (topic, settled) SELECT t, true FROM unnest($1::text[]) t
+		ON CONFLICT (topic) DO UPDATE SET settled = true`, topics)
+}
+
+// pauseStages pauses the stage of a topic, or lets it be claimed again.
+func (m *Mirror) pauseStages(ctx context.Context, topic string, paused bool) error {
+	return m.change(ctx, "carry a pause over from nsqd", `
+		SELECT set_paused(s.action, s.stage, $2, CASE WHEN $2 THEN 'paused in NSQ' END)
+		FROM stage_settings s WHERE s.topic = $1 AND s.paused <> $2`, topic, paused)
+}
+
+// nsqName is what changes that come from nsqd are on record under, as the
+// program's name.
+const nsqName = "nsq"
+
+// change makes a change that came from nsqd.
+func (m *Mirror) change(ctx context.Context, what, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('application_name', $1, true)`, nsqName); err != nil {
 			return err
 		}
-		if _, err := m.ask(ctx, http.MethodPost, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}); err != nil {
-			return err
-		}
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
 
-// channels returns the names of nsqd's channels, which tell their topics.
-func (m *Mirror) channels(ctx context.Context) (map[string]bool, error) {
-	answer, err := m.ask(ctx, http.MethodGet, "/stats",
-		url.Values{"format": {"json"}, "include_clients": {"false"}, "include_mem": {"false"}})
-	if err != nil {
-		return nil, err
-	}
-	var stats struct {
-		Topics []struct {
-			Channels []struct {
-				Name string `json:"channel_name"`
-			} `json:"channels"`
-		} `json:"topics"`
-	}
-	if err := json.Unmarshal(answer, &stats); err != nil {
-		return nil, fmt.Errorf("read nsqd's stats: %w", err)
-	}
-	there := map[string]bool{}
-	for _, topic := range stats.Topics {
-		for _, channel := range topic.Channels {
-			there[channel.Name] = true
-		}
-	}
-	return there, nil
-}
+// requestsKept is for how long what was asked for on topics stays on record.
+const requestsKept = 90 * 24 * time.Hour
 
-// ask calls nsqd's HTTP API.
-func (m *Mirror) ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
-	at := url.URL{Scheme: "http", Host: m.o.NSQDHTTPAddr, Path: path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("ask nsqd: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask nsqd: %w", err)
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMost))
-	if err != nil {
-		return nil, fmt.Errorf("ask nsqd: %s %s: %w", method, path, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask nsqd: %s %s: %s", method, path, response.Status)
-	}
-	return answer, nil
+// trimRequests deletes old ones, some at a time.
+func (m *Mirror) trimRequests(ctx context.Context) error {
+	return m.change(ctx, "trim the requests", `
+		DELETE FROM topic_requests WHERE id IN (
+			SELECT id FROM topic_requests WHERE at < now() - $1::interval ORDER BY at LIMIT 10000)`, requestsKept)
 }

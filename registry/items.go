@@ -275,6 +275,7 @@ type Change struct {
 	StatusWas  string    `json:"status_was"`
 	StageThen  string    `json:"stage"`
 	StatusThen string    `json:"status"`
+	Refused    *string   `json:"refused"` // why nothing was changed
 }
 
 // Changes returns what persons changed of an item, in their order. The newest 200
@@ -284,7 +285,7 @@ func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT at, session_user_is AS "user", application_name AS program,
 			before->>'stage' AS stage_was, before->>'status' AS status_was,
-			after->>'stage' AS stage_then, after->>'status' AS status_then
+			after->>'stage' AS stage_then, after->>'status' AS status_then, refused
 		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a
 		ORDER BY id`, item)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Change])

@@ -32,8 +32,9 @@ type redisConfig struct {
 }
 
 type nsqConfig struct {
-	TCPAddr  string `env:"FAROL_NSQD_TCP_ADDR,required,notEmpty" is:"host:port" doc:"address of nsqd's protocol, to which messages are published"`
-	HTTPAddr string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API, where topics are made before their first message; without it they are made as messages come"`
+	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"address of nsqd's protocol, to which messages are published; it, or that of nsqlookupd, has to be set"`
+	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API; without it messages are only published: nsqd does not show the queue, and nothing is read from it"`
+	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"address of the HTTP API of nsqlookupd, which knows both addresses of nsqd; instead of these"`
 }
 
 type logConfig struct {
@@ -208,6 +209,12 @@ type mirrorConfig struct {
 func readMirrorConfig(s *settings) (c mirrorConfig) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
+	switch {
+	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
+		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
+	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
+		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set the one or the other")
+	}
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
 	return c

@@ -182,8 +182,8 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 	}
 }
 
-// serveQueue serves health and the queue's figures for a command that works on no
-// items, until ctx is done; not at all if there is no address.
+// serveQueue serves health, the queue's figures and more for a command that works
+// on no items, until ctx is done; not at all if there is no address.
 func serveQueue(ctx context.Context, command string, s *services, database databaseConfig, http httpConfig, log *slog.Logger,
 	more ...prometheus.Collector,
 ) error {

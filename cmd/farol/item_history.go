@@ -48,6 +48,9 @@ func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []regis
 }
 
 func moveOf(c registry.Change) string {
+	if c.Refused != nil {
+		return "refused while " + c.StatusWas + " at " + c.StageWas + ": " + plain(*c.Refused)
+	}
 	if c.StageWas == c.StageThen && c.StatusWas == c.StatusThen {
 		return "changed while " + c.StatusThen + " at " + c.StageThen
 	}

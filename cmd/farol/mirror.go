@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -10,19 +15,42 @@ import (
 )
 
 func mirrorCommand() *cobra.Command {
-	return &cobra.Command{
+	var reconcile, asJSON bool
+	var timeout time.Duration
+	c := &cobra.Command{
 		Use:   "mirror",
-		Short: "Publish every hand-off to NSQ, for what was built around it",
+		Short: "Show the queue in NSQ, for what was built around it",
 		Long: `Publish every hand-off between stages to nsqd, on the topics that the pipeline's
-predecessor used, until SIGTERM or Ctrl-C. Nothing waits for the mirror: with nsqd
-away the pipeline goes on, and the mirror catches up afterwards. Of several that
-run, one publishes and the others stand by.`,
-		Example: `  farol mirror`,
-		Args:    cobra.NoArgs,
+predecessor used, and consume them as its workers did, so that nsqd's figures are
+those of the queue, until SIGTERM or Ctrl-C. What others publish on these topics
+is taken as a request to requeue an item; a pause in nsqadmin pauses the stage.
+Nothing waits for the mirror: with nsqd away the pipeline goes on, and the mirror
+catches up afterwards. Of several that run, one mirrors and the others stand by.
+
+With --reconcile it asks the mirror that runs to compare both sides at once, or
+does so itself where none runs, shows what came of it, and ends.
+
+Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.`,
+		Example: `  farol mirror
+  farol mirror --reconcile
+  farol mirror --reconcile --timeout 1m --json
+  farol mirror status`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if reconcile {
+				return reconcileMirror(cmd.Context(), cmd.OutOrStdout(), timeout, asJSON)
+			}
+			if asJSON || cmd.Flags().Changed("timeout") {
+				return usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
+			}
 			return orderly(cmd.Context(), runMirror(cmd.Context()))
 		},
 	}
+	c.Flags().BoolVar(&reconcile, "reconcile", false, "bring nsqd's figures to the registry's, and end")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long that may take")
+	jsonFlag(c, &asJSON)
+	c.AddCommand(mirrorStatusCommand())
+	return c
 }
 
 func runMirror(ctx context.Context) error {
@@ -35,12 +63,153 @@ func runMirror(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	mirror := config.mirror(s)
 	log := newLogger(config.Log)
-	mirror := nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
-		NSQDTCPAddr: config.NSQ.TCPAddr, NSQDHTTPAddr: config.NSQ.HTTPAddr, Log: log,
-	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log) })
+	group.Go(func() error {
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
+	})
 	group.Go(func() error { return mirror.Run(ctx) })
 	return group.Wait()
+}
+
+func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
+	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
+		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr, Log: newLogger(c.Log),
+	})
+}
+
+func mirrorStatusCommand() *cobra.Command {
+	var requests, asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Compare the registry with what nsqd shows",
+		Long: `Show each topic as the registry has it and as nsqd shows it, whether or not a
+mirror runs. With --requests, what others published on the topics instead, and
+how it was answered.
+
+Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
+		Example: `  farol mirror status
+  farol mirror status --json
+  farol mirror status --requests`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			if requests {
+				return showRequests(ctx, cmd.OutOrStdout(), asJSON)
+			}
+			return withMirror(ctx, func(m *nsqcompat.Mirror) error {
+				status, err := m.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return showMirror(cmd.OutOrStdout(), status, asJSON)
+			})
+		},
+	}
+	c.Flags().BoolVar(&requests, "requests", false, "show what others published on the topics")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// withMirror does something with a mirror that does not run.
+func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
+	config, err := load(readMirrorConfig)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err = do(config.mirror(s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
+		err = failure{code: exitFailed, err: err, next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
+	}
+	return err
+}
+
+func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, asJSON bool) error {
+	return withMirror(ctx, func(m *nsqcompat.Mirror) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		status, err := m.Reconcile(ctx)
+		if err != nil {
+			return err
+		}
+		if err := showMirror(out, status, asJSON); err != nil {
+			return err
+		}
+		if drift := status.Drift(); drift > 0 || status.Behind > 0 {
+			return failure{
+				code: exitFailed, err: fmt.Errorf("nsqd is off by %d messages, and %d are not published yet", drift, status.Behind),
+				next: "if the queue moves fast, look again; else see the log of farol mirror",
+			}
+		}
+		return nil
+	})
+}
+
+func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
+	if asJSON {
+		return writeJSON(out, s)
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	var rows [][]string
+	for _, t := range s.Topics {
+		rows = append(rows, []string{
+			plain(t.Topic), number(t.Claimable), number(t.Depth), number(t.Running), number(t.InFlight), number(t.Later), number(t.Deferred),
+			number(t.Requeued), number(t.Finished), number(t.Drift), pausedWhere(t),
+		})
+	}
+	head := []string{"TOPIC", "CLAIMABLE", "DEPTH", "RUNNING", "IN FLIGHT", "LATER", "DEFERRED", "REQUEUED", "FINISHED", "DRIFT", "PAUSED"}
+	if err := writeTable(out, head, rows); err != nil {
+		return err
+	}
+	if s.Behind > 0 {
+		fmt.Fprintf(out, "%s not published yet, the first for %s.\n", count(s.Behind, "message is", "messages are"), spanOf(s.Oldest))
+	}
+	who := "Nobody mirrors: start farol mirror."
+	if s.Leader != nil {
+		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", plain(s.Leader.Program), plain(s.Leader.Client), plain(s.NSQD), at(s.Leader.Since))
+	}
+	_, err := fmt.Fprintln(out, who)
+	return err
+}
+
+func pausedWhere(t nsqcompat.TopicFigures) string {
+	switch {
+	case t.PausedInFarol && t.PausedInNSQ:
+		return "yes"
+	case t.PausedInFarol:
+		return "in Farol"
+	case t.PausedInNSQ:
+		return "in NSQ"
+	}
+	return "no"
+}
+
+func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
+	s, err := connectRegistry(ctx, "mirror")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	list, err := nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{}).Requests(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(out, list)
+	}
+	var rows [][]string
+	for _, r := range list {
+		answer := "refused: "
+		if r.Accepted {
+			answer = "accepted: "
+		}
+		rows = append(rows, []string{at(r.At), plain(r.Topic), plain(r.Body), answer + plain(r.Answer)})
+	}
+	return writeTable(out, []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
 }

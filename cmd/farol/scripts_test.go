@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -94,4 +95,22 @@ func withRedis(ts *testscript.TestScript, id int64, write func(context.Context, 
 	held := progress.Claim{Item: id, Token: attempts[len(attempts)-1].ClaimToken}
 	ts.Check(errors.Join(write(ctx, store, held), store.Close()))
 	ts.Logf("%s", fmt.Sprintf("item %d, token %d", id, held.Token))
+}
+
+// cmdPublish publishes to nsqd as an old script does: publish TOPIC BODY.
+func cmdPublish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: publish topic body")
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"http://"+ts.Getenv("FAROL_NSQD_HTTP_ADDR")+"/pub?topic="+args[0], strings.NewReader(args[1]))
+	ts.Check(err)
+	response, err := http.DefaultClient.Do(request)
+	ts.Check(err)
+	ts.Check(response.Body.Close())
+	if response.StatusCode != http.StatusOK {
+		ts.Fatalf("nsqd answers %s", response.Status)
+	}
 }

@@ -31,6 +31,7 @@ func exported(t *testing.T) map[string][]string {
 		defer close(ch)
 		m.registry.Describe(ch)
 		jobs.registry.Describe(ch)
+		mirrorFigures{}.Describe(ch)
 	}()
 	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}

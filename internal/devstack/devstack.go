@@ -60,23 +60,25 @@ type Options struct {
 	PostgresSettings []string // name=value; they count over the stack's own
 	StandbyOf        string   // URL of a PostgreSQL of which a new cluster is made a streaming copy
 	PoolerOf         string   // URL of the PostgreSQL that PgBouncer stands before
+	Lookupd          bool     // an nsqlookupd that knows nsqd runs beside it
 }
 
 // Stack is a set of running servers. The fields of services that were not asked
 // for are empty. It is safe for concurrent use once Start has returned it.
 type Stack struct {
-	DatabaseURL     string // of a superuser, with the password
-	PoolerURL       string // the same by way of PgBouncer, which has two connections for each database
-	RedisURL        string // with the password
-	S3Endpoint      string // https://127.0.0.1:port; the region and keys below
-	S3CAFile        string // PEM; trust this to talk to S3Endpoint
-	AccessKeyID     string
-	SecretAccessKey string
-	Region          string
-	NSQDTCPAddr     string // host:port
-	NSQDHTTPAddr    string // host:port
-	NSQAdminURL     string
-	ClamdAddr       string // host:port
+	DatabaseURL        string // of a superuser, with the password
+	PoolerURL          string // the same by way of PgBouncer, which has two connections for each database
+	RedisURL           string // with the password
+	S3Endpoint         string // https://127.0.0.1:port; the region and keys below
+	S3CAFile           string // PEM; trust this to talk to S3Endpoint
+	AccessKeyID        string
+	SecretAccessKey    string
+	Region             string
+	NSQDTCPAddr        string // host:port
+	NSQDHTTPAddr       string // host:port
+	NSQAdminURL        string
+	NSQLookupdHTTPAddr string // host:port; "" unless it was asked for
+	ClamdAddr          string // host:port
 
 	options  Options
 	dir      string

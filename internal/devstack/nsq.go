@@ -11,15 +11,25 @@ type NSQSettings struct {
 	TCPAddr   string `json:"tcp_addr"`   // host:port of nsqd's protocol
 	HTTPAddr  string `json:"http_addr"`  // host:port of nsqd's HTTP API
 	AdminAddr string `json:"admin_addr"` // host:port of nsqadmin
+
+	// host:port of nsqlookupd's protocol and of its HTTP API; "": there is none.
+	LookupTCPAddr  string `json:"lookup_tcp_addr"`
+	LookupHTTPAddr string `json:"lookup_http_addr"`
 }
 
 func (s *Stack) startNSQ(ctx context.Context) error {
 	run := func(ctx context.Context, addrs []string) (*child, error) {
-		return s.launch(ctx, NSQ, "nsq", NSQSettings{
-			Dir: filepath.Join(s.dir, "nsq"), TCPAddr: addrs[0], HTTPAddr: addrs[1], AdminAddr: addrs[2],
-		})
+		settings := NSQSettings{Dir: filepath.Join(s.dir, "nsq"), TCPAddr: addrs[0], HTTPAddr: addrs[1], AdminAddr: addrs[2]}
+		if len(addrs) > 3 {
+			settings.LookupTCPAddr, settings.LookupHTTPAddr = addrs[3], addrs[4]
+		}
+		return s.launch(ctx, NSQ, "nsq", settings)
 	}
-	addrs, c, err := s.onPorts(ctx, []string{"nsqd_tcp", "nsqd_http", "nsqadmin"}, run)
+	ports := []string{"nsqd_tcp", "nsqd_http", "nsqadmin"}
+	if s.options.Lookupd {
+		ports = append(ports, "nsqlookupd_tcp", "nsqlookupd_http")
+	}
+	addrs, c, err := s.onPorts(ctx, ports, run)
 	if err != nil {
 		return err
 	}
@@ -28,5 +38,8 @@ func (s *Stack) startNSQ(ctx context.Context) error {
 		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
 	})
 	s.NSQDTCPAddr, s.NSQDHTTPAddr, s.NSQAdminURL = addrs[0], addrs[1], "http://"+addrs[2]
+	if s.options.Lookupd {
+		s.NSQLookupdHTTPAddr = addrs[4]
+	}
 	return nil
 }

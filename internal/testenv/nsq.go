@@ -2,6 +2,9 @@ package testenv
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,9 +16,14 @@ type NSQServer struct {
 	TCPAddr  string // host:port
 	HTTPAddr string // host:port
 	AdminURL string
+	// LookupAddr is the HTTP API of the nsqlookupd that knows it, host:port; "" if
+	// there is none.
+	LookupAddr string
 
 	dir   string          // "" for the one that tests share
 	stack *devstack.Stack // nil while stopped
+
+	change func(*devstack.Options)
 }
 
 // NSQ returns the nsqd that the tests of this process share: name topics after
@@ -29,19 +37,31 @@ func NSQ(t testing.TB) *NSQServer {
 // messages go when the test ends.
 func NewNSQ(t testing.TB) *NSQServer {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := startStack(dir, devstack.NSQ)
+	return newNSQ(t, false)
+}
+
+// NewNSQLookup is NewNSQ with an nsqlookupd beside it, which stops and starts
+// with it.
+func NewNSQLookup(t testing.TB) *NSQServer {
+	t.Helper()
+	return newNSQ(t, true)
+}
+
+func newNSQ(t testing.TB, lookup bool) *NSQServer {
+	t.Helper()
+	dir, change := t.TempDir(), func(o *devstack.Options) { o.Lookupd = lookup }
+	s, err := startStack(dir, devstack.NSQ, change)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
 	n := serverOf(s)
-	n.dir = dir
+	n.dir, n.change = dir, change
 	t.Cleanup(func() { n.Stop(t) })
 	return n
 }
 
 func serverOf(s *devstack.Stack) *NSQServer {
-	return &NSQServer{TCPAddr: s.NSQDTCPAddr, HTTPAddr: s.NSQDHTTPAddr, AdminURL: s.NSQAdminURL, stack: s}
+	return &NSQServer{TCPAddr: s.NSQDTCPAddr, HTTPAddr: s.NSQDHTTPAddr, AdminURL: s.NSQAdminURL, LookupAddr: s.NSQLookupdHTTPAddr, stack: s}
 }
 
 // Stop stops an nsqd of [NewNSQ], which writes its messages to disk first. It
@@ -69,12 +89,30 @@ func (n *NSQServer) Start(t testing.TB) {
 	if n.stack != nil {
 		return
 	}
-	s, err := startStack(n.dir, devstack.NSQ)
+	s, err := startStack(n.dir, devstack.NSQ, n.change)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
 	n.stack = s
 	if s.NSQDTCPAddr != n.TCPAddr || s.NSQDHTTPAddr != n.HTTPAddr {
 		t.Fatalf("testenv: another process took the port of nsqd: it is at %s now, and was at %s", s.NSQDTCPAddr, n.TCPAddr)
+	}
+}
+
+// Wipe deletes all that a stopped nsqd has kept.
+func (n *NSQServer) Wipe(t testing.TB) {
+	t.Helper()
+	if n.stack != nil {
+		t.Fatal("testenv: stop nsqd before its messages are deleted")
+	}
+	kept, err := filepath.Glob(filepath.Join(n.dir, "nsq", "*"))
+	if err == nil && len(kept) == 0 {
+		t.Fatal("testenv: nsqd has kept nothing in", n.dir)
+	}
+	for _, file := range kept {
+		err = errors.Join(err, os.RemoveAll(file))
+	}
+	if err != nil {
+		t.Fatal("testenv:", err)
 	}
 }

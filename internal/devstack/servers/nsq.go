@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsqio/nsq/nsqadmin"
 	"github.com/nsqio/nsq/nsqd"
+	"github.com/nsqio/nsq/nsqlookupd"
 
 	"github.com/farol-preservation/farol/internal/devstack"
 )
@@ -30,6 +31,15 @@ func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
 	do.BroadcastAddress = "127.0.0.1"
 	// As shipped, a new channel's deferred messages can be five seconds late.
 	do.QueueScanInterval, do.QueueScanRefreshInterval = 50*time.Millisecond, 100*time.Millisecond
+	failed := make(chan error, 3)
+	if s.LookupTCPAddr != "" {
+		do.NSQLookupdTCPAddresses = []string{s.LookupTCPAddr}
+		end, err := runLookupd(s, failed)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	queue, err := nsqd.New(do)
 	if err != nil {
 		return fmt.Errorf("start nsqd: %w", err)
@@ -48,7 +58,6 @@ func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer console.Exit()
 
-	failed := make(chan error, 2)
 	go func() { failed <- queue.Main() }()
 	go func() { failed <- console.Main() }()
 	if _, err := fmt.Fprintln(out, "READY", s.TCPAddr); err != nil {
@@ -60,4 +69,16 @@ func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// runLookupd starts the daemon that tells where nsqd is.
+func runLookupd(s devstack.NSQSettings, failed chan<- error) (end func(), err error) {
+	o := nsqlookupd.NewOptions()
+	o.TCPAddress, o.HTTPAddress, o.BroadcastAddress, o.LogLevel = s.LookupTCPAddr, s.LookupHTTPAddr, "127.0.0.1", nsqd.LOG_WARN
+	directory, err := nsqlookupd.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("start nsqlookupd: %w", err)
+	}
+	go func() { failed <- directory.Main() }()
+	return directory.Exit, nil
 }

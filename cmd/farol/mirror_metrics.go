@@ -1,0 +1,55 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/nsqcompat"
+)
+
+// mirrorFigures tells Prometheus what the mirror of this process has done and
+// found; of a standby there are no topics.
+type mirrorFigures struct{ mirror *nsqcompat.Mirror }
+
+// mirrorDescs are of each topic, in the order of mirrorValues.
+func mirrorDescs() (leads, published, failures *prometheus.Desc, topics []*prometheus.Desc) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	topic := func(name, help string) *prometheus.Desc { return desc(name, help, "topic") }
+	return desc("farol_mirror_leads", "Whether this process mirrors, and is no standby."),
+		desc("farol_mirror_published_total", "Messages that it has published."),
+		desc("farol_mirror_failures_total", "Attempts to publish that it made again."),
+		[]*prometheus.Desc{
+			topic("farol_mirror_drift", "Messages by which nsqd's figures of the topic are off, as two looks in a row have found."),
+			topic("farol_mirror_claimable", "Items that are due, by the registry."),
+			topic("farol_mirror_depth", "Messages in nsqd that nobody has."),
+			topic("farol_mirror_running", "Items that run, by the registry."),
+			topic("farol_mirror_in_flight", "Messages in nsqd that are in flight."),
+		}
+}
+
+func mirrorValues(t nsqcompat.TopicFigures) []int64 {
+	return []int64{t.Drift, t.Claimable, t.Depth, t.Running, t.InFlight}
+}
+
+// Describe is of prometheus.Collector.
+func (mirrorFigures) Describe(ch chan<- *prometheus.Desc) {
+	leads, published, failures, topics := mirrorDescs()
+	for _, d := range append(topics, leads, published, failures) {
+		ch <- d
+	}
+}
+
+// Collect is of prometheus.Collector.
+func (f mirrorFigures) Collect(ch chan<- prometheus.Metric) {
+	leads, published, failures, topics := mirrorDescs()
+	s := f.mirror.Stats()
+	ch <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, map[bool]float64{true: 1}[s.Leads])
+	ch <- prometheus.MustNewConstMetric(published, prometheus.CounterValue, float64(s.Published))
+	ch <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(s.Failures))
+	for _, t := range f.mirror.Figures() {
+		for i, v := range mirrorValues(t) {
+			ch <- prometheus.MustNewConstMetric(topics[i], prometheus.GaugeValue, float64(v), t.Topic)
+		}
+	}
+}

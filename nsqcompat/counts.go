@@ -1,0 +1,162 @@
+package nsqcompat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// counts are what the registry has of one topic, all topics of a look in one
+// snapshot.
+type counts struct {
+	Topic     string
+	Paused    bool
+	Due       int64 // Pending and claimable
+	Later     int64 // Pending with a time to come
+	Far       int64 // of these: not within the time in which clocks may differ
+	Waiting   int64 // Pending until another item has ended
+	Running   int64
+	Unread    int64 // messages that others see in the log, and that are not published yet
+	Untold    int64 // retries of which nsqd has not been told yet
+	requeuing bool  // its messages are about items
+	behind    int64 // unread ones of all topics, at most unreadMost
+}
+
+// expected is how many messages the channel must have.
+func (c counts) expected() int64 { return c.Due + c.Later + c.Waiting + c.Running - c.Unread }
+
+// querier is a connection or a pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// unreadMost bounds the count of messages behind the cursor. A mirror that is
+// further behind has no figures to compare.
+const unreadMost = 50_000
+
+// countsSQL counts by the queue's partial indexes. Ingests have stages of their
+// own, so that their counts need no look at the items themselves. Of fixity
+// checks there are no items: those that run have a lease, and one message for a
+// file.
+const countsSQL = `
+WITH behind AS MATERIALIZED (
+	SELECT topic, count(*) AS n FROM (
+		SELECT topic FROM pipeline_messages WHERE (xid, id) > (@xid, @id) ORDER BY xid, id LIMIT @most) m
+	GROUP BY topic
+), untold AS MATERIALIZED (
+	SELECT topic, count(*) AS n FROM topic_retries GROUP BY topic
+), stages AS (
+	SELECT s.topic, bool_and(s.paused) AS paused,
+		sum(coalesce(i.due, 0) + coalesce(q.due, 0)) AS due, sum(coalesce(i.later, 0) + coalesce(q.later, 0)) AS later,
+		sum(coalesce(i.far, 0) + coalesce(q.far, 0)) AS far, sum(coalesce(i.waiting, 0) + coalesce(q.waiting, 0)) AS waiting,
+		sum(r.n) AS running, true AS requeuing
+	FROM stage_settings s
+	LEFT JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE run_at <= now()) AS due, count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS later,
+			count(*) FILTER (WHERE run_at > now() + interval '1.5 seconds' AND run_at < 'infinity') AS far,
+			count(*) FILTER (WHERE run_at = 'infinity') AS waiting
+		FROM work_items w WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage
+	) i ON s.action = 'Ingest'
+	LEFT JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE run_at <= now()) AS due, count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS later,
+			count(*) FILTER (WHERE run_at > now() + interval '1.5 seconds' AND run_at < 'infinity') AS far,
+			count(*) FILTER (WHERE run_at = 'infinity') AS waiting
+		FROM work_items w WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage AND w.action = s.action
+	) q ON s.action <> 'Ingest'
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS n FROM work_items w WHERE w.status = 'Started' AND w.stage = s.stage AND w.action = s.action
+	) r
+	GROUP BY s.topic
+	UNION ALL
+	SELECT 'fixity_check', false, 0, 0, 0, 0, (
+		SELECT count(DISTINCT s.generic_file_id) FROM fixity_checks c JOIN storage_records s ON s.id = c.storage_record_id
+		WHERE c.worker <> '' AND c.run_at > now()), false
+)
+SELECT s.topic, s.paused, s.due::bigint, s.later::bigint, s.far::bigint, s.waiting::bigint, s.running::bigint,
+	coalesce(b.n, 0) AS unread, (SELECT coalesce(sum(n), 0) FROM behind)::bigint, coalesce(u.n, 0) AS untold, s.requeuing
+FROM stages s LEFT JOIN behind b USING (topic) LEFT JOIN untold u USING (topic)
+ORDER BY s.topic`
+
+// count counts each topic, for a reader that has come to a position.
+func count(ctx context.Context, db querier, at position) ([]counts, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost}) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
+		return c, row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the queue: %w", err)
+	}
+	return list, nil
+}
+
+// retry is an attempt after which the item is tried again, and how long the item
+// waits for that; 0 if it does not any more.
+type retry struct {
+	Topic string
+	After time.Duration
+}
+
+// retriesSQL takes retries away: if we die now, nsqd's count lacks them. Of an
+// item that was retried twice the last row alone has to do with when it is due.
+const retriesSQL = `
+WITH taken AS (
+	DELETE FROM topic_retries WHERE id IN (SELECT id FROM topic_retries ORDER BY id LIMIT 1000)
+	RETURNING id, topic, work_item_id
+), last AS (
+	SELECT *, row_number() OVER (PARTITION BY topic, work_item_id ORDER BY id DESC) AS back FROM taken
+)
+SELECT l.topic, coalesce(CASE WHEN l.back = 1 AND w.status = 'Pending' AND w.waits_for IS NULL AND w.run_at > now()
+	AND EXISTS (SELECT FROM stage_settings s WHERE s.topic = l.topic AND s.stage = w.stage AND s.action = w.action)
+	THEN least(w.run_at - now(), '1 day') END, '0')
+FROM last l LEFT JOIN work_items w ON w.id = l.work_item_id
+ORDER BY l.id`
+
+func (l topicLog) retries(ctx context.Context) ([]retry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := l.conn.Query(ctx, retriesSQL) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retry])
+	if err != nil {
+		return nil, fmt.Errorf("take the retries: %w", err)
+	}
+	return list, nil
+}
+
+// later returns when items of a topic are due that wait for a time, the soonest
+// first.
+func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := l.conn.Query(ctx, `
+		SELECT least(w.run_at - now(), '1 day') FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+		WHERE s.topic = $1 AND w.status = 'Pending' AND w.retry AND w.run_at > now() + interval '1.5 seconds' AND w.run_at < 'infinity'
+		ORDER BY w.run_at LIMIT 5000`, topic)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
+	if err != nil {
+		return nil, fmt.Errorf("read when items are due: %w", err)
+	}
+	return list, nil
+}
+
+// live returns the next ids that a topic's messages would have, beyond one.
+func (l topicLog) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := l.conn.Query(ctx, `
+		SELECT id FROM (
+			SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+			WHERE s.topic = $1 AND w.retry AND w.id > $2
+			UNION
+			SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
+			WHERE $1 = 'fixity_check' AND c.worker <> '' AND c.run_at > now() AND r.generic_file_id > $2) i
+		ORDER BY id LIMIT $3`, topic, beyond, n)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read which items are live: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,371 @@
+package nsqcompat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// lookEvery is how often our books are compared with nsqd's figures, and
+	// pauses with each other.
+	lookEvery = time.Second
+	// tapReady is how many messages may be on their way to the tap's reader.
+	tapReady = 500
+	// requestsMost bounds the requests that wait for the database.
+	requestsMost = 200
+)
+
+// link is all that holds to one nsqd for as long as it can be reached: the
+// channels of all topics, and what is known of them.
+type link struct {
+	m        *Mirror
+	at       daemon
+	client   string
+	started  int64 // when nsqd was, by its own clock
+	channels map[string]*channel
+	agreed   map[string]bool // pauses, by topic
+	heard    chan arrival
+	requests chan request
+	wg       sync.WaitGroup
+	stop     context.CancelFunc
+
+	began          time.Time
+	looked, ticked time.Time
+	took           time.Duration // of the last count
+	misses         int           // looks in a row that nsqd did not answer
+}
+
+// attach makes what nsqd lacks, takes stock, and begins to consume.
+func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) {
+	at := daemon{tcp: m.nsqd.addr, http: m.nsqdHTTP}
+	l := &link{
+		m: m, at: at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
+		heard: make(chan arrival, 4096), requests: make(chan request, requestsMost), stop: func() {},
+	}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	topics, err := m.topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first, err := at.stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made, err := at.make(ctx, topics, first)
+	if err != nil {
+		return nil, err
+	}
+	settled, err := l.agree(ctx, log, made)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.open(ctx, topics); err != nil {
+		return nil, err
+	}
+	stats, err := at.stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.started = stats.StartTime
+	for _, c := range l.channels {
+		t, _ := stats.topic(c.topic)
+		worker, _ := t.channel(c.topic + channelSuffix)
+		tap, _ := t.channel(requestChannel)
+		c.actual = t.Depth + worker.messages()
+		for range worker.Deferred { // until when is not known
+			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
+		}
+		if c.since.IsZero() {
+			c.since, c.sure = stats.at.Add(time.Second), made[c.topic] || settled[c.topic] || t.Depth+tap.messages() == 0
+		}
+		if err := c.tap.ready(min(tapReady, c.tap.maxReady)); err != nil {
+			return nil, err
+		}
+	}
+	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // what was begun is ended, in bounded time
+	l.stop = stop
+	l.wg.Add(1)
+	go l.answerRequests(answering)
+	return l, l.flush()
+}
+
+// open connects to all channels, some at a time.
+func (l *link) open(ctx context.Context, topics []string) error {
+	maps.DeleteFunc(l.m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	var mu sync.Mutex
+	for _, topic := range topics {
+		c := newChannel(topic, l.m.echo(topic))
+		l.channels[topic] = c
+		for name, timeout := range map[string]time.Duration{topic + channelSuffix: l.m.o.MsgTimeout, requestChannel: 0} {
+			group.Go(func() error {
+				to, err := consume(ctx, consumerOptions{addr: l.at.tcp, topic: topic, channel: name, client: l.client, msgTimeout: timeout}, l.heard)
+				mu.Lock()
+				defer mu.Unlock()
+				if name == requestChannel {
+					c.tap = to
+				} else {
+					c.worker = to
+				}
+				return err
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// close ends the link. Its messages in flight come back to their channels when
+// their time is over.
+func (l *link) close() {
+	late := time.AfterFunc(3*time.Second, l.stop) // requests in hand are answered before
+	close(l.requests)
+	l.wg.Wait()
+	late.Stop()
+	l.stop()
+	for _, c := range l.channels {
+		for _, to := range []*consumer{c.worker, c.tap} {
+			if to != nil {
+				to.close()
+			}
+		}
+	}
+}
+
+// settledTopics are those of which all that we have published has been read back.
+func (l *link) settledTopics() (list []string) {
+	for _, c := range l.channels {
+		if len(c.own) == 0 {
+			list = append(list, c.topic)
+		}
+	}
+	return list
+}
+
+func (l *link) flush() (err error) {
+	for _, c := range l.channels {
+		err = errors.Join(err, c.worker.flush(), c.tap.flush())
+	}
+	return err
+}
+
+// brokenError says that the link is to be made anew; that the database failed is
+// another matter.
+type brokenError struct{ err error }
+
+func (e brokenError) Error() string { return e.err.Error() }
+func (e brokenError) Unwrap() error { return e.err }
+
+func broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	return brokenError{err}
+}
+
+// tick brings nsqd's figures to the registry's. All that can be published has
+// been.
+func (l *link) tick(ctx context.Context, log topicLog) error {
+	retries, err := log.retries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range retries {
+		if c := l.channels[r.Topic]; c != nil && len(c.retries) < retriesMost {
+			c.retries = append(c.retries, r.After)
+		}
+	}
+	at, err := log.cursor(ctx)
+	if err != nil {
+		return err
+	}
+	if behind, err := l.count(ctx, log, at); err != nil || behind {
+		return err // first the log: so far behind, nothing can be compared
+	}
+	if time.Since(l.looked) >= l.lookPause() {
+		if err := l.look(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.refill(ctx, log); err != nil {
+		return err
+	}
+	return l.steer(time.Now())
+}
+
+// count tells the channels what the registry has, unless the mirror is too far
+// behind with publishing.
+func (l *link) count(ctx context.Context, log topicLog, at position) (behind bool, err error) {
+	began := time.Now()
+	list, err := count(ctx, log.conn, at)
+	if err != nil {
+		return false, err
+	}
+	l.took, l.ticked = time.Since(began), time.Now()
+	if len(list) > 0 && list[0].behind >= unreadMost {
+		return true, nil
+	}
+	for _, is := range list {
+		c := l.channels[is.Topic]
+		if c == nil {
+			return false, broken(fmt.Errorf("the topic %s is new", is.Topic))
+		}
+		c.count(is, l.ticked)
+		if c.missing = c.missing[:0]; c.lack() > 0 {
+			due, err := log.later(ctx, c.topic)
+			if err != nil {
+				return false, err
+			}
+			c.miss(due, l.ticked)
+		}
+	}
+	return false, nil
+}
+
+// lookPause is the time between two looks: short while somebody waits for the
+// figures, long while nsqd does not answer.
+func (l *link) lookPause() time.Duration {
+	if l.misses > 0 {
+		return min(lookEvery<<min(l.misses, 5), 30*time.Second)
+	}
+	switch {
+	case l.m.hurried():
+		return lookEvery / 10
+	case time.Since(l.began) < 3*lookEvery: // what is wrong at first is to be right soon
+		return lookEvery / 3
+	}
+	return lookEvery
+}
+
+// nextTick is how long to wait for the next tick: a count may take a tenth of the
+// time at most.
+func (l *link) nextTick(poll time.Duration) time.Duration {
+	if l.m.hurried() {
+		poll = 20 * time.Millisecond
+	}
+	return max(min(poll, 200*time.Millisecond), 10*l.took)
+}
+
+func (l *link) steer(now time.Time) error {
+	for _, c := range l.channels {
+		if err := errors.Join(c.touch(now), c.steer(now)); err != nil {
+			return broken(err)
+		}
+	}
+	return broken(l.flush())
+}
+
+// wait deals with what is heard from nsqd until a time is over.
+func (l *link) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			return nil
+		case a := <-l.heard:
+			touched := map[*channel]bool{}
+			for more := true; more; {
+				c, err := l.hear(a)
+				if err != nil {
+					return broken(err)
+				}
+				touched[c] = true
+				select {
+				case a = <-l.heard:
+				default:
+					more = false
+				}
+			}
+			for c := range touched {
+				if err := errors.Join(c.steer(time.Now()), c.worker.flush(), c.tap.flush()); err != nil {
+					return broken(err)
+				}
+			}
+		}
+	}
+}
+
+// hear takes up what came from nsqd.
+func (l *link) hear(a arrival) (*channel, error) {
+	c := l.channels[a.from.topic]
+	switch {
+	case a.err != nil:
+		return c, a.err
+	case a.message != nil && a.from == c.worker:
+		c.take(a.message, time.Now())
+	case a.message != nil:
+		return c, l.tapped(c, a.message)
+	case a.from == c.worker:
+		c.refused(a.refused, a.id)
+	}
+	return c, nil
+}
+
+// tapped takes a message of the tap: an echo of our own, or a request.
+func (l *link) tapped(c *channel, d *delivery) error {
+	own, sure := c.judge(d)
+	if own {
+		return c.tap.finish(d.id)
+	}
+	r := request{tap: c.tap, topic: c.topic, delivery: d, sure: sure}
+	select {
+	case l.requests <- r:
+		return nil
+	default: // more than the database takes for now
+		return c.tap.requeue(d.id, time.Second)
+	}
+}
+
+// refill publishes messages again that the channel lacks, which every other
+// channel of the topic gets once more: nsqd was wiped, or somebody emptied the
+// channel or takes from it.
+func (l *link) refill(ctx context.Context, log topicLog) error {
+	for _, c := range l.channels {
+		lack := -c.surplus(time.Now())
+		if lack <= 0 {
+			c.short, c.refilledTo = 0, 0
+			continue
+		}
+		if c.short < 2 {
+			continue // the next look may find them
+		}
+		ids, err := log.live(ctx, c.topic, c.refilledTo, min(lack, 5000))
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 { // there are not as many ids as messages
+			c.short, c.refilledTo = 0, 0
+			continue
+		}
+		l.m.o.Log.WarnContext(ctx, "messages are missing in nsqd, publishing them again", "topic", c.topic, "messages", len(ids))
+		for len(ids) > 0 {
+			n := min(len(ids), l.m.o.Batch)
+			bodies := make([][]byte, n)
+			for i, id := range ids[:n] {
+				bodies[i] = strconv.AppendInt(nil, id, 10)
+			}
+			if err := l.m.send(ctx, c.topic, bodies); err != nil {
+				return broken(err)
+			}
+			c.refilledTo, ids = ids[n-1], ids[n:]
+		}
+	}
+	return nil
+}

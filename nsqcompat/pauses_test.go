@@ -1,0 +1,104 @@
+package nsqcompat
+
+import (
+	"net/url"
+	"testing"
+	"time"
+)
+
+// paused waits until both sides have a pause of Receive, or none, and makes sure
+// that they keep it for some looks.
+func (q *queue) paused(want bool, reason string) {
+	q.t.Helper()
+	ok := func() bool {
+		f := q.shown(receiveTopic)
+		return f.Drift >= 0 && f.PausedInNSQ == want &&
+			q.value(`SELECT paused || ' ' || coalesce(pause_reason, '-') FROM stage_settings WHERE stage = 'Receive'`) == map[bool]string{true: "true ", false: "false "}[want]+reason
+	}
+	eventually(q.t, "a pause", ok)
+	until := time.Now().Add(2 * lookEvery)
+	eventually(q.t, "two looks", func() bool {
+		if !ok() {
+			q.t.Fatalf("it does not stay: nsqd %t, Farol %s", q.shown(receiveTopic).PausedInNSQ, q.value(`SELECT paused::text FROM stage_settings WHERE stage = 'Receive'`))
+		}
+		return time.Now().After(until)
+	})
+}
+
+func (q *queue) post(path string, channel string) {
+	q.t.Helper()
+	query := url.Values{"topic": {receiveTopic}}
+	if channel != "" {
+		query.Set("channel", channel)
+	}
+	if err := at(q.nsqd).post(q.t.Context(), path, query); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// A pause holds on both sides, whoever made it, and ends on both.
+func TestPausesHoldOnBothSides(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	stop := q.linked(q.options())
+	q.items(3)
+	q.claim("Receive", 1)
+	q.shows(receiveTopic, 2, 1, 0)
+
+	q.exec(`SELECT pause_stage('Receive', 'Trouble')`)
+	q.paused(true, "Trouble")
+	q.items(2)
+	q.shows(receiveTopic, 4, 1, 0) // two of them in the topic
+	q.end("Receive", 1, done)
+	q.shows(receiveTopic, 4, 0, 0)
+	q.post("/topic/unpause", "")
+	q.paused(false, "-")
+	q.shows(receiveTopic, 4, 0, 0)
+
+	q.post("/topic/pause", "")
+	q.paused(true, "paused in NSQ")
+	q.exec(`SELECT resume_stage('Receive')`)
+	q.paused(false, "-")
+
+	q.post("/channel/pause", receiveTopic+channelSuffix)
+	q.paused(true, "paused in NSQ")
+	q.post("/channel/unpause", receiveTopic+channelSuffix)
+	q.paused(false, "-")
+	q.post("/channel/pause", receiveTopic+channelSuffix)
+	q.paused(true, "paused in NSQ")
+	q.exec(`SELECT resume_stage('Receive')`)
+	q.paused(false, "-")
+
+	stop() // what changes meanwhile is found
+	q.post("/topic/pause", "")
+	stop = q.linked(q.options())
+	q.paused(true, "paused in NSQ")
+	stop()
+	q.exec(`SELECT resume_stage('Receive')`)
+	q.linked(q.options())
+	q.paused(false, "-")
+	if got := q.value(`SELECT count(*)::text FROM stage_settings_audit WHERE application_name = 'nsq'`); got != "6" {
+		t.Errorf("%s changes came from nsqd, want 6", got)
+	}
+}
+
+// nsqd keeps its pauses over a restart. One that has lost all gets Farol's.
+func TestPausesOutliveNSQD(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.linked(q.options())
+	q.exec(`SELECT pause_stage('Receive', 'Trouble')`)
+	q.paused(true, "Trouble")
+	q.nsqd.Stop(t)
+	q.nsqd.Start(t)
+	q.paused(true, "Trouble")
+	q.nsqd.Stop(t)
+	q.nsqd.Wipe(t)
+	q.nsqd.Start(t)
+	q.paused(true, "Trouble")
+	q.nsqd.Stop(t)
+	q.nsqd.Wipe(t)
+	q.exec(`SELECT resume_stage('Receive')`)
+	q.nsqd.Start(t)
+	q.paused(false, "-")
+}

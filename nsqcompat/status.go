@@ -1,0 +1,148 @@
+package nsqcompat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// Status is what the registry and nsqd say, side by side.
+type Status struct {
+	NSQD   string         `json:"nsqd"`   // host:port of its HTTP API
+	Leader *Leader        `json:"leader"` // null: nobody mirrors
+	Behind int            `json:"behind"` // messages that are not published yet
+	Oldest time.Duration  `json:"-"`      // age of the first of them
+	Topics []TopicFigures `json:"topics"`
+}
+
+// Leader is the mirror that publishes, as the database sees it.
+type Leader struct {
+	Program string    `json:"program"`
+	Client  string    `json:"client"` // address
+	PID     int       `json:"backend_pid" db:"pid"`
+	Since   time.Time `json:"since"`
+}
+
+// Drift is how many messages the figures are off, of all topics.
+func (s Status) Drift() (n int64) {
+	for _, t := range s.Topics {
+		n += t.Drift
+	}
+	return n
+}
+
+// ErrNoNSQD says that nsqd, or nsqlookupd, does not answer.
+var ErrNoNSQD = errors.New("nsqd does not answer")
+
+// statusLooks is how often both sides are looked at before a drift is believed:
+// they are not read at one moment.
+const statusLooks = 4
+
+// Status asks both sides, whether a mirror runs here, elsewhere or not at all.
+func (m *Mirror) Status(ctx context.Context) (s Status, err error) {
+	look := NewMirror(m.db, m.o) // what belongs to a running one is left alone
+	if err := look.find(ctx); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrNoNSQD, err)
+	}
+	if look.nsqdHTTP == "" {
+		return s, fmt.Errorf("%w: the address of its HTTP API is not set", ErrNoNSQD)
+	}
+	at := daemon{tcp: look.nsqd.addr, http: look.nsqdHTTP}
+	for i := range statusLooks {
+		figures, err := look.compareOnce(ctx, at)
+		if err != nil {
+			return s, err
+		}
+		if i == 0 {
+			s.Topics = figures
+		}
+		for n := range min(len(figures), len(s.Topics)) {
+			if figures[n].Topic == s.Topics[n].Topic && figures[n].Drift < s.Topics[n].Drift {
+				s.Topics[n] = figures[n]
+			}
+		}
+		if s.Drift() == 0 || i+1 < statusLooks && !pause(ctx, 100*time.Millisecond) {
+			break
+		}
+	}
+	lag, err := m.Lag(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.NSQD, s.Behind, s.Oldest = at.http, lag.Messages, lag.Oldest
+	s.Leader, err = m.leader(ctx)
+	return s, err
+}
+
+func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigures, err error) {
+	stats, err := at.stats(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoNSQD, err)
+	}
+	is, err := count(ctx, m.db, position{XID: 1 << 62})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range is {
+		t, _ := stats.topic(c.Topic)
+		list = append(list, compare(c, t))
+	}
+	return list, nil
+}
+
+// leader finds who has the lock.
+func (m *Mirror) leader(ctx context.Context) (*Leader, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := m.db.Query(ctx, `
+		SELECT a.application_name AS program, coalesce(host(a.client_addr), 'local') AS client, a.pid, a.backend_start AS since
+		FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('topic reader ' || $1, 0)`, m.o.Reader)
+	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[Leader])
+	if err != nil {
+		return nil, fmt.Errorf("look who mirrors: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, nil //nolint:nilnil // nobody does
+	}
+	return list[0], nil
+}
+
+// Reconcile waits until nsqd shows what the registry has, until ctx is done. The
+// mirror that runs is asked to look at once; where none runs, this one does it,
+// for as long as it takes. A drift that is left is no error.
+func (m *Mirror) Reconcile(ctx context.Context) (s Status, err error) {
+	group, running := errgroup.WithContext(ctx)
+	running, stop := context.WithCancel(running)
+	group.Go(func() error { return m.Run(running) })
+	for {
+		if _, err = m.db.Exec(ctx, `SELECT pg_notify($1, '')`, mirrorChannel); err != nil {
+			err = fmt.Errorf("ask the mirror to look: %w", err)
+			break
+		}
+		var now Status
+		if now, err = m.Status(ctx); err != nil {
+			break
+		}
+		s = now
+		unled := slices.ContainsFunc(s.Topics, func(t TopicFigures) bool { return t.missing || t.orphan })
+		if s.Drift() == 0 && s.Behind == 0 && !unled && s.Leader != nil || !pause(ctx, 200*time.Millisecond) {
+			break
+		}
+	}
+	stop()
+	if ended := group.Wait(); err == nil {
+		err = ended
+	}
+	if ctx.Err() != nil && s.Topics != nil {
+		return s, nil // in time it was not to be had
+	}
+	return s, err
+}
