@@ -217,10 +217,7 @@ func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 		('900000000001', $1, '1'), ('900000000002', $1, '2'), ('900000000003', $1, '3')`, aTopic)
 	exec(t, s.db, `INSERT INTO topic_receivers (topic, name, xid, position) SELECT $1, 'r', xid, id FROM topic_messages WHERE body = '2'`, aTopic)
 	exec(t, s.db, `INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT r.id, r.position, r.xid, 'processing' FROM topic_receivers r`)
-	var renumbered bool
-	if err := s.db.QueryRow(t.Context(), `SELECT renumber_log()`).Scan(&renumbered); err != nil || !renumbered {
-		t.Fatalf("renumbered = %t, %v", renumbered, err)
-	}
+	exec(t, s.db, `SELECT renumber_log()`) // the server may just have come to it by itself
 	put(t, s.db, aTopic, "4")
 	s.readable()
 	got := s.bodies("r", aTopic, `"max": 9`)
