@@ -32,7 +32,7 @@ func mayImport() map[string][]string {
 		"progress":   {"registry"},
 		"pipeline":   top,
 		"nsqcompat":  top,
-		"client":     nil, // it is for programs of others
+		"client":     nil,            // it is for programs of others
 		"internal":   {"migrations"}, // the test environment brings databases up to date
 		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline"),
 	}

@@ -155,4 +155,6 @@ func NewBatch[Q, A any](lanes, most int, do func(context.Context, []Q) ([]A, err
 
 // Ask returns the answer to a question. If ctx ends before the question was sent, it
 // is not; if it was, the answer is waited for.
-func (b *Batch[Q, A]) Ask(ctx context.Context, question Q) (A, error) { return b.calls.ask(ctx, question) }
+func (b *Batch[Q, A]) Ask(ctx context.Context, question Q) (A, error) {
+	return b.calls.ask(ctx, question)
+}

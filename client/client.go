@@ -107,29 +107,29 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// call sends a request until it is answered, and reads the answer into one. found is
-// false if there is nothing (204).
-func (c *Client) call(ctx context.Context, path string, request, answer any) (found bool, err error) {
+// call sends a request until it is answered, and reads the answer into one, which
+// stays as it is if there is nothing (204).
+func (c *Client) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return false, fmt.Errorf("call %s: %w", path, err)
+		return fmt.Errorf("call %s: %w", path, err)
 	}
 	end := time.Now().Add(c.give)
 	for failures := 1; ; failures++ {
-		found, err := c.once(ctx, path, body, answer)
+		err := c.once(ctx, path, body, answer)
 		if err == nil {
-			return found, nil
+			return nil
 		}
 		if !passes(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
-			return false, fmt.Errorf("call %s: %w", path, err)
+			return fmt.Errorf("call %s: %w", path, err)
 		}
 	}
 }
 
-func (c *Client) once(ctx context.Context, path string, body []byte, answer any) (found bool, err error) {
+func (c *Client) once(ctx context.Context, path string, body []byte, answer any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
 	if err != nil {
-		return false, err
+		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if c.token != "" {
@@ -137,22 +137,22 @@ func (c *Client) once(ctx context.Context, path string, body []byte, answer any)
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the answer: %w", err)
 	case response.StatusCode == http.StatusNoContent:
-		return false, nil
+		return nil
 	case response.StatusCode != http.StatusOK:
-		return false, refusal(response.StatusCode, text)
+		return refusal(response.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return false, fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the answer: %w", err)
 	}
-	return true, nil
+	return nil
 }
 
 func refusal(status int, text []byte) error {

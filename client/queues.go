@@ -26,7 +26,7 @@ func (c *Client) Post(ctx context.Context, sender string, messages map[string][]
 	if sender != "" {
 		request["sender"] = sender
 	}
-	if _, err := c.call(ctx, "/post", request, &ids); err != nil {
+	if err := c.call(ctx, "/post", request, &ids); err != nil {
 		return nil, err
 	}
 	return ids, nil
@@ -91,7 +91,7 @@ func (c *Client) Pull(ctx context.Context, receiver string, wants map[string]Wan
 	var answer struct {
 		Messages map[string][]Message `json:"messages"`
 	}
-	if _, err := c.call(ctx, "/pull", request, &answer); err != nil {
+	if err := c.call(ctx, "/pull", request, &answer); err != nil {
 		return nil, err
 	}
 	var list []Message
@@ -157,7 +157,7 @@ func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want
 	messages, err := c.Pull(ctx, w.Receiver, wants, longPoll, nil)
 	switch {
 	case ctx.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // it is what the caller wanted
 	case passes(err):
 		failed(Message{}, err)
 		return nil

@@ -50,7 +50,7 @@ func (c *Client) Claim(ctx context.Context, request ClaimRequest) ([]Item, error
 	var answer struct {
 		Items []Item `json:"items"`
 	}
-	_, err := c.call(ctx, "/v1/claim", request, &answer)
+	err := c.call(ctx, "/v1/claim", request, &answer)
 	return answer.Items, err
 }
 
@@ -89,7 +89,7 @@ func (c *Client) Release(ctx context.Context, i Item, reason string) error {
 // have done it, and only its answer was lost: it was then ended as it was to be.
 func (c *Client) about(ctx context.Context, path string, i Item, more map[string]any) error {
 	more["id"], more["token"] = i.ID, i.Token
-	_, err := c.call(ctx, path, more, &struct{}{})
+	err := c.call(ctx, path, more, &struct{}{})
 	var answer *Error
 	if !errors.As(err, &answer) || answer.Status != http.StatusConflict {
 		return err

@@ -115,7 +115,6 @@ const (
 	longestName      = 255 // bytes
 )
 
-//nolint:gochecknoglobals // a constant, but for Go
 var queueName = regexp.MustCompile(queueNamePattern)
 
 func checkQueue(name string) error {

@@ -3,6 +3,7 @@ package nsqcompat
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,10 +18,10 @@ import (
 
 const aTopic = "ingest03_reingest_check"
 
-// bodies pulls what there is of a topic of the pipeline, and returns the bodies.
-func (s *server) bodies(receiver, topic, options string) (bodies []string) {
+// bodies pulls what there is of aTopic, and returns the bodies.
+func (s *server) bodies(receiver, options string) (bodies []string) {
 	s.t.Helper()
-	status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": %q, "timeout": 0, "queues": {%q: {%s}}}`, receiver, topic, options))
+	status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": %q, "timeout": 0, "queues": {%q: {%s}}}`, receiver, aTopic, options))
 	if status == 204 {
 		return nil
 	}
@@ -28,7 +29,7 @@ func (s *server) bodies(receiver, topic, options string) (bodies []string) {
 	if err := json.Unmarshal([]byte(answer), &got); err != nil || status != 200 {
 		s.t.Fatalf("pull = %d %s", status, answer)
 	}
-	for _, m := range got.Messages[topic] {
+	for _, m := range got.Messages[aTopic] {
 		bodies = append(bodies, m.Message)
 	}
 	return bodies
@@ -64,7 +65,7 @@ func TestTopicsOfThePipelineArePulled(t *testing.T) {
 		{"none", `"start": -2`, nil},
 		{"none", ``, nil},
 	} {
-		if diff := cmp.Diff(c.want, s.bodies(c.receiver, aTopic, c.options)); diff != "" {
+		if diff := cmp.Diff(c.want, s.bodies(c.receiver, c.options)); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", c.receiver, c.options, diff)
 		}
 	}
@@ -72,20 +73,20 @@ func TestTopicsOfThePipelineArePulled(t *testing.T) {
 	if err := s.db.QueryRow(t.Context(), `SELECT id FROM topic_messages WHERE body = '4'`).Scan(&fourth); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"4", "5"}, s.bodies("from", aTopic, fmt.Sprintf(`"start": %d, "max": 2`, fourth))); diff != "" {
+	if diff := cmp.Diff([]string{"4", "5"}, s.bodies("from", fmt.Sprintf(`"start": %d, "max": 2`, fourth))); diff != "" {
 		t.Errorf("from 4 (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"6"}, s.bodies("from", aTopic, `"start": 1, "max": 2`)); diff != "" {
+	if diff := cmp.Diff([]string{"6"}, s.bodies("from", `"start": 1, "max": 2`)); diff != "" {
 		t.Errorf("never back (-want +got):\n%s", diff)
 	}
 	// What is not answered comes again, and an answer is taken by the id.
-	if diff := cmp.Diff([]string{"4", "5", "6"}, s.bodies("from", aTopic, `"max": 9, "fail_timeout": 0`)); diff != "" {
+	if diff := cmp.Diff([]string{"4", "5", "6"}, s.bodies("from", `"max": 9, "fail_timeout": 0`)); diff != "" {
 		t.Errorf("again (-want +got):\n%s", diff)
 	}
 	if status, answer := s.ask("/pull", fmt.Sprintf(`{"receiver": "from", "results": {%q: {"%d": "seen"}}}`, aTopic, fourth)); status != 200 {
 		t.Errorf("results = %d %s", status, answer)
 	}
-	if diff := cmp.Diff([]string{"5", "6"}, s.bodies("from", aTopic, `"max": 9, "fail_timeout": 0`)); diff != "" {
+	if diff := cmp.Diff([]string{"5", "6"}, s.bodies("from", `"max": 9, "fail_timeout": 0`)); diff != "" {
 		t.Errorf("again (-want +got):\n%s", diff)
 	}
 }
@@ -138,7 +139,7 @@ func TestReceiverOfATopicMissesNoLateCommit(t *testing.T) {
 			t.Errorf("%s came %d times", body, n)
 		}
 	}
-	if again := s.bodies("r", aTopic, `"max": 999`); again != nil {
+	if again := s.bodies("r", `"max": 999`); again != nil {
 		t.Errorf("%q came once more", again)
 	}
 }
@@ -191,7 +192,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	s.readable()
 	var got []string
 	for range 6 {
-		got = append(got, s.bodies("r", aTopic, "")...)
+		got = append(got, s.bodies("r", "")...)
 	}
 	if diff := cmp.Diff([]string{"first", "last"}, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
@@ -220,8 +221,8 @@ func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 	exec(t, s.db, `SELECT renumber_log()`) // the server may just have come to it by itself
 	put(t, s.db, aTopic, "4")
 	s.readable()
-	got := s.bodies("r", aTopic, `"max": 9`)
-	got = append(got, s.bodies("r", aTopic, `"max": 1, "fail_timeout": 0`)...)
+	got := s.bodies("r", `"max": 9`)
+	got = append(got, s.bodies("r", `"max": 1, "fail_timeout": 0`)...)
 	if diff := cmp.Diff([]string{"3", "4", "2"}, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
@@ -263,7 +264,7 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 	}()
 	eventually(t, "a call that waits", func() bool { return q.Waiting() == 1 })
 	cancel(ErrStopping)
-	if err := <-ended; err != ErrStopping {
+	if err := <-ended; !errors.Is(err, ErrStopping) {
 		t.Errorf("err = %v, want ErrStopping", err)
 	}
 	firsts, err := q.Post(t.Context(), nil, []Posting{{"q", []string{"a"}}})

@@ -75,14 +75,12 @@ func (q *Queues) Waiting() int { return q.lines.count() }
 func (q *Queues) Run(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		err := q.follow(ctx)
-		if ctx.Err() != nil {
-			break
+		if err := q.follow(ctx); err != nil && ctx.Err() == nil {
+			q.log.WarnContext(ctx, "not listening for messages, will connect again", "err", err)
 		}
 		if time.Since(began) > time.Minute {
 			failures = 1
 		}
-		q.log.WarnContext(ctx, "not listening for messages, will connect again", "err", err)
 		pause(ctx, backoff(failures))
 	}
 	return nil

@@ -34,7 +34,7 @@ type Token struct {
 	UsedAt      *time.Time `json:"used_at"`    // to the minute; nil: never
 }
 
-const tokensSQL = `
+const tokensSQL = ` -- without what they are known by
 SELECT t.id, t.name, coalesce(i.identifier, '') AS institution, t.rights, t.stages, t.created_at, t.created_by, t.expires_at, t.used_at
 FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
 

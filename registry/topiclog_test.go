@@ -109,13 +109,18 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 func TestLogIsTurnedWhileMessagesCome(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
 	var writers sync.WaitGroup
 	counts := make([]int, 3)
 	for w := range counts {
 		writers.Go(func() {
-			for ctx.Err() == nil {
-				if _, err := a.db.Exec(context.Background(), `INSERT INTO topic_messages (topic, body) VALUES ('t', 'x')`); err != nil {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				if _, err := a.db.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('t', 'x')`); err != nil {
 					t.Error(err)
 					return
 				}
@@ -127,7 +132,7 @@ func TestLogIsTurnedWhileMessagesCome(t *testing.T) {
 		a.exec(`UPDATE topic_partitions SET opened_at = now() - interval '2 days'`)
 		a.kept(registry.TopicLogKeep{Pipeline: week})
 	}
-	stop()
+	close(ended)
 	writers.Wait()
 	if got, want := value[int](a, `SELECT count(*) FROM topic_messages`), counts[0]+counts[1]+counts[2]; got != want {
 		t.Errorf("%d messages are there of %d", got, want)

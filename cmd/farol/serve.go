@@ -61,7 +61,7 @@ func runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	engine, err := serveEngine(ctx, s, config, direct, log)
+	engine, err := serveEngine(ctx, s, direct, log)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func runServe(ctx context.Context) error {
 
 // serveEngine is the queue for workers elsewhere: it hears of items, and looks after
 // what they leave behind.
-func serveEngine(ctx context.Context, s *services, config serveConfig, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
+func serveEngine(ctx context.Context, s *services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
 	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
 	engine, err := claim.New(ctx, s.db, o)

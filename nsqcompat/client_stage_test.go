@@ -1,0 +1,168 @@
+package nsqcompat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/client"
+)
+
+// state is where an item is and how its claims have ended.
+func (l *leases) state(id int64) (state string) {
+	l.t.Helper()
+	if err := l.db.QueryRow(context.Background(), `SELECT stage || ' ' || status || ' ' || note || ': '
+			|| (SELECT coalesce(string_agg(concat_ws(' ', outcome, nullif(error_code, '')), ', ' ORDER BY claim_token), '') FROM attempts WHERE work_item_id = w.id)
+		FROM work_items w WHERE id = $1`, id).Scan(&state); err != nil {
+		l.t.Fatal(err)
+	}
+	return state
+}
+
+// A worker of the client's on a line that loses every third answer: what the function
+// says of an item is what becomes of it, once.
+func TestClientWorksAStageThroughTrouble(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	exec(t, l.db, `UPDATE stage_settings SET lease = '1500 milliseconds', heartbeat = '500 milliseconds',
+		backoff_first = '50 milliseconds', backoff_most = '100 milliseconds', max_attempts = 1000 WHERE stage = 'Virus Scan'`)
+	c := newClient(t, unreliable(t, l.url), client.Options{})
+	ids := map[string]int64{}
+	for _, what := range []string{"good", "bad", "again"} {
+		for n := range 4 {
+			ids[fmt.Sprint(what, n)] = l.put("test.edu", int64(len(ids)+1))
+		}
+	}
+	of := map[int64]string{}
+	for what, id := range ids {
+		of[id] = strings.TrimRight(what, "0123456789")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var seen sync.Map
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim: client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}}, Slots: 3,
+		}, func(_ context.Context, i client.Item) (string, error) {
+			switch _, again := seen.LoadOrStore(i.ID, true); {
+			case of[i.ID] == "bad":
+				return "", client.Refused("virus-found", "It has a virus.")
+			case of[i.ID] == "again" && !again:
+				return "", errors.New("the scanner does not answer")
+			}
+			return fmt.Sprintf("%s of %s is clean.", i.Name, i.Institution), nil
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	want := map[string]string{
+		"good": "Reingest Check Pending bag %d.tar of test.edu is clean.: done", "bad": "Virus Scan Failed It has a virus.: fatal virus-found",
+		"again": "Reingest Check Pending bag %d.tar of test.edu is clean.: transient transient, done",
+	}
+	for id, what := range of {
+		w := want[what]
+		if strings.Contains(w, "%d") {
+			w = fmt.Sprintf(w, id-1)
+		}
+		eventually(t, fmt.Sprintf("item %d (%s) is %q", id, what, w), func() bool {
+			got := l.state(id)
+			// A claim whose answer was lost lapses or is given back, and another follows.
+			got = strings.ReplaceAll(strings.ReplaceAll(got, "released released, ", ""), "lease expired lease-expired, ", "")
+			return got == w
+		})
+	}
+	cancel()
+	running.Wait()
+}
+
+// Who is told to stop gives back what it has; who has lost an item stops its work.
+func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '300 milliseconds' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{})
+	id := l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, lost := make(chan client.Item, 1), make(chan error, 10)
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { lost <- err },
+		}, func(ctx context.Context, i client.Item) (string, error) {
+			begun <- i
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	first := <-begun
+	// Longer than its lease: the heartbeats keep it.
+	eventually(t, "a lease that outlasted its time", func() bool {
+		var kept bool
+		err := l.db.QueryRow(t.Context(), `SELECT stage_started_at < now() - interval '4 seconds' AND claim_token = $2 FROM work_items WHERE id = $1`, id, first.Token).Scan(&kept)
+		return err == nil && kept
+	})
+	exec(t, l.db, `SELECT requeue($1::bigint)`, id)
+	if err := <-lost; !errors.Is(err, client.ErrLost) {
+		t.Errorf("Failed was told of %v, want ErrLost", err)
+	}
+	second := <-begun
+	if second.ID != id || second.Token <= first.Token {
+		t.Errorf("then it got %+v", second)
+	}
+	cancel()
+	running.Wait()
+	if got := l.state(id); !strings.HasPrefix(got, "Virus Scan Pending ") || !strings.HasSuffix(got, "released released") {
+		t.Errorf("the item is %q, want it given back", got)
+	}
+	var answer *client.Error
+	if err := c.Finish(t.Context(), second, "late"); !errors.Is(err, client.ErrLost) || !errors.As(err, &answer) || answer.Code != "ended" {
+		t.Errorf("a late end: %v", err)
+	}
+	err := c.WorkStage(t.Context(), client.StageWorker{Claim: client.ClaimRequest{Worker: "test", Stages: []string{"No Stage"}}}, nil)
+	if !errors.As(err, &answer) || answer.Code != "no-such-stage" {
+		t.Errorf("a stage that there is not: %v", err)
+	}
+}
+
+// A worker that cannot reach its server stops its work before the item is another's.
+func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '200 milliseconds' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{Give: time.Second})
+	l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	lost := make(chan error, 100)
+	var worked time.Duration
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { lost <- err },
+		}, func(ctx context.Context, _ client.Item) (string, error) {
+			began := time.Now()
+			l.db.Close() // the server cannot do anything any more
+			<-ctx.Done()
+			worked = time.Since(began)
+			return "", context.Cause(ctx)
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	err := <-lost
+	cancel()
+	running.Wait()
+	if !errors.Is(err, client.ErrLost) || worked > 3*time.Second {
+		t.Errorf("it worked for %v, and Failed was told of %v; want ErrLost within the lease", worked, err)
+	}
+}
