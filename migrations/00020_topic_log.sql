@@ -349,12 +349,12 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit =
 DECLARE
 	saved bigint;
 BEGIN
-	WITH locked AS ( -- in one order
+	WITH locked AS ( -- in the order in which calls are given messages
 		SELECT d.receiver_id, d.message, a.result
 		FROM unnest(of_topics, messages, results) a (topic, message, result)
 		JOIN topic_receivers r ON r.topic = a.topic AND r.name = called
 		JOIN topic_deliveries d ON d.receiver_id = r.id AND d.message = a.message
-		ORDER BY d.receiver_id, d.message
+		ORDER BY r.topic COLLATE "C", d.message
 		FOR UPDATE OF d
 	)
 	UPDATE topic_deliveries d SET status = 'finished', result = l.result, updated_at = clock_timestamp()

@@ -76,6 +76,7 @@ func (a *LeaseAPI) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/release", a.answered(a.release))
 	mux.HandleFunc("GET /v1/items/{id}", a.answered(a.item))
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		answering(w)
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(openAPI) //nolint:errcheck // who is gone reads nothing
 	})

@@ -24,7 +24,6 @@ const (
 	mostClaimed = 100              // items
 	mostStages  = 20               // or storage options
 	mostSize    = int64(1) << 53   // bytes
-	writeTime   = 30 * time.Second // for an answer
 )
 
 type claimRequest struct {
@@ -190,13 +189,13 @@ func (a *LeaseAPI) claim(w http.ResponseWriter, r *http.Request, c Caller) {
 	}
 	out := http.NewResponseController(w)
 	wait := time.Duration(q.Wait * float64(time.Second))
-	out.SetWriteDeadline(time.Now().Add(wait + writeTime)) //nolint:errcheck // of what has none, the server's hold
 	got, err := a.await(r.Context(), q.filter(c), q.Max, q.who(), wait)
 	switch {
 	case err != nil:
 		a.refuse(w, r, err)
 		return
 	case len(got) == 0:
+		answering(w)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}

@@ -86,6 +86,7 @@ func (a *LeaseAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
 	}
+	answering(w)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
@@ -94,6 +95,7 @@ func (a *LeaseAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // writeJSON answers a call. Whatever follows the first error is of no use.
 func writeJSON(w http.ResponseWriter, answer any) error {
+	answering(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	e := json.NewEncoder(w)

@@ -107,8 +107,14 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // answerTime is how long a client may take to read an answer.
 const answerTime = time.Minute
 
-func answerJSON(w http.ResponseWriter, status int, answer any) {
+// answering gives the client time to read an answer. It is called before each: what
+// was set for an earlier one over the same connection still holds, and may be over.
+func answering(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:errcheck // where there is none to set, none is needed
+}
+
+func answerJSON(w http.ResponseWriter, status int, answer any) {
+	answering(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
@@ -199,6 +205,7 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(got) == 0 {
+		answering(w)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}

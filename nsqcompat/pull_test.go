@@ -576,3 +576,45 @@ func TestPostersNeverShareOrSkipANumber(t *testing.T) {
 		t.Errorf("%d and %d messages were posted, want 320 and 640", len(numbers["a"]), len(numbers["b"]))
 	}
 }
+
+// A connection may have a deadline from an answer long ago: none is written under it.
+func TestAnswersAreWrittenInTheirOwnTime(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	mux := http.NewServeMux()
+	l.api.Routes(mux)
+	NewPullAPI(NewQueues(l.db, QueuesOptions{}), PullOptions{}).Routes(mux)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Minute)); err != nil {
+			t.Error(err)
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/post", `{"messages": {"q": ["a"]}}`, 200},
+		{"POST", "/post", `{}`, 400},
+		{"POST", "/pull", `{"receiver": "r", "timeout": 0, "queues": {"q": {}}}`, 200},
+		{"POST", "/pull", `{"receiver": "r", "timeout": 0.1, "queues": {"q": {}}}`, 204},
+		{"POST", "/v1/claim", `{"worker": "w", "stages": ["Virus Scan"], "wait": 0.1}`, 204},
+		{"POST", "/v1/finish", `{"id": 1, "token": 1}`, 404},
+		{"GET", "/v1/openapi.json", ``, 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, web.URL+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.path, c.body, err)
+			continue
+		}
+		response.Body.Close()
+		if response.StatusCode != c.status {
+			t.Errorf("%s %s = %s, want %d", c.path, c.body, response.Status, c.status)
+		}
+	}
+}

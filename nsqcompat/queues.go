@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Queues is the topic log as programs use it that post messages and pull them:
@@ -179,12 +180,15 @@ func (q *Queues) postTogether(ctx context.Context, calls []post) ([]posted, erro
 		}
 	}
 	last := make([]int64, len(names))
-	rows, _ := q.db.Query(ctx, `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5, $6)`, names, counts, queueOf, place, senders, bodies)
-	var name string
-	var number int64
-	if _, err := pgx.ForEachRow(rows, []any{&name, &number}, func() error {
-		last[at[name]] = number
-		return nil
+	if err := registry.Again(func() error {
+		rows, _ := q.db.Query(ctx, `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5, $6)`, names, counts, queueOf, place, senders, bodies)
+		var name string
+		var number int64
+		_, err := pgx.ForEachRow(rows, []any{&name, &number}, func() error {
+			last[at[name]] = number
+			return nil
+		})
+		return err
 	}); err != nil {
 		return nil, fmt.Errorf("post %d messages: %w", len(bodies), err)
 	}
@@ -218,8 +222,9 @@ func (q *Queues) SaveResults(ctx context.Context, receiver string, results []Res
 	for i, r := range results {
 		queues[i], messages[i], texts[i] = r.Queue, r.Message, r.Text
 	}
-	row := q.db.QueryRow(ctx, `SELECT save_results($1, $2, $3, $4)`, receiver, queues, messages, texts)
-	if err := row.Scan(&saved); err != nil {
+	if err := registry.Again(func() error {
+		return q.db.QueryRow(ctx, `SELECT save_results($1, $2, $3, $4)`, receiver, queues, messages, texts).Scan(&saved)
+	}); err != nil {
 		return 0, fmt.Errorf("save %d results of %s: %w", len(results), receiver, err)
 	}
 	return saved, nil
@@ -264,17 +269,16 @@ SELECT w.n, t.message, coalesce(t.sent_by, ''), t.content, t.posted_at, t.due
 FROM unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::int[], $7::float8[]) w (n, queue, receiver, start, most, retry_num, fail_timeout)
 CROSS JOIN LATERAL take_messages(w.queue, w.receiver, w.start, w.most, w.retry_num, w.fail_timeout, $8) t`
 
+// ask is one want of one call.
+type ask struct{ call, want int }
+
 // takeAll makes the tries of several calls in one transaction. Calls of one
 // receiver are served in their order.
-func (q *Queues) takeAll(ctx context.Context, calls []take) ([]taken, error) {
-	answers := make([]taken, len(calls))
-	type ask struct{ call, want int }
+func (q *Queues) takeAll(ctx context.Context, calls []take) (answers []taken, err error) {
 	var asks []ask
 	for i, c := range calls {
-		answers[i] = taken{given: make([][]Message, len(c.wants)), due: make([]time.Duration, len(c.wants))}
 		for j := range c.wants {
 			asks = append(asks, ask{i, j})
-			answers[i].due[j] = -1
 		}
 	}
 	slices.SortStableFunc(asks, func(a, b ask) int {
@@ -284,6 +288,24 @@ func (q *Queues) takeAll(ctx context.Context, calls []take) ([]taken, error) {
 		}
 		return strings.Compare(x.receiver, y.receiver)
 	})
+	err = registry.Again(func() error {
+		answers, err = q.takeOnce(ctx, calls, asks)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take messages for %d calls: %w", len(calls), err)
+	}
+	return answers, nil
+}
+
+func (q *Queues) takeOnce(ctx context.Context, calls []take, asks []ask) ([]taken, error) {
+	answers := make([]taken, len(calls))
+	for i, c := range calls {
+		answers[i] = taken{given: make([][]Message, len(c.wants)), due: make([]time.Duration, len(c.wants))}
+		for j := range c.wants {
+			answers[i].due[j] = -1
+		}
+	}
 	var n, most, retryNum []int32
 	var queues, receivers []string
 	var start []int64
@@ -303,7 +325,7 @@ func (q *Queues) takeAll(ctx context.Context, calls []take) ([]taken, error) {
 		at     *time.Time
 		due    *float64
 	}
-	if _, err := pgx.ForEachRow(rows, []any{&at, &id, &m.sender, &m.body, &m.at, &m.due}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&at, &id, &m.sender, &m.body, &m.at, &m.due}, func() error {
 		a := asks[at]
 		switch {
 		case id != nil:
@@ -312,10 +334,8 @@ func (q *Queues) takeAll(ctx context.Context, calls []take) ([]taken, error) {
 			answers[a.call].due[a.want] = time.Duration(max(0, *m.due) * float64(time.Second))
 		}
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("take messages for %d calls: %w", len(calls), err)
-	}
-	return answers, nil
+	})
+	return answers, err
 }
 
 // try takes what there is. Many messages are taken alone, so that what the answers
