@@ -232,6 +232,9 @@ BEGIN
 	other := (SELECT k.action || ', ' || k.stage FROM stage_settings k WHERE k.topic = goes_by LIMIT 1);
 	IF other IS NOT NULL THEN
 		PERFORM refused(format('the topic %s is that of %s', quote_literal(goes_by), other), 'Name another topic.');
+	ELSIF is_pipeline_topic(goes_by) OR EXISTS (SELECT FROM queues q WHERE q.name = goes_by) THEN
+		PERFORM refused(format('%s is %s', quote_literal(goes_by), CASE WHEN is_pipeline_topic(goes_by) THEN 'the topic of fixity checks' ELSE 'a queue that people post to' END),
+			'Name another topic.');
 	ELSIF (goes_by ~ '^[A-Za-z0-9._-]{1,64}$') IS NOT TRUE THEN
 		PERFORM refused(format('NSQ has no topic %s', quote_nullable(goes_by)), 'Write 1 to 64 letters, digits, dots, underscores and hyphens.');
 	END IF;

@@ -276,3 +276,28 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 		t.Errorf("Pull = %v, %v", got, err)
 	}
 }
+
+// A name is a queue that people post to, or a topic of the pipeline, and stays it.
+func TestNameIsAQueueOrATopic(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	s.post("ingest_ocr", 1, "a")
+	for sql, says := range map[string]string{
+		`SELECT add_stage('OCR', 'Validate')`:                               "'ingest_ocr' is a queue that people post to",
+		`SELECT add_stage('Scan', 'Validate', topic => 'fixity_check')`:     "'fixity_check' is the topic of fixity checks",
+		`SELECT add_stage('Scan', 'Validate', topic => 'ingest06_storage')`: "is that of Ingest, Store",
+	} {
+		if _, err := s.db.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want that it %s", sql, err, says)
+		}
+	}
+	exec(t, s.db, `SELECT add_stage('Virus Scan', 'Validate')`)
+	if status, answer := s.ask("/post", `{"messages": {"ingest_virus_scan": ["1"]}}`); status != 403 {
+		t.Errorf("post to the topic of a new stage = %d %s", status, answer)
+	}
+	put(t, s.db, "ingest_virus_scan", "7")
+	s.readable()
+	if got := s.pull("r", "ingest_virus_scan", ""); !strings.HasSuffix(got, " 7") {
+		t.Errorf("its topic has %q", got)
+	}
+}
