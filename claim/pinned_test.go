@@ -17,7 +17,7 @@ import (
 // anything, until the test ends.
 func (q *queue) pin() {
 	q.t.Helper()
-	for _, table := range []string{"work_items", "work_item_attempts", "topic_messages", "uploads_in_work"} {
+	for _, table := range []string{"work_items", "work_item_attempts", "pipeline_messages_0", "uploads_in_work"} {
 		q.exec(fmt.Sprintf(`ALTER TABLE %s SET (autovacuum_enabled = off)`, table))
 	}
 	tx, err := q.db.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})

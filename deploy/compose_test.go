@@ -61,7 +61,7 @@ func oneShot(name string) bool { return name == "migrate" || name == "cli" }
 func TestComposeFileHasEveryService(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "redis", "s3", "schedule",
+		"cli", "migrate", "mirror", "nsqadmin", "nsqd", "nsqlookupd", "postgres", "redis", "s3", "schedule", "serve",
 		"work", "work-check", "work-record", "work-requests", "work-stage", "work-store",
 	}
 	got := project(t).ServiceNames()
@@ -201,8 +201,8 @@ func TestProfilesShareTheStages(t *testing.T) {
 		if diff := cmp.Diff(tc.stages, stages); diff != "" {
 			t.Errorf("stages of %q (-want +got):\n%s", tc.profiles, diff)
 		}
-		if others := len(p.Services) - len(workers); others != 10 {
-			t.Errorf("with %q %d services are no workers, want 10", tc.profiles, others)
+		if others := len(p.Services) - len(workers); others != 11 {
+			t.Errorf("with %q %d services are no workers, want 11", tc.profiles, others)
 		}
 	}
 }

@@ -32,6 +32,9 @@ func exported(t *testing.T) map[string][]string {
 		m.registry.Describe(ch)
 		jobs.registry.Describe(ch)
 		mirrorFigures{}.Describe(ch)
+		for _, c := range newServeMetrics(nil).collectors() {
+			c.Describe(ch)
+		}
 	}()
 	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}
