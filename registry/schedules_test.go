@@ -274,7 +274,7 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	if err := a.SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("SetSchedule of a bad name = %v", err)
 	}
-	want := []string{"fixity-feed", "glacier-poll", "janitor", "new-job", "read-buckets", "spot-restore"}
+	want := []string{"fixity-feed", "glacier-poll", "janitor", "new-job", "read-buckets", "spot-restore", "topic-log"}
 	list, err := a.Schedules(ctx)
 	var names []string
 	for _, s := range list {
