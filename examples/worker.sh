@@ -8,7 +8,7 @@ set -u
 url=${FAROL_URL:-http://127.0.0.1:4180} pid='' id='' answer=$(mktemp) && out=$(mktemp) || exit 1
 call() { # CALL BODY: becomes curl, which prints the answer and then the status. The token is in no list of processes.
 	exec curl -sS -K - -w '%{http_code}\n' --max-time 330 -H 'Content-Type: application/json' -d "$2" "$url/v1/$1" <<-END
-		header = "Authorization: Bearer ${FAROL_TOKEN:-none}"
+		${FAROL_TOKEN:+header = \"Authorization: Bearer $FAROL_TOKEN\"}
 	END
 }
 number() { sed -n "s/.*\"$1\":\\([0-9.]*\\).*/\\1/p" "$answer"; }

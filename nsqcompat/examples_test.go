@@ -27,9 +27,19 @@ const exampleToken = "s3cr3t"
 func tokened(o *LeaseOptions) {
 	o.Caller = func(r *http.Request) (Caller, error) {
 		if r.Header.Get("Authorization") != "Bearer "+exampleToken {
-			return Caller{}, errors.New("no such token")
+			return Caller{}, &AccessError{http.StatusUnauthorized, "no such token"}
 		}
 		return Caller{Name: "example"}, nil
+	}
+}
+
+// untokened is a server on loopback, where the examples need no token and send none.
+func untokened(o *LeaseOptions) {
+	o.Caller = func(r *http.Request) (Caller, error) {
+		if r.Header.Get("Authorization") != "" {
+			return Caller{}, &AccessError{http.StatusUnauthorized, "who asked for a token?"}
+		}
+		return NewAccess(nil, true).Caller(r)
 	}
 }
 
@@ -38,8 +48,9 @@ func examples() map[string][]string {
 	return map[string][]string{"worker.sh": {"sh", "../examples/worker.sh"}, "worker.py": {"python3", "../examples/worker.py"}}
 }
 
-// run starts an example on Virus Scan, with a script as its command.
-func (l *leases) run(t *testing.T, name, script string) *example {
+// run starts an example on Virus Scan, with a script as its command, and settings of
+// its own.
+func (l *leases) run(t *testing.T, name, script string, settings ...string) *example {
 	t.Helper()
 	args := append(examples()[name], "Virus Scan", "sh", "-c", script)
 	e := &example{t: t, ended: make(chan error, 1), log: filepath.Join(t.TempDir(), "log")}
@@ -49,7 +60,7 @@ func (l *leases) run(t *testing.T, name, script string) *example {
 	}
 	defer log.Close()
 	c := program.CommandContext(t.Context(), args[0], args[1:]...)
-	c.Env = append(os.Environ(), "FAROL_URL="+l.url, "FAROL_TOKEN="+exampleToken, "TMPDIR="+t.TempDir())
+	c.Env = append(append(os.Environ(), "FAROL_URL="+l.url, "FAROL_TOKEN="+exampleToken, "TMPDIR="+t.TempDir()), settings...)
 	c.Stdout, c.Stderr = log, log // and no pipe, which what outlives it would hold open
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -127,14 +138,14 @@ func TestExampleWorkersStopWell(t *testing.T) {
 	for name := range examples() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLeases(t, tokened)
-			idle := l.run(t, name, `exit 0`)
+			l := newLeases(t, untokened)
+			idle := l.run(t, name, `exit 0`, "FAROL_TOKEN=")
 			eventually(t, "it waits", func() bool { l.api.mu.Lock(); defer l.api.mu.Unlock(); return l.api.waiting == 1 })
 			idle.stop()
 			eventually(t, "nobody waits", func() bool { l.api.mu.Lock(); defer l.api.mu.Unlock(); return l.api.waiting == 0 })
 			l.put("test.edu", 10)
 			begun := filepath.Join(t.TempDir(), "begun")
-			busy := l.run(t, name, fmt.Sprintf(`echo $$ >> %s; exec sleep 1000`, begun))
+			busy := l.run(t, name, fmt.Sprintf(`echo $$ >> %s; exec sleep 1000`, begun), "FAROL_TOKEN=")
 			eventually(t, "it works", func() bool { return linesOf(t, begun)[0] != "" })
 			busy.stop()
 			if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, error_code, note) FROM work_items`); row != "Pending Virus Scan 0 released Its worker was told to stop." {
