@@ -201,3 +201,26 @@ func TestOldMessageIsNotTakenForANewOne(t *testing.T) {
 		}
 	}
 }
+
+// A message too many that is our own, as far as can be told, is sought once, and goes.
+func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.linked(q.options())
+	id := q.items(100)
+	q.shows(receiveTopic, 100, 0, 0)
+	q.post("/channel/empty", receiveTopic+channelSuffix)
+	q.shows(receiveTopic, 0, 0, 0)
+	q.shows(receiveTopic, 100, 0, 0)
+	q.pub(receiveTopic, fmt.Sprint(id))
+	eventually(t, "a sweep", func() bool { return q.shown(receiveTopic).Requeued > 0 })
+	q.shows(receiveTopic, 100, 0, 0)
+	requeued := q.shown(receiveTopic).Requeued
+	q.stays(receiveTopic, 100, 0)
+	if again := q.shown(receiveTopic).Requeued; again != requeued {
+		t.Errorf("%d messages were requeued after the sweep", again-requeued)
+	}
+	if n := q.value(`SELECT count(*)::text FROM topic_requests`); n != "0" {
+		t.Errorf("%s answers", n)
+	}
+}
