@@ -19,7 +19,12 @@ CREATE INDEX topic_retries_old ON topic_retries (created_at);
 CREATE TABLE nsq_topics (
 	topic   text    PRIMARY KEY,
 	paused  boolean NOT NULL DEFAULT false, -- as Farol and nsqd agreed on last: whoever differs has changed
-	settled boolean NOT NULL DEFAULT false  -- the last mirror ended with all that it had published read back
+	-- A mirror that ends in order leaves the messages of items that wait in their
+	-- channels. The next one tells them from what others publish meanwhile by when
+	-- they were published, and by how many they are.
+	settled       boolean NOT NULL DEFAULT false, -- the last mirror ended in order: all its messages were published before left_at
+	left_at       timestamptz,                    -- by nsqd's clock; NULL: it left no message
+	left_messages bigint  NOT NULL DEFAULT 0      -- that were its own
 );
 COMMENT ON TABLE nsq_topics IS 'What the mirror remembers of each topic of nsqd.';
 

@@ -31,11 +31,11 @@ const (
 // the same to nsqd's figures. nsqd itself keeps as many in flight as RDY says.
 type channel struct {
 	*echo
+	sweep
 
 	topic       string
-	worker, tap *consumer
+	worker      *consumer
 	is          counts // what the registry has
-	actual      int64  // messages that are in the channel by our books
 	held        map[nsq.MessageID]*list.Element
 	order       *list.List // of *hold, as they came
 	ready       int
@@ -46,10 +46,12 @@ type channel struct {
 	orphans     int64           // in flight to somebody else, such as to our last connection
 	off         int64           // by how much the last look found our books wrong
 	offDeferred int64
-	short       int   // looks since when messages have been missing
-	refilledTo  int64 // the last id that was published again
-	quiet       bool  // the last look found nothing on the way to the tap
-	drift       int64 // at the last look
+	short       int       // looks since when messages have been missing
+	refilledTo  int64     // the last id that was published again
+	quiet       bool      // the last look found nothing that we had not received
+	drift       int64     // at the last look
+	lookedAt    time.Time // by nsqd's clock
+	attached    time.Time
 	touchedAt   time.Time
 }
 
@@ -66,13 +68,24 @@ type comeback struct {
 }
 
 func newChannel(topic string, e *echo) *channel {
-	return &channel{echo: e, topic: topic, held: map[nsq.MessageID]*list.Element{}, order: list.New(), ready: -1}
+	return &channel{
+		echo: e, sweep: sweep{strangers: map[nsq.MessageID]stranger{}}, topic: topic, attached: time.Now(),
+		held: map[nsq.MessageID]*list.Element{}, order: list.New(), ready: -1,
+	}
 }
 
-// take notes a message in flight.
-func (c *channel) take(d *delivery, now time.Time) {
+// take notes a message in flight, and tells whether the database is to be asked
+// what to do about it.
+func (c *channel) take(d *delivery, now time.Time) (o origin, asks bool) {
 	c.drop(d.id) // it has come again: its time was over
+	o = c.judge(d)
+	c.swept(d, o, now)
+	if o == alien {
+		return o, c.meet(d.id)
+	}
+	c.mine[d.id] = c.number
 	c.held[d.id] = c.order.PushBack(&hold{id: d.id, delivered: now})
+	return o, o == unsure
 }
 
 func (c *channel) drop(id nsq.MessageID) bool {
@@ -90,6 +103,12 @@ func (c *channel) refused(command string, id nsq.MessageID) {
 	c.drop(id)
 	if command == "FIN" {
 		c.finished--
+	}
+	switch s, known := c.strangers[id]; {
+	case c.asked.has(id) && known && !s.asks: // its time was over before it was given back
+		delete(c.strangers, id)
+	case c.asked.has(id):
+	case command == "FIN":
 		c.actual++
 	}
 }
@@ -184,6 +203,7 @@ func (c *channel) miss(due []time.Duration, now time.Time) {
 // forget drops what is over: messages that are back from being deferred, and
 // those in flight whose time nsqd does not prolong any more.
 func (c *channel) forget(now time.Time) {
+	c.missed(now)
 	c.deferred = slices.DeleteFunc(c.deferred, func(d comeback) bool {
 		if d.wait {
 			return !now.Before(d.at)
@@ -213,7 +233,11 @@ func (c *channel) steer(now time.Time) error {
 	do := max(0, min(outs, spare))
 	cycle := c.cycles(defers[min(do, len(defers)):], len(c.held)-do)
 
-	ready := max(0, c.running()-int(c.orphans)) + min(outs-do-cycle, handful)
+	asking := c.asking()
+	ready := max(0, c.running()-int(c.orphans)) + asking + min(outs-do-cycle, handful)
+	if c.sweeping {
+		ready = max(ready, len(c.held)+asking+int(min(c.depth, int64(c.worker.maxReady))))
+	}
 	if ready = min(ready, c.worker.maxReady); ready != c.ready {
 		// Before messages leave: nsqd would send others in their place.
 		if err := c.worker.ready(ready); err != nil {
@@ -235,7 +259,10 @@ func (c *channel) steer(now time.Time) error {
 	}
 	// What is left is of claims that were given back. A retry that we have not
 	// heard of may be among them.
-	for spare -= outs + int(c.is.Untold); spare > 0; spare-- {
+	if spare -= outs + int(c.is.Untold); c.sweeping && !c.full() {
+		return nil
+	}
+	for ; spare > 0; spare-- {
 		if err := c.worker.requeue(c.oldest(), 0); err != nil {
 			return err
 		}
@@ -300,7 +327,10 @@ func (c *channel) out(defers *[]outgoing, now time.Time) error {
 func (c *channel) finishOne() error {
 	c.finished++
 	c.actual--
-	return c.worker.finish(c.oldest())
+	id := c.oldest()
+	delete(c.mine, id)
+	c.seen.add(id)
+	return c.worker.finish(id)
 }
 
 // oldest takes the message that has been in flight the longest.
@@ -326,6 +356,13 @@ func (c *channel) touch(now time.Time) error {
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		if h, ok := e.Value.(*hold); ok {
 			if err := c.worker.touch(h.id); err != nil {
+				return err
+			}
+		}
+	}
+	for id, s := range c.strangers {
+		if s.asks {
+			if err := c.worker.touch(id); err != nil {
 				return err
 			}
 		}

@@ -130,20 +130,18 @@ func (m *Mirror) rest(ctx context.Context, d time.Duration) {
 
 // leave ends the link, and remembers what the next mirror can rely on.
 func (m *Mirror) leave(ctx context.Context) {
-	var settled []string
-	if m.link != nil && ctx.Err() != nil {
-		settled = m.link.settledTopics()
-	}
-	if m.link != nil {
-		m.link.close()
-	}
-	m.link, m.echoes = nil, nil
-	if len(settled) == 0 {
+	if m.link == nil {
+		m.echoes = nil
 		return
 	}
-	if err := m.settle(context.WithoutCancel(ctx), settled); err != nil {
-		m.o.Log.WarnContext(ctx, "the next mirror will be told less about requests", "err", err)
+	ended, ctx := ctx.Err() != nil, context.WithoutCancel(ctx)
+	if ended {
+		if err := m.settle(ctx, m.link); err != nil {
+			m.o.Log.WarnContext(ctx, "the next mirror will be told less about requests", "err", err)
+		}
 	}
+	m.link.close()
+	m.link, m.echoes = nil, nil
 }
 
 // echo is what is known of our own messages on a topic.
@@ -163,13 +161,19 @@ func (m *Mirror) send(ctx context.Context, topic string, bodies [][]byte) error 
 		return m.nsqd.send(ctx, topic, bodies)
 	}
 	e := m.echo(topic)
-	e.publishing(bodies, 1, time.Now()) // before the tap has them
+	e.publishing(bodies, 1) // before they can be received
 	err := m.nsqd.send(ctx, topic, bodies)
-	if isRefusal(err) {
-		e.publishing(bodies, -1, time.Now())
-	}
-	if m.link != nil && err == nil {
-		m.link.channels[topic].actual += int64(len(bodies))
+	e.published, e.unanswered = time.Now(), false
+	switch {
+	case err == nil:
+		e.actual += int64(len(bodies))
+		if m.link != nil {
+			m.link.channels[topic].left += int64(len(bodies))
+		}
+	case isRefusal(err), errors.Is(err, errUnsent):
+		e.publishing(bodies, -1)
+	default:
+		e.unanswered = true
 	}
 	return err
 }

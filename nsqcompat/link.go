@@ -19,8 +19,6 @@ const (
 	// lookEvery is how often our books are compared with nsqd's figures, and
 	// pauses with each other.
 	lookEvery = time.Second
-	// tapReady is how many messages may be on their way to the tap's reader.
-	tapReady = 500
 	// requestsMost bounds the requests that wait for the database.
 	requestsMost = 200
 )
@@ -35,7 +33,11 @@ type link struct {
 	channels map[string]*channel
 	agreed   map[string]bool // pauses, by topic
 	heard    chan arrival
+	pending  []request // that are still to be asked
 	requests chan request
+	answered chan struct{} // wakes us for answers
+	mu       sync.Mutex    // guards answers
+	answers  []answer
 	wg       sync.WaitGroup
 	stop     context.CancelFunc
 
@@ -50,7 +52,7 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 	at := daemon{tcp: m.nsqd.addr, http: m.nsqdHTTP}
 	l := &link{
 		m: m, at: at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
-		heard: make(chan arrival, 4096), requests: make(chan request, requestsMost), stop: func() {},
+		heard: make(chan arrival, 4096), requests: make(chan request, requestsMost), answered: make(chan struct{}, 1), stop: func() {},
 	}
 	defer func() {
 		if err != nil {
@@ -81,21 +83,19 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 		return nil, err
 	}
 	l.started = stats.StartTime
+	var hush time.Duration
 	for _, c := range l.channels {
 		t, _ := stats.topic(c.topic)
+		if before, _ := first.topic(c.topic); made[c.topic] && before.Depth == 0 {
+			c.lost()
+		}
 		worker, _ := t.channel(c.topic + channelSuffix)
-		tap, _ := t.channel(requestChannel)
-		c.actual = t.Depth + worker.messages()
+		hush = max(hush, c.begin(stats.at, t.Depth+worker.messages(), made[c.topic], settled[c.topic]))
 		for range worker.Deferred { // until when is not known
 			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
 		}
-		if c.since.IsZero() {
-			c.since, c.sure = stats.at.Add(time.Second), made[c.topic] || settled[c.topic] || t.Depth+tap.messages() == 0
-		}
-		if err := c.tap.ready(min(tapReady, c.tap.maxReady)); err != nil {
-			return nil, err
-		}
 	}
+	pause(ctx, hush)
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // what was begun is ended, in bounded time
 	l.stop = stop
 	l.wg.Add(1)
@@ -108,23 +108,15 @@ func (l *link) open(ctx context.Context, topics []string) error {
 	maps.DeleteFunc(l.m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	var mu sync.Mutex
 	for _, topic := range topics {
 		c := newChannel(topic, l.m.echo(topic))
 		l.channels[topic] = c
-		for name, timeout := range map[string]time.Duration{topic + channelSuffix: l.m.o.MsgTimeout, requestChannel: 0} {
-			group.Go(func() error {
-				to, err := consume(ctx, consumerOptions{addr: l.at.tcp, topic: topic, channel: name, client: l.client, msgTimeout: timeout}, l.heard)
-				mu.Lock()
-				defer mu.Unlock()
-				if name == requestChannel {
-					c.tap = to
-				} else {
-					c.worker = to
-				}
-				return err
-			})
-		}
+		group.Go(func() (err error) {
+			c.worker, err = consume(ctx, consumerOptions{
+				addr: l.at.tcp, topic: topic, channel: topic + channelSuffix, client: l.client, msgTimeout: l.m.o.MsgTimeout,
+			}, l.heard)
+			return err
+		})
 	}
 	return group.Wait()
 }
@@ -137,28 +129,17 @@ func (l *link) close() {
 	l.wg.Wait()
 	late.Stop()
 	l.stop()
+	_ = l.settle() // what nsqd does not hear of comes again, and has its answer
 	for _, c := range l.channels {
-		for _, to := range []*consumer{c.worker, c.tap} {
-			if to != nil {
-				to.close()
-			}
+		if c.worker != nil {
+			c.worker.close()
 		}
 	}
-}
-
-// settledTopics are those of which all that we have published has been read back.
-func (l *link) settledTopics() (list []string) {
-	for _, c := range l.channels {
-		if len(c.own) == 0 {
-			list = append(list, c.topic)
-		}
-	}
-	return list
 }
 
 func (l *link) flush() (err error) {
 	for _, c := range l.channels {
-		err = errors.Join(err, c.worker.flush(), c.tap.flush())
+		err = errors.Join(err, c.worker.flush())
 	}
 	return err
 }
@@ -245,10 +226,23 @@ func (l *link) lookPause() time.Duration {
 	switch {
 	case l.m.hurried():
 		return lookEvery / 10
+	case l.seeks():
+		return lookEvery / 10
 	case time.Since(l.began) < 3*lookEvery: // what is wrong at first is to be right soon
 		return lookEvery / 3
 	}
 	return lookEvery
+}
+
+// seeks tells whether messages of others may have been found that are to be
+// answered soon.
+func (l *link) seeks() bool {
+	for _, c := range l.channels {
+		if c.sweeping || c.off > 0 && c.excess == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // nextTick is how long to wait for the next tick: a count may take a tenth of the
@@ -261,6 +255,10 @@ func (l *link) nextTick(poll time.Duration) time.Duration {
 }
 
 func (l *link) steer(now time.Time) error {
+	l.ask()
+	if err := l.settle(); err != nil {
+		return broken(err)
+	}
 	for _, c := range l.channels {
 		if err := errors.Join(c.touch(now), c.steer(now)); err != nil {
 			return broken(err)
@@ -279,27 +277,44 @@ func (l *link) wait(ctx context.Context, d time.Duration) error {
 			return nil
 		case <-timer.C:
 			return nil
+		case <-l.answered:
+			if err := l.settle(); err != nil {
+				return broken(err)
+			}
+			l.ask()
 		case a := <-l.heard:
-			touched := map[*channel]bool{}
-			for more := true; more; {
-				c, err := l.hear(a)
-				if err != nil {
-					return broken(err)
-				}
-				touched[c] = true
-				select {
-				case a = <-l.heard:
-				default:
-					more = false
-				}
+			if err := l.hearAll(a); err != nil {
+				return broken(err)
 			}
-			for c := range touched {
-				if err := errors.Join(c.steer(time.Now()), c.worker.flush(), c.tap.flush()); err != nil {
-					return broken(err)
-				}
-			}
+			l.ask()
 		}
 	}
+}
+
+// hearAll takes up all that has come.
+func (l *link) hearAll(a arrival) error {
+	touched := map[*channel]bool{}
+	for more := true; more; {
+		c, err := l.hear(a)
+		if err != nil {
+			return err
+		}
+		touched[c] = true
+		select {
+		case a = <-l.heard:
+		default:
+			more = false
+		}
+	}
+	for c := range touched {
+		if c.sweeping {
+			c.endSweep(time.Now())
+		}
+		if err := errors.Join(c.steer(time.Now()), c.worker.flush()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hear takes up what came from nsqd.
@@ -308,29 +323,14 @@ func (l *link) hear(a arrival) (*channel, error) {
 	switch {
 	case a.err != nil:
 		return c, a.err
-	case a.message != nil && a.from == c.worker:
-		c.take(a.message, time.Now())
 	case a.message != nil:
-		return c, l.tapped(c, a.message)
-	case a.from == c.worker:
+		if o, asks := c.take(a.message, time.Now()); asks {
+			l.pending = append(l.pending, request{of: c, topic: c.topic, delivery: a.message, sure: o == alien})
+		}
+	default:
 		c.refused(a.refused, a.id)
 	}
 	return c, nil
-}
-
-// tapped takes a message of the tap: an echo of our own, or a request.
-func (l *link) tapped(c *channel, d *delivery) error {
-	own, sure := c.judge(d)
-	if own {
-		return c.tap.finish(d.id)
-	}
-	r := request{tap: c.tap, topic: c.topic, delivery: d, sure: sure}
-	select {
-	case l.requests <- r:
-		return nil
-	default: // more than the database takes for now
-		return c.tap.requeue(d.id, time.Second)
-	}
 }
 
 // refill publishes messages again that the channel lacks, which every other

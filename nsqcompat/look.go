@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/nsqio/go-nsq"
 )
 
 // TopicFigures are one topic as the registry has it and as nsqd shows it.
@@ -62,18 +65,21 @@ func (l *link) look(ctx context.Context) error {
 		return broken(errors.New("nsqd has been started again"))
 	}
 	var figures []TopicFigures
+	var hush time.Duration
 	for _, c := range l.channels {
 		t, _ := stats.topic(c.topic)
 		worker, _ := t.channel(c.topic + channelSuffix)
-		tap, there := t.channel(requestChannel)
 		us := slices.IndexFunc(worker.Clients, func(k clientStats) bool { return k.ID == l.client })
-		if us < 0 || !there {
+		if us < 0 {
 			return broken(fmt.Errorf("nsqd does not know our connection to %s any more", c.topic))
 		}
 		if c.since.IsZero() {
-			c.since = stats.at.Add(time.Second)
+			c.doubt(stats.at)
+			hush = c.since.Sub(stats.at)
 		}
-		c.compare(t, worker, worker.Clients[us], tap)
+		c.compare(t, worker, worker.Clients[us])
+		c.lookedAt = stats.at
+		c.seek(time.Now(), c.reachable(t, worker))
 		f := compare(c.is, t)
 		f.Drift, c.drift = min(f.Drift, c.drift), f.Drift
 		figures = append(figures, f)
@@ -83,17 +89,29 @@ func (l *link) look(ctx context.Context) error {
 	}
 	slices.SortFunc(figures, func(a, b TopicFigures) int { return cmpText(a.Topic, b.Topic) })
 	l.m.keep(figures)
+	pause(ctx, hush)
 	return nil
 }
 
-// compare sets our books right.
-func (c *channel) compare(t topicStats, worker channelStats, us clientStats, tap channelStats) {
-	there := t.Depth + worker.messages() - (c.finished - us.Finished) // less what it was told to finish, and has not yet
-	c.off, c.actual = lasting(c.off, there-c.actual, c.actual)
-	c.orphans = max(0, worker.InFlight-us.InFlight)
+// compare sets our books right. What nsqd has and they have not may be somebody
+// else's, and has to be received first.
+func (c *channel) compare(t topicStats, worker channelStats, us clientStats) {
+	// Less what it was told to finish, and has not yet.
+	there := t.Depth + worker.messages() - (c.finished - us.Finished) - int64(len(c.strangers))
+	if off := there - c.actual; off > 0 {
+		c.excess, c.off = max(0, min(c.off, off)), off
+	} else {
+		c.excess = 0
+		c.off, c.actual = lasting(c.off, off, c.actual)
+	}
+	c.orphans, c.depth = max(0, worker.InFlight-us.InFlight), worker.Depth
+	if !t.Paused {
+		c.depth += t.Depth
+	}
+	asking := c.asking()
 	had := int64(len(c.deferred))
 	var have int64
-	if c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-had, had); have < had {
+	if c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-int64(len(c.strangers)-asking)-had, had); have < had {
 		slices.SortFunc(c.deferred, func(a, b comeback) int { return a.at.Compare(b.at) })
 		c.deferred = c.deferred[had-have:]
 	}
@@ -103,12 +121,20 @@ func (c *channel) compare(t topicStats, worker channelStats, us clientStats, tap
 	if c.surplus(time.Now()) < 0 {
 		c.short++
 	}
-	// Nothing is on its way: what we are still waiting for never came there.
-	quiet := t.Depth+tap.messages() == 0
+	// All that is there has been received: what we are still waiting for never came.
+	quiet := t.Depth+worker.messages() == int64(len(c.held)+asking)
 	if quiet && c.quiet && time.Since(c.published) > 2*lookEvery {
 		clear(c.own)
+		maps.DeleteFunc(c.mine, func(id nsq.MessageID, _ int) bool { return c.held[id] == nil })
+		c.unknown = 0
 	}
 	c.quiet = quiet
+}
+
+// reachable tells whether all messages can be received: none waits for a pause to
+// end, or for its time with a connection that is gone.
+func (c *channel) reachable(t topicStats, worker channelStats) bool {
+	return !t.Paused && !worker.Paused && (c.orphans == 0 || time.Since(c.attached) > 2*c.worker.msgTimeout)
 }
 
 // lasting corrects a number by as much as two looks in a row agree on.

@@ -13,10 +13,6 @@ import (
 const (
 	// channelSuffix makes the name of the channel that shows the queue.
 	channelSuffix = "_worker_chan"
-	// requestChannel is read to its end, always: what comes there and was not
-	// published by the mirror was published by somebody else. In the other one it
-	// would be found when all before it is done.
-	requestChannel = "farol_requests"
 	// answerMost bounds what is read of nsqd's answer.
 	answerMost = 64 << 20
 	// lookTimeout bounds a call of nsqd's HTTP API.

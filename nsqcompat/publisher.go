@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/nsqio/go-nsq"
 )
+
+// errUnsent says that nsqd was sent no message.
+var errUnsent = errors.New("nothing was sent")
 
 // publisher sends to one nsqd, over a connection that it makes when needed, and
 // waits for each answer. It is not safe for concurrent use.
@@ -42,7 +46,9 @@ func (p *publisher) send(ctx context.Context, topic string, bodies [][]byte) err
 	if err == nil {
 		err = p.connect(ctx)
 	}
-	if err == nil {
+	if err != nil {
+		err = errors.Join(errUnsent, err)
+	} else {
 		err = p.ask(command)
 	}
 	if err != nil {

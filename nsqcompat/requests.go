@@ -19,9 +19,16 @@ import (
 type request struct {
 	*delivery
 
-	tap   *consumer
+	of    *channel
 	topic string
 	sure  bool // it cannot be an old message of our own
+}
+
+// answer is that to a request.
+type answer struct {
+	request
+
+	err error
 }
 
 // TopicRequest is what was made of one.
@@ -36,8 +43,8 @@ type TopicRequest struct {
 	Answer   string    `json:"answer"`
 }
 
-// answerRequests answers one after the other. What the database cannot answer now
-// comes again.
+// answerRequests answers one after the other, and leaves it to who holds the link
+// to tell nsqd.
 func (l *link) answerRequests(ctx context.Context) {
 	defer l.wg.Done()
 	for r := range l.requests {
@@ -47,14 +54,54 @@ func (l *link) answerRequests(ctx context.Context) {
 		err := l.m.answer(ctx, r)
 		if err != nil {
 			l.m.o.Log.WarnContext(ctx, "a request from a topic waits for the database", "topic", r.topic, "err", err)
-			err = r.tap.requeue(r.id, 2*time.Second)
-		} else {
-			err = r.tap.finish(r.id)
 		}
-		if err = errors.Join(err, r.tap.flush()); err != nil && ctx.Err() == nil {
-			l.m.o.Log.WarnContext(ctx, "nsqd was not told of the answer to a request, which comes again", "topic", r.topic, "err", err)
+		l.mu.Lock()
+		l.answers = append(l.answers, answer{r, err})
+		l.mu.Unlock()
+		select {
+		case l.answered <- struct{}{}:
+		default: // it is awake
 		}
 	}
+}
+
+// ask has requests answered, as many as can wait for the database.
+func (l *link) ask() {
+	for len(l.pending) > 0 {
+		select {
+		case l.requests <- l.pending[0]:
+			l.pending = l.pending[1:]
+		default:
+			return
+		}
+	}
+}
+
+// settle finishes what was answered. What the database could not answer comes
+// again: from nsqd, or if it is in hand as one of our own, from there.
+func (l *link) settle() error {
+	l.mu.Lock()
+	answers := l.answers
+	l.answers = nil
+	l.mu.Unlock()
+	touched := map[*channel]bool{}
+	for _, a := range answers {
+		switch {
+		case a.sure:
+			if err := a.of.answered(a.id, a.err == nil, time.Now()); err != nil {
+				return err
+			}
+			touched[a.of] = true
+		case a.err != nil:
+			l.pending = append(l.pending, a.request)
+		}
+	}
+	for c := range touched {
+		if err := c.worker.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shown is a body as it is kept on record: what is no number may be anything.
@@ -75,12 +122,17 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 	if ok = ok && r.size <= bodyMost; ok && r.topic == fixityTopic {
 		return m.answerFixity(ctx, r, id)
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	var item *int64
 	if ok {
 		item = &id
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	if ok && !r.sure {
+		if old, err := m.explained(ctx, r, id); err != nil || old {
+			return err
+		}
+	}
 	var list []TopicRequest
 	err := pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT set_config('application_name', $1, true)`, nsqName); err != nil {
@@ -98,6 +150,18 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 		m.o.Log.InfoContext(ctx, "a request came from a topic", "topic", r.topic, "body", a.Body, "accepted", a.Accepted, "answer", a.Answer)
 	}
 	return nil
+}
+
+// explained tells whether a message that may be an old one of our own is one, as
+// far as anybody can tell: it is older than what has become of its item.
+func (m *Mirror) explained(ctx context.Context, r request, item int64) (yes bool, err error) {
+	err = m.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM all_work_items WHERE id = $1 AND (status NOT IN ('Failed', 'Suspended') OR updated_at > $2))`,
+		item, r.at).Scan(&yes)
+	if err != nil {
+		return false, fmt.Errorf("look up item %d: %w", item, err)
+	}
+	return yes, nil
 }
 
 // answerFixity has a file checked, which does no harm if it is done twice.

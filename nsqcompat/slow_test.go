@@ -64,7 +64,7 @@ func TestSlowNSQDIsToldNothingTwice(t *testing.T) {
 	tcp.Resume()
 	q.end("Receive", 1, failed)
 	q.shows(receiveTopic, 10, 4, 0)
-	q.stays(receiveTopic, 10, 4)
+	q.stays(10, 4)
 	if got := other.end(t, q.nsqd.TCPAddr); len(got) != 40 {
 		t.Errorf("%d messages came of 40 items", len(got))
 	}
@@ -109,7 +109,7 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.items(7)
-	q.stays(receiveTopic, 0, 0)
+	q.stays(0, 0)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +119,12 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 	}
 }
 
-// stays makes sure that nothing changes for some looks.
-func (q *queue) stays(topic string, depth, inFlight int64) {
+// stays makes sure that nothing changes at Receive for some looks.
+func (q *queue) stays(depth, inFlight int64) {
 	q.t.Helper()
 	until := time.Now().Add(4 * lookEvery)
 	eventually(q.t, "some looks", func() bool {
-		if f := q.shown(topic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
+		if f := q.shown(receiveTopic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
 			q.t.Fatalf("figures = %+v, want %d and %d in flight", f, depth, inFlight)
 		}
 		return time.Now().After(until)

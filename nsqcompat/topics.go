@@ -39,16 +39,14 @@ func (d daemon) make(ctx context.Context, topics []string, has nsqdStats) (made 
 				return nil, err
 			}
 		}
-		// The first channel gets what the topic has, so it is the one that counts.
-		for _, channel := range []string{topic + channelSuffix, requestChannel} {
-			if _, there := t.channel(channel); there {
-				continue
-			}
-			if err := d.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}); err != nil {
-				return nil, err
-			}
-			made[topic] = made[topic] || channel != requestChannel
+		channel := topic + channelSuffix
+		if _, there := t.channel(channel); there {
+			continue
 		}
+		if err := d.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}); err != nil {
+			return nil, err
+		}
+		made[topic] = true
 	}
 	return made, nil
 }
@@ -66,20 +64,29 @@ func (d daemon) pause(ctx context.Context, topic string, yes bool) error {
 
 // agree reads what both sides agreed on last, and has Farol's pauses hold for
 // topics that nsqd has lost. It takes back that the topics are settled, and
-// returns those that were.
-func (l *link) agree(ctx context.Context, log topicLog, made map[string]bool) (settled map[string]bool, err error) {
+// returns what was left in those that were.
+func (l *link) agree(ctx context.Context, log topicLog, made map[string]bool) (settled map[string]*leftover, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	rows, _ := log.conn.Query(ctx, `
 		WITH was AS MATERIALIZED (SELECT * FROM nsq_topics), began AS (UPDATE nsq_topics SET settled = false WHERE settled)
-		SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coalesce(bool_and(was.settled), false)
+		SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coalesce(bool_and(was.settled), false),
+			max(was.left_at), coalesce(max(was.left_messages), 0)
 		FROM stage_settings s LEFT JOIN was USING (topic) GROUP BY s.topic
-		UNION ALL SELECT topic, false, paused, settled FROM was WHERE topic = 'fixity_check'`)
-	l.agreed, settled = map[string]bool{}, map[string]bool{}
+		UNION ALL SELECT topic, false, paused, settled, left_at, left_messages FROM was WHERE topic = 'fixity_check'`)
+	l.agreed, settled = map[string]bool{}, map[string]*leftover{}
 	var topic string
 	var farol, agreed, was bool
-	_, err = pgx.ForEachRow(rows, []any{&topic, &farol, &agreed, &was}, func() error {
-		l.agreed[topic], settled[topic] = agreed, was
+	var at *time.Time
+	var messages int64
+	_, err = pgx.ForEachRow(rows, []any{&topic, &farol, &agreed, &was, &at, &messages}, func() error {
+		l.agreed[topic] = agreed
+		if was {
+			settled[topic] = &leftover{messages: messages}
+		}
+		if was && at != nil {
+			settled[topic].at = *at
+		}
 		if made[topic] { // nsqd's is not paused, and nobody has said so
 			l.agreed[topic] = false
 		}
@@ -98,11 +105,35 @@ func (m *Mirror) agreeOn(ctx context.Context, topic string, paused bool) error {
 		ON CONFLICT (topic) DO UPDATE SET paused = excluded.paused`, topic, paused)
 }
 
-// settle remembers of which topics all that was published has been read back.
-func (m *Mirror) settle(ctx context.Context, topics []string) error {
-	return m.change(ctx, "remember that all was read back", `
-		INSERT INTO nsq_topics (topic, settled) SELECT t, true FROM unnest($1::text[]) t
-		ON CONFLICT (topic) DO UPDATE SET settled = true`, topics)
+// settle remembers what is left in the topics' channels, for the next mirror.
+func (m *Mirror) settle(ctx context.Context, l *link) error {
+	asked := time.Now()
+	stats, err := l.at.stats(ctx)
+	if err != nil {
+		return err
+	}
+	var topics []string
+	var at []*time.Time
+	var messages []int64
+	var hush time.Duration
+	for _, c := range l.channels {
+		left, ok := c.leaves(stats.at, asked)
+		if !ok {
+			continue
+		}
+		topics, messages, at = append(topics, c.topic), append(messages, left.messages), append(at, nil)
+		if !left.at.IsZero() {
+			at[len(at)-1] = &left.at
+			hush = max(hush, left.at.Sub(stats.at))
+		}
+	}
+	err = m.change(ctx, "remember what is left in nsqd", `
+		INSERT INTO nsq_topics (topic, settled, left_at, left_messages)
+		SELECT t, true, a, n FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS u (t, a, n)
+		ON CONFLICT (topic) DO UPDATE SET settled = true, left_at = excluded.left_at, left_messages = excluded.left_messages`,
+		topics, at, messages)
+	pause(ctx, hush) // what is published once we have ended is not before it
+	return err
 }
 
 // pauseStages pauses the stage of a topic, or lets it be claimed again.

@@ -8,29 +8,37 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// Dashboards are set up for topics that may get no message for weeks.
+// Dashboards are set up for topics that may get no message for weeks, and compare
+// the names: there is one channel for each, and no other.
 func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
-	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, NSQDHTTPAddr: nsqd.HTTPAddr})
-	want := map[string]bool{}
+	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, NSQDHTTPAddr: nsqd.HTTPAddr})
+	want := map[string][]string{}
 	for _, topic := range []string{
 		"ingest01_prefetch", "ingest02_bag_validation", "ingest03_reingest_check", "ingest04_staging",
 		"ingest05_format_identification", "ingest06_storage", "ingest07_storage_validation", "ingest08_record",
 		"ingest09_cleanup", "delete_item", "restore_file", "restore_object", "restore_glacier", "fixity_check",
 	} {
-		want[topic+"_worker_chan"] = true
+		want[topic] = []string{topic + "_worker_chan"}
 	}
-	eventually(t, "all channels", func() bool {
+	got := func() map[string][]string {
 		stats, err := at(nsqd).stats(t.Context())
-		there := map[string]bool{}
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := map[string][]string{}
 		for _, topic := range stats.Topics {
-			if _, ok := topic.channel(topic.Name + channelSuffix); ok {
-				there[topic.Name+channelSuffix] = true
+			for _, channel := range topic.Channels {
+				there[topic.Name] = append(there[topic.Name], channel.Name)
 			}
 		}
-		return err == nil && cmp.Equal(want, there)
-	})
+		return there
+	}
+	eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	if diff := cmp.Diff(want, got()); diff != "" {
+		t.Error("topics and channels:", diff)
+	}
 	if err := at(nsqd).post(t.Context(), "/topic/create", nil); err == nil {
 		t.Error("post does not tell of an answer that is not 200")
 	}
