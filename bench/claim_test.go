@@ -3,15 +3,13 @@ package bench
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/migrations"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // A hop is a claim at one stage, its end, and the item claimable at the next,
@@ -25,77 +23,77 @@ func BenchmarkHops(b *testing.B) {
 }
 
 func hops(b *testing.B, workers, batch int) {
-	ctx := context.Background()
-	dir := b.TempDir()
-	stack, err := devstack.Start(ctx, devstack.Options{
-		Dir: filepath.Join(dir, "data"), Executable: build(b, dir), Only: []devstack.Service{devstack.Postgres},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { stack.Remove(ctx) })
-	if err := migrations.Up(ctx, stack.DatabaseURL); err != nil {
-		b.Fatal(err)
-	}
-	db, err := registry.Connect(ctx, stack.DatabaseURL, "bench")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(db.Close)
-	const items = 10000
-	for _, sql := range []string{
+	_, db := database(b)
+	h := newHops(b, db, 10_000, batch)
+	var left atomic.Int64
+	b.ResetTimer()
+	left.Store(int64(b.N))
+	h.all(workers, func(n int) bool { return left.Add(-int64(n)) > 0 })
+	b.ReportMetric(float64(int64(b.N)-left.Load())/b.Elapsed().Seconds(), "hops/s")
+}
+
+// hopper makes hops with items that go round and round.
+type hopper struct {
+	b      *testing.B
+	engine *claim.Engine
+	next   map[string]string
+	wants  []claim.Want
+	batch  int
+}
+
+func newHops(b *testing.B, db *pgxpool.Pool, items, batch int) *hopper {
+	b.Helper()
+	run(b, db,
 		`UPDATE stage_settings SET cap = NULL`,
 		`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Bench', 'bench.edu', 'r', 's')`,
 		fmt.Sprintf(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 			SELECT i.id, 'Ingest', 'Receive', 'bag-' || n || '.tar', 'r', repeat('e', 32), 1000, now()
 			FROM institutions i, generate_series(1, %d) n`, items),
-		`ANALYZE`, `CHECKPOINT`,
-	} {
-		if _, err := db.Exec(ctx, sql); err != nil {
-			b.Fatal(err)
-		}
-	}
+		`ANALYZE`, `CHECKPOINT`)
 	order := []string{
 		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation",
 		"Record", "Cleanup",
 	}
-	next := map[string]string{}
-	var wants []claim.Want
+	h := &hopper{b: b, next: map[string]string{}, batch: batch}
 	for i, stage := range order {
-		next[stage] = order[(i+1)%len(order)] // round and round
-		wants = append(wants, claim.Want{Stage: stage, Most: batch})
+		h.next[stage] = order[(i+1)%len(order)]
+		h.wants = append(h.wants, claim.Want{Stage: stage, Most: batch})
 	}
-	e, err := claim.New(ctx, db, claim.DefaultOptions())
+	e, err := claim.New(context.Background(), db, claim.DefaultOptions())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(e.Close)
-	var left atomic.Int64
-	b.ResetTimer()
-	left.Store(int64(b.N))
+	h.engine = e
+	return h
+}
+
+// all has workers make hops until made, which is told of each batch, says that it is
+// enough.
+func (h *hopper) all(workers int, made func(n int) (more bool)) {
+	ctx := context.Background()
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for left.Load() > 0 {
-				got, err := e.Claim(ctx, claim.Filter{Stages: wants}, batch)
+			for more := made(0); more; {
+				got, err := h.engine.Claim(ctx, claim.Filter{Stages: h.wants}, h.batch)
 				if err != nil {
-					b.Error(err)
+					h.b.Error(err)
 					return
 				}
 				endings := make([]claim.Ending, len(got))
 				for i, item := range got {
-					endings[i] = claim.Ending{Item: item, Done: claim.Done{Next: next[item.Stage], Note: "Item is pending " + next[item.Stage]}}
+					endings[i] = claim.Ending{Item: item, Done: claim.Done{Next: h.next[item.Stage], Note: "Item is pending " + h.next[item.Stage]}}
 				}
-				for _, err := range e.Settle(ctx, endings) {
+				for _, err := range h.engine.Settle(ctx, endings) {
 					if err != nil {
-						b.Error(err)
+						h.b.Error(err)
 						return
 					}
 				}
-				left.Add(-int64(len(got)))
+				more = made(len(got))
 			}
 		})
 	}
 	group.Wait()
-	b.ReportMetric(float64(int64(b.N)-left.Load())/b.Elapsed().Seconds(), "hops/s")
 }
