@@ -169,7 +169,14 @@ func (s *Scheduler) Now(ctx context.Context, j Job) (JobRun, error) {
 // begin makes a run, if it can be had, and puts on record what came of it.
 func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error) {
 	lease, asked := cmp.Or(s.lease, runLease), time.Now()
-	run, began, err := s.Registry.BeginRun(ctx, registry.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	// Who is told to stop at this moment has to know whether it has begun a run, or
+	// nobody could begin one until the lease lapses.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	run, began, err := s.Registry.BeginRun(asking, registry.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
+	cancel()
 	if err != nil {
 		return nil, err
 	}
