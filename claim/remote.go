@@ -27,7 +27,10 @@ type EndedError struct {
 	Code    string
 }
 
+// Error says how the claim was ended.
 func (e *EndedError) Error() string { return "this claim was ended before, as " + e.Outcome }
+
+// Unwrap is [ErrLost].
 func (e *EndedError) Unwrap() error { return ErrLost }
 
 // Remote is the queue for workers that are no part of this process: they name an

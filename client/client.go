@@ -67,6 +67,7 @@ type Error struct {
 	Text    string // for people
 }
 
+// Error is what the server says for people.
 func (e *Error) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("the server answers %d %s", e.Status, http.StatusText(e.Status))

@@ -43,6 +43,7 @@ type AccessError struct {
 	Reason string
 }
 
+// Error is the reason.
 func (e *AccessError) Error() string { return e.Reason }
 
 // Access finds out who sends a request, by its bearer token (RFC 6750). It is safe

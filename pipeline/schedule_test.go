@@ -275,6 +275,50 @@ func TestStoppedSchedulerGivesItsRunBack(t *testing.T) {
 }
 
 // What goes wrong with one job is on record, and no other's trouble.
+// Who is told to stop while a run is being begun leaves nobody waiting for its lease.
+func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	c := newClock(t)
+	job := Job{"tick", time.Hour, func(ctx context.Context) (string, error) { return "", ctx.Err() }}
+	if err := c.deps.Registry.SetSchedule(t.Context(), job.Name, job.Every); err != nil {
+		t.Fatal(err)
+	}
+	holder, err := c.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback(context.Background()) //nolint:errcheck // it has ended, unless the test failed
+	if _, err := holder.Exec(t.Context(), `SELECT FROM schedules FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() (n int) {
+		if err := c.db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.scheduler("one", job).Now(ctx, job) //nolint:errcheck // whatever it says: what it leaves is looked at
+	}()
+	wait(t, 20*time.Second, "a run that is being begun", func() bool { return waiting() == 1 })
+	stop()
+	select { // who does not wait for the answer is gone by now
+	case <-ended:
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, 20*time.Second, "the statement's end", func() bool { return waiting() == 0 })
+	<-ended
+	if s := c.of(job.Name); s.Running {
+		t.Errorf("the job is in the hands of who was told to stop: %+v", s)
+	}
+}
+
 func TestFailingJobKeepsNoOtherFromItsTime(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)

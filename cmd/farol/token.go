@@ -32,16 +32,8 @@ nothing else, since messages are of all.`,
 		Args: oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
-			if len(t.Rights) == 0 {
-				return usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
-			}
-			for _, right := range t.Rights {
-				if _, err := oneOf("--may", right, registry.Rights()); err != nil {
-					return err
-				}
-			}
-			if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
-				return usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
+			if err := checkRights(t); err != nil {
+				return err
 			}
 			if cmd.Flags().Changed("lasts") {
 				if lasts <= 0 {
@@ -75,6 +67,22 @@ nothing else, since messages are of all.`,
 	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// checkRights refuses rights that there are not, or that do not go together.
+func checkRights(t registry.Token) error {
+	if len(t.Rights) == 0 {
+		return usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
+	}
+	for _, right := range t.Rights {
+		if _, err := oneOf("--may", right, registry.Rights()); err != nil {
+			return err
+		}
+	}
+	if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
+		return usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
+	}
+	return nil
 }
 
 func tokenListCommand() *cobra.Command {
