@@ -30,8 +30,13 @@ type PullOptions struct {
 	Log      *slog.Logger                          // nil discards
 }
 
-// bodiesBytes is how many bytes of requests are in memory at once, as they came.
-const bodiesBytes = 64 << 20
+const (
+	// bodiesBytes is how many bytes of large requests are in memory at once, as they
+	// came.
+	bodiesBytes = 64 << 20
+	// smallBody is what a request may have that waits for no room.
+	smallBody = 64 << 10
+)
 
 // NewPullAPI returns the API of queues.
 func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
@@ -125,14 +130,11 @@ func answerJSON(w http.ResponseWriter, status int, answer any) {
 
 // post is POST /post.
 func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
-	weight := a.o.MaxBody
-	if r.ContentLength >= 0 {
-		weight = min(weight, r.ContentLength)
+	leave, err := a.room(r)
+	if err != nil {
+		return err
 	}
-	if err := a.bodies.Acquire(r.Context(), weight); err != nil {
-		return fmt.Errorf("wait for room for a request: %w", err)
-	}
-	defer a.bodies.Release(weight)
+	defer leave()
 	body, err := readBody(w, r, a.o.MaxBody)
 	if err != nil {
 		return err
@@ -157,24 +159,49 @@ func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pull is POST /pull.
-func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
+// room waits until there is room in memory for a request.
+func (a *PullAPI) room(r *http.Request) (leave func(), err error) {
+	weight := a.o.MaxBody
+	if r.ContentLength >= 0 {
+		weight = min(weight, r.ContentLength)
+	}
+	if weight <= smallBody {
+		return func() {}, nil
+	}
+	if err := a.bodies.Acquire(r.Context(), weight); err != nil {
+		return nil, fmt.Errorf("wait for room for a request: %w", err)
+	}
+	return func() { a.bodies.Release(weight) }, nil
+}
+
+// answered reads a pull and saves its results. Of a large request only what it asks
+// for is kept while it waits.
+func (a *PullAPI) answered(w http.ResponseWriter, r *http.Request) (p pullRequest, err error) {
+	leave, err := a.room(r)
+	if err != nil {
+		return p, err
+	}
+	defer leave()
 	body, err := readBody(w, r, a.o.MaxBody)
 	if err != nil {
-		return err
+		return p, err
 	}
-	p, err := readPull(body)
+	if p, err = readPull(body); err != nil || len(p.results) == 0 {
+		return p, err
+	}
+	saved, err := a.queues.SaveResults(r.Context(), p.receiver, p.results)
+	if err == nil && saved < len(p.results) {
+		err = bad("%d of %d results are for messages that %s was not given; the others are saved", len(p.results)-saved, len(p.results), p.receiver)
+	}
+	p.results = nil
+	return p, err
+}
+
+// pull is POST /pull.
+func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.answered(w, r)
 	if err != nil {
 		return err
-	}
-	if len(p.results) > 0 {
-		saved, err := a.queues.SaveResults(r.Context(), p.receiver, p.results)
-		if err != nil {
-			return err
-		}
-		if saved < len(p.results) {
-			return bad("%d of %d results are for messages that %s was not given; the others are saved", len(p.results)-saved, len(p.results), p.receiver)
-		}
 	}
 	type answer struct {
 		Messages map[string][]Message `json:"messages"`
