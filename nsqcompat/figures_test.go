@@ -20,7 +20,12 @@ type queue struct {
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
-	q := &queue{t: t, db: testenv.Database(t), nsqd: testenv.NewNSQ(t)}
+	return queueAt(t, testenv.NewNSQ(t))
+}
+
+func queueAt(t *testing.T, nsqd *testenv.NSQServer) *queue {
+	t.Helper()
+	q := &queue{t: t, db: testenv.Database(t), nsqd: nsqd}
 	exec(t, q.db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	return q
 }
@@ -156,4 +161,20 @@ func TestFiguresFollowTheQueue(t *testing.T) {
 	q.shows(receiveTopic, 14, 0, 0)
 	q.exec(`SELECT requeue(id) FROM work_items WHERE status = 'Failed'`)
 	q.shows(receiveTopic, 15, 0, 0)
+}
+
+// More attempts end at once than nsqd is told of in one round: each is one requeue.
+func TestEachRetryIsOneRequeue(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.linked(q.options())
+	const n = 2200
+	q.items(n)
+	q.claim("Receive", n)
+	q.shows(receiveTopic, 0, n, 0)
+	q.end("Receive", n, retriedLater)
+	q.shows(receiveTopic, 0, 0, n)
+	if f := q.shown(receiveTopic); f.Requeued != n {
+		t.Errorf("requeued %d, want %d", f.Requeued, n)
+	}
 }

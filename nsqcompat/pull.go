@@ -87,6 +87,7 @@ func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.R
 func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "the messages could not be saved or read; try again"
 	var wrong wrongRequest
+	var unknown *UnknownResultsError
 	var access *AccessError
 	var large *http.MaxBytesError
 	switch {
@@ -94,6 +95,8 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody is there
 	case errors.As(err, &wrong):
 		status, text = http.StatusBadRequest, wrong.text
+	case errors.As(err, &unknown):
+		status, text = http.StatusBadRequest, unknown.Error()
 	case errors.As(err, &access):
 		status, text = access.Status, access.Error()
 		if status == http.StatusUnauthorized {
@@ -174,8 +177,8 @@ func (a *PullAPI) room(r *http.Request) (leave func(), err error) {
 	return func() { a.bodies.Release(weight) }, nil
 }
 
-// answered reads a pull and saves its results. Of a large request only what it asks
-// for is kept while it waits.
+// answered reads a pull, and saves results that come alone or are large: of a large
+// request only what it asks for is kept while it waits.
 func (a *PullAPI) answered(w http.ResponseWriter, r *http.Request) (p pullRequest, err error) {
 	leave, err := a.room(r)
 	if err != nil {
@@ -186,12 +189,12 @@ func (a *PullAPI) answered(w http.ResponseWriter, r *http.Request) (p pullReques
 	if err != nil {
 		return p, err
 	}
-	if p, err = readPull(body); err != nil || len(p.results) == 0 {
+	if p, err = readPull(body); err != nil || len(p.results) == 0 || len(p.wants) > 0 && len(body) <= smallBody {
 		return p, err
 	}
 	saved, err := a.queues.SaveResults(r.Context(), p.receiver, p.results)
-	if err == nil && saved < len(p.results) {
-		err = bad("%d of %d results are for messages that %s was not given; the others are saved", len(p.results)-saved, len(p.results), p.receiver)
+	if err == nil {
+		err = allSaved(p.receiver, saved, p.results)
 	}
 	p.results = nil
 	return p, err
@@ -221,7 +224,7 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 			}
 		}()
 	}
-	given, err := a.queues.Pull(ctx, p.receiver, p.wants, p.timeout)
+	given, err := a.queues.Pull(ctx, p.receiver, p.results, p.wants, p.timeout)
 	if err != nil && !errors.Is(err, ErrStopping) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package nsqcompat
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -615,6 +617,42 @@ func TestAnswersAreWrittenInTheirOwnTime(t *testing.T) {
 		response.Body.Close()
 		if response.StatusCode != c.status {
 			t.Errorf("%s %s = %s, want %d", c.path, c.body, response.Status, c.status)
+		}
+	}
+}
+
+// A large request that is still being sent has its room in memory, and gives it back.
+func TestLargeRequestsTakeRoom(t *testing.T) {
+	t.Parallel()
+	api := NewPullAPI(NewQueues(testenv.Database(t), QueuesOptions{}), PullOptions{MaxBody: bodiesBytes})
+	mux := http.NewServeMux()
+	api.Routes(mux)
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	free := func() bool {
+		if !api.bodies.TryAcquire(bodiesBytes) {
+			return false
+		}
+		api.bodies.Release(bodiesBytes)
+		return true
+	}
+	for _, path := range []string{"/post", "/pull"} {
+		for size, takes := range map[int]bool{smallBody: false, smallBody + 1: true, bodiesBytes: true} {
+			conn, err := net.Dial("tcp", web.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close() //nolint:errcheck // it is closed below
+			// The server says that it reads the body once it does.
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, size)
+			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
+				t.Fatalf("%q, %v", line, err)
+			}
+			if free() == takes {
+				t.Errorf("a request of %d bytes to %s takes room: %t, want %t", size, path, !takes, takes)
+			}
+			conn.Close() //nolint:errcheck // the request is given up
+			eventually(t, "room again", free)
 		}
 	}
 }

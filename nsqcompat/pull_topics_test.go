@@ -259,7 +259,7 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := q.Pull(ctx, "r", []Want{{Queue: "q", Max: 1}}, time.Minute)
+		_, err := q.Pull(ctx, "r", nil, []Want{{Queue: "q", Max: 1}}, time.Minute)
 		ended <- err
 	}()
 	eventually(t, "a call that waits", func() bool { return q.Waiting() == 1 })
@@ -271,7 +271,7 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 	if err != nil || !slices.Equal(firsts, []int64{1}) {
 		t.Fatalf("Post = %v, %v", firsts, err)
 	}
-	got, err := q.Pull(t.Context(), "r", []Want{{Queue: "q", Max: 1}}, 0)
+	got, err := q.Pull(t.Context(), "r", nil, []Want{{Queue: "q", Max: 1}}, 0)
 	if err != nil || len(got[0]) != 1 {
 		t.Errorf("Pull = %v, %v", got, err)
 	}

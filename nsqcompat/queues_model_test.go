@@ -2,6 +2,7 @@ package nsqcompat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -75,6 +76,15 @@ func (q *modelQueue) pull(name string, start, most, retries, timeout int) (given
 	return given
 }
 
+// answer tells whether the result is to a message that was given.
+func (q *modelQueue) answer(name string, n int) bool {
+	row := q.receiver(name).rows[n]
+	if row != nil {
+		row.status = "finished"
+	}
+	return row != nil
+}
+
 // Whatever is posted, pulled and answered, by whom and when: it is as NQ's rules say.
 func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 	t.Parallel()
@@ -105,7 +115,22 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 				name := names.Draw(t, "name")
 				start := rapid.SampledFrom([]int{0, 0, 0, -1, -2, 1, 2, 5}).Draw(t, "start")
 				most, retries, timeout := rapid.IntRange(1, 3).Draw(t, "max"), rapid.IntRange(0, 3).Draw(t, "retry_num"), rapid.IntRange(1, 3).Draw(t, "fail_timeout")
-				got, err := q.Pull(ctx, name, []Want{{queue, int64(start), most, retries, time.Duration(timeout) * tick}}, 0)
+				var results []Result
+				unknown := 0
+				for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(1, 6), 0, 2, rapid.ID).Draw(t, "results") {
+					results = append(results, Result{queue, int64(n), "ok"})
+					if !m.answer(name, n) {
+						unknown++
+					}
+				}
+				got, err := q.Pull(ctx, name, results, []Want{{queue, int64(start), most, retries, time.Duration(timeout) * tick}}, 0)
+				if unknown > 0 {
+					var is *UnknownResultsError
+					if !errors.As(err, &is) || is.Unknown != unknown {
+						t.Fatalf("Pull = %v, %v; want %d unknown results", got, err, unknown)
+					}
+					return
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -123,12 +148,8 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 			"answer": func(t *rapid.T) {
 				name, n := names.Draw(t, "name"), rapid.IntRange(1, 6).Draw(t, "message")
 				saved, err := q.SaveResults(ctx, name, []Result{{queue, int64(n), "ok"}})
-				row := m.receiver(name).rows[n]
-				if err != nil || (saved == 1) != (row != nil) {
-					t.Fatalf("SaveResults = %d, %v; want it saved: %t", saved, err, row != nil)
-				}
-				if row != nil {
-					row.status = "finished"
+				if given := m.answer(name, n); err != nil || (saved == 1) != given {
+					t.Fatalf("SaveResults = %d, %v; want it saved: %t", saved, err, given)
 				}
 			},
 			"wait": func(t *rapid.T) {

@@ -1,6 +1,7 @@
 package nsqcompat
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -223,4 +224,31 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	if n := q.value(`SELECT count(*)::text FROM topic_requests`); n != "0" {
 		t.Errorf("%s answers", n)
 	}
+}
+
+// While a request waits for the database, its message counts for itself: nothing
+// more is sought, and the figures stay as they are.
+func TestRequestThatWaitsForTheDatabaseSpoilsNothing(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.linked(q.options())
+	q.items(20)
+	q.claim("Receive", 2)
+	q.shows(receiveTopic, 18, 2, 0)
+	tx, err := q.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it has been committed
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE topic_requests`); err != nil {
+		t.Fatal(err)
+	}
+	q.pub(receiveTopic, "31337")
+	q.shows(receiveTopic, 18, 3, 0)
+	q.stays(18, 3)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.answers(1)
+	q.shows(receiveTopic, 18, 2, 0)
 }

@@ -16,13 +16,25 @@ import (
 // ErrStopping says that the process ends, and nothing had come by then.
 var ErrStopping = errors.New("the server is stopping")
 
-// Pull gives a receiver the next messages of its queues, and waits for them for up to
-// timeout if there are none; 0 does not wait. What it returns is by want, and all
-// empty if nothing came in time. A call whose caller has gone takes nothing.
-func (q *Queues) Pull(ctx context.Context, receiver string, wants []Want, timeout time.Duration) ([][]Message, error) {
+// Pull saves a receiver's results as [Queues.SaveResults] does, and gives it the next
+// messages of its queues. If there are none it waits for them for up to timeout; 0
+// does not wait. What it returns is by want, and all empty if nothing came in time.
+// An [UnknownResultsError] says that it was given nothing, for that reason. A call
+// whose caller has gone takes nothing.
+func (q *Queues) Pull(ctx context.Context, receiver string, results []Result, wants []Want, timeout time.Duration) ([][]Message, error) {
+	if len(results) > 0 && !together(results, wants) {
+		saved, err := q.SaveResults(ctx, receiver, results)
+		if err == nil {
+			err = allSaved(receiver, saved, results)
+		}
+		if err != nil {
+			return nil, err
+		}
+		results = nil
+	}
 	wants = slices.Clone(wants)
 	if timeout <= 0 {
-		got, err := q.try(ctx, take{receiver, wants})
+		got, err := q.try(ctx, take{receiver, wants, results})
 		return got.given, err
 	}
 	end := time.NewTimer(timeout)
@@ -31,10 +43,11 @@ func (q *Queues) Pull(ctx context.Context, receiver string, wants []Want, timeou
 	given := false
 	defer func() { q.lines.leave(w, given) }()
 	for {
-		got, err := q.try(ctx, take{receiver, wants})
+		got, err := q.try(ctx, take{receiver, wants, results})
 		if err != nil {
 			return nil, err
 		}
+		results = nil
 		if !got.empty() {
 			given = true
 			return got.given, nil
@@ -46,6 +59,13 @@ func (q *Queues) Pull(ctx context.Context, receiver string, wants []Want, timeou
 			return got.given, err
 		}
 	}
+}
+
+// together tells whether results can be saved in the transaction that takes what is
+// wanted: a receiver is then locked once, so that calls cannot wait for each other in
+// a ring.
+func together(results []Result, wants []Want) bool {
+	return len(wants) == 1 && !slices.ContainsFunc(results, func(r Result) bool { return r.Queue != wants[0].Queue })
 }
 
 // wait returns when another look is worth it, with more, or when there is to be none.

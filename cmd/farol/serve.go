@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -149,10 +150,17 @@ func (m serveMetrics) collectors() []prometheus.Collector {
 // observed counts requests by the route that they took, so that what somebody makes
 // up as a path makes no figure of its own.
 func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
+	var counted sync.Map // http.Handler by route
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, route := mux.Handler(r)
-		labels := prometheus.Labels{"path": route}
-		promhttp.InstrumentHandlerDuration(m.took.MustCurryWith(labels),
-			promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(labels), mux)).ServeHTTP(w, r)
+		of, ok := counted.Load(route)
+		if !ok {
+			labels := prometheus.Labels{"path": route}
+			of, _ = counted.LoadOrStore(route, promhttp.InstrumentHandlerDuration(m.took.MustCurryWith(labels),
+				promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(labels), mux)))
+		}
+		if h, ok := of.(http.Handler); ok { // nothing else is stored
+			h.ServeHTTP(w, r)
+		}
 	})
 }

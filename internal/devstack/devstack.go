@@ -60,7 +60,8 @@ type Options struct {
 	PostgresSettings []string // name=value; they count over the stack's own
 	StandbyOf        string   // URL of a PostgreSQL of which a new cluster is made a streaming copy
 	PoolerOf         string   // URL of the PostgreSQL that PgBouncer stands before
-	Lookupd          bool     // an nsqlookupd that knows nsqd runs beside it
+	NSQD             NSQDOptions
+	Lookupd          bool // an nsqlookupd that knows nsqd runs beside it
 }
 
 // Stack is a set of running servers. The fields of services that were not asked
@@ -78,6 +79,7 @@ type Stack struct {
 	NSQDHTTPAddr       string // host:port
 	NSQAdminURL        string
 	NSQLookupdHTTPAddr string // host:port; "" unless it was asked for
+	NSQPID             int    // of the process that was started first
 	ClamdAddr          string // host:port
 
 	options  Options

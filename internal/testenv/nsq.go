@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,19 +38,25 @@ func NSQ(t testing.TB) *NSQServer {
 // messages go when the test ends.
 func NewNSQ(t testing.TB) *NSQServer {
 	t.Helper()
-	return newNSQ(t, false)
+	return newNSQ(t, func(*devstack.Options) {})
+}
+
+// NewNSQWith is NewNSQ with settings.
+func NewNSQWith(t testing.TB, settings devstack.NSQDOptions) *NSQServer {
+	t.Helper()
+	return newNSQ(t, func(o *devstack.Options) { o.NSQD = settings })
 }
 
 // NewNSQLookup is NewNSQ with an nsqlookupd beside it, which stops and starts
 // with it.
 func NewNSQLookup(t testing.TB) *NSQServer {
 	t.Helper()
-	return newNSQ(t, true)
+	return newNSQ(t, func(o *devstack.Options) { o.Lookupd = true })
 }
 
-func newNSQ(t testing.TB, lookup bool) *NSQServer {
+func newNSQ(t testing.TB, change func(*devstack.Options)) *NSQServer {
 	t.Helper()
-	dir, change := t.TempDir(), func(o *devstack.Options) { o.Lookupd = lookup }
+	dir := t.TempDir()
 	s, err := startStack(dir, devstack.NSQ, change)
 	if err != nil {
 		t.Fatal("testenv:", err)
@@ -80,6 +87,21 @@ func (n *NSQServer) Stop(t testing.TB) {
 		t.Error("testenv:", err)
 	}
 	n.stack = nil
+}
+
+// Kill ends an nsqd of [NewNSQ] at once. What it had in memory is lost; its topics
+// and channels are not.
+func (n *NSQServer) Kill(t testing.TB) {
+	t.Helper()
+	if err := syscall.Kill(n.stack.NSQPID, syscall.SIGKILL); err != nil {
+		t.Fatal("testenv:", err)
+	}
+	select {
+	case <-n.stack.Died(): //nolint:errcheck // that it has died is what was wanted
+	case <-time.After(30 * time.Second):
+		t.Fatal("testenv: nsqd does not end")
+	}
+	n.Stop(t)
 }
 
 // Start starts a stopped nsqd again, at the same addresses and with the

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/nsqio/nsq/nsqadmin"
@@ -25,7 +27,7 @@ func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := devstack.UntilEOF(ctx, r)
 	defer cancel()
 
-	do := nsqd.NewOptions()
+	do := nsqdOptions(s.NSQD)
 	do.DataPath, do.LogLevel = s.Dir, nsqd.LOG_WARN
 	do.TCPAddress, do.HTTPAddress, do.HTTPSAddress = s.TCPAddr, s.HTTPAddr, ""
 	do.BroadcastAddress = "127.0.0.1"
@@ -69,6 +71,23 @@ func runNSQ(ctx context.Context, in io.Reader, out io.Writer) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+func nsqdOptions(to devstack.NSQDOptions) *nsqd.Options {
+	o := nsqd.NewOptions()
+	if to.MaxMsgTimeout > 0 {
+		o.MaxMsgTimeout = to.MaxMsgTimeout
+	}
+	if to.MaxRdyCount > 0 {
+		o.MaxRdyCount = to.MaxRdyCount
+	}
+	if to.NoMemory {
+		o.MemQueueSize = 0
+		// A write beyond the size that the process may give a file is then an error, as
+		// on a disk that is full.
+		signal.Ignore(syscall.SIGXFSZ)
+	}
+	return o
 }
 
 // runLookupd starts the daemon that tells where nsqd is.
