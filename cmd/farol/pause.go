@@ -130,11 +130,10 @@ func workersCommand() *cobra.Command {
 func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
 	var rows [][]string
 	for _, w := range list {
-		slots := ""
+		slots, state := "", "serves HTTP"
 		if w.Slots != nil {
-			slots = strconv.Itoa(*w.Slots)
+			slots, state = strconv.Itoa(*w.Slots), "works"
 		}
-		state := "works"
 		if w.Draining {
 			state = "was asked to stop"
 		}
@@ -152,8 +151,8 @@ func drainCommand() *cobra.Command {
 		Use:   "drain WORKER",
 		Short: "Ask a worker to stop",
 		Long: `Ask a worker to stop, as SIGTERM does: it claims nothing more, what runs gets its
-FAROL_GRACE to end, and what is left goes back at once. farol workers lists the
-names.`,
+FAROL_GRACE to end, and what is left goes back at once. farol serve ends too; what
+programs have leased stays theirs. farol workers lists the names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
 		Args: oneArg("worker"),

@@ -67,6 +67,8 @@ func runServe(ctx context.Context) error {
 		return err
 	}
 	defer engine.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	queues := nsqcompat.NewQueues(s.db, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
@@ -86,6 +88,15 @@ func runServe(ctx context.Context) error {
 	})
 	group.Go(func() error { return queues.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
+	group.Go(func() error {
+		select {
+		case <-engine.Draining():
+			log.InfoContext(ctx, "asked to drain")
+			stop()
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	group.Go(func() error {
 		if err := serveUntil(ctx, server, listener); err != nil {
 			return fmt.Errorf("serve the pull API: %w", err)
