@@ -109,14 +109,7 @@ func TestMoreRunThanMayBeInFlight(t *testing.T) {
 	q.items(30)
 	q.claim("Receive", 20)
 	q.shows(receiveTopic, 20, 10, 0)
-	eventually(t, "the drift", func() bool {
-		for _, f := range m.Figures() {
-			if f.Topic == receiveTopic {
-				return f.Drift == 20
-			}
-		}
-		return false
-	})
+	drifts(t, m, 20)
 	q.stays(20, 10)
 	q.end("Receive", 13, done)
 	q.end("Receive", 2, failed)

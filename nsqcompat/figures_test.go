@@ -2,6 +2,7 @@ package nsqcompat
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +126,14 @@ func (q *queue) shows(topic string, depth, inFlight, deferred int64) {
 	eventually(q.t, "the figures of "+topic, func() bool {
 		f = q.shown(topic)
 		return f.Depth == depth && f.InFlight == inFlight && f.Deferred == deferred
+	})
+}
+
+// drifts waits until a mirror tells of so much drift at Receive.
+func drifts(t *testing.T, m *Mirror, n int64) {
+	t.Helper()
+	eventually(t, fmt.Sprint("a drift of ", n), func() bool {
+		return slices.ContainsFunc(m.Figures(), func(f TopicFigures) bool { return f.Topic == receiveTopic && f.Drift == n })
 	})
 }
 

@@ -102,3 +102,23 @@ func TestPausesOutliveNSQD(t *testing.T) {
 	q.nsqd.Start(t)
 	q.paused(false, "-")
 }
+
+// Nobody can take a message out of a topic that is paused: an item that leaves its
+// stage meanwhile shows, as a drift, until the topic goes on.
+func TestWhatLeavesAPausedStageGoesWhenItIsResumed(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	m, _ := start(t, q.db, q.options())
+	q.items(2)
+	q.shows(receiveTopic, 2, 0, 0)
+	q.exec(`SELECT pause_stage('Receive', 'Trouble')`)
+	q.paused(true, "Trouble")
+	q.items(1)
+	q.shows(receiveTopic, 3, 0, 0)
+	q.exec(`SELECT cancel(id) FROM work_items WHERE id IN (SELECT id FROM work_items ORDER BY id LIMIT 2)`)
+	q.shows(receiveTopic, 1, 0, 0) // those two were in the channel
+	q.exec(`SELECT cancel(id) FROM work_items WHERE status = 'Pending'`)
+	drifts(t, m, 1)
+	q.exec(`SELECT resume_stage('Receive')`)
+	q.shows(receiveTopic, 0, 0, 0)
+}

@@ -126,6 +126,9 @@ func checkQueue(name string) error {
 
 // text reads a JSON string.
 func text(what string, raw json.RawMessage, most int) (string, error) {
+	if raw == nil {
+		return "", bad("%s is missing; it must be a string", what)
+	}
 	var s *string
 	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
 		return "", bad("%s is %s; it must be a string", what, short(raw))

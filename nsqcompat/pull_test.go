@@ -204,7 +204,7 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"/post", `{"messages": {"q": ["` + strings.Repeat("x", 9<<20) + `"]}}`, 413, "larger than 8388608"},
 		{"/post", `{"messages": {"q": ["a"], "ingest08_record": ["1"]}}`, 403, "ingest08_record is a topic of the pipeline"},
 		{"/post", `{"messages": {"fixity_check": ["1"]}}`, 403, "topic of the pipeline"},
-		{"/pull", `{"queues": {"q": {}}}`, 400, "receiver"},
+		{"/pull", `{"queues": {"q": {}}}`, 400, "receiver is missing"},
 		{"/pull", `{"receiver": "", "queues": {"q": {}}}`, 400, "receiver"},
 		{"/pull", `{"receiver": "a\nb", "queues": {"q": {}}}`, 400, "receiver"},
 		{"/pull", `{"receiver": "r"}`, 400, "nothing to do"},
