@@ -27,16 +27,20 @@ import (
 // Options say how to reach a server. All may be left out.
 type Options struct {
 	Token string        // that farol token add has made
-	HTTP  *http.Client  // nil is one of its own, whose calls have no time limit but their context's
+	HTTP  *http.Client  // nil is one of its own
 	Give  time.Duration // how long a call is tried again that fails for a moment; 0 is a minute, negative is not at all
+	// Answer is how long the server has to answer one try, besides the time that it is
+	// asked to wait; 0 is a minute.
+	Answer time.Duration
 }
 
 // Client calls one server. It is safe for concurrent use.
 type Client struct {
-	base  string
-	token string
-	http  *http.Client
-	give  time.Duration
+	base   string
+	token  string
+	http   *http.Client
+	give   time.Duration
+	answer time.Duration
 }
 
 // New returns a client of the server at a URL such as http://127.0.0.1:4180.
@@ -45,7 +49,7 @@ func New(server string, o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("the server's URL is %q; it must be http:// or https:// and host:port", server)
 	}
-	c := &Client{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, http: o.HTTP, give: o.Give}
+	c := &Client{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, http: o.HTTP, give: o.Give, answer: o.Answer}
 	if c.http == nil {
 		t, _ := http.DefaultTransport.(*http.Transport)
 		t = t.Clone()
@@ -54,6 +58,9 @@ func New(server string, o Options) (*Client, error) {
 	}
 	if c.give == 0 {
 		c.give = time.Minute
+	}
+	if c.answer <= 0 {
+		c.answer = time.Minute
 	}
 	return c, nil
 }
@@ -109,15 +116,16 @@ func pause(ctx context.Context, failures int) bool {
 }
 
 // call sends a request until it is answered, and reads the answer into one, which
-// stays as it is if there is nothing (204).
-func (c *Client) call(ctx context.Context, path string, request, answer any) error {
+// stays as it is if there is nothing (204). The server may wait for so long before it
+// answers.
+func (c *Client) call(ctx context.Context, path string, request, answer any, wait time.Duration) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("call %s: %w", path, err)
 	}
 	end := time.Now().Add(c.give)
 	for failures := 1; ; failures++ {
-		err := c.once(ctx, path, body, answer)
+		err := c.try(ctx, path, body, answer, wait)
 		if err == nil {
 			return nil
 		}
@@ -125,6 +133,17 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 			return fmt.Errorf("call %s: %w", path, err)
 		}
 	}
+}
+
+// try sends a request once. A server that is silent is as one that is away.
+func (c *Client) try(ctx context.Context, path string, body []byte, answer any, wait time.Duration) error {
+	timed, cancel := context.WithTimeout(ctx, wait+c.answer)
+	defer cancel()
+	err := c.once(timed, path, body, answer)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the server does not answer within %v", wait+c.answer)
+	}
+	return err
 }
 
 func (c *Client) once(ctx context.Context, path string, body []byte, answer any) error {

@@ -26,7 +26,7 @@ func (c *Client) Post(ctx context.Context, sender string, messages map[string][]
 	if sender != "" {
 		request["sender"] = sender
 	}
-	if err := c.call(ctx, "/post", request, &ids); err != nil {
+	if err := c.call(ctx, "/post", request, &ids, 0); err != nil {
 		return nil, err
 	}
 	return ids, nil
@@ -91,7 +91,7 @@ func (c *Client) Pull(ctx context.Context, receiver string, wants map[string]Wan
 	var answer struct {
 		Messages map[string][]Message `json:"messages"`
 	}
-	if err := c.call(ctx, "/pull", request, &answer); err != nil {
+	if err := c.call(ctx, "/pull", request, &answer, wait); err != nil {
 		return nil, err
 	}
 	var list []Message
@@ -134,8 +134,14 @@ func (c *Client) Work(ctx context.Context, w Worker, do func(context.Context, Me
 	var working sync.WaitGroup
 	for range slots {
 		working.Go(func() {
-			for ctx.Err() == nil {
-				if err := c.oneMessage(ctx, w, wants, do); err != nil {
+			for failures := 0; ctx.Err() == nil; {
+				switch err := c.oneMessage(ctx, w, wants, do); {
+				case err == nil:
+					failures = 0
+				case passes(err):
+					failures++
+					pause(ctx, failures)
+				default:
 					cancel(err)
 				}
 			}
@@ -148,7 +154,8 @@ func (c *Client) Work(ctx context.Context, w Worker, do func(context.Context, Me
 	return nil
 }
 
-// oneMessage waits for messages, one of each queue at most, and works on them.
+// oneMessage waits for messages, one of each queue at most, and works on them. An
+// error is that of the wait.
 func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want, do func(context.Context, Message) (string, error)) error {
 	failed := w.Failed
 	if failed == nil {
@@ -160,7 +167,7 @@ func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want
 		return nil //nolint:nilerr // it is what the caller wanted
 	case passes(err):
 		failed(Message{}, err)
-		return nil
+		return err
 	case err != nil:
 		return err
 	}

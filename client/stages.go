@@ -50,7 +50,7 @@ func (c *Client) Claim(ctx context.Context, request ClaimRequest) ([]Item, error
 	var answer struct {
 		Items []Item `json:"items"`
 	}
-	err := c.call(ctx, "/v1/claim", request, &answer)
+	err := c.call(ctx, "/v1/claim", request, &answer, time.Duration(request.Wait*float64(time.Second)))
 	return answer.Items, err
 }
 
@@ -89,7 +89,7 @@ func (c *Client) Release(ctx context.Context, i Item, reason string) error {
 // have done it, and only its answer was lost: it was then ended as it was to be.
 func (c *Client) about(ctx context.Context, path string, i Item, more map[string]any) error {
 	more["id"], more["token"] = i.ID, i.Token
-	err := c.call(ctx, path, more, &struct{}{})
+	err := c.call(ctx, path, more, &struct{}{}, 0)
 	var answer *Error
 	if !errors.As(err, &answer) || answer.Status != http.StatusConflict {
 		return err
@@ -139,14 +139,18 @@ func (c *Client) WorkStage(ctx context.Context, w StageWorker, do func(context.C
 	var working sync.WaitGroup
 	for range max(w.Slots, 1) {
 		working.Go(func() {
-			for ctx.Err() == nil {
+			for failures := 0; ctx.Err() == nil; {
 				items, err := c.Claim(ctx, w.Claim)
 				switch {
 				case ctx.Err() != nil: // what came all the same goes back when its lease lapses, or at once if the server saw us go
 				case passes(err):
 					w.Failed(Item{}, err)
+					failures++
+					pause(ctx, failures)
 				case err != nil:
 					cancel(err)
+				default:
+					failures = 0
 				}
 				for _, i := range items {
 					c.oneItem(ctx, w, i, do)
@@ -198,30 +202,36 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 }
 
 // beat renews a lease until ctx is done. When it is lost, or could not be renewed for
-// two thirds of its time, the work on it ends.
+// two thirds of its time, the work on it ends. A server that is silent is asked once
+// more before that, over another connection.
 func (c *Client) beat(ctx context.Context, i Item, lost context.CancelCauseFunc) {
 	every, lease := time.Duration(i.Heartbeat*float64(time.Second)), time.Duration(i.Lease*float64(time.Second))
-	renewed := time.Now()
+	renewed, next := time.Now(), every
 	for {
-		t := time.NewTimer(every)
+		t := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			t.Stop()
 			return
 		case <-t.C:
 		}
-		asked := time.Now()
-		call, cancel := context.WithDeadline(ctx, renewed.Add(lease*2/3))
+		asked, end := time.Now(), renewed.Add(lease*2/3)
+		if soon := asked.Add(every / 2); soon.Before(end) {
+			end = soon
+		}
+		call, cancel := context.WithDeadline(ctx, end)
 		err := c.Heartbeat(call, i, "")
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			renewed = asked
+			renewed, next = asked, every
 		case !passes(err) && !errors.Is(err, context.DeadlineExceeded), time.Since(renewed) >= lease*2/3:
 			lost(fmt.Errorf("item %d: %w: %w", i.ID, ErrLost, err))
 			return
+		default:
+			next = every / 4
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
 func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
-	exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '200 milliseconds' WHERE stage = 'Virus Scan'`)
+	exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '1 second' WHERE stage = 'Virus Scan'`)
 	c := newClient(t, l.url, client.Options{Give: time.Second})
 	l.put("test.edu", 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,5 +164,33 @@ func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
 	running.Wait()
 	if !errors.Is(err, client.ErrLost) || worked > 3*time.Second {
 		t.Errorf("it worked for %v, and Failed was told of %v; want ErrLost within the lease", worked, err)
+	}
+}
+
+// One call that is never answered does not lose an item: there is time for another.
+func TestClientRenewsThroughASilence(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	exec(t, l.db, `UPDATE stage_settings SET lease = '6 seconds', heartbeat = '2 seconds' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, silent(t, l.url, "/v1/heartbeat", 1), client.Options{})
+	id := l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := c.WorkStage(ctx, client.StageWorker{
+		Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+		Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %v", err) },
+	}, func(working context.Context, _ client.Item) (string, error) {
+		defer cancel()
+		eventually(t, "a lease that outlasted its time", func() bool {
+			var kept bool
+			err := l.db.QueryRow(t.Context(), `SELECT stage_started_at < now() - interval '7 seconds' FROM work_items WHERE id = $1`, id).Scan(&kept)
+			return err == nil && kept || working.Err() != nil
+		})
+		return "clean", context.Cause(working)
+	})
+	if err != nil {
+		t.Errorf("WorkStage = %v", err)
+	}
+	if got := l.state(id); got != "Reingest Check Pending clean: done" {
+		t.Errorf("the item is %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -180,5 +181,72 @@ func TestClientEndsWhatItHasBegun(t *testing.T) {
 	var states string
 	if err := s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status), ', ' ORDER BY message) FROM deliveries`).Scan(&states); err != nil || states != "1 finished" {
 		t.Errorf("deliveries are %q, %v", states, err)
+	}
+}
+
+// silent is a server in front of another that never answers some calls to a path.
+func silent(t *testing.T, to, path string, calls int64) string {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	var came atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path && came.Add(1) <= calls {
+			io.Copy(io.Discard, r.Body) //nolint:errcheck // so that it is noticed when the client goes
+			<-r.Context().Done()
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// A server that says nothing is asked again, as one that is away.
+func TestClientAsksASilentServerAgain(t *testing.T) {
+	t.Parallel()
+	s := serve(t, testenv.Database(t))
+	c := newClient(t, silent(t, s.url, "/post", 2), client.Options{Answer: 200 * time.Millisecond})
+	if ids, err := c.Post(t.Context(), "", map[string][]string{"q": {"a"}}); err != nil || !slices.Equal(ids["q"], []int64{1}) {
+		t.Errorf("Post = %v, %v", ids, err)
+	}
+	c = newClient(t, silent(t, s.url, "/post", 1), client.Options{Answer: 200 * time.Millisecond, Give: -1})
+	if ids, err := c.Post(t.Context(), "", map[string][]string{"q": {"a"}}); err == nil || !strings.Contains(err.Error(), "does not answer within 200ms") {
+		t.Errorf("Post = %v, %v", ids, err)
+	}
+	// What it is asked to wait it may be silent, besides.
+	if messages, err := c.Pull(t.Context(), "r", map[string]client.Want{"p": {}}, 400*time.Millisecond, nil); err != nil || len(messages) > 0 {
+		t.Errorf("Pull = %v, %v", messages, err)
+	}
+}
+
+// However short calls are tried, a server that is away is not called without a pause.
+func TestClientPausesBetweenCallsThatFail(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	web.Close()
+	c := newClient(t, web.URL, client.Options{Give: -1})
+	for name, work := range map[string]func(context.Context, func()) error{
+		"Work": func(ctx context.Context, failed func()) error {
+			return c.Work(ctx, client.Worker{Receiver: "r", Wants: map[string]client.Want{"q": {}}, Failed: func(client.Message, error) { failed() }}, nil)
+		},
+		"WorkStage": func(ctx context.Context, failed func()) error {
+			return c.WorkStage(ctx, client.StageWorker{Failed: func(client.Item, error) { failed() }}, nil)
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, failures := time.Now(), 0
+		err := work(ctx, func() {
+			if failures++; failures == 4 {
+				cancel()
+			}
+		})
+		cancel()
+		if took := time.Since(began); err != nil || took < 350*time.Millisecond { // half of 100, 200 and 400 ms
+			t.Errorf("%s failed %d times in %v, %v", name, failures, took, err)
+		}
 	}
 }
