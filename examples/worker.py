@@ -85,7 +85,11 @@ def work(item, command):
     process = None
     done = threading.Event()
     try:
+        interruptible = False  # or nobody would know of the process to stop it
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        interruptible = True
+        if stopping:
+            raise Stopped
         threading.Thread(target=keep, args=(item, process, done), daemon=True).start()
         said = process.communicate()[0][-2000:].decode(errors="replace").strip()
         interruptible = False
@@ -97,6 +101,7 @@ def work(item, command):
         raise
     except OSError as error:  # there is no such command, or no room for it
         end(item, "retry", code="not-run", reason=str(error))
+        interruptible = True
         time.sleep(5)
         return
     done.set()

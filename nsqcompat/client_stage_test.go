@@ -175,21 +175,31 @@ func TestClientRenewsThroughASilence(t *testing.T) {
 	c := newClient(t, silent(t, l.url, "/v1/heartbeat", 1), client.Options{})
 	id := l.put("test.edu", 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := c.WorkStage(ctx, client.StageWorker{
-		Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
-		Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %v", err) },
-	}, func(working context.Context, _ client.Item) (string, error) {
-		defer cancel()
-		eventually(t, "a lease that outlasted its time", func() bool {
-			var kept bool
-			err := l.db.QueryRow(t.Context(), `SELECT stage_started_at < now() - interval '7 seconds' FROM work_items WHERE id = $1`, id).Scan(&kept)
-			return err == nil && kept || working.Err() != nil
+	enough := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %v", err) },
+		}, func(working context.Context, _ client.Item) (string, error) {
+			defer cancel()
+			select {
+			case <-enough:
+			case <-working.Done():
+			}
+			return "clean", context.Cause(working)
 		})
-		return "clean", context.Cause(working)
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
 	})
-	if err != nil {
-		t.Errorf("WorkStage = %v", err)
-	}
+	eventually(t, "a lease that outlasted its time", func() bool {
+		var kept bool
+		err := l.db.QueryRow(ctx, `SELECT stage_started_at < now() - interval '7 seconds' FROM work_items WHERE id = $1`, id).Scan(&kept)
+		return err == nil && kept || ctx.Err() != nil
+	})
+	close(enough)
+	running.Wait()
 	if got := l.state(id); got != "Reingest Check Pending clean: done" {
 		t.Errorf("the item is %q", got)
 	}

@@ -156,6 +156,37 @@ func TestExampleWorkersStopWell(t *testing.T) {
 	}
 }
 
+// At whatever moment it is told to stop, it leaves no command behind: here as the
+// command has just begun.
+func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
+	t.Parallel()
+	for name := range examples() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLeases(t, untokened)
+			dir := t.TempDir()
+			for n := range 5 {
+				worker, begun := filepath.Join(dir, fmt.Sprint("worker", n)), filepath.Join(dir, fmt.Sprint("begun", n))
+				e := l.run(t, name, fmt.Sprintf(`read pid < %s; kill $pid; echo $$ >> %s; exec sleep 1000`, worker, begun), "FAROL_TOKEN=")
+				if err := os.WriteFile(worker, fmt.Appendln(nil, e.process.Pid), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				id := l.put("test.edu", int64(10+n))
+				if err := <-e.ended; err != nil {
+					t.Errorf("it ended with %v, want 0", err)
+				}
+				if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, note) FROM work_items WHERE id = $1`, id); row != "Pending Virus Scan 0 Its worker was told to stop." {
+					t.Errorf("the item is %s", row)
+				}
+				exec(t, l.db, `SELECT cancel($1::bigint)`, id)
+				if pid := linesOf(t, begun)[0]; pid != "" { // else it was stopped before that
+					gone(t, pid)
+				}
+			}
+		})
+	}
+}
+
 // gone waits until there is no process of that number.
 func gone(t *testing.T, pid string) {
 	t.Helper()
