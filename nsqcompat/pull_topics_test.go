@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -198,9 +200,15 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	got = nil
+	alone := NewQueues(s.db, QueuesOptions{}) // it hears of nothing that would have it look again
 	for range 2 {
-		answer := given(s.ask("/pull", fmt.Sprintf(`{"receiver": "w", "timeout": 60, "queues": {%q: {}}}`, aTopic)))
-		got = append(got, answer[strings.LastIndexByte(answer, ' ')+1:])
+		messages, err := alone.Pull(t.Context(), "w", nil, []Want{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, patience/2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages[0] {
+			got = append(got, m.Message)
+		}
 	}
 	if diff := cmp.Diff([]string{"first", "last"}, got); diff != "" {
 		t.Errorf("messages of who waits (-want +got):\n%s", diff)
@@ -300,4 +308,50 @@ func TestNameIsAQueueOrATopic(t *testing.T) {
 	if got := s.pull("r", "ingest_virus_scan", ""); !strings.HasSuffix(got, " 7") {
 		t.Errorf("its topic has %q", got)
 	}
+}
+
+// Calls that wait under one name for a topic of the pipeline do not all look when one
+// message comes.
+func TestFewLookForAMessageOfATopic(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	q := NewQueues(db, QueuesOptions{Poll: time.Hour})
+	var looks atomic.Int64
+	q.takes = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []take) ([]taken, error) {
+		looks.Add(int64(len(calls)))
+		return q.takeAll(ctx, calls)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := q.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	const calls = 300
+	answered := make(chan int64, calls)
+	for range calls {
+		running.Go(func() {
+			got, err := q.Pull(ctx, "r", nil, []Want{{Queue: aTopic, Max: 1, FailTimeout: time.Hour}}, time.Hour)
+			if err == nil && len(got[0]) == 1 {
+				answered <- got[0][0].ID
+			}
+		})
+	}
+	eventually(t, "all calls waiting", func() bool { return q.Waiting() == calls && looks.Load() >= calls })
+	put(t, db, aTopic, "1")
+	exec(t, db, `NOTIFY `+workChannel)
+	<-answered
+	before := looks.Load()
+	const messages = 10
+	for n := range messages {
+		put(t, db, aTopic, fmt.Sprint(n))
+		exec(t, db, `NOTIFY `+workChannel)
+		<-answered
+	}
+	if n := looks.Load() - before; n > 10*messages {
+		t.Errorf("%d looks for %d messages", n, messages)
+	}
+	cancel()
+	running.Wait()
 }

@@ -249,19 +249,20 @@ func (f *follower) look(ctx context.Context) error {
 }
 
 // tailMost is how many new messages of the pipeline are looked at to find out whom
-// to wake. Behind more, all are woken.
+// to wake. Behind more, the first of each line looks, and the next if there was one.
 const tailMost = 10_000
 
 // tailSQL tells of which topics there are messages behind a mark that can be read,
-// how many were looked at, whether there are more that cannot be read yet, and the
-// oldest open transaction.
+// and how many; how many were looked at, whether there are more that cannot be read
+// yet, and the oldest open transaction.
 const tailSQL = `
-SELECT coalesce(array_agg(DISTINCT topic) FILTER (WHERE readable), '{}'), count(*), coalesce(bool_or(NOT readable), false),
-	(SELECT pg_snapshot_xmin(pg_current_snapshot()))
-FROM (
+WITH m AS MATERIALIZED (
 	SELECT topic, xid < pg_snapshot_xmin(pg_current_snapshot()) AS readable
 	FROM pipeline_messages WHERE xid >= $1 ORDER BY xid, id LIMIT $2
-) m`
+)
+SELECT ARRAY(SELECT topic FROM m WHERE readable GROUP BY topic ORDER BY topic),
+	ARRAY(SELECT count(*) FROM m WHERE readable GROUP BY topic ORDER BY topic),
+	(SELECT count(*) FROM m), EXISTS (SELECT FROM m WHERE NOT readable), (SELECT pg_snapshot_xmin(pg_current_snapshot()))`
 
 // tail wakes those who wait for topics of the pipeline in which there is something
 // new. With nobody there it does nothing.
@@ -275,17 +276,20 @@ func (f *follower) tail(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var topics []string
+	var counts []int
 	var looked int
 	var hidden bool
 	from := f.mark
-	if err := f.db.QueryRow(ctx, tailSQL, from, tailMost).Scan(&topics, &looked, &hidden, &f.mark); err != nil {
+	if err := f.db.QueryRow(ctx, tailSQL, from, tailMost).Scan(&topics, &counts, &looked, &hidden, &f.mark); err != nil {
 		return fmt.Errorf("look at the end of the topic log: %w", err)
 	}
-	if from == 0 || looked == tailMost { // they may have come before the mark was set, or behind what was looked at
-		topics = waited
+	for i, topic := range topics {
+		f.lines.put(topic, counts[i])
 	}
-	for _, topic := range topics {
-		f.lines.put(topic, mostMessages)
+	if from == 0 || looked == tailMost { // some may have come before the mark was set, or behind what was looked at
+		for _, topic := range waited {
+			f.lines.put(topic, 1)
+		}
 	}
 	f.hidden = min(2*f.hidden+soonest, latest)
 	if hidden {
