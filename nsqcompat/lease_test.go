@@ -433,3 +433,27 @@ func TestAnyServerServesAnyWorker(t *testing.T) {
 		t.Errorf("a second finish at the first: %d %v", status, answer)
 	}
 }
+
+// Whatever a command of a worker's prints is no reason to lose what it did: what the
+// database cannot keep is replaced.
+func TestAnyTextEndsAClaim(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	for path, more := range map[string]string{
+		"finish": `"note": "a\u0000` + "\xff" + `b"`, "retry": `"reason": "a\u0000` + "\xff" + `b"`, "fail": `"code": "x", "reason": "a\u0000` + "\xff" + `b"`,
+		"release": `"reason": "a\u0000` + "\xff" + `b"`,
+	} {
+		id := l.put("test.edu", 1)
+		i := l.claimed(`{"worker": "w", "stages": ["Virus Scan"]}`)
+		if status, answer := l.call("POST", "/v1/heartbeat", fmt.Sprintf(`{"id": %d, "token": %v, "file": "data/\u0000%s"}`, id, i["token"], "\xff")); status != http.StatusOK {
+			t.Errorf("heartbeat: %d %v", status, answer)
+		}
+		if status, answer := l.call("POST", "/v1/"+path, fmt.Sprintf(`{"id": %d, "token": %v, %s}`, id, i["token"], more)); status != http.StatusOK {
+			t.Errorf("%s: %d %v", path, status, answer)
+		}
+		if note := l.value(`SELECT note FROM work_items WHERE id = $1`, id); note != "a\ufffd\ufffdb" {
+			t.Errorf("after %s the note is %q", path, note)
+		}
+		exec(t, l.db, `UPDATE work_items SET run_at = now() + interval '1 day' WHERE status = 'Pending'`)
+	}
+}
