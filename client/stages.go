@@ -188,17 +188,36 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 	var bad *refused
 	switch {
 	case err == nil:
-		err = c.Finish(last, i, note)
+		err = c.Finish(last, i, fitting(note))
 	case errors.As(err, &bad):
-		err = c.Fail(last, i, bad.code, bad.reason)
+		err = c.Fail(last, i, bad.code, reason(bad))
 	case ctx.Err() != nil:
 		err = c.Release(last, i, "Its worker was told to stop.")
 	default:
-		err = c.Retry(last, i, "", err.Error())
+		err = c.Retry(last, i, "", reason(err))
 	}
 	if err != nil {
 		w.Failed(i, err)
 	}
+}
+
+// longestText is how many characters the server takes of a note or reason.
+const longestText = 4000
+
+// fitting cuts a text off where the server would refuse it: better half of what was
+// said than an item whose end nobody hears of.
+func fitting(text string) string {
+	if r := []rune(text); len(r) > longestText {
+		return string(r[:longestText-1]) + "…"
+	}
+	return text
+}
+
+func reason(err error) string {
+	if err.Error() == "" {
+		return "Its worker gave no reason."
+	}
+	return fitting(err.Error())
 }
 
 // beat renews a lease until ctx is done. When it is lost, or could not be renewed for

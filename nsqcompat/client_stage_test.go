@@ -204,3 +204,43 @@ func TestClientRenewsThroughASilence(t *testing.T) {
 		t.Errorf("the item is %q", got)
 	}
 }
+
+// However much a function has to say, or little, its item ends.
+func TestClientEndsItemsWhateverIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	exec(t, l.db, `UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '1 hour' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{})
+	long := strings.Repeat("ü", 5000)
+	says := []func() (string, error){
+		func() (string, error) { return long, nil },
+		func() (string, error) { return "", client.Refused("bad", long) },
+		func() (string, error) { return "", client.Refused("bad", "") },
+		func() (string, error) { return "", errors.New(long) },
+		func() (string, error) { return "", errors.New("") },
+	}
+	first := l.put("test.edu", 1)
+	for range says[1:] {
+		l.put("test.edu", 1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %.200v", err) },
+		}, func(_ context.Context, i client.Item) (string, error) { return says[i.ID-first]() })
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	cut := strings.Repeat("ü", 3999) + "…"
+	for n, want := range []string{
+		"Reingest Check Pending " + cut + ": done", "Virus Scan Failed " + cut + ": fatal bad", "Virus Scan Failed Its worker gave no reason.: fatal bad",
+		"Virus Scan Pending " + cut + ": transient transient", "Virus Scan Pending Its worker gave no reason.: transient transient",
+	} {
+		eventually(t, fmt.Sprintf("item %d is %.60q", n, want), func() bool { return l.state(first+int64(n)) == want })
+	}
+	cancel()
+	running.Wait()
+}

@@ -224,7 +224,9 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 			}
 		}()
 	}
-	given, err := a.queues.Pull(ctx, p.receiver, p.results, p.wants, p.timeout)
+	results := p.results
+	p.results = nil // they are in memory until they are saved, and not while the call waits
+	given, err := a.queues.Pull(ctx, p.receiver, results, p.wants, p.timeout)
 	if err != nil && !errors.Is(err, ErrStopping) {
 		return err
 	}

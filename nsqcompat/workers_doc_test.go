@@ -5,9 +5,12 @@ import (
 	"os"
 	program "os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var docBlock = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
@@ -67,5 +70,40 @@ func TestWorkersPageWorks(t *testing.T) {
 	}
 	if calls < 4 || workers != 2 || answers != 2 {
 		t.Errorf("%d calls, %d workers and %d answers were found", calls, workers, answers)
+	}
+}
+
+// The page tells of each code that a problem may have, and of no other.
+func TestWorkersPageHasTheCodes(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| code | status |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var told []string
+	for _, row := range strings.Split(table, "\n")[2:] {
+		codes, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(codes, -1) {
+			told = append(told, m[1])
+		}
+	}
+	var spec struct {
+		Components struct {
+			Schemas struct {
+				Problem struct {
+					Properties struct {
+						Code struct{ Enum []string }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(openAPI, &spec); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(spec.Components.Schemas.Problem.Properties.Code.Enum)), slices.Sorted(slices.Values(told))); diff != "" {
+		t.Errorf("codes in the document (-) and on the page (+):\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -200,6 +201,19 @@ func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
 		}
 		after = list[len(list)-1].ID
 	}
+}
+
+// withRegistry does something that needs the registry and nothing else, within a
+// minute.
+func withRegistry(cmd *cobra.Command, command string, do func(context.Context, *registry.Registry) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	s, err := connectRegistry(ctx, command)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return do(ctx, s.registry)
 }
 
 // connectRegistry connects a command that needs the registry and nothing else.

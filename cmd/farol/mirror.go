@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,7 +154,6 @@ func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
 	if asJSON {
 		return writeJSON(out, s)
 	}
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	var rows [][]string
 	for _, t := range s.Topics {
 		rows = append(rows, []string{

@@ -75,13 +75,6 @@ func runServe(ctx context.Context) error {
 	access := nsqcompat.NewAccess(s.registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{MaxBody: config.Pull.MaxBody, Stopping: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
-	server := &http.Server{ // calls may wait for long, and set their own times for what is sent
-		Handler:           metrics.observed(mux),
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, metrics.collectors()...)
@@ -97,13 +90,24 @@ func runServe(ctx context.Context) error {
 		}
 		return nil
 	})
-	group.Go(func() error {
-		if err := serveUntil(ctx, server, listener); err != nil {
-			return fmt.Errorf("serve the pull API: %w", err)
-		}
-		return nil
-	})
+	group.Go(func() error { return servePull(ctx, metrics.observed(mux), listener, log) })
 	return group.Wait()
+}
+
+// servePull serves the APIs until ctx is done. Calls may wait for long, and set their
+// own times for what is sent.
+func servePull(ctx context.Context, handler http.Handler, listener net.Listener, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	if err := serveUntil(ctx, server, listener); err != nil {
+		return fmt.Errorf("serve the pull API: %w", err)
+	}
+	return nil
 }
 
 // serveEngine is the queue for workers elsewhere: it hears of items, and looks after

@@ -27,7 +27,7 @@ func stageListCommand() *cobra.Command {
   farol stage list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Stages(ctx)
 				if err != nil {
 					return err
@@ -82,7 +82,7 @@ name has letters, digits and single spaces, and begins with a capital.`,
 				return usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
 			}
 			n.Name = args[0]
-			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
 				var err error
 				if n.After, err = anyStage(ctx, r, "--after", n.After); err != nil {
 					return err
@@ -125,7 +125,7 @@ that are parked at it stay parked, and can be requeued to another stage.`,
   farol stage remove OCR --json`,
 		Args: oneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStages(cmd, func(ctx context.Context, r *registry.Registry) error {
+			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
 				name, err := anyStage(ctx, r, "the stage", args[0])
 				if err != nil {
 					return err
@@ -150,18 +150,6 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 	}
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// withStages does something with the registry, within a minute.
-func withStages(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connectRegistry(ctx, "stage")
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return do(ctx, s.registry)
 }
 
 // oneStage spells the name of a stage as the registry does. Only for one that is

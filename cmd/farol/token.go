@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -42,23 +44,20 @@ nothing else, since messages are of all.`,
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
-			s, err := connectRegistry(cmd.Context(), "token")
-			if err != nil {
+			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+				added, secret, err := r.AddToken(ctx, t)
+				if err != nil {
+					return failure{code: exitFailed, err: err, next: "`farol token list` and `farol institution list` show what there is"}
+				}
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), struct {
+						registry.Token
+						Secret string `json:"token"`
+					}{added, secret})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
 				return err
-			}
-			defer s.close()
-			added, secret, err := s.registry.AddToken(cmd.Context(), t)
-			if err != nil {
-				return failure{code: exitFailed, err: err, next: "`farol token list` and `farol institution list` show what there is"}
-			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), struct {
-					registry.Token
-					Secret string `json:"token"`
-				}{added, secret})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
-			return err
+			})
 		},
 	}
 	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", ")+" (required)")
@@ -94,34 +93,35 @@ func tokenListCommand() *cobra.Command {
   farol token list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connectRegistry(cmd.Context(), "token")
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			list, err := s.registry.Tokens(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, t := range list {
-				until, used := "removed", "never"
-				if t.ExpiresAt != nil {
-					until = at(*t.ExpiresAt)
+			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Tokens(ctx)
+				if err != nil {
+					return err
 				}
-				if t.UsedAt != nil {
-					used = at(*t.UsedAt)
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), list)
 				}
-				rows = append(rows, []string{plain(t.Name), strings.Join(t.Rights, ","), plain(t.Institution), plain(strings.Join(t.Stages, ",")), until, used})
-			}
-			return writeTable(cmd.OutOrStdout(), []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
+				return printTokens(cmd.OutOrStdout(), list)
+			})
 		},
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func printTokens(out io.Writer, list []registry.Token) error {
+	var rows [][]string
+	for _, t := range list {
+		until, used := "removed", "never"
+		if t.ExpiresAt != nil {
+			until = at(*t.ExpiresAt)
+		}
+		if t.UsedAt != nil {
+			used = at(*t.UsedAt)
+		}
+		rows = append(rows, []string{plain(t.Name), strings.Join(t.Rights, ","), plain(t.Institution), plain(strings.Join(t.Stages, ",")), until, used})
+	}
+	return writeTable(out, []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
 
 func tokenRemoveCommand() *cobra.Command {
@@ -131,16 +131,13 @@ func tokenRemoveCommand() *cobra.Command {
 		Example: `  farol token remove dashboard`,
 		Args:    oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := connectRegistry(cmd.Context(), "token")
-			if err != nil {
+			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+				if err := r.RemoveToken(ctx, args[0]); err != nil {
+					return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(args[0]))
 				return err
-			}
-			defer s.close()
-			if err := s.registry.RemoveToken(cmd.Context(), args[0]); err != nil {
-				return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(args[0]))
-			return err
+			})
 		},
 	}
 }
