@@ -38,7 +38,7 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 	}
 	for n := range 3 {
 		for _, queue := range queues {
-			if got, err := servers[0].Pull(t.Context(), fmt.Sprint("r", n), nil, []Want{{Queue: queue, Max: messages, RetryNum: 1}}, 0); err != nil || len(got[0]) != messages {
+			if got, err := servers[0].Pull(t.Context(), fmt.Sprint("r", n), Answers{}, []Want{{Queue: queue, Max: messages, RetryNum: 1}}, 0); err != nil || len(got[0]) != messages {
 				t.Fatalf("%d messages, %v", len(got[0]), err)
 			}
 		}
@@ -63,11 +63,11 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 				for i := range same {
 					same[i].Queue = queue
 				}
-				_, err := q.Pull(context.Background(), receiver, same, []Want{again(queue)}, 0)
+				_, err := q.Pull(context.Background(), receiver, Answers{Results: same}, []Want{again(queue)}, 0)
 				if err != nil {
 					t.Error(err)
 				}
-				_, err = q.Pull(context.Background(), receiver, answers(r), []Want{again("a"), again("b"), again("c")}, 0)
+				_, err = q.Pull(context.Background(), receiver, Answers{Results: answers(r)}, []Want{again("a"), again("b"), again("c")}, 0)
 				if err != nil {
 					t.Error(err)
 				}
@@ -104,13 +104,13 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Want{{Queue: "q", Max: 1, RetryNum: 2, FailTimeout: time.Hour}}
-	if _, err := q.Pull(t.Context(), "r", nil, want, 0); err != nil {
+	if _, err := q.Pull(t.Context(), "r", Answers{}, want, 0); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, db, `CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$`)
 	exec(t, db, `CREATE TRIGGER broken BEFORE INSERT ON topic_deliveries FOR EACH ROW EXECUTE FUNCTION broken()`)
 	results := []Result{{"q", 1, "done"}}
-	if got, err := q.Pull(t.Context(), "r", results, want, 0); err == nil {
+	if got, err := q.Pull(t.Context(), "r", Answers{Results: results}, want, 0); err == nil {
 		t.Fatalf("Pull = %v although the message could not be noted", got)
 	}
 	row := func() (s string) {
@@ -123,7 +123,7 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 		t.Errorf("deliveries are %q", got)
 	}
 	exec(t, db, `DROP TRIGGER broken ON topic_deliveries`)
-	got, err := q.Pull(t.Context(), "r", results, want, 0)
+	got, err := q.Pull(t.Context(), "r", Answers{Results: results}, want, 0)
 	if err != nil || len(got[0]) != 1 || got[0][0].ID != 2 {
 		t.Errorf("Pull = %v, %v; want message 2", got, err)
 	}

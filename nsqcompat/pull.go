@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -19,7 +20,8 @@ import (
 type PullAPI struct {
 	queues *Queues
 	o      PullOptions
-	bodies *semaphore.Weighted // bytes of requests that are being read and posted
+
+	small, large *semaphore.Weighted // bytes of requests that are being read and saved
 }
 
 // PullOptions bound what a PullAPI takes in.
@@ -31,10 +33,10 @@ type PullOptions struct {
 }
 
 const (
-	// bodiesBytes is how many bytes of large requests are in memory at once, as they
-	// came.
-	bodiesBytes = 64 << 20
-	// smallBody is what a request may have that waits for no room.
+	// bodiesBytes is how many bytes of requests are in memory at once, as they came:
+	// so many of small ones, and so many of large ones.
+	bodiesBytes = 32 << 20
+	// smallBody is what a small request has at most.
 	smallBody = 64 << 10
 )
 
@@ -46,7 +48,7 @@ func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &PullAPI{queues: queues, o: o, bodies: semaphore.NewWeighted(max(bodiesBytes, o.MaxBody))}
+	return &PullAPI{queues: queues, o: o, small: semaphore.NewWeighted(bodiesBytes), large: semaphore.NewWeighted(max(bodiesBytes, o.MaxBody))}
 }
 
 // Routes adds the API to a mux.
@@ -162,54 +164,47 @@ func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// room waits until there is room in memory for a request.
+// room waits until there is room in memory for a request. Many small ones never
+// wait for few large ones.
 func (a *PullAPI) room(r *http.Request) (leave func(), err error) {
-	weight := a.o.MaxBody
+	weight, room := a.o.MaxBody, a.large
 	if r.ContentLength >= 0 {
 		weight = min(weight, r.ContentLength)
 	}
 	if weight <= smallBody {
-		return func() {}, nil
+		room = a.small
 	}
-	if err := a.bodies.Acquire(r.Context(), weight); err != nil {
+	if err := room.Acquire(r.Context(), weight); err != nil {
 		return nil, fmt.Errorf("wait for room for a request: %w", err)
 	}
-	return func() { a.bodies.Release(weight) }, nil
+	return sync.OnceFunc(func() { room.Release(weight) }), nil
 }
 
-// answered reads a pull, and saves results that come alone or are large: of a large
-// request only what it asks for is kept while it waits.
-func (a *PullAPI) answered(w http.ResponseWriter, r *http.Request) (p pullRequest, err error) {
+// pull is POST /pull. What it has brought is in memory until its results are saved,
+// and not while it waits.
+func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 	leave, err := a.room(r)
 	if err != nil {
-		return p, err
+		return err
 	}
 	defer leave()
 	body, err := readBody(w, r, a.o.MaxBody)
 	if err != nil {
-		return p, err
+		return err
 	}
-	if p, err = readPull(body); err != nil || len(p.results) == 0 || len(p.wants) > 0 && len(body) <= smallBody {
-		return p, err
-	}
-	saved, err := a.queues.SaveResults(r.Context(), p.receiver, p.results)
-	if err == nil {
-		err = allSaved(p.receiver, saved, p.results)
-	}
-	p.results = nil
-	return p, err
-}
-
-// pull is POST /pull.
-func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
-	p, err := a.answered(w, r)
+	p, err := readPull(body)
 	if err != nil {
 		return err
 	}
+	answers := Answers{p.results, leave}
+	p.results = nil
 	type answer struct {
 		Messages map[string][]Message `json:"messages"`
 	}
 	if len(p.wants) == 0 {
+		if err := a.queues.answer(r.Context(), p.receiver, answers); err != nil {
+			return err
+		}
 		answerJSON(w, http.StatusOK, answer{map[string][]Message{}})
 		return nil
 	}
@@ -224,9 +219,7 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 			}
 		}()
 	}
-	results := p.results
-	p.results = nil // they are in memory until they are saved, and not while the call waits
-	given, err := a.queues.Pull(ctx, p.receiver, results, p.wants, p.timeout)
+	given, err := a.queues.Pull(ctx, p.receiver, answers, p.wants, p.timeout)
 	if err != nil && !errors.Is(err, ErrStopping) {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -621,23 +622,26 @@ func TestAnswersAreWrittenInTheirOwnTime(t *testing.T) {
 	}
 }
 
-// A large request that is still being sent has its room in memory, and gives it back.
-func TestLargeRequestsTakeRoom(t *testing.T) {
+// What a request brings has its room in memory while it is sent and until its results
+// are saved, and gives it back for as long as the call waits.
+func TestRequestsTakeRoom(t *testing.T) {
 	t.Parallel()
-	api := NewPullAPI(NewQueues(testenv.Database(t), QueuesOptions{}), PullOptions{MaxBody: bodiesBytes})
+	queues := NewQueues(testenv.Database(t), QueuesOptions{})
+	stopping := make(chan struct{})
+	api := NewPullAPI(queues, PullOptions{MaxBody: bodiesBytes, Stopping: stopping})
 	mux := http.NewServeMux()
 	api.Routes(mux)
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
-	free := func() bool {
-		if !api.bodies.TryAcquire(bodiesBytes) {
+	free := func(room *semaphore.Weighted) bool {
+		if !room.TryAcquire(bodiesBytes) {
 			return false
 		}
-		api.bodies.Release(bodiesBytes)
+		room.Release(bodiesBytes)
 		return true
 	}
 	for _, path := range []string{"/post", "/pull"} {
-		for size, takes := range map[int]bool{smallBody: false, smallBody + 1: true, bodiesBytes: true} {
+		for size, room := range map[int]*semaphore.Weighted{100: api.small, smallBody: api.small, smallBody + 1: api.large, bodiesBytes: api.large} {
 			conn, err := net.Dial("tcp", web.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -648,11 +652,38 @@ func TestLargeRequestsTakeRoom(t *testing.T) {
 			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
 				t.Fatalf("%q, %v", line, err)
 			}
-			if free() == takes {
-				t.Errorf("a request of %d bytes to %s takes room: %t, want %t", size, path, !takes, takes)
+			if free(room) {
+				t.Errorf("a request of %d bytes to %s takes no room", size, path)
 			}
 			conn.Close() //nolint:errcheck // the request is given up
-			eventually(t, "room again", free)
+			eventually(t, "room again", func() bool { return free(room) })
 		}
 	}
+	if _, err := queues.Post(t.Context(), nil, []Posting{{"q", []string{"a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := queues.Pull(t.Context(), "r", Answers{}, []Want{{Queue: "q", Max: 1, RetryNum: 1}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	for n, body := range []string{
+		`{"receiver": "r", "timeout": 60, "queues": {"q": {}}, "results": {"q": {"1": "done"}}}`,
+		`{"receiver": "r", "timeout": 60, "queues": {"p": {}}, "results": {"q": {"1": "done"}}}`,
+		`{"receiver": "r", "timeout": 60, "queues": {"q": {}, "p": {}}}` + strings.Repeat(" ", smallBody),
+	} {
+		waiting.Go(func() {
+			response, err := web.Client().Post(web.URL+"/pull", "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response.Body.Close() //nolint:errcheck // it has none
+			if response.StatusCode != http.StatusNoContent {
+				t.Errorf("pull = %s", response.Status)
+			}
+		})
+		eventually(t, "a call that waits, without its room", func() bool { return queues.Waiting() == n+1 && free(api.small) && free(api.large) })
+	}
+	close(stopping)
+	waiting.Wait()
 }

@@ -202,7 +202,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	got = nil
 	alone := NewQueues(s.db, QueuesOptions{}) // it hears of nothing that would have it look again
 	for range 2 {
-		messages, err := alone.Pull(t.Context(), "w", nil, []Want{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, patience/2)
+		messages, err := alone.Pull(t.Context(), "w", Answers{}, []Want{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, patience/2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +267,7 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := q.Pull(ctx, "r", nil, []Want{{Queue: "q", Max: 1}}, time.Minute)
+		_, err := q.Pull(ctx, "r", Answers{}, []Want{{Queue: "q", Max: 1}}, time.Minute)
 		ended <- err
 	}()
 	eventually(t, "a call that waits", func() bool { return q.Waiting() == 1 })
@@ -279,7 +279,7 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 	if err != nil || !slices.Equal(firsts, []int64{1}) {
 		t.Fatalf("Post = %v, %v", firsts, err)
 	}
-	got, err := q.Pull(t.Context(), "r", nil, []Want{{Queue: "q", Max: 1}}, 0)
+	got, err := q.Pull(t.Context(), "r", Answers{}, []Want{{Queue: "q", Max: 1}}, 0)
 	if err != nil || len(got[0]) != 1 {
 		t.Errorf("Pull = %v, %v", got, err)
 	}
@@ -332,7 +332,7 @@ func TestFewLookForAMessageOfATopic(t *testing.T) {
 	answered := make(chan int64, calls)
 	for range calls {
 		running.Go(func() {
-			got, err := q.Pull(ctx, "r", nil, []Want{{Queue: aTopic, Max: 1, FailTimeout: time.Hour}}, time.Hour)
+			got, err := q.Pull(ctx, "r", Answers{}, []Want{{Queue: aTopic, Max: 1, FailTimeout: time.Hour}}, time.Hour)
 			if err == nil && len(got[0]) == 1 {
 				answered <- got[0][0].ID
 			}

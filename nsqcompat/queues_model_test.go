@@ -123,7 +123,7 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 						unknown++
 					}
 				}
-				got, err := q.Pull(ctx, name, results, []Want{{queue, int64(start), most, retries, time.Duration(timeout) * tick}}, 0)
+				got, err := q.Pull(ctx, name, Answers{Results: results}, []Want{{queue, int64(start), most, retries, time.Duration(timeout) * tick}}, 0)
 				if unknown > 0 {
 					var is *UnknownResultsError
 					if !errors.As(err, &is) || is.Unknown != unknown {

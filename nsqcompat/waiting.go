@@ -16,25 +16,34 @@ import (
 // ErrStopping says that the process ends, and nothing had come by then.
 var ErrStopping = errors.New("the server is stopping")
 
+// Answers are what a receiver brings when it pulls.
+type Answers struct {
+	Results []Result
+	Saved   func() // called when they are saved, before any wait for messages; nil: nothing is
+}
+
+func (a *Answers) saved() {
+	a.Results = nil // or they would be kept for as long as the call waits
+	if a.Saved != nil {
+		a.Saved()
+	}
+}
+
 // Pull saves a receiver's results as [Queues.SaveResults] does, and gives it the next
 // messages of its queues. If there are none it waits for them for up to timeout; 0
 // does not wait. What it returns is by want, and all empty if nothing came in time.
 // An [UnknownResultsError] says that it was given nothing, for that reason. A call
 // whose caller has gone takes nothing.
-func (q *Queues) Pull(ctx context.Context, receiver string, results []Result, wants []Want, timeout time.Duration) ([][]Message, error) {
-	if len(results) > 0 && !together(results, wants) {
-		saved, err := q.SaveResults(ctx, receiver, results)
-		if err == nil {
-			err = allSaved(receiver, saved, results)
-		}
-		if err != nil {
+func (q *Queues) Pull(ctx context.Context, receiver string, answers Answers, wants []Want, timeout time.Duration) ([][]Message, error) {
+	if !together(answers.Results, wants) {
+		if err := q.answer(ctx, receiver, answers); err != nil {
 			return nil, err
 		}
-		results = nil
+		answers.saved()
 	}
 	wants = slices.Clone(wants)
 	if timeout <= 0 {
-		got, err := q.try(ctx, take{receiver, wants, results})
+		got, err := q.try(ctx, take{receiver, wants, answers.Results})
 		return got.given, err
 	}
 	end := time.NewTimer(timeout)
@@ -43,11 +52,11 @@ func (q *Queues) Pull(ctx context.Context, receiver string, results []Result, wa
 	given := false
 	defer func() { q.lines.leave(w, given) }()
 	for {
-		got, err := q.try(ctx, take{receiver, wants, results})
+		got, err := q.try(ctx, take{receiver, wants, answers.Results})
 		if err != nil {
 			return nil, err
 		}
-		results = nil
+		answers.saved()
 		if !got.empty() {
 			given = true
 			return got.given, nil
@@ -61,11 +70,20 @@ func (q *Queues) Pull(ctx context.Context, receiver string, results []Result, wa
 	}
 }
 
-// together tells whether results can be saved in the transaction that takes what is
-// wanted: a receiver is then locked once, so that calls cannot wait for each other in
-// a ring.
+// answer saves results alone.
+func (q *Queues) answer(ctx context.Context, receiver string, answers Answers) error {
+	saved, err := q.SaveResults(ctx, receiver, answers.Results)
+	if err != nil {
+		return err
+	}
+	return allSaved(receiver, saved, answers.Results)
+}
+
+// together tells whether results, if there are any, can be saved in the transaction
+// that takes what is wanted: a receiver is then locked once, so that calls cannot wait
+// for each other in a ring.
 func together(results []Result, wants []Want) bool {
-	return len(wants) == 1 && !slices.ContainsFunc(results, func(r Result) bool { return r.Queue != wants[0].Queue })
+	return len(results) == 0 || len(wants) == 1 && !slices.ContainsFunc(results, func(r Result) bool { return r.Queue != wants[0].Queue })
 }
 
 // wait returns when another look is worth it, with more, or when there is to be none.

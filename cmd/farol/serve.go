@@ -48,6 +48,7 @@ func runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	fitIntoMemory(100)
 	s, err := connect(ctx, "serve", needs{Database: &config.Database})
 	if err != nil {
 		return err

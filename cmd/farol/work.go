@@ -112,6 +112,16 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	return []pipeline.Pool{p}, nil
 }
 
+// fitIntoMemory has the process fit into 512 MiB, unless the environment says
+// otherwise. Up to that, garbage is collected when there is so much of it, in percent
+// of what lives.
+func fitIntoMemory(percent int) {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(400 << 20)
+	}
+}
+
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
 	config, err := loadWorkerConfig()
@@ -122,11 +132,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return usage(err, help)
 	}
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		// The live heap is small, so collect it seldom; but fit into 512 MiB.
-		debug.SetGCPercent(400)
-		debug.SetMemoryLimit(400 << 20)
-	}
+	fitIntoMemory(400) // the live heap is small, so it is collected seldom
 	log := newLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
