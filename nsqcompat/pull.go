@@ -208,17 +208,8 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 		answerJSON(w, http.StatusOK, answer{map[string][]Message{}})
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	if a.o.Stopping != nil {
-		go func() {
-			select {
-			case <-a.o.Stopping:
-				cancel(ErrStopping)
-			case <-ctx.Done():
-			}
-		}()
-	}
+	ctx, end := a.untilStopping(r.Context())
+	defer end()
 	given, err := a.queues.Pull(ctx, p.receiver, answers, p.wants, p.timeout)
 	if err != nil && !errors.Is(err, ErrStopping) {
 		return err
@@ -236,6 +227,21 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 	}
 	answerJSON(w, http.StatusOK, answer{got})
 	return nil
+}
+
+// untilStopping is a context that also ends, by [ErrStopping], when the server does.
+func (a *PullAPI) untilStopping(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if a.o.Stopping != nil {
+		go func() {
+			select {
+			case <-a.o.Stopping:
+				cancel(ErrStopping)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
 }
 
 // number reads a JSON number that must be whole and within bounds.

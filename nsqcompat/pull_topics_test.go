@@ -222,11 +222,16 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
-	exec(t, s.db, `INSERT INTO topic_messages (xid, topic, body) VALUES
-		('900000000001', $1, '1'), ('900000000002', $1, '2'), ('900000000003', $1, '3')`, aTopic)
-	exec(t, s.db, `INSERT INTO topic_receivers (topic, name, xid, position) SELECT $1, 'r', xid, id FROM topic_messages WHERE body = '2'`, aTopic)
-	exec(t, s.db, `INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT r.id, r.position, r.xid, 'processing' FROM topic_receivers r`)
-	exec(t, s.db, `SELECT renumber_log()`) // the server may just have come to it by itself
+	exec(t, s.db, `
+		WITH m AS (
+			INSERT INTO topic_messages (xid, topic, body) VALUES ('900000000001', $1, '1'), ('900000000002', $1, '2'), ('900000000003', $1, '3')
+			RETURNING *
+		), r AS (
+			INSERT INTO topic_receivers (topic, name, xid, position) SELECT topic, 'r', xid, id FROM m WHERE body = '2'
+			RETURNING *
+		)
+		INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT id, position, xid, 'processing' FROM r`, aTopic)
+	exec(t, s.db, `SELECT renumber_log()`) // unless the server has come to it by itself
 	put(t, s.db, aTopic, "4")
 	s.readable()
 	got := s.bodies("r", `"max": 9`)
