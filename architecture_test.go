@@ -20,16 +20,17 @@ const module = "github.com/farol-preservation/farol"
 // mayImport tells which of our packages each of our packages may import, all
 // below it included. Tests may also import internal; only they and cmd may.
 func mayImport() map[string][]string {
-	top := []string{"bag", "claim", "format", "progress", "registry", "storage", "virus"}
+	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "storage", "virus"}
 	return map[string][]string{
 		"bag":        nil,
+		"fault":      nil,
 		"format":     nil,
-		"registry":   nil,
+		"registry":   {"fault"},
 		"migrations": nil,
 		"virus":      nil,
-		"claim":      {"registry"},
-		"storage":    {"registry"},
-		"progress":   {"registry"},
+		"claim":      {"fault", "registry"},
+		"storage":    {"fault", "registry"},
+		"progress":   {"fault", "registry"},
 		"pipeline":   top,
 		"nsqcompat":  top,
 		"client":     nil,            // it is for programs of others

@@ -1,0 +1,182 @@
+package fault
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Postgres sorts the SQLSTATE of an error of PostgreSQL (PostgreSQL's manual,
+// appendix A). ok is false for what is not the service's failure: data that it
+// refuses, and statements that we had stopped.
+func Postgres(state string) (k Kind, ok bool) {
+	switch state {
+	case "25006": // read_only_sql_transaction: a standby
+		return ReadOnly, true
+	case "53100": // disk_full
+		return Full, true
+	case "57P04", "3D000": // database_dropped, invalid_catalog_name
+		return Missing, true
+	case "55P03", "55006", "57014": // lock_not_available, object_in_use, query_canceled
+		return Overloaded, true
+	case "42501": // insufficient_privilege
+		return Denied, true
+	case "42P01", "42703", "42883": // an undefined table, column or function: the schema is of another version
+		return WrongAnswer, true
+	}
+	if len(state) < 2 {
+		return "", false
+	}
+	switch state[:2] {
+	case "08", "57", "58", "F0", "XX": // connection, operator intervention, system error, configuration file, internal
+		return Unavailable, true
+	case "40", "53": // transaction rollback, insufficient resources
+		return Overloaded, true
+	case "28": // invalid authorization
+		return Denied, true
+	}
+	return "", false
+}
+
+// OfRedis sorts an error that Redis gave as an answer, by its first word
+// (Redis's manual, "Redis error replies"). ok is false for what is a mistake of
+// ours.
+func OfRedis(message string) (k Kind, ok bool) {
+	word, _, _ := strings.Cut(message, " ")
+	switch word {
+	case "OOM":
+		return Full, true
+	case "READONLY":
+		return ReadOnly, true
+	case "MISCONF", "NOREPLICAS": // it cannot persist, or has too few replicas, and takes no writes
+		return ReadOnly, true
+	case "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNKILLABLE", "NOTREADY":
+		return Unavailable, true
+	case "BUSY", "TRYAGAIN", "BUSYKEY":
+		return Overloaded, true
+	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
+		return Denied, true
+	}
+	if strings.HasPrefix(message, "ERR max number of clients") {
+		return Overloaded, true
+	}
+	return "", false
+}
+
+// OfS3 sorts an error that S3 gave as an answer, by its code and, for answers
+// without a body, by the status (Amazon S3 API Reference, "Error responses"). ok
+// is false for what is about one object or request.
+func OfS3(code string, status int) (k Kind, ok bool) {
+	switch code {
+	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict", "InvalidObjectState", "NotImplemented",
+		"MethodNotAllowed", "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
+		return "", false
+	case "NoSuchBucket", "InvalidBucketName", "PermanentRedirect":
+		return Missing, true
+	case "RequestTimeTooSkewed", "RequestExpired":
+		return Skewed, true
+	case "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded", "ServiceUnavailable":
+		return Overloaded, true
+	case "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "StorageFull":
+		return Full, true
+	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "AccountProblem",
+		"AllAccessDisabled", "AuthorizationHeaderMalformed", "NotSignedUp", "InvalidSecurity", "XAdminUserNotFound", // the last is versitygw's InvalidAccessKeyId, a 404
+		"Forbidden":
+		return Denied, true
+	case "RequestTimeout", "InternalError", "OperationAborted":
+		return Unavailable, true
+	}
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+		return Denied, true
+	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
+		return Missing, true
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return Overloaded, true
+	case status == http.StatusInsufficientStorage:
+		return Full, true
+	case status == http.StatusRequestTimeout || status >= 500:
+		return Unavailable, true
+	}
+	return "", false
+}
+
+// Network sorts what may go wrong on the way to any service: names, connections,
+// TLS, silence. said is a few words for people.
+func Network(err error) (k Kind, said string, ok bool) {
+	var dns *net.DNSError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verify *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var timed net.Error
+	var op *net.OpError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return "", "", false
+	case errors.As(err, &dns):
+		return Unavailable, "the name " + dns.Name + " is not found", true
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
+		return Denied, "its certificate is not trusted", true
+	case errors.As(err, &record), errors.As(err, &alert):
+		return WrongAnswer, "it does not speak TLS as it should", true
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Unavailable, "connection refused", true
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED), errors.Is(err, net.ErrClosed):
+		return Unavailable, "connection broken", true
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTDOWN), errors.Is(err, syscall.ENETDOWN):
+		return Unavailable, "no way to the host", true
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timed) && timed.Timeout():
+		return Unavailable, "no answer in time", true
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return Unavailable, "connection broken", true
+	case errors.As(err, &op):
+		return Unavailable, "connection failed", true
+	}
+	return "", "", false
+}
+
+// Host sorts what may go wrong with this host: nil if err is none of it.
+func Host(err error) *Error {
+	var known *Error
+	var k Kind
+	service := Disk
+	switch {
+	case err == nil, errors.As(err, &known):
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		k = Full
+	case errors.Is(err, syscall.EROFS):
+		k = ReadOnly
+	case errors.Is(err, syscall.EIO):
+		k = Unavailable
+	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN):
+		service, k = Memory, Full
+	case isPath(err) && errors.Is(err, os.ErrPermission):
+		k = Denied
+	case isPath(err) && errors.Is(err, os.ErrNotExist):
+		k = Missing
+	default:
+		return nil
+	}
+	var no syscall.Errno
+	said := ""
+	if errors.As(err, &no) {
+		said = no.Error()
+	}
+	return &Error{Service: service, Kind: k, Said: said, Err: err}
+}
+
+func isPath(err error) bool {
+	var p *os.PathError
+	return errors.As(err, &p)
+}
