@@ -25,7 +25,7 @@ func mayImport() map[string][]string {
 		"bag":        nil,
 		"fault":      nil,
 		"format":     nil,
-		"registry":   {"fault"},
+		"registry":   nil,
 		"migrations": nil,
 		"virus":      nil,
 		"claim":      {"fault", "registry"},
