@@ -76,8 +76,10 @@ func OfRedis(message string) (k Kind, ok bool) {
 func OfS3(code string, status int) (k Kind, ok bool) {
 	switch code {
 	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict", "InvalidObjectState", "NotImplemented",
-		"MethodNotAllowed", "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
+		"MethodNotAllowed", "InvalidDigest", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
 		return "", false
+	case "BadDigest", "XAmzContentSHA256Mismatch": // bytes that were checked before they left came as others
+		return WrongAnswer, true
 	case "NoSuchBucket", "InvalidBucketName", "PermanentRedirect":
 		return Missing, true
 	case "RequestTimeTooSkewed", "RequestExpired":
@@ -127,7 +129,7 @@ func Network(err error) (k Kind, said string, ok bool) {
 		return Unavailable, "the name " + dns.Name + " is not found", true
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
 		return Denied, "its certificate is not trusted", true
-	case errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return WrongAnswer, "it does not speak TLS as it should", true
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Unavailable, "connection refused", true
