@@ -103,14 +103,14 @@ func Doubt(service string, result error) error {
 	return &ending{kind: endDoubt, code: e.code, service: service, delay: heldDelay, err: result}
 }
 
-// InDoubt returns the service that may have misled a process, of a result that is
-// a [Doubt]; "" of any other.
-func InDoubt(result error) string {
+// InDoubt tells whether a result is a [Doubt], and returns the service that may have
+// misled the process; "" if there is no other process to tell.
+func InDoubt(result error) (service string, ok bool) {
 	var e *ending
 	if errors.As(result, &e) && e.kind == endDoubt {
-		return e.service
+		return e.service, true
 	}
-	return ""
+	return "", false
 }
 
 // FaultIn is [fault.In], and finds those of the database too, whose errors carry

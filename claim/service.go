@@ -71,6 +71,10 @@ func (e *Engine) Believe(ctx context.Context, item Item, result error) error {
 		e.log.WarnContext(ctx, "cannot tell whether another worker saw the same; the item is held", "item", item.ID, "code", doubt.code, "err", err)
 	case others || mine > 0 && !more:
 		return doubt.err
+	case !more:
+		alone := *doubt
+		alone.service = ""
+		return &alone
 	}
 	return result
 }

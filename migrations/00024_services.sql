@@ -77,6 +77,18 @@ CREATE TABLE service_reports (
 );
 COMMENT ON TABLE service_reports IS 'How each worker sees each service: ok, failing, or trying one item at a time.';
 
+-- uses_service tells whether pools, as in worker_processes, take work that needs a
+-- service.
+-- +goose StatementBegin
+CREATE FUNCTION uses_service(pools jsonb, scopes jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+	SELECT EXISTS (
+		SELECT FROM jsonb_array_elements(pools) p CROSS JOIN jsonb_array_elements(scopes) s
+		WHERE p->'stages' ?| ARRAY(SELECT jsonb_array_elements_text(s->'steps')) OR p->'actions' ?| ARRAY(SELECT jsonb_array_elements_text(s->'steps')))
+$$;
+-- +goose StatementEnd
+
+-- A worker that uses a service and has told nothing of it has not seen it fail.
 CREATE VIEW services AS
 SELECT k.service,
 	CASE WHEN k.held_at IS NOT NULL OR v.most THEN 'held' WHEN v.failing > 0 THEN 'failing' ELSE 'ok' END AS state,
@@ -93,13 +105,14 @@ CROSS JOIN LATERAL (
 		NOT k.of_process AND count(*) FILTER (WHERE r.state <> 'ok') * 2 > count(*) AS most,
 		min(r.since) FILTER (WHERE r.state <> 'ok') AS since,
 		min(r.probe_at) FILTER (WHERE r.state <> 'ok') AS probe_at,
-		array_agg(r.worker ORDER BY r.worker) FILTER (WHERE r.state <> 'ok') AS names,
+		array_agg(p.worker ORDER BY p.worker) FILTER (WHERE r.state <> 'ok') AS names,
 		(array_agg(r.code ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS code,
 		(array_agg(r.said ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS said,
 		(array_agg(r.detail ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS detail
-	FROM service_reports r
-	JOIN worker_processes p ON p.worker = r.worker AND p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat -- as in the view workers
-	WHERE r.service = k.service
+	FROM worker_processes p
+	LEFT JOIN service_reports r ON r.worker = p.worker AND r.service = k.service
+	WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat -- as in the view workers
+	  AND (r.state IS NOT NULL OR uses_service(p.pools, k.scopes))
 ) v;
 COMMENT ON VIEW services IS
 	'Every service that work needs: ok; failing for the workers named, which claim nothing that needs it; or held, and then no worker does.';
@@ -256,6 +269,7 @@ DROP FUNCTION tell_of_services(), release_service(text), hold_service(text, text
 ALTER FUNCTION why_unclaimed(work_items) RENAME TO why_pending;
 DROP FUNCTION service_text(services), needs_service(work_items, jsonb);
 DROP VIEW services;
+DROP FUNCTION uses_service(jsonb, jsonb);
 DROP TABLE service_reports, known_services;
 UPDATE work_item_attempts SET outcome = 'released' WHERE outcome = 'held';
 UPDATE work_item_attempts_archive SET outcome = 'released' WHERE outcome = 'held';

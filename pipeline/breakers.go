@@ -228,12 +228,24 @@ func (b *breaker) needs(item claim.Item) bool {
 // judge says what a result means for the item: what a service failed of is not the
 // item's, and the item is held. It tells the breakers on the way.
 func (g *breakers) judge(item claim.Item, result error) error {
-	f, doubted := claim.FaultIn(result), claim.InDoubt(result)
+	f := claim.FaultIn(result)
+	misled, doubted := claim.InDoubt(result)
 	g.mu.Lock()
 	defer g.poke()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if f == nil && doubted == "" && !unjudged(result) {
+	switch {
+	case unjudged(result), doubted && misled == "":
+		g.untry(item, now)
+		return result
+	case doubted:
+		g.untry(item, now)
+		f = &fault.Error{Service: misled, Kind: fault.WrongAnswer, Said: claim.Code(result), Err: result}
+		if one := g.breakerOf(item, misled); one != nil {
+			one.fault(now, f)
+		}
+		return result
+	case f == nil:
 		delete(g.items, item.ID)
 		for _, one := range g.byName {
 			if one.needs(item) {
@@ -243,18 +255,8 @@ func (g *breakers) judge(item claim.Item, result error) error {
 		return result
 	}
 	g.untry(item, now)
-	if unjudged(result) {
-		return result
-	}
-	if f == nil {
-		f = &fault.Error{Service: doubted, Kind: fault.WrongAnswer, Said: claim.Code(result), Err: result}
-	}
 	one := g.breakerOf(item, f.Service)
-	shut := one != nil && one.fault(now, f)
-	if doubted != "" {
-		return result
-	}
-	if shut {
+	if one != nil && one.fault(now, f) {
 		return claim.Held(f, firstHeld)
 	}
 	return g.hold(item, one, f, now)

@@ -56,7 +56,7 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 		add(fault.Redis, false, d.Progress.Probe, all(needRedis))
 	}
 	if d.Staging != nil {
-		add(fault.Bucket(d.Staging.Service()), false, d.Staging.Probe, all(needStaging))
+		add(d.Staging.Service(), false, d.Staging.Probe, all(needStaging))
 	}
 	if d.Viruses != nil {
 		add(fault.Scanner, false, d.scannerProbe, all(needScanner))
