@@ -49,6 +49,10 @@ func Postgres(state string) (k Kind, ok bool) {
 // (Redis's manual, "Redis error replies"). ok is false for what is a mistake of
 // ours.
 func OfRedis(message string) (k Kind, ok bool) {
+	// Before Redis 7 a script's error came as "ERR Error running script (…): -READONLY …".
+	if _, inner, ok := strings.Cut(message, ": -"); ok && strings.HasPrefix(message, "ERR Error running script") {
+		message = inner
+	}
 	word, _, _ := strings.Cut(message, " ")
 	switch word {
 	case "OOM":
@@ -61,11 +65,19 @@ func OfRedis(message string) (k Kind, ok bool) {
 		return Unavailable, true
 	case "BUSY", "TRYAGAIN", "BUSYKEY":
 		return Overloaded, true
+	case "MOVED", "ASK": // it is a node of a cluster, and not the Redis that was asked for
+		return WrongAnswer, true
 	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
 		return Denied, true
 	}
-	if strings.HasPrefix(message, "ERR max number of clients") {
+	switch {
+	case strings.HasPrefix(message, "ERR max number of clients"):
 		return Overloaded, true
+	case strings.HasPrefix(message, "ERR invalid password"), strings.HasPrefix(message, "ERR Client sent AUTH"),
+		strings.HasPrefix(message, "ERR AUTH "), strings.HasPrefix(message, "ERR operation not permitted"):
+		return Denied, true
+	case strings.HasPrefix(message, "ERR DB index is out of range"), strings.HasPrefix(message, "ERR invalid DB index"):
+		return Missing, true
 	}
 	return "", false
 }
