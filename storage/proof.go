@@ -51,7 +51,8 @@ func (p Proof) Agrees(sum []byte) bool {
 }
 
 // Proof asks for what the server says of an object's bytes: a checksum of all of
-// them, or the ETag. ifMatch is as in [Range].
+// them, or the ETag. ifMatch is as in [Range]. With an error, too, the Proof has a
+// digest, that agrees with nothing.
 func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) {
 	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
 	if ifMatch != "" {
@@ -60,9 +61,10 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 	if b.KeepsSHA256() {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
+	unknown := Proof{name: "SHA-256", new: sha256.New}
 	out, err := b.api.HeadObject(ctx, in)
 	if err != nil {
-		return Proof{}, b.errorf("head", key, explain(err))
+		return unknown, b.errorf("head", key, explain(err))
 	}
 	if p, ok := checksumOf(out); ok {
 		return p, nil
@@ -71,7 +73,6 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 	digest, number, inParts := strings.Cut(unquote(out.ETag), "-")
 	want, err := hex.DecodeString(digest)
 	parts, err2 := strconv.Atoi(cmp.Or(number, "1"))
-	unknown := Proof{name: "SHA-256", new: sha256.New}
 	switch {
 	case encrypted || err != nil || err2 != nil || len(want) != md5.Size || parts < 1:
 		return unknown, nil
