@@ -124,7 +124,8 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 }
 
 func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
-	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back'`, item)
+	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back' AND claim_token >
+		coalesce((SELECT max(claim_token) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'fatal'), 0)`, item)
 	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {
 		return 0, fmt.Errorf("count how often item %d was sent back: %w", item, err)

@@ -34,7 +34,13 @@ func Snooze(d time.Duration, why string) error {
 
 // SendBack moves the item to an earlier stage whose results are gone.
 func SendBack(stage, why string) error {
-	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}
+	return SendBackAs("sent-back", stage, errors.New(why))
+}
+
+// SendBackAs is SendBack with a code and an error of the caller's own. Both stay if
+// the item is suspended because it was sent back too often.
+func SendBackAs(code, stage string, err error) error {
+	return &ending{kind: endSendBack, code: code, stage: stage, err: err}
 }
 
 // Cancel ends the item because it is no longer wanted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -112,9 +113,23 @@ func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (e
 	if n < mostSentBack {
 		return result, nil
 	}
-	return Suspend("sent-back", fmt.Sprintf("%s This happened %d times before.", end.Error(), n)), nil
+	return &ending{kind: endSuspend, code: end.code, err: &tooOften{end.err, n}}, nil
 }
 
+// tooOften is why an item that was sent back too often is suspended.
+type tooOften struct {
+	error
+
+	times int
+}
+
+func (e *tooOften) Error() string {
+	return fmt.Sprintf("%s. This happened %d times before.", strings.TrimSuffix(e.error.Error(), "."), e.times)
+}
+
+func (e *tooOften) Unwrap() error { return e.error }
+
 // mostSentBack is how often an item may be sent back before a person has to
-// look at where its interim data goes.
+// look at where its interim data goes. A person who requeues it gives it as many
+// again.
 const mostSentBack = 3

@@ -134,6 +134,13 @@ func (a *archive) through(proxy *testenv.Proxy) {
 	a.t.Helper()
 	direct := a.s3.Endpoint
 	a.s3.Endpoint = "https://" + proxy.Addr()
+	a.rewire()
+	a.s3.Endpoint = direct
+}
+
+// rewire opens all buckets of the stages anew.
+func (a *archive) rewire() {
+	a.t.Helper()
 	deps := a.deps
 	deps.Staging = a.bucket(a.s3.Prefix+"staging", "")
 	deps.Targets = map[string]*storage.Bucket{}
@@ -146,7 +153,6 @@ func (a *archive) through(proxy *testenv.Proxy) {
 	}
 	deps.Receiving = func(name string) (*storage.Bucket, error) { return others[name], nil }
 	a.deps = deps
-	a.s3.Endpoint = direct
 }
 
 // A database that goes away for a while stops nothing for good.
