@@ -64,7 +64,7 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 	unknown := Proof{name: "SHA-256", new: sha256.New}
 	out, err := b.api.HeadObject(ctx, in)
 	if err != nil {
-		return unknown, b.errorf("head", key, explain(err))
+		return unknown, b.errorf("head", key, b.explain(ctx, err))
 	}
 	if p, ok := checksumOf(out); ok {
 		return p, nil
