@@ -17,10 +17,10 @@ import (
 // round ended, so that it does not walk the dead entries of leases long over.
 const reapSQL = `
 WITH dead AS MATERIALIZED (
-	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, w.attempt,
+	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
 		coalesce(p.ending, 'silent') AS ending,
-		w.attempt >= coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS parks,
-		least(s.backoff_first * 2 ^ least(w.attempt - 1, 20), s.backoff_most) AS backoff
+		n.attempt >= m.most AS parks,
+		backoff_of(s, n.attempt) AS backoff
 	FROM (SELECT DISTINCT stage FROM stage_settings) st
 	CROSS JOIN LATERAL (
 		SELECT * FROM work_items w
@@ -31,6 +31,13 @@ WITH dead AS MATERIALIZED (
 	) w
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
 	LEFT JOIN worker_processes p ON p.worker = w.worker
+	CROSS JOIN LATERAL (
+		SELECT coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS most
+	) m
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN w.attempt < m.most THEN w.attempt
+			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
+	) n
 	LIMIT $1
 ), told AS MATERIALIZED (
 	SELECT dead.*,
@@ -41,9 +48,7 @@ WITH dead AS MATERIALIZED (
 			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
 			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
 		END AS what,
-		1 + (SELECT count(*) FROM work_item_attempts k
-			WHERE k.work_item_id = dead.id AND k.claim_token > dead.entered_token AND k.claim_token < dead.claim_token
-			  AND k.outcome IN ('lease expired', 'killed', 'oom', 'panic')) AS kills
+		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
 	FROM dead
 	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
 	LEFT JOIN unnest($5::bigint[], $6::text[]) AS hand (item, file) ON hand.item = dead.id
@@ -52,6 +57,7 @@ WITH dead AS MATERIALIZED (
 	UPDATE work_items w SET
 		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
 		claim_token        = w.claim_token + 1,
+		attempt            = told.attempt,
 		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
 		lease_expires_at   = NULL,
 		node               = NULL,
@@ -143,6 +149,9 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		put := make([]place, 0, len(list))
 		for _, r := range list {
 			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.end.Stage, "note", r.note)
+			if r.end.Status == "Suspended" {
+				e.logGivenUp(ctx, r.id, r.end.Stage, r.end.Attempt, r.note)
+			}
 			e.options.Observer.Ended(r.end)
 			put = append(put, r.place)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // Ending is what came of one claim.
@@ -44,6 +46,10 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			errs[i] = err
 			continue
 		}
+		if end.Item.Attempt, err = e.countFailures(ctx, end.Item, result); err != nil {
+			errs[i] = err
+			continue
+		}
 		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
 		m.InHand, m.place = end.File, place{cell{m.Stage, end.Item.band}, end.Item.at}
 		moves, at = append(moves, m), append(at, i)
@@ -60,6 +66,9 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 		if err != nil {
 			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Step(), err)
 			continue
+		}
+		if m.gaveUp() {
+			e.logGivenUp(ctx, item.ID, item.Step(), m.Attempt, m.Error)
 		}
 		e.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
 	}
@@ -113,6 +122,32 @@ func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (e
 		return result, nil
 	}
 	return Suspend("sent-back", fmt.Sprintf("%s This happened %d times before.", end.Error(), n)), nil
+}
+
+// countFailures returns the number of the attempt that ends with a result. If it is
+// the last, the ledger is asked: a claim that was lost because the database's clock
+// was set is no failure.
+func (e *Engine) countFailures(ctx context.Context, item Item, result error) (int, error) {
+	if result == nil || !IsTransient(result) || item.Attempt < item.MaxAttempts {
+		return item.Attempt, nil
+	}
+	n, err := e.store.failures(ctx, item)
+	if err != nil {
+		return 0, err
+	}
+	return min(item.Attempt, n+1), nil
+}
+
+// gaveUp tells whether the item is parked because its attempts are used up.
+func (m move) gaveUp() bool {
+	return m.Status == "Suspended" && (m.Ended == "transient" || m.Ended == "panic")
+}
+
+// logGivenUp says that an item is parked after its last attempt. Failures of
+// services spend none, so the owner is the content as far as is known.
+func (e *Engine) logGivenUp(ctx context.Context, item int64, stage string, attempts int, cause string) {
+	e.log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it",
+		"item", item, "stage", stage, "attempts", attempts, "owner", fault.Content, "cause", cause)
 }
 
 // mostSentBack is how often an item may be sent back before a person has to

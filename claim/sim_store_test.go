@@ -227,6 +227,8 @@ func (s *simStore) leave(i *simItem, status string, runAt time.Duration) {
 	i.status, i.worker, i.leaseEnd, i.runAt = status, "", 0, runAt
 }
 
+func (c *simConn) failures(_ context.Context, item Item) (int, error) { return item.Attempt - 1, nil }
+
 func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
 	return 0, c.call(ctx, callSentBack, func(time.Duration) {})
 }

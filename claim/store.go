@@ -23,6 +23,8 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	settle(ctx context.Context, moves []move) (landed []bool, err error)
 	// sentBack counts how often an item was sent back to an earlier stage.
 	sentBack(ctx context.Context, item int64) (int, error)
+	// failures counts the attempts before a claim that count towards the maximum.
+	failures(ctx context.Context, item Item) (int, error)
 	// renew extends the leases whose token is still the item's, tells of the
 	// process, and says which leases it extended and whether the process is asked
 	// to stop.
