@@ -16,16 +16,20 @@ import (
 // snoozed, forgiven or lost to a clock that was set is none.
 func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 	t.Parallel()
-	fail := func(q *queue, _ *claim.Engine, h *claim.Hold) { q.settle(h, claim.Done{}, errors.New("the tape is torn")) }
+	fail := func(q *queue, _ *claim.Engine, h *claim.Hold) {
+		q.settle(h, claim.Done{}, errors.New("the tape is torn"))
+	}
 	die := func(q *queue, e *claim.Engine, h *claim.Hold) {
 		h.Abandon()
 		q.lapse()
 		q.reap(e)
 	}
 	free := map[string]func(q *queue, e *claim.Engine, h *claim.Hold){
-		"nothing":  nil,
-		"released": func(q *queue, _ *claim.Engine, h *claim.Hold) { q.settle(h, claim.Done{}, claim.Release("the node goes")) },
-		"snoozed":  func(q *queue, _ *claim.Engine, h *claim.Hold) { q.settle(h, claim.Done{}, claim.Snooze(1, "later")) },
+		"nothing": nil,
+		"released": func(q *queue, _ *claim.Engine, h *claim.Hold) {
+			q.settle(h, claim.Done{}, claim.Release("the node goes"))
+		},
+		"snoozed": func(q *queue, _ *claim.Engine, h *claim.Hold) { q.settle(h, claim.Done{}, claim.Snooze(1, "later")) },
 		"lost to a clock": func(q *queue, e *claim.Engine, h *claim.Hold) {
 			die(q, e, h)
 			q.exec(`UPDATE work_item_attempts SET error_code = 'clock-set' WHERE claim_token = $1`, h.Item.Token)

@@ -29,6 +29,7 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 	case err == nil:
 		h.drop(nil)
 	case errors.Is(err, ErrLost):
+		h.lostInTime()
 		h.drop(ErrLost)
 	}
 	return err
