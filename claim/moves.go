@@ -133,6 +133,15 @@ func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) 
 	return n, nil
 }
 
+func (p *postgres) failures(ctx context.Context, item Item) (n int, err error) {
+	rows, _ := p.hot.Query(ctx, `SELECT failed_attempts($1, $2, $3)`, item.ID, item.Entered, item.Token)
+	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("count the failed attempts of item %d: %w", item.ID, err)
+	}
+	return n, nil
+}
+
 // moveColumns are moves as the statement takes them, column by column.
 type moveColumns struct {
 	few bool // the first six are all that is needed

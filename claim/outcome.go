@@ -269,8 +269,11 @@ func readable(s string) string {
 // backoff is how long an item waits after its nth failure in a row.
 func (s StageSettings) backoff(n int) time.Duration {
 	d := s.BackoffFirst
-	for ; n > 1 && d < s.BackoffMost; n-- {
-		d *= 2
+	for ; n > 1; n-- {
+		if d >= s.BackoffMost/time.Duration(max(s.BackoffFactor, 1)) {
+			return s.BackoffMost
+		}
+		d *= time.Duration(s.BackoffFactor)
 	}
 	return min(d, s.BackoffMost)
 }

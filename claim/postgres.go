@@ -14,7 +14,7 @@ import (
 
 func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
 	rows, _ := p.upkeep.Query(ctx, `
-		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_most, overdue,
+		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_factor, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
 		FROM stage_settings`)
