@@ -87,10 +87,10 @@ func Release(why string) error {
 	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
 }
 
-// Held gives the item back because a service failed, or this process did. The item
-// is due again after d, and the attempt does not count.
-func Held(f *fault.Error, d time.Duration) error {
-	return &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: d, err: f}
+// Held gives the item back because of a fault, for which result is what the stage
+// returned. The item is due again after d, and the attempt does not count.
+func Held(f *fault.Error, d time.Duration, result error) error {
+	return &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: d, err: result}
 }
 
 // heldDelay is how long a held item waits if nobody says otherwise.

@@ -140,7 +140,7 @@ func TestRestorationGoesOnWhereItStopped(t *testing.T) {
 	engine := a.engine()
 	proxy.CutAfter(2 * 115 << 20) // it passes in and out
 	a.request(engine, "Restore Object")
-	if item := a.item(id); item.Status != "Pending" || item.Attempt != 1 {
+	if item := a.item(id); item.Status != "Pending" || item.Attempt != 0 {
 		t.Fatalf("after the cut: %s, attempt %d: %s", item.Status, item.Attempt, item.Note)
 	}
 	proxy.Resume()
