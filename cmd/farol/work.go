@@ -18,8 +18,6 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/progress"
-	"github.com/farol-preservation/farol/virus"
 )
 
 func workCommand() *cobra.Command {
@@ -52,6 +50,7 @@ one pool of which they are the settings.`,
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
 	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
+	f.wait.flag(c, startWait)
 	return c
 }
 
@@ -60,6 +59,7 @@ type workFlags struct {
 	stages           []string
 	minSize, maxSize string
 	slots            int
+	wait             waiting
 }
 
 // stageNames are the ingest stages in their order.
@@ -137,13 +137,14 @@ func runWork(ctx context.Context, f workFlags) error {
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
 	}
+	if err := f.wait.ready(ctx, config.surroundings(), config.HTTP.Addr, log); err != nil {
+		return err
+	}
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	warnOfForgetfulRedis(ctx, s.progress, log)
-	warnOfDeafScanner(ctx, config.Viruses, log)
 	metrics := newWorkMetrics()
 	engine, err := startEngine(ctx, s.db, config, metrics, log)
 	if err != nil {
@@ -248,33 +249,6 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
 	return engine, config.blame(err)
-}
-
-// warnOfForgetfulRedis says so if Redis does not persist. One that does not tell
-// may well do.
-func warnOfForgetfulRedis(ctx context.Context, store *progress.Store, log *slog.Logger) {
-	switch ok, err := store.Persistent(ctx); {
-	case err != nil:
-		log.DebugContext(ctx, "Redis does not tell whether it persists", "err", err)
-	case !ok:
-		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
-	}
-}
-
-// warnOfDeafScanner says so if the virus scanner does not answer: bags then wait at
-// Format Identification until it does.
-func warnOfDeafScanner(ctx context.Context, scanner *virus.Scanner, log *slog.Logger) {
-	if scanner == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	version, err := scanner.Version(ctx)
-	if err != nil {
-		log.WarnContext(ctx, "the virus scanner does not answer", "err", err)
-		return
-	}
-	log.InfoContext(ctx, "files are checked for viruses", "scanner", version)
 }
 
 // startIdentifier has this program identify formats in children of its own. They
