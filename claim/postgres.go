@@ -127,6 +127,10 @@ var requestsOf = strings.NewReplacer("w.stage = stage.stage", "w.stage = 'Reques
 // besides those it has.
 func (f Filter) narrowed(sql string, args []any) (string, []any) {
 	sql = f.byAction(sql)
+	if f.Memory > 0 {
+		args = append(args, f.Memory)
+		sql = strings.Replace(sql, "/* narrower */", fmt.Sprintf("AND w.memory_need <= $%d /* narrower */", len(args)), 1)
+	}
 	if f.MinAge <= 0 && len(f.Institutions) == 0 && len(f.StorageOptions) == 0 {
 		return sql, args
 	}

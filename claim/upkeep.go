@@ -163,6 +163,9 @@ func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.upkeep.Exec(ctx, `SELECT move_stranded()`); err != nil {
 		return fmt.Errorf("move items on from stages that were removed: %w", err)
 	}
+	if _, err := p.upkeep.Exec(ctx, `SELECT park_memory_needs()`); err != nil {
+		return fmt.Errorf("park items that need more memory than any worker has: %w", err)
+	}
 	return nil
 }
 

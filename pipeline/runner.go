@@ -16,6 +16,7 @@ import (
 
 // RunnerOptions is what a process takes on.
 type RunnerOptions struct {
+	Memory     int64 // bytes for lists of files that this process has, see [Deps]; items that need more are left to others; 0: no bound
 	Pools      []Pool
 	StageSlots map[string]int // by [Step.Name], items at once in this process; a step that is not there is bounded by its pool alone
 	ClaimMost  map[string]int // items of a step in one claim; likewise
@@ -250,7 +251,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string
 	var err error
 	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
 		f := of.filter()
-		f.Action, f.Stages = action, wants
+		f.Action, f.Stages, f.Memory = action, wants, r.options.Memory
 		got, err = r.engine.Claim(ctx, f, n)
 	}
 	r.mu.Lock()
@@ -319,7 +320,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{
-		Next: r.engine.NextStage(item.Action, item.Stage), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption,
+		Next: r.engine.NextStage(item.Action, item.Stage), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()

@@ -48,7 +48,7 @@ func runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fitIntoMemory(100)
+	fitIntoMemory(100, 0)
 	s, err := connect(ctx, "serve", needs{Database: &config.Database})
 	if err != nil {
 		return err
