@@ -52,6 +52,8 @@ type ReadOptions struct {
 	// Many is called once, when there are more than 20,000 files. It may wait for
 	// memory. Its error ends Read.
 	Many func(ctx context.Context) error
+	// Grown hears of each further file how many there are. Its error ends Read.
+	Grown func(files int) error
 }
 
 // Read indexes the tar that r streams. It reads r once and to its end, in the

@@ -18,7 +18,7 @@ const aboutAnHour = time.Hour + 7*time.Millisecond
 func TestClockIsSetWhileWorkersRun(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, testenv.Database(t), 1500)
-	c.q.exec(`UPDATE stage_settings SET max_attempts = 3`)
+	c.q.exec(`UPDATE stage_settings SET max_attempts = 3, lease = '10 seconds', heartbeat = '1 second'`)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	for range 2 {
@@ -37,7 +37,7 @@ func TestClockIsSetWhileWorkersRun(t *testing.T) {
 	c.account()
 	// Few are: those of a worker whose heartbeat was under way in that moment. They do
 	// not count.
-	eventually(t, "workers to tell why they lost claims", func() bool {
+	wait(t, "workers to tell why they lost claims", func() bool {
 		return value[int](c.q, `SELECT count(*) FROM work_item_attempts WHERE outcome <> 'done' AND error_code <> 'clock-set'`) == 0
 	})
 }

@@ -133,6 +133,14 @@ func FaultIn(result error) *fault.Error {
 	return databaseFault(result, e)
 }
 
+// NeedMemory is the result of work for which this worker has too little memory: the
+// item goes back and waits for one that has so many bytes for lists of files. The
+// attempt does not count.
+func NeedMemory(bytes int64) error {
+	return &ending{kind: endNeed, code: "memory-need", need: bytes,
+		err: fmt.Errorf("this worker has too little memory: the lists of the bag's files need %d MiB or more", (bytes+1<<20-1)>>20)}
+}
+
 // NeedsPerson tells whether an item that ends so is parked for a person at once.
 func NeedsPerson(err error) bool {
 	var e *ending
@@ -149,6 +157,7 @@ const (
 	endCancel
 	endSuspend
 	endRelease
+	endNeed
 	endPanic
 	endHeld
 	endDoubt
@@ -160,6 +169,7 @@ type ending struct {
 	service string
 	stage   string
 	delay   time.Duration
+	need    int64 // bytes of memory
 	err     error
 }
 
@@ -173,6 +183,7 @@ type Done struct {
 	Outcome       string // set at the end only
 	ObjectID      int64  // intellectual object, set at the end only
 	StorageOption string // of the bag, set by the stage that learns it
+	MemoryNeed    int64  // bytes for the lists of its files, set by the stage that learns it; 0: as it was
 }
 
 // move is one transition as the settling statement takes it. Strings that are
@@ -190,6 +201,7 @@ type move struct {
 	Outcome       string
 	ObjectID      *int64
 	StorageOption string
+	MemoryNeed    int64  // 0: as it was
 	Topic         string // to append a message to; "": none
 	Ended         string
 	Code          string
@@ -209,6 +221,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	}
 	if result == nil {
 		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
+		m.MemoryNeed = done.MemoryNeed
 		if done.Next != "" {
 			m.Stage, m.Topic = done.Next, of(done.Next).Topic
 			return m
@@ -238,6 +251,8 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
 	case endRelease:
 		m.Ended, m.Attempt = "released", item.Attempt-1
+	case endNeed:
+		m.Ended, m.Attempt, m.MemoryNeed = "released", item.Attempt-1, e.need
 	case endSendBack:
 		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
 	case endCancel:

@@ -128,7 +128,62 @@ $$;
 -- +goose StatementEnd
 REVOKE EXECUTE ON FUNCTION clamp_waiting(integer), clamp_times(), time_is_set() FROM PUBLIC;
 
+-- What a bag needs of a worker's memory: claims know it as they know the size. A
+-- process says in its pools how much it has; where it says nothing, all fits.
+ALTER TABLE work_items         ADD COLUMN IF NOT EXISTS memory_need bigint NOT NULL DEFAULT 0;
+ALTER TABLE work_items_archive ADD COLUMN IF NOT EXISTS memory_need bigint NOT NULL DEFAULT 0;
+CREATE OR REPLACE VIEW all_work_items AS SELECT * FROM work_items UNION ALL SELECT * FROM work_items_archive;
+CREATE INDEX work_items_memory_need ON work_items (memory_need) WHERE memory_need > 0 AND status = 'Pending' AND retry;
+
+-- most_memory is what the live worker has that has the most, of those that take an
+-- item's stage; NULL if there is none.
+-- +goose StatementBegin
+CREATE FUNCTION most_memory(w work_items) RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT max(coalesce((pool->>'memory')::bigint, 9223372036854775807))
+	FROM worker_processes p CROSS JOIN LATERAL jsonb_array_elements(p.pools) pool
+	WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat AND pool->'stages' ? w.stage AND pool->'actions' ? w.action);
+
+CREATE FUNCTION why_no_memory(w work_items) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT format('no live worker has the memory: it needs %s MiB, the largest has %s MiB', ceil(w.memory_need / 1048576.0), m / 1048576)
+	FROM most_memory(w) m WHERE m < w.memory_need);
+
+-- park_memory_needs parks what has waited for a minute and needs more memory than
+-- any live worker of its stage has.
+CREATE FUNCTION park_memory_needs() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	parked bigint;
+BEGIN
+	UPDATE work_items w SET status = 'Suspended', retry = false, needs_admin_review = true, claim_token = w.claim_token + 1,
+		error_code = 'memory-need', note = upper(left(n.why, 1)) || substr(n.why, 2) || '. Requeue it when a larger worker runs.', updated_at = now()
+	FROM (SELECT i.id, why_no_memory(i) AS why FROM work_items i
+		WHERE i.memory_need > 0 AND i.status = 'Pending' AND i.retry AND i.waits_for IS NULL AND i.updated_at < now() - interval '1 minute'
+		FOR UPDATE SKIP LOCKED) n
+	WHERE w.id = n.id AND n.why IS NOT NULL;
+	GET DIAGNOSTICS parked = ROW_COUNT;
+	RETURN parked;
+END
+$$;
+-- +goose StatementEnd
+
+ALTER FUNCTION why_no_worker(work_items) RENAME TO why_no_worker_by_pools;
+-- +goose StatementBegin
+CREATE FUNCTION why_no_worker(w work_items) RETURNS TABLE (reason text, detail text, remedy text)
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT 'memory', upper(left(m.why, 1)) || substr(m.why, 2) || '.', 'Run farol work with a larger memory limit. SELECT * FROM workers; says who lives.'
+	FROM (SELECT why_no_memory(w) AS why) m WHERE m.why IS NOT NULL
+	UNION ALL
+	SELECT k.* FROM why_no_worker_by_pools(w) k WHERE why_no_memory(w) IS NULL
+$$;
+-- +goose StatementEnd
+REVOKE EXECUTE ON FUNCTION park_memory_needs() FROM PUBLIC;
+
 -- +goose Down
+DROP FUNCTION why_no_worker(work_items);
+ALTER FUNCTION why_no_worker_by_pools(work_items) RENAME TO why_no_worker;
+DROP FUNCTION park_memory_needs();
+DROP FUNCTION why_no_memory(work_items);
+DROP FUNCTION most_memory(work_items);
+DROP INDEX work_items_memory_need; -- the column stays, as no view has to be made anew without it
 DROP FUNCTION clamp_times();
 DROP FUNCTION clamp_waiting(integer);
 DROP TRIGGER time_is_set ON fixity_policies;

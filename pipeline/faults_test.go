@@ -347,7 +347,7 @@ func TestWithoutRedisNoPackIsSentAgain(t *testing.T) {
 	a.through(proxy)
 	engine := a.engine()
 	a.upTo(engine, "Copy To Staging")
-	a.deps.recent, a.deps.room = &recent{}, newRoom(0)
+	a.deps.recent, a.deps.room = &recent{}, newRoom(0, 0)
 	w := a.hold(engine, "Copy To Staging")
 	var moved [2]int64
 	for i := range moved {

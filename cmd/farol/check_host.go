@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,10 +19,7 @@ const (
 	fewFiles   = 1024     // descriptors, below which many slots may run out of them
 	leastFiles = 128
 
-	// What a worker needs besides the lists of files of its bags, about 1 KiB each.
-	baseMemory  = 48 << 20
-	childMemory = 32 << 20 // of a child that identifies formats, with its signatures
-	fileMemory  = 1 << 10
+	fileMemory = 1 << 10 // of a file in the lists of a bag
 )
 
 // hostNeeds is what a worker wants of its host.
@@ -91,7 +86,7 @@ func writeIn(dir string) error {
 }
 
 func (s surroundings) checkLimits(context.Context) []finding {
-	list := []finding{s.host.memoryFits(cgroupLimit("/"))}
+	list := []finding{s.host.memoryFits(memoryOf("/proc", "/sys/fs/cgroup"))}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		list = append(list, filesFit(files.Cur))
@@ -103,14 +98,11 @@ func (s surroundings) checkLimits(context.Context) []finding {
 // settings promise to take. Bags that do not fit wait for another worker.
 func (n hostNeeds) memoryFits(limit int64) finding {
 	const what = "memory limit"
-	if limit <= 0 {
-		return good(fault.Memory, what, "none")
-	}
-	files := max(limit-baseMemory-int64(n.children)*childMemory, 0) / fileMemory
+	files := listsWithin(heapWithin(limit, n.children)) / fileMemory
 	found := fmt.Sprintf("%s: bags of up to about %d files", sizeOf(limit), files)
 	if files < int64(n.maxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),
-			"raise the limit of the container or service, or lower FAROL_MAX_FILES or FAROL_IDENTIFY_WORKERS")
+			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")
 	}
 	return good(fault.Memory, what, found)
 }
@@ -126,49 +118,6 @@ func filesFit(limit uint64) finding {
 		return warn(fault.Memory, what, fmt.Sprintf("the limit is %d, and %d are wanted", limit, fewFiles), todo)
 	}
 	return good(fault.Memory, what, "the limit is "+strconv.FormatUint(limit, 10))
-}
-
-// cgroupLimit is the least memory limit of the process's control group and of those
-// above it, in version 1 and 2; 0 if there is none. root is "/" but in tests.
-func cgroupLimit(root string) int64 {
-	text, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return 0
-	}
-	least := int64(0)
-	for line := range strings.Lines(string(text)) {
-		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, group, _ := strings.Cut(rest, ":")
-		dir, file := "sys/fs/cgroup", "memory.max"
-		switch {
-		case controllers == "memory":
-			dir, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		case controllers != "":
-			continue
-		}
-		for group = path.Clean("/" + group); ; group = path.Dir(group) {
-			if n := limitIn(path.Join(root, dir, group, file)); n > 0 && (least == 0 || n < least) {
-				least = n
-			}
-			if group == "/" {
-				break
-			}
-		}
-	}
-	return least
-}
-
-// limitIn is 0 for no limit, which is "max", or in version 1 a very large number.
-func limitIn(file string) int64 {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || n >= 1<<60 {
-		return 0
-	}
-	return n
 }
 
 func (s surroundings) checkScanner(ctx context.Context) []finding {

@@ -274,34 +274,12 @@ func TestDiskIsLookedAt(t *testing.T) {
 	}
 }
 
-// A control group's limit is the least of its own and those above it.
-func TestMemoryLimitIsThatOfTheControlGroup(t *testing.T) {
+// What a process may use of memory and files is held against what it promises.
+func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
 	t.Parallel()
-	write := func(root, name, text string) {
-		t.Helper()
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	two, one, none := t.TempDir(), t.TempDir(), t.TempDir()
-	write(two, "proc/self/cgroup", "0::/a.slice/b.scope\n")
-	write(two, "sys/fs/cgroup/a.slice/memory.max", "536870912\n")
-	write(two, "sys/fs/cgroup/a.slice/b.scope/memory.max", "max\n")
-	write(one, "proc/self/cgroup", "4:memory:/x\n1:cpu:/\n0::/\n")
-	write(one, "sys/fs/cgroup/memory/x/memory.limit_in_bytes", "268435456\n")
-	write(one, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
-	for root, want := range map[string]int64{two: 512 << 20, one: 256 << 20, none: 0} {
-		if got := cgroupLimit(root); got != want {
-			t.Errorf("limit %d, want %d", got, want)
-		}
-	}
 	n := hostNeeds{maxFiles: 400_000, children: 2}
-	if f := n.memoryFits(512 << 20); f.State != stateOK {
-		t.Errorf("512 MiB: %+v", f)
+	if f := n.memoryFits(1 << 30); f.State != stateOK {
+		t.Errorf("1 GiB: %+v", f)
 	}
 	if f := n.memoryFits(256 << 20); f.State != stateWarning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
 		t.Errorf("256 MiB: %+v", f)

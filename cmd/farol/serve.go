@@ -50,7 +50,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	if err != nil {
 		return err
 	}
-	fitIntoMemory(100)
+	fitIntoMemory(100, 0)
 	log := newLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err

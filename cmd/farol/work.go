@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -112,16 +111,6 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	return []pipeline.Pool{p}, nil
 }
 
-// fitIntoMemory has the process fit into 512 MiB, unless the environment says
-// otherwise. Up to that, garbage is collected when there is so much of it, in percent
-// of what lives.
-func fitIntoMemory(percent int) {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(400 << 20)
-	}
-}
-
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
 	config, err := loadWorkerConfig()
@@ -132,7 +121,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return usage(err, help)
 	}
-	fitIntoMemory(400) // the live heap is small, so it is collected seldom
+	memory := fitIntoMemory(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := newLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
@@ -158,17 +147,17 @@ func runWork(ctx context.Context, f workFlags) error {
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
-		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
+		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		Version: thisBuild().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
-		Observe: metrics.observe, Log: log,
+		Memory: memory, Observe: metrics.observe, Log: log,
 	})
 	if err != nil {
 		return usage(err, help)
 	}
-	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
 	metrics.registry.MustRegister(heldLeases{engine})
 	besides, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
@@ -205,7 +194,9 @@ func runWatched(
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log) })
+	group.Go(func() error {
+		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log)
+	})
 	group.Go(func() error {
 		figures.watch(groupCtx)
 		return nil
