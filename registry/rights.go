@@ -112,7 +112,19 @@ size_bands UPDATE
 institution_turns DELETE
 topic_messages INSERT
 topic_retries INSERT UPDATE DELETE
-attempts_forgiven INSERT`
+attempts_forgiven INSERT
+known_services INSERT UPDATE
+service_reports INSERT UPDATE DELETE
+alerts INSERT
+fixity_checks UPDATE
+fixity_policies UPDATE
+fixity_feed UPDATE
+retrievals UPDATE
+topic_deliveries UPDATE
+topic_receivers UPDATE
+topic_readers UPDATE
+topic_partitions UPDATE`
+	const upkeep = "lock_object move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 	return map[string]needs{
 		"work": {tables: queue + `
 intellectual_objects INSERT UPDATE
@@ -123,14 +135,12 @@ premis_events INSERT
 retired_copies INSERT DELETE
 unrecorded_copies INSERT UPDATE DELETE
 deletion_receipts INSERT UPDATE
-fixity_checks INSERT UPDATE DELETE
+fixity_checks INSERT DELETE
 fixity_done INSERT UPDATE DELETE
 fixity_failures INSERT UPDATE
-fixity_feed UPDATE
-fixity_policies UPDATE
 repair_brakes INSERT
-retrievals INSERT UPDATE
-alerts INSERT`, functions: "lock_object lock_institution move_stranded"},
+retrievals INSERT
+`, functions: upkeep + "lock_institution"},
 		"schedule": {tables: `
 work_items INSERT UPDATE
 schedules INSERT UPDATE
@@ -145,10 +155,9 @@ alerts INSERT`, functions: "lock_object lock_institution turn_log_partitions tri
 		"serve": {tables: queue + `
 api_tokens UPDATE
 queues INSERT UPDATE
-topic_receivers INSERT UPDATE
-topic_deliveries INSERT UPDATE DELETE
-pipeline_messages UPDATE
-topic_readers UPDATE`, functions: "receiver_locked take_messages take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log lock_object move_stranded"},
+topic_receivers INSERT
+topic_deliveries INSERT DELETE
+pipeline_messages UPDATE`, functions: upkeep + "receiver_locked take_messages take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
 		"mirror": {tables: `
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE
