@@ -870,7 +870,7 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if read := proxy.Bytes() - before; read > 45*mib/2 {
 		t.Errorf("the second attempt read %d MiB of 40", read/mib)
 	}
-	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}, room: newRoom(0)})
+	b, _, err := (&work{item: claim.Item{ID: id}}).bag(t.Context(), Deps{Staging: a.deps.Staging, recent: &recent{}, room: newRoom(0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

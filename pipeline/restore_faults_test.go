@@ -188,7 +188,7 @@ func TestDamagedTarIsNotPublished(t *testing.T) {
 	}
 	w := &work{item: items[0], hold: engine.Hold(context.Background(), items[0]), log: a.deps.Log}
 	d := a.deps
-	d.room = newRoom(0)
+	d.room = newRoom(0, 0)
 	object, err := w.beforeRestoring(context.Background(), d)
 	if err != nil {
 		t.Fatal(err)

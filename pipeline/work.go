@@ -211,6 +211,8 @@ func classified(err error) bool {
 // was to be ingested is there no more, or is another one.
 func (w *work) receivingErr(err error) error {
 	switch {
+	case claim.Code(err) == "memory-need":
+		return err
 	case errors.Is(err, storage.ErrNotFound):
 		return claim.Suspend("bag-gone", fmt.Sprintf(
 			"The bag %s is no longer in the receiving bucket %s. Upload it again to have it ingested.", w.item.Name, w.item.Bucket))
