@@ -45,6 +45,7 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if len(b.Problems) > 0 {
 		return claim.Fatal(b.Problems[0].Code, "%w", foundIn(b.Problems, b.More))
 	}
+	w.memoryNeed = MemoryNeed(len(b.Files))
 	w.count.read("", len(b.Files), w.item.Size)
 	for i, f := range b.Files {
 		f.UUID = fileUUID(w.item, i, f.Path)

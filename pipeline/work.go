@@ -212,7 +212,7 @@ func classified(err error) bool {
 func (w *work) receivingErr(err error) error {
 	service := fault.Bucket(w.item.Bucket)
 	switch {
-	case fault.In(err) != nil:
+	case fault.In(err) != nil, claim.Code(err) == "memory-need":
 		return err
 	case errors.Is(err, storage.ErrNotFound):
 		return claim.Doubt(service, claim.Suspend("bag-gone", fmt.Sprintf(
