@@ -76,7 +76,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 768 MiB has room for.
+// DefaultMaxFiles is what a worker of 1 GiB has room for.
 const DefaultMaxFiles = 400_000
 
 const (
