@@ -103,6 +103,40 @@ func TestFlippedByteIsNotTheBags(t *testing.T) {
 	}
 }
 
+// What was read wrongly before a checkpoint is found out when another attempt goes on
+// from there, and the tar is read from its start.
+func TestCheckpointOfBytesThatWereFlippedIsDiscarded(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	a := newArchive(t)
+	a.deps.checkpointBytes = 8 * mib
+	var files []bagtest.File
+	for _, name := range []string{"a", "b", "c"} {
+		files = append(files, bagtest.File{Path: "data/" + name, Size: 10 * mib})
+	}
+	tar := a.bag(bagtest.Spec{Name: "large", Files: files})
+	id := a.deposit("large.tar", tar)
+	w := a.wired()
+	w.next(spoilt{object: "/large.tar", at: 5 * mib, how: "flip", times: 1})
+	w.next(spoilt{object: "/large.tar", at: 25 * mib, how: "cut", times: 5}) // until the attempt gives up
+	engine := a.engine()
+	a.one(engine, "Receive")
+	if item := a.item(id); item.Stage != "Receive" || item.Status != "Pending" || w.left() > 1 {
+		t.Fatalf("item = %+v, %d answers not spoilt", item, w.left())
+	}
+	a.exec(`UPDATE work_items SET run_at = now()`)
+	a.one(engine, "Receive")
+	a.one(engine, "Validate")
+	if item := a.item(id); item.Stage != "Reingest Check" {
+		t.Errorf("item = %+v", item)
+	}
+	for _, said := range []string{"reading on from a checkpoint", "does not confirm what was read"} {
+		if !strings.Contains(a.log.String(), said) {
+			t.Errorf("the log does not say %q", said)
+		}
+	}
+}
+
 // asItWas fails the test unless an item's files are on record with their right digests,
 // and their copies have the right bytes.
 func (a *archive) asItWas(id int64, b *bag.Bag) {
