@@ -20,9 +20,12 @@ func (a *archive) motley(name string) []byte {
 	return a.bag(bagtest.Spec{
 		Name: name,
 		Files: []bagtest.File{
-			{Path: "data/empty"}, {Path: "data/small.bin", Size: 700}, {Path: "data/other.bin", Size: 15_000},
+			{Path: "data/empty"},
+			{Path: "data/small.bin", Size: 700},
+			{Path: "data/other.bin", Size: 15_000},
 			{Path: "data/" + strings.Repeat("long", 40) + ".bin", Size: 3000}, // its name is in a PAX record, of which there is no checksum
-			{Path: "data/middling.bin", Size: 120_000}, {Path: "data/large.bin", Size: 400_000},
+			{Path: "data/middling.bin", Size: 120_000},
+			{Path: "data/large.bin", Size: 400_000},
 		},
 		Unlisted: []bagtest.File{{Path: "notes/unlisted.txt", Size: 2000}},
 	})
@@ -60,7 +63,7 @@ func truth(t *testing.T, tar []byte) *bag.Bag {
 // wherever in the tar it is: the bag is ingested, with the bytes that it has.
 func TestFlippedByteIsNotTheBags(t *testing.T) {
 	t.Parallel()
-	for name, answers := range ways() {
+	for name, answers := range ways() { //nolint:bodyclose // the proxy closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
@@ -170,7 +173,7 @@ func (a *archive) asItWas(id int64, b *bag.Bag) {
 // twice where its bucket does not tell that it was read right.
 func TestBrokenBagIsTheBags(t *testing.T) {
 	t.Parallel()
-	for name, answers := range ways() {
+	for name, answers := range ways() { //nolint:bodyclose // the proxy closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
