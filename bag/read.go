@@ -159,12 +159,6 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 	}
 }
 
-// close ends what goes on beside the reading.
-func (rd *reader) close() {
-	rd.digester.close()
-	rd.whole.close()
-}
-
 // archive reads the tar, beginning within a file if that is where it was left.
 func (rd *reader) archive(ctx context.Context) error {
 	if rd.opts.Resume != nil && rd.opts.Resume.Partial != nil {

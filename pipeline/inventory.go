@@ -32,7 +32,7 @@ func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err erro
 // After an error none is.
 func (w *work) inventory(ctx context.Context, d Deps, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	b, id, err = w.inventoryOnce(ctx, d, do)
-	if spoiled(err) {
+	if spoiled(ctx, err) {
 		w.log.WarnContext(ctx, "inventory is not readable; reading it again")
 		b, id, err = w.inventoryOnce(ctx, d, do)
 	}

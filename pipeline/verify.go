@@ -42,6 +42,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 		var bad []error
 		for _, f := range group {
 			var found []storedCopy
+			good := len(bad)
 			for i, target := range c.targets {
 				one, err := s.copy(ctx, w, f, c.names[i], target, c.mimes[f.index].MIME, others)
 				switch {
@@ -52,7 +53,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 				}
 				found = append(found, one)
 			}
-			if len(bad) == 0 || bad[len(bad)-1].(*badCopy).file != f { //nolint:errorlint,forcetypeassert // there are no others in it
+			if len(bad) == good {
 				finished(f, packCopies(f, found))
 			}
 		}
