@@ -91,11 +91,13 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 	for _, c := range g.byPriority(f.Copies) {
 		b, ok := g.Targets[c.Target]
 		if !ok {
-			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", c.Target))
+			return noTarget(c.Target)
 		}
 		var err, before error
 		for try := 1; try <= tries && g.why(c) == nil; try++ {
-			if err = read(b, c); err == nil || ctx.Err() != nil || classified(err) || ends(err) {
+			err = read(b, c)
+			denied := deniedAlone(ctx, b, err)
+			if err == nil || ctx.Err() != nil || !denied && classified(err) || ends(err) {
 				return err
 			}
 			if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
@@ -193,7 +195,13 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 			list = append(list, g.complaint(f))
 		}
 	}
-	return claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	for _, c := range first.Copies {
+		if b, err := g.Targets[c.Target], g.why(c); b != nil && (errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDenied)) {
+			return claim.Doubt(b.Service(), end) // this process may look into the wrong bucket
+		}
+	}
+	return end
 }
 
 // missing tells whether none of a file's copies is there, and notes why.
