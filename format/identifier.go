@@ -13,6 +13,9 @@ import (
 // ErrClosed is what [Identifier.Identify] returns after [Identifier.Close].
 var ErrClosed = errors.New("format: identifier is closed")
 
+// ErrStart says that no child could be started, which no file is to blame for.
+var ErrStart = errors.New("start a child")
+
 // errTimedOut ends the time of one file, errSlow that of one read of it.
 var (
 	errTimedOut = errors.New("no answer in time")
@@ -187,7 +190,7 @@ func (i *Identifier) take(ctx context.Context) (*child, error) {
 	c, err := startChild(ctx, i.opts)
 	if err != nil {
 		i.slots <- nil
-		return nil, fmt.Errorf("start a child: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	return c, nil
 }

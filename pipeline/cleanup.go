@@ -57,7 +57,7 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 	for target, keys := range keys {
 		b, ok := s.Targets[target]
 		if !ok {
-			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", target))
+			return noTarget(target)
 		}
 		if err := b.Delete(ctx, keys...); err != nil {
 			return fmt.Errorf("delete replaced copies in %s: %w", target, storageErr(err))

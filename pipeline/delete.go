@@ -90,10 +90,10 @@ func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, 
 	for target, keys := range byTarget {
 		b, ok := s.Targets[target]
 		if !ok {
-			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", target))
+			return noTarget(target)
 		}
 		if err := b.Erase(ctx, keys...); err != nil {
-			return undeleted(target, err)
+			return undeleted(ctx, b, target, err)
 		}
 	}
 	if err := s.Registry.NoteReceipts(ctx, d, receipts); err != nil {
@@ -124,10 +124,16 @@ func (s *deletion) absent(ctx context.Context, receipts []registry.Receipt) erro
 	return group.Wait()
 }
 
-// undeleted explains what some providers refuse.
-func undeleted(target string, err error) error {
-	if errors.Is(err, storage.ErrDenied) && strings.HasPrefix(target, "Wasabi") {
-		return claim.Fatal("storage-denied", "The copies in %s cannot be deleted. Wasabi refuses it for objects younger than its minimum of 30 days, and where the key lacks the right: %w", target, err)
+// undeleted explains what a bucket refuses. One that serves us and denies only this
+// is a matter for a person: an object may be locked, or be younger than its provider
+// lets go. One that denies everything is a failure of its own.
+func undeleted(ctx context.Context, b *storage.Bucket, target string, err error) error {
+	if !deniedAlone(ctx, b, err) {
+		return fmt.Errorf("delete copies in %s: %w", target, storageErr(err))
 	}
-	return fmt.Errorf("delete copies in %s: %w", target, storageErr(err))
+	why := "An object may be locked, or the key lacks the right"
+	if strings.HasPrefix(target, "Wasabi") {
+		why = "Wasabi refuses it for objects younger than its minimum of 30 days, and where the key lacks the right"
+	}
+	return claim.Doubt(b.Service(), claim.Suspend("storage-denied", fmt.Sprintf("The copies in %s cannot be deleted. %s: %v", target, why, err)))
 }

@@ -283,7 +283,7 @@ func (d Deps) targets(option string) ([]string, []*storage.Bucket, error) {
 	for i, name := range names {
 		b, ok := d.Targets[name]
 		if !ok {
-			return nil, nil, claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", name))
+			return nil, nil, noTarget(name)
 		}
 		buckets[i] = b
 	}

@@ -91,9 +91,9 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 	for _, c := range g.byPriority(f.Copies) {
 		b, ok := g.Targets[c.Target]
 		if !ok {
-			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", c.Target))
+			return noTarget(c.Target)
 		}
-		err := g.from(ctx, f, c, func() error { return read(b, c) })
+		err := g.from(ctx, b, f, c, func() error { return read(b, c) })
 		switch {
 		case g.why(c) != nil:
 		case errors.Is(err, errBadCopy) && !ends(err):
@@ -110,11 +110,11 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 
 // from has a copy tried until it serves, or is of no use. What may be the way's fault
 // is the copy's only if it is so twice.
-func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
+func (g *giving) from(ctx context.Context, b *storage.Bucket, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
 	var before error
 	for try := 1; try <= tries && g.why(c) == nil; try++ {
 		err := read()
-		if err == nil || ctx.Err() != nil || classified(err) || ends(err) {
+		if err == nil || ctx.Err() != nil || classified(err) && !deniedAlone(ctx, b, err) || ends(err) {
 			return err
 		}
 		if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
@@ -202,7 +202,13 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 			list = append(list, g.complaint(f))
 		}
 	}
-	return claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	for _, c := range first.Copies {
+		if b, err := g.Targets[c.Target], g.why(c); b != nil && (errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDenied)) {
+			return claim.Doubt(b.Service(), end) // this process may look into the wrong bucket
+		}
+	}
+	return end
 }
 
 // missing tells whether none of a file's copies is there, and notes why.

@@ -76,6 +76,7 @@ type retrieving struct {
 	pending int64
 	lost    []string // what is wrong with each file that no provider will give back
 	more    int
+	misled  string // the bucket that said so, which may not be the right one
 }
 
 // add looks at files a page at a time, several at once.
@@ -115,7 +116,8 @@ func (l *retrieving) end(ctx context.Context) error {
 	if l.more > 0 {
 		text += fmt.Sprintf("; and %d more", l.more)
 	}
-	return claim.Fatal("copy-missing", "%d files cannot be restored from %s: %s", len(l.lost)+l.more, l.r.Class, text)
+	end := claim.Fatal("copy-missing", "%d files cannot be restored from %s: %s", len(l.lost)+l.more, l.r.Class, text)
+	return claim.Doubt(l.misled, end)
 }
 
 // one has one file's archived copy made readable, if it is not.
@@ -141,10 +143,12 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 			return nil
 		}
 	}
+	lost := errors.Is(err, storage.ErrNotFound) || deniedAlone(ctx, b, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrDenied):
+	case lost:
+		l.misled = b.Service()
 		l.lose(f, c, err)
 	case err != nil:
 		return storageErr(err)

@@ -69,7 +69,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 func (s *identify) one(ctx context.Context, f *file, content io.ReaderAt, whole func() (io.ReadCloser, error)) (identified, error) {
 	result, err := s.Formats.Identify(ctx, f.path, f.size, content)
 	if err != nil {
-		return identified{}, fmt.Errorf("identify the format: %w", err)
+		return identified{}, fmt.Errorf("identify the format: %w", identifierErr(ctx, err))
 	}
 	out := asIdentified(result)
 	out.Index = f.index
@@ -83,7 +83,7 @@ func (s *identify) one(ctx context.Context, f *file, content io.ReaderAt, whole 
 	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
 	v, err := s.Viruses.Scan(ctx, f.size, r)
 	if err != nil {
-		return identified{}, claim.Transient("virus-scanner", fmt.Errorf("check for viruses: %w", err))
+		return identified{}, fmt.Errorf("check for viruses: %w", scannerErr(ctx, err))
 	}
 	out.Scanner, out.Infection, out.Unchecked = v.Scanner, v.Signature, v.Unchecked
 	return out, nil

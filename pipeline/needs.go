@@ -134,7 +134,7 @@ func bucketOf(d Deps, steps []Step, item claim.Item, service string) *breaker {
 
 func (d Deps) scannerProbe(ctx context.Context) error {
 	_, err := d.Viruses.Version(ctx)
-	return err
+	return scannerErr(ctx, err)
 }
 
 func (d Deps) identifierProbe(ctx context.Context) error {
@@ -142,18 +142,18 @@ func (d Deps) identifierProbe(ctx context.Context) error {
 		return nil
 	}
 	_, err := d.Formats.Identify(ctx, "probe.txt", 5, strings.NewReader("probe"))
-	return err
+	return identifierErr(ctx, err)
 }
 
 // diskProbe tells whether TMPDIR takes what the lists of a bag need.
 func diskProbe(context.Context) (err error) {
 	f, err := os.CreateTemp("", "farol-probe-*")
 	if err != nil {
-		return fmt.Errorf("spool: %w", err)
+		return fmt.Errorf("spool: %w", ofHost(err))
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
-		return fmt.Errorf("spool: %w", err)
+		return fmt.Errorf("spool: %w", ofHost(err))
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, 
 	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
 	spool, err = os.CreateTemp("", "farol-*")
 	if err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, err)
+		return nil, "", fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(spool, hash), body)
 	if err = errors.Join(err, os.Remove(spool.Name())); err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, errors.Join(err, spool.Close()))
+		return nil, "", fmt.Errorf("spool %s: %w", name, ofHost(errors.Join(err, spool.Close())))
 	}
 	return spool, hex.EncodeToString(hash.Sum(nil)), nil
 }
@@ -46,22 +46,22 @@ func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
 func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) (err error) {
 	spool, err := os.CreateTemp("", "farol-*")
 	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
+		return fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	defer func() {
-		err = errors.Join(err, spool.Close(), os.Remove(spool.Name()))
+		err = errors.Join(err, ofHost(spool.Close()), ofHost(os.Remove(spool.Name())))
 	}()
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(spool, hash), 64<<10)
 	if err := write(buffered); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
+		return fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
+		return fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	size, err := spool.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
+		return fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	if err := w.hold.Check(ctx); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io
 		return storageErr(err)
 	}
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("spool %s: %w", name, err)
+		return fmt.Errorf("spool %s: %w", name, ofHost(err))
 	}
 	_, err = d.Staging.Put(ctx, w.staged(name), spool, up)
 	return storageErr(err)

@@ -109,17 +109,22 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 func (s *store) staged(w *work, p *pack) opener {
 	key := w.staged(p.key())
 	return func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+		missing := false
 		for range 2 {
 			r, err := s.Staging.Get(ctx, key, storage.Range{Offset: offset, Length: length})
 			if err == nil {
 				return r, nil
 			}
 			o, headErr := s.Staging.Head(ctx, key)
-			if !errors.Is(headErr, storage.ErrNotFound) && (headErr != nil || o.Size == p.size()) {
+			if missing = errors.Is(headErr, storage.ErrNotFound); !missing && (headErr != nil || o.Size == p.size()) {
 				return nil, storageErr(err)
 			}
 		}
-		return nil, unstaged(p.files[0])
+		lost := unstaged(p.files[0])
+		if missing { // or this process looks into the wrong bucket
+			lost = claim.Doubt(s.Staging.Service(), lost)
+		}
+		return nil, lost
 	}
 }
 

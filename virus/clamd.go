@@ -210,8 +210,14 @@ func (s *Scanner) talk(conn net.Conn, command string, stream io.Reader, size int
 // chunkSize is how much of a file is sent at a time.
 const chunkSize = 64 << 10
 
+// ErrContent says that the file could not be read to its end, for which clamd is not
+// to blame.
+var ErrContent = errors.New("virus: the file could not be read")
+
 // A contentError is an error of the caller's reader.
 type contentError struct{ error }
+
+func (e contentError) Is(target error) bool { return target == ErrContent } //nolint:errorlint // it is what Is is for
 
 func (e contentError) Unwrap() error { return e.error }
 

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // codesInUse are those that the code base gives to findings, errors and items,
@@ -57,8 +59,33 @@ func codesInUse(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, code := range []string{
+		"storage-digest", "target-missing", "virus-scanner", // of earlier versions, which may be on record
+	} {
+		codes[code] = "the record"
+	}
+	for service, kinds := range faultKinds() {
+		for _, k := range kinds {
+			codes[(&fault.Error{Service: service, Kind: k}).Code()] = "fault"
+		}
+	}
 	delete(codes, "")
 	return codes
+}
+
+// faultKinds are what can be wrong with each service.
+func faultKinds() map[string][]fault.Kind {
+	server := []fault.Kind{fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.WrongAnswer}
+	return map[string][]fault.Kind{
+		fault.Bucket("any"): append(slices.Clone(server), fault.Skewed),
+		fault.Redis:         server,
+		fault.Database:      server,
+		fault.Scanner:       {fault.Unavailable, fault.WrongAnswer},
+		fault.Disk:          {fault.Unavailable, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly},
+		fault.Memory:        {fault.Full},
+		fault.Identifier:    {fault.Unavailable, fault.Denied, fault.Missing},
+		fault.Settings:      {fault.Missing},
+	}
 }
 
 // codesOf are the codes that a piece of code names: in claim.Fatal("code", and its
@@ -85,7 +112,7 @@ func codesOf(n ast.Node, dir string) (codes []string) {
 				name = f.Name
 			}
 		}
-		if slices.Contains([]string{"Fatal", "Transient", "Suspend", "Cancel"}, name) && len(n.Args) > 1 {
+		if slices.Contains([]string{"Fatal", "Transient", "Suspend", "Cancel", "SendBackAs"}, name) && len(n.Args) > 1 {
 			text(n.Args[0])
 		}
 	case *ast.ValueSpec:
