@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"crypto/md5"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -109,18 +110,22 @@ func (d draft) write(path string, rng *rand.Rand) error {
 		{"bag-info.txt", fmt.Appendf(nil, "Source-Organization: make chaos\nBagging-Date: 2026-01-02\nPayload-Oxum: %d.%d\n", octets, count)},
 		{"aptrust-info.txt", fmt.Appendf(nil, "Title: %s\nAccess: Institution\nStorage-Option: %s\n", title, d.option)},
 	}
-	var manifest, tagManifest strings.Builder
 	all := append(tags, d.files...)
+	var sums [2]strings.Builder // the profile asks for an MD5 manifest too
+	var tagSums strings.Builder
 	for _, f := range all {
-		list := &tagManifest
 		if strings.HasPrefix(f.path, "data/") {
-			list = &manifest
+			fmt.Fprintf(&sums[0], "%x  %s\n", md5.Sum(f.data), f.path)
+			fmt.Fprintf(&sums[1], "%x  %s\n", sha256.Sum256(f.data), f.path)
 		}
-		fmt.Fprintf(list, "%x  %s\n", sha256.Sum256(f.data), f.path)
 	}
-	all = append(all, content{"manifest-sha256.txt", []byte(manifest.String())})
-	fmt.Fprintf(&tagManifest, "%x  manifest-sha256.txt\n", sha256.Sum256([]byte(manifest.String())))
-	all = append(all, content{"tagmanifest-sha256.txt", []byte(tagManifest.String())})
+	all = append(all, content{"manifest-md5.txt", []byte(sums[0].String())}, content{"manifest-sha256.txt", []byte(sums[1].String())})
+	for _, f := range all {
+		if !strings.HasPrefix(f.path, "data/") {
+			fmt.Fprintf(&tagSums, "%x  %s\n", sha256.Sum256(f.data), f.path)
+		}
+	}
+	all = append(all, content{"tagmanifest-sha256.txt", []byte(tagSums.String())})
 	first := len(tags)
 	switch d.flaw {
 	case "digest":

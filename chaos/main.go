@@ -51,7 +51,7 @@ func parse(args []string) (f flags, err error) {
 	set.BoolVar(&f.list, "list", false, "list the experiments")
 	set.BoolVar(&f.whole, "all", false, "run all experiments, and not only the short ones")
 	set.Uint64Var(&f.seed, "seed", 1, "chooses bags, victims and the faults of the storm")
-	set.IntVar(&f.bags, "bags", 0, "bags of each experiment (default 60; 200 with --all)")
+	set.IntVar(&f.bags, "bags", 0, "bags of each experiment (default 120; 300 with --all)")
 	set.IntVar(&f.workers, "workers", 3, "worker processes")
 	set.BoolVar(&f.keep, "keep", false, "keep data and logs of every experiment, and not only of those that fail")
 	set.BoolVar(&f.json, "json", false, "print the results as JSON")
@@ -61,9 +61,9 @@ func parse(args []string) (f flags, err error) {
 		return f, err //nolint:wrapcheck // it is printed already
 	}
 	if f.bags == 0 {
-		f.bags = 60
+		f.bags = 120
 		if f.whole {
-			f.bags = 200
+			f.bags = 300
 		}
 	}
 	if f.bags < 10 || f.workers < 1 {
