@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"sync"
 	"time"
 
@@ -174,9 +175,17 @@ func readBucket(ctx context.Context, client *s3.Client, bucket string) ([]Object
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			objects = append(objects, Object{Key: key, Size: n, SHA256: hex.EncodeToString(h.Sum(nil))})
+			objects = append(objects, Object{Key: key, Size: n, SHA256: hex.EncodeToString(h.Sum(nil)), Bag: bagOf(out.Metadata)})
 			return nil
 		})
 	}
 	return objects, g.Wait() //nolint:wrapcheck // said above
+}
+
+// bagOf reads the metadata of a copy. Names that a header cannot carry are escaped.
+func bagOf(metadata map[string]string) string {
+	if name, err := url.QueryUnescape(metadata["bag-encoded"]); err == nil && name != "" {
+		return name
+	}
+	return metadata["bag"]
 }

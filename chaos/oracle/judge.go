@@ -9,7 +9,7 @@ import (
 
 // Judge returns what is wrong with the world, item by item.
 func Judge(w World, p Promise) []Violation {
-	j := &judge{World: w, promise: p, named: map[string]string{}, stored: map[string]Object{}}
+	j := &judge{World: w, promise: p, named: map[string]string{}, stored: map[string]Object{}, unfinished: map[string]bool{}}
 	for bucket, objects := range w.Buckets {
 		for _, o := range objects {
 			j.stored[bucket+"/"+o.Key] = o
@@ -54,8 +54,10 @@ type judge struct {
 	promise Promise
 	events  map[string]map[string]int // by object and file, then by type
 	stored  map[string]Object         // by bucket and key
-	named   map[string]string         // bucket and key of each copy on record, to its file
-	found   []Violation
+	// valid bags that did not succeed, by identifier
+	unfinished map[string]bool
+	named      map[string]string // bucket and key of each copy on record, to its file
+	found      []Violation
 }
 
 func (j *judge) say(kind string, item Item, bag Bag, format string, args ...any) {
@@ -75,7 +77,10 @@ func (j *judge) bag(bag Bag, item Item, attempts []Attempt) {
 	case end == "Success":
 		j.success(bag, item)
 		j.messages(bag, item, attempts)
+	case end == "Cancelled" && j.promise.ByHand && j.ByHand[item.ID] > 0:
+		j.unfinished[bag.Object()] = true // by a person
 	default:
+		j.unfinished[bag.Object()] = true
 		j.say("valid-bag-"+strings.ToLower(end), item, bag, "%s", at)
 	}
 }
@@ -213,10 +218,11 @@ func (j *judge) doubledEvents() {
 	}
 }
 
-// strangers looks for what is in preservation storage and on no record.
+// strangers looks for what is in preservation storage and on no record. What belongs
+// to a bag that did not succeed is on none yet, and no fault of its own.
 func (j *judge) strangers() {
 	for _, at := range slices.Sorted(maps.Keys(j.stored)) {
-		if _, ok := j.named[at]; !ok {
+		if _, ok := j.named[at]; !ok && !j.unfinished[j.stored[at].Bag] {
 			j.found = append(j.found, Violation{Kind: "copy-not-named", Detail: fmt.Sprintf("%s (%d bytes) is in the bucket and on no record", at, j.stored[at].Size)})
 		}
 	}

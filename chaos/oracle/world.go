@@ -59,6 +59,7 @@ type Target struct{ Name, Bucket string }
 type Object struct {
 	Key, SHA256 string
 	Size        int64
+	Bag         string // identifier of the object that it is a copy for, as its metadata says
 }
 
 // An Event is a PREMIS event. File is "" for an event of the object.
