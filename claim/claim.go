@@ -59,6 +59,7 @@ type Item struct {
 	ObjectIdentifier string
 	InstitutionID    int64
 	Institution      string // identifier
+	StorageOption    string // "" until the bag has been read
 	Request          Request
 
 	band  int16
@@ -127,6 +128,7 @@ type Engine struct {
 
 	wake     *wake
 	known    atomic.Pointer[settings]
+	services atomic.Pointer[[]ServiceHold]
 	ends     batcher[move, error]
 	draining chan struct{} // closed when the process is asked to stop
 	changed  chan struct{} // gets a value when settings are to be read anew
@@ -234,6 +236,11 @@ func (e *Engine) readSettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("settings of stages: %w", err)
 	}
+	holds, err := e.store.serviceHolds(ctx)
+	if err != nil {
+		return err
+	}
+	e.services.Store(&holds)
 	if before := e.known.Swap(s); before != nil && s.heartbeat() < before.heartbeat() {
 		select {
 		case e.hurry <- struct{}{}:
@@ -252,6 +259,9 @@ func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
 }
 
 func (e *Engine) claimAs(ctx context.Context, f Filter, n int, who claimant) ([]Item, error) {
+	if f = f.walked(); len(f.Stages) == 0 {
+		return nil, nil
+	}
 	key := f.key()
 	e.mu.Lock()
 	c := e.claimers[key]
@@ -280,6 +290,9 @@ const mostFilters = 256
 // Peek lists the items that a claim would take now, in their order, and takes
 // none.
 func (e *Engine) Peek(ctx context.Context, f Filter, n int) ([]int64, error) {
+	if f = f.walked(); len(f.Stages) == 0 {
+		return nil, nil
+	}
 	known := e.known.Load()
 	var probes []probe
 	for _, w := range f.Stages {

@@ -22,6 +22,7 @@ type Filter struct {
 	MinAge         time.Duration // since the item was made
 	Institutions   []string      // identifiers
 	StorageOptions []string      // items of another option are left alone, those of which none is known yet are not
+	Without        []Scope       // what is left alone
 }
 
 func (f Filter) action() string {
@@ -75,6 +76,14 @@ func (f Filter) key() string {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, s := range list {
 			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+		}
+	}
+	for _, scope := range f.Without {
+		for _, list := range [][]string{scope.Steps, scope.StorageOptions, scope.Institutions} {
+			b = binary.AppendUvarint(b, uint64(len(list)))
+			for _, s := range list {
+				b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+			}
 		}
 	}
 	return string(b)

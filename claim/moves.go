@@ -40,10 +40,10 @@ WITH moved AS (
 		updated_at             = now()
 	FROM /* moves */
 	WHERE w.id = m.id AND w.claim_token = m.token
-	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic/* and */
+	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic, m.service/* and */
 ), ended AS (
 	UPDATE work_item_attempts a SET
-		ended_at = now(), heard_at = now(), outcome = m.ended, error_code = m.code, error = m.error, file_in_hand = m.in_hand
+		ended_at = now(), heard_at = now(), outcome = m.ended, error_code = m.code, error = m.error, file_in_hand = m.in_hand, service = m.service
 	FROM moved m
 	WHERE a.work_item_id = m.id AND a.claim_token = m.token
 ), said AS (
@@ -61,15 +61,15 @@ const retriesSQL = `, retried AS (
 )`
 
 // Where the moves come from. Most are of stages that are done, of which little
-// needs to be said: reading seventeen arrays costs a twentieth of a hop.
+// needs to be said: reading eighteen arrays costs a twentieth of a hop.
 const (
 	anyMovesSQL = `unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[])
+		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[])
 		AS m (id, token, stage, note, topic, in_hand, status,
-			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error)`
+			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error, service)`
 	doneMovesSQL = `(
 		SELECT id, token, stage, note, topic, in_hand, 'Pending' AS status, 0 AS attempt, interval '0' AS delay, true AS retry, false AS review,
-			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error
+			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error, '' AS service
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[]) AS d (id, token, stage, note, topic, in_hand)
 	) m`
 )
@@ -143,6 +143,7 @@ type moveColumns struct {
 	retry, review                       []bool
 	outcome, storageOption              []*string
 	code, ended, failure, inHand, topic []string
+	service                             []string
 	object                              []*int64
 }
 
@@ -152,7 +153,7 @@ func newMoveColumns(n int) *moveColumns {
 		id: make([]int64, 0, n), token: make([]int64, 0, n), stage: texts(), status: texts(), note: texts(),
 		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n), retry: make([]bool, 0, n), review: make([]bool, 0, n),
 		outcome: make([]*string, 0, n), storageOption: make([]*string, 0, n), object: make([]*int64, 0, n),
-		code: texts(), ended: texts(), failure: texts(), inHand: texts(), topic: texts(),
+		code: texts(), ended: texts(), failure: texts(), inHand: texts(), topic: texts(), service: texts(),
 	}
 }
 
@@ -171,7 +172,7 @@ func (c *moveColumns) add(m move) {
 	c.outcome, c.storageOption = append(c.outcome, some(m.Outcome)), append(c.storageOption, some(m.StorageOption))
 	c.object = append(c.object, m.ObjectID)
 	c.code, c.ended, c.failure = append(c.code, m.Code), append(c.ended, m.Ended), append(c.failure, m.Error)
-	c.inHand, c.topic = append(c.inHand, m.InHand), append(c.topic, m.Topic)
+	c.inHand, c.topic, c.service = append(c.inHand, m.InHand), append(c.topic, m.Topic), append(c.service, m.Service)
 }
 
 func (c *moveColumns) args() []any {
@@ -179,5 +180,5 @@ func (c *moveColumns) args() []any {
 	if c.few {
 		return args
 	}
-	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure)
+	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service)
 }

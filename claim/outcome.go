@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // A stage says what its work came to by the error that it returns. nil is done.
-// An error that is none of these is transient: a retry that was not needed
-// costs little, and a bag that was given up on wrongly costs a person.
+// An error that carries a [fault.Error] is not the item's: the item is given back
+// as held, and the attempt does not count. An error that is none of these is
+// transient: a retry that was not needed costs little, and a bag that was given
+// up on wrongly costs a person.
 
 // Fatal returns an error that trying again cannot mend. code is stable and
 // meant for programs; the message is what the depositor reads.
@@ -46,9 +50,11 @@ func Suspend(code, why string) error {
 // Code returns the stable code of an error that a stage returned.
 func Code(err error) string {
 	var e *ending
-	switch {
+	switch f := FaultIn(err); {
 	case err == nil:
 		return ""
+	case f != nil:
+		return f.Code()
 	case errors.As(err, &e):
 		return e.code
 	case errors.Is(err, ErrLost):
@@ -75,6 +81,52 @@ func Release(why string) error {
 	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
 }
 
+// Held gives the item back because a service failed, or this process did. The item
+// is due again after d, and the attempt does not count.
+func Held(f *fault.Error, d time.Duration) error {
+	return &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: d, err: f}
+}
+
+// heldDelay is how long a held item waits if nobody says otherwise.
+const heldDelay = time.Second
+
+// Doubt is an ending that one process alone must not decide, since the process
+// itself may be wrong: it may look into the wrong bucket, or with the wrong
+// rights. The ending takes effect once another process has come to the same at
+// the same stage, or this one again while no other is there to ask. Until then the
+// item is held. service is what may have misled the process.
+func Doubt(service string, result error) error {
+	var e *ending
+	if !errors.As(result, &e) {
+		return result
+	}
+	return &ending{kind: endDoubt, code: e.code, service: service, delay: heldDelay, err: result}
+}
+
+// InDoubt tells whether a result is a [Doubt], and returns the service that may have
+// misled the process; "" if there is no other process to tell.
+func InDoubt(result error) (service string, ok bool) {
+	var e *ending
+	if errors.As(result, &e) && e.kind == endDoubt {
+		return e.service, true
+	}
+	return "", false
+}
+
+// FaultIn is [fault.In], and finds those of the database too, whose errors carry
+// no fault: everything else that speaks to the outside marks its own. An ending
+// that a stage decided on is no fault, whatever led to it.
+func FaultIn(result error) *fault.Error {
+	var e *ending
+	if result == nil || errors.Is(result, ErrLost) || errors.As(result, &e) && e.kind != endTransient {
+		return nil
+	}
+	if f := fault.In(result); f != nil {
+		return f
+	}
+	return databaseFault(result, e)
+}
+
 // NeedsPerson tells whether an item that ends so is parked for a person at once.
 func NeedsPerson(err error) bool {
 	var e *ending
@@ -92,14 +144,17 @@ const (
 	endSuspend
 	endRelease
 	endPanic
+	endHeld
+	endDoubt
 )
 
 type ending struct {
-	kind  endKind
-	code  string
-	stage string
-	delay time.Duration
-	err   error
+	kind    endKind
+	code    string
+	service string
+	stage   string
+	delay   time.Duration
+	err     error
 }
 
 func (e *ending) Error() string { return e.err.Error() }
@@ -134,6 +189,7 @@ type move struct {
 	Code          string
 	Error         string
 	InHand        string
+	Service       string // that failed
 
 	place place // that the item moves to
 }
@@ -162,12 +218,16 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	}
 
 	var e *ending
-	if !errors.As(result, &e) {
-		e = &ending{kind: endTransient}
+	if f := FaultIn(result); f != nil {
+		e = &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: heldDelay}
+	} else if !errors.As(result, &e) {
+		e = &ending{kind: endTransient, code: m.Code}
 	}
 	m.Note = readable(result.Error())
-	m.Error = m.Note
+	m.Error, m.Code = m.Note, e.code
 	switch e.kind {
+	case endHeld, endDoubt:
+		m.Ended, m.Service, m.Delay, m.Attempt = "held", e.service, e.delay, item.Attempt-1
 	case endSnooze:
 		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
 	case endRelease:

@@ -88,7 +88,8 @@ WITH claimed AS (
 	) found
 	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
-		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn, w.lease_expires_at - w.updated_at AS lease
+		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn, w.lease_expires_at - w.updated_at AS lease,
+		coalesce(w.storage_option::text, '') AS storage_option
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, $11, $12, $13 FROM claimed
@@ -127,12 +128,16 @@ var requestsOf = strings.NewReplacer("w.stage = stage.stage", "w.stage = 'Reques
 // besides those it has.
 func (f Filter) narrowed(sql string, args []any) (string, []any) {
 	sql = f.byAction(sql)
-	if f.MinAge <= 0 && len(f.Institutions) == 0 && len(f.StorageOptions) == 0 {
+	narrower, args := f.leavingOut(args)
+	if f.MinAge > 0 || len(f.Institutions) > 0 || len(f.StorageOptions) > 0 {
+		place := func(i int) string { return "$" + strconv.Itoa(len(args)+i) }
+		narrower += fmt.Sprintf(narrowerSQL, place(1), place(2), place(3))
+		args = append(args, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...))
+	}
+	if narrower == "" {
 		return sql, args
 	}
-	place := func(i int) string { return "$" + strconv.Itoa(len(args)+i) }
-	return strings.Replace(sql, "/* narrower */", fmt.Sprintf(narrowerSQL, place(1), place(2), place(3)), 1),
-		append(args, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...))
+	return strings.Replace(sql, "/* narrower */", narrower, 1), args
 }
 
 // lockCapSQL makes the claims of a capped stage take turns, so that its live
@@ -245,7 +250,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, probes []p
 	rows, _ := db.Query(ctx, sql, args...) // AppendRows returns the error
 	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.lease)
+			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.priority, &i.at.turn, &i.lease, &i.StorageOption)
 		i.Action = f.action()
 		return i, err
 	})

@@ -231,6 +231,14 @@ func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
 	return 0, c.call(ctx, callSentBack, func(time.Duration) {})
 }
 
+func (c *simConn) witnesses(context.Context, Item, string, string, string) (int, bool, bool, error) {
+	return 0, false, false, nil
+}
+
+func (c *simConn) serviceHolds(context.Context) ([]ServiceHold, error) { return nil, nil }
+
+func (c *simConn) reportService(context.Context, string, ServiceReport) error { return nil }
+
 func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (map[int64]bool, bool, error) {
 	kept, draining := map[int64]bool{}, false
 	err := c.call(ctx, callRenew, func(now time.Duration) {

@@ -23,6 +23,14 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	settle(ctx context.Context, moves []move) (landed []bool, err error)
 	// sentBack counts how often an item was sent back to an earlier stage.
 	sentBack(ctx context.Context, item int64) (int, error)
+	// witnesses says who has ended an attempt of the item at its stage as held with a
+	// code: how often this worker did, whether another did, and whether another lives
+	// that takes the item and does not see the service fail.
+	witnesses(ctx context.Context, item Item, code, service, worker string) (mine int, others, more bool, err error)
+	// serviceHolds lists the services that are held for all, and those that a person
+	// has released; reportService writes how this process sees one.
+	serviceHolds(ctx context.Context) ([]ServiceHold, error)
+	reportService(ctx context.Context, worker string, r ServiceReport) error
 	// renew extends the leases whose token is still the item's, tells of the
 	// process, and says which leases it extended and whether the process is asked
 	// to stop.

@@ -160,6 +160,9 @@ func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.upkeep.Exec(ctx, `SELECT move_stranded()`); err != nil {
 		return fmt.Errorf("move items on from stages that were removed: %w", err)
 	}
+	if _, err := p.upkeep.Exec(ctx, `SELECT tell_of_services()`); err != nil {
+		return fmt.Errorf("alert people to services that fail: %w", err)
+	}
 	return nil
 }
 

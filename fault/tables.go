@@ -49,6 +49,10 @@ func Postgres(state string) (k Kind, ok bool) {
 // (Redis's manual, "Redis error replies"). ok is false for what is a mistake of
 // ours.
 func OfRedis(message string) (k Kind, ok bool) {
+	// Before Redis 7 a script's error came as "ERR Error running script (…): -READONLY …".
+	if _, inner, ok := strings.Cut(message, ": -"); ok && strings.HasPrefix(message, "ERR Error running script") {
+		message = inner
+	}
 	word, _, _ := strings.Cut(message, " ")
 	switch word {
 	case "OOM":
@@ -61,11 +65,19 @@ func OfRedis(message string) (k Kind, ok bool) {
 		return Unavailable, true
 	case "BUSY", "TRYAGAIN", "BUSYKEY":
 		return Overloaded, true
+	case "MOVED", "ASK": // it is a node of a cluster, and not the Redis that was asked for
+		return WrongAnswer, true
 	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
 		return Denied, true
 	}
-	if strings.HasPrefix(message, "ERR max number of clients") {
+	switch {
+	case strings.HasPrefix(message, "ERR max number of clients"):
 		return Overloaded, true
+	case strings.HasPrefix(message, "ERR invalid password"), strings.HasPrefix(message, "ERR Client sent AUTH"),
+		strings.HasPrefix(message, "ERR AUTH "), strings.HasPrefix(message, "ERR operation not permitted"):
+		return Denied, true
+	case strings.HasPrefix(message, "ERR DB index is out of range"), strings.HasPrefix(message, "ERR invalid DB index"):
+		return Missing, true
 	}
 	return "", false
 }
@@ -76,8 +88,10 @@ func OfRedis(message string) (k Kind, ok bool) {
 func OfS3(code string, status int) (k Kind, ok bool) {
 	switch code {
 	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict", "InvalidObjectState", "NotImplemented",
-		"MethodNotAllowed", "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
+		"MethodNotAllowed", "InvalidDigest", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
 		return "", false
+	case "BadDigest", "XAmzContentSHA256Mismatch": // bytes that were checked before they left came as others
+		return WrongAnswer, true
 	case "NoSuchBucket", "InvalidBucketName", "PermanentRedirect":
 		return Missing, true
 	case "RequestTimeTooSkewed", "RequestExpired":
@@ -127,7 +141,7 @@ func Network(err error) (k Kind, said string, ok bool) {
 		return Unavailable, "the name " + dns.Name + " is not found", true
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
 		return Denied, "its certificate is not trusted", true
-	case errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return WrongAnswer, "it does not speak TLS as it should", true
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Unavailable, "connection refused", true

@@ -32,7 +32,7 @@ func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err erro
 func (w *work) inventory(ctx context.Context, d Deps, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", missing(inventoryName)
+		return nil, "", d.gone(inventoryName)
 	}
 	if err != nil {
 		return nil, "", storageErr(err)

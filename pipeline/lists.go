@@ -158,6 +158,10 @@ func (f *file) reingest(k known) {
 	}
 }
 
+// gone is missing, of what the staging area does not have. A process that looks into
+// the wrong bucket says the same.
+func (d Deps) gone(name string) error { return claim.Doubt(d.Staging.Service(), missing(name)) }
+
 // missing sends an item back to the stage that makes what is not in the staging area,
 // or of no use.
 func missing(name string) error {
@@ -173,7 +177,7 @@ func missing(name string) error {
 func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
 	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, missing(name)
+		return nil, d.gone(name)
 	}
 	if err != nil {
 		return nil, storageErr(err)

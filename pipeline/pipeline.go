@@ -65,6 +65,7 @@ type Step struct {
 	Action string
 	Stage  string
 	note   string // of the stages that always end alike; the others set it
+	needs  need
 	run    stage
 }
 
@@ -87,15 +88,15 @@ func Ingest(d Deps) []Step {
 		d.room = newRoom(d.MaxFiles)
 	}
 	return []Step{
-		{"Ingest", "Receive", "Finished pre-fetch metadata gathering", &receive{d}},
-		{"Ingest", "Validate", "Bag is valid", &validate{d}},
-		{"Ingest", "Reingest Check", "Finished reingest check", &reingest{d}},
-		{"Ingest", "Copy To Staging", "Finished copying files to staging area", &stageFiles{d}},
-		{"Ingest", "Format Identification", "Finished file format identification", &identify{d}},
-		{"Ingest", "Store", "Finished copying files to preservation storage", &store{d}},
-		{"Ingest", "Storage Validation", "Finished verifying files in preservation storage", &verify{d}},
-		{"Ingest", "Record", "Finished recording ingest data in Registry", &record{d}},
-		{"Ingest", "Cleanup", "Finished cleanup. Ingest complete.", &cleanup{d}},
+		{"Ingest", "Receive", "Finished pre-fetch metadata gathering", needReceiving | needStaging | needRedis | needDisk, &receive{d}},
+		{"Ingest", "Validate", "Bag is valid", needStaging | needDisk, &validate{d}},
+		{"Ingest", "Reingest Check", "Finished reingest check", needStaging | needDisk, &reingest{d}},
+		{"Ingest", "Copy To Staging", "Finished copying files to staging area", needReceiving | needStaging | needRedis, &stageFiles{d}},
+		{"Ingest", "Format Identification", "Finished file format identification", needReceiving | needStaging | needRedis | needScanner | needIdentifier | needDisk, &identify{d}},
+		{"Ingest", "Store", "Finished copying files to preservation storage", needStaging | needRedis | needTargets, &store{d}},
+		{"Ingest", "Storage Validation", "Finished verifying files in preservation storage", needStaging | needRedis | needTargets | needDisk, &verify{d}},
+		{"Ingest", "Record", "Finished recording ingest data in Registry", needStaging | needDisk, &record{d}},
+		{"Ingest", "Cleanup", "Finished cleanup. Ingest complete.", needReceiving | needStaging | needRedis, &cleanup{d}},
 	}
 }
 
@@ -105,9 +106,9 @@ func Requests(d Deps) []Step {
 		d.room = newRoom(d.MaxFiles)
 	}
 	return []Step{
-		{"Restore File", "Requested", "", &restoreFile{d}},
-		{"Restore Object", "Requested", "", &restoreObject{d}},
-		{"Glacier Restore", "Requested", "", &glacierRestore{d}},
-		{"Delete", "Requested", "", &deletion{d}},
+		{"Restore File", "Requested", "", needStaging | needRestore | needRedis | needOneTarget, &restoreFile{d}},
+		{"Restore Object", "Requested", "", needStaging | needRestore | needRedis | needOneTarget, &restoreObject{d}},
+		{"Glacier Restore", "Requested", "", needOneTarget, &glacierRestore{d}},
+		{"Delete", "Requested", "", needTargets, &deletion{d}},
 	}
 }

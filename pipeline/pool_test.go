@@ -61,7 +61,7 @@ func TestPoolsHelpEachOtherAndKeepASlot(t *testing.T) {
 	g := &gate{open: make(chan struct{})}
 	stages := []string{"Receive"}
 	a.sized(20, 1)
-	a.pools([]Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Validate", "", g}}, RunnerOptions{Pools: []Pool{
+	a.pools([]Step{{"Ingest", "Receive", "done", 0, g}, {"Ingest", "Validate", "", 0, g}}, RunnerOptions{Pools: []Pool{
 		{Name: "small", Stages: stages, MaxSize: gib, Slots: 4},
 		{Name: "large", Stages: stages, MinSize: gib, Slots: 3},
 	}})
@@ -102,7 +102,7 @@ func TestPoolTakesOnlyItsProvidersItems(t *testing.T) {
 	a.sized(3, 1)
 	a.exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Store',
 		storage_option = CASE id % 3 WHEN 0 THEN 'Standard' WHEN 1 THEN 'Wasabi-VA' END`)
-	a.pools([]Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Store", "done", g}}, RunnerOptions{Pools: []Pool{
+	a.pools([]Step{{"Ingest", "Receive", "done", 0, g}, {"Ingest", "Store", "done", 0, g}}, RunnerOptions{Pools: []Pool{
 		{Name: "aws", Stages: []string{"Store"}, StorageOptions: []string{"Standard", "Glacier-OH"}, Slots: 5},
 	}})
 	wait(t, 30*time.Second, "the items of AWS, and that of which nothing is known", func() bool { return g.in.Load() == 2 })
@@ -125,7 +125,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Validate", "", g}}, RunnerOptions{
+	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", 0, g}, {"Ingest", "Validate", "", 0, g}}, RunnerOptions{
 		Pools: []Pool{{Name: "one", Stages: []string{"Receive"}, Slots: 2}}, Grace: time.Minute, Log: a.deps.Log,
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func TestPausedQueueKeepsAcceptingAndGoesOnAtOnce(t *testing.T) {
 		return value[int](a, `SELECT coalesce(sum(`+column+`), 0)::int FROM queue_depth`)
 	}
 	a.sized(5, 1)
-	a.pools([]Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Validate", "", g}}, RunnerOptions{Pools: []Pool{
+	a.pools([]Step{{"Ingest", "Receive", "done", 0, g}, {"Ingest", "Validate", "", 0, g}}, RunnerOptions{Pools: []Pool{
 		{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2},
 	}}, func(o *claim.Options) { o.Poll = time.Hour })
 	wait(t, 30*time.Second, "two bags in work", func() bool { return g.in.Load() == 2 })

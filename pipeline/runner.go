@@ -40,6 +40,7 @@ type Runner struct {
 	order    []string        // of names
 	progress *progress.Store
 	options  RunnerOptions
+	breakers *breakers
 
 	pools []*poolRun
 
@@ -73,6 +74,7 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 	if r.options.Log == nil {
 		r.options.Log = slog.Default()
 	}
+	r.breakers = newBreakers(d, r.taken(), engine, r.options.Log)
 	return r, nil
 }
 
@@ -94,6 +96,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended", "err", err)
 		}
 	})
+	engine.Go(func() { r.breakers.run(engineCtx) })
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 
@@ -140,6 +143,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 	look, stop := r.engine.Wakes(ctx)
 	defer stop()
 	for ctx.Err() == nil {
+		r.tryServices(ctx, work, p, items)
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(work, p, p.Name, got, items)
@@ -155,6 +159,32 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		case <-p.freed:
 		}
 	}
+}
+
+// tryServices takes one item that needs a service which has just answered a probe.
+func (r *Runner) tryServices(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) {
+	if r.freeSlots(p) == 0 {
+		return
+	}
+	got := r.breakers.tryOne(func(within claim.Scope) (got []claim.Item) {
+		for _, action := range r.actions(p.Pool) {
+			if len(got) == 0 {
+				got = r.claimOf(ctx, p, p.Pool, action, 1, &within)
+			}
+		}
+		return got
+	})
+	r.start(work, p, p.Name, got, items)
+}
+
+// taken are the steps that the pools take.
+func (r *Runner) taken() (steps []Step) {
+	for _, name := range r.order {
+		if slices.ContainsFunc(r.options.Pools, func(p Pool) bool { return slices.Contains(p.Stages, name) }) {
+			steps = append(steps, r.steps[name])
+		}
+	}
+	return steps
 }
 
 // help takes items of neighbours for the slots that may be lent, and tells
@@ -228,7 +258,7 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 	var got []claim.Item
 	for i := range actions {
 		if n > len(got) {
-			got = append(got, r.claimOf(ctx, p, of, actions[(p.round+i)%len(actions)], n-len(got))...)
+			got = append(got, r.claimOf(ctx, p, of, actions[(p.round+i)%len(actions)], n-len(got), nil)...)
 		}
 	}
 	return got
@@ -244,14 +274,22 @@ func (r *Runner) actions(p Pool) (list []string) {
 	return list
 }
 
-func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string, n int) []claim.Item {
+// claimOf takes items of one action; within narrows them to those on which a service
+// is tried, nil does not.
+func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string, n int, within *claim.Scope) []claim.Item {
 	wants := r.reserve(of, action, n)
 	var got []claim.Item
 	var err error
 	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
 		f := of.filter()
-		f.Action, f.Stages = action, wants
-		got, err = r.engine.Claim(ctx, f, n)
+		f.Action, f.Stages, f.Without = action, wants, r.breakers.without(within != nil)
+		some := true
+		if within != nil {
+			f, some = f.Within(*within)
+		}
+		if some {
+			got, err = r.engine.Claim(ctx, f, n)
+		}
 	}
 	r.mu.Lock()
 	for _, w := range wants {
@@ -307,6 +345,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	defer w.leave()
 	start := time.Now()
 	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
+	result = r.judge(ctx, item, result)
 	took := time.Since(start)
 	w.count.end(ctx, result == nil)
 	if r.options.Observe != nil {
@@ -333,6 +372,13 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	if result == nil && (done.Next != "" || item.Action != "Ingest") { // of which Cleanup leaves nothing
 		r.clear(settled, w, done.Next == "")
 	}
+}
+
+// judge says what a result means for the item: see [breakers.judge].
+func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	return r.engine.Believe(ctx, item, r.breakers.judge(item, r.engine.Believe(ctx, item, result)))
 }
 
 // clear forgets what a finished stage, or an item at its end, has in Redis. What

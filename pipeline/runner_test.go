@@ -48,7 +48,7 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", g}, {"Ingest", "Validate", "", g}}, RunnerOptions{
+	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", 0, g}, {"Ingest", "Validate", "", 0, g}}, RunnerOptions{
 		Pools: []Pool{
 			{Name: "one", Stages: []string{"Receive"}, Slots: 5}, {Name: "two", Stages: []string{"Receive"}, Slots: 5},
 		},
@@ -98,7 +98,7 @@ func TestClaimsOfOneFillAllSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", g}}, RunnerOptions{
+	r, err := NewRunner(engine, a.deps, []Step{{"Ingest", "Receive", "done", 0, g}}, RunnerOptions{
 		Pools: []Pool{{Name: "one", Stages: []string{"Receive"}, Slots: slots}}, ClaimMost: map[string]int{"Receive": 1}, Log: a.deps.Log,
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, id string, err error) {
 	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", missing(name)
+		return nil, "", d.gone(name)
 	}
 	if err != nil {
 		return nil, "", storageErr(err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -186,13 +187,11 @@ func (w *work) progressErr(err error) error {
 }
 
 // storageErr gives errors of preservation and staging buckets their meaning. What
-// has one already keeps it.
+// has one already keeps it, as what is the bucket's own failure does.
 func storageErr(err error) error {
 	switch {
 	case err == nil, classified(err), errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrChanged):
 		return err
-	case errors.Is(err, storage.ErrDenied):
-		return claim.Fatal("storage-denied", "%w", err)
 	case errors.Is(err, storage.ErrDigest):
 		return claim.Transient("storage-digest", err)
 	}
@@ -207,16 +206,20 @@ func classified(err error) bool {
 }
 
 // receivingErr gives errors of the receiving bucket their meaning: the bag that
-// was to be ingested is there no more, or is another one.
+// was to be ingested is there no more, or is another one. A process that looks into
+// the wrong bucket says the same.
 func (w *work) receivingErr(err error) error {
+	service := fault.Bucket(w.item.Bucket)
 	switch {
+	case fault.In(err) != nil:
+		return err
 	case errors.Is(err, storage.ErrNotFound):
-		return claim.Suspend("bag-gone", fmt.Sprintf(
-			"The bag %s is no longer in the receiving bucket %s. Upload it again to have it ingested.", w.item.Name, w.item.Bucket))
+		return claim.Doubt(service, claim.Suspend("bag-gone", fmt.Sprintf(
+			"The bag %s is no longer in the receiving bucket %s. Upload it again to have it ingested.", w.item.Name, w.item.Bucket)))
 	case errors.Is(err, storage.ErrChanged):
-		return claim.Cancel("bag-changed", fmt.Sprintf(
+		return claim.Doubt(service, claim.Cancel("bag-changed", fmt.Sprintf(
 			"The bag %s in the receiving bucket %s was replaced while it was being ingested. The new upload is ingested instead.",
-			w.item.Name, w.item.Bucket))
+			w.item.Name, w.item.Bucket)))
 	}
 	return storageErr(err)
 }

@@ -28,22 +28,22 @@ func (s *Store) Put(ctx context.Context, c Claim, stage, name, value string) err
 
 // Get returns the blob of a name, empty if there is none.
 func (s *Store) Get(ctx context.Context, item int64, stage, name string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	value, err := s.client.HGet(ctx, s.blobKey(item, stage), name).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("get %s of %s of item %d: %w", name, stage, item, err)
+		return "", fmt.Errorf("get %s of %s of item %d: %w", name, stage, item, s.explain(ctx, err))
 	}
 	return value, nil
 }
 
 // Blobs returns all blobs of a stage by name, for who has to undo them.
 func (s *Store) Blobs(ctx context.Context, item int64, stage string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	blobs, err := s.client.HGetAll(ctx, s.blobKey(item, stage)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("get the blobs of %s of item %d: %w", stage, item, err)
+		return nil, fmt.Errorf("get the blobs of %s of item %d: %w", stage, item, s.explain(ctx, err))
 	}
 	return blobs, nil
 }
@@ -87,7 +87,8 @@ func (s *Store) Entries(ctx context.Context, item int64, stage, log string) ([]s
 }
 
 func (s *Store) entries(ctx context.Context, key string, from int64) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return s.client.LRange(ctx, key, from, from+page-1).Result()
+	some, err := s.client.LRange(ctx, key, from, from+page-1).Result()
+	return some, s.explain(ctx, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ type Key struct {
 	Item int64 // 0: it is none of ours, whatever its prefix says
 }
 
-// Keys walks all keys with the Store's prefix, a page at a time, in no order. A
+// Keys walks all keys with the Store's prefix but that of [Store.Probe], a page at a time, in no order. A
 // key may come twice, and one that is written meanwhile may come or not: Redis
 // promises no more (SCAN). It ends at the first error, which comes without keys.
 func (s *Store) Keys(ctx context.Context) iter.Seq2[[]Key, error] {
@@ -42,11 +43,13 @@ func (s *Store) Keys(ctx context.Context) iter.Seq2[[]Key, error] {
 }
 
 func (s *Store) scan(ctx context.Context, cursor uint64) ([]string, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	const atOnce = 1000
 	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`) // in a pattern
-	return s.client.Scan(ctx, cursor, literal.Replace(s.prefix)+":*", atOnce).Result()
+	names, next, err := s.client.Scan(ctx, cursor, literal.Replace(s.prefix)+":*", atOnce).Result()
+	names = slices.DeleteFunc(names, func(name string) bool { return name == s.probeKey() })
+	return names, next, s.explain(ctx, err)
 }
 
 // itemOf reads the item from a name that key has made.
@@ -64,7 +67,7 @@ func (s *Store) itemOf(name string) int64 {
 // written that was left alone for the longest. Keys that are gone weigh nothing,
 // and the age of one that was not written by this package is not known.
 func (s *Store) Weigh(ctx context.Context, keys []string) (bytes int64, idle time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	sizes, lives := make([]*redis.IntCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
 	_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -74,7 +77,7 @@ func (s *Store) Weigh(ctx context.Context, keys []string) (bytes int64, idle tim
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // which says that a key is gone
-		return 0, 0, fmt.Errorf("weigh %d keys in Redis: %w", len(keys), err)
+		return 0, 0, fmt.Errorf("weigh %d keys in Redis: %w", len(keys), s.explain(ctx, err))
 	}
 	for i := range keys {
 		bytes += sizes[i].Val()
@@ -87,7 +90,7 @@ func (s *Store) Weigh(ctx context.Context, keys []string) (bytes int64, idle tim
 
 // Remove deletes keys, whatever they are. Keys that are gone are no error.
 func (s *Store) Remove(ctx context.Context, keys []string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys { // one by one, since a cluster takes no keys of several slots at once
@@ -96,7 +99,7 @@ func (s *Store) Remove(ctx context.Context, keys []string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete %d keys in Redis: %w", len(keys), err)
+		return fmt.Errorf("delete %d keys in Redis: %w", len(keys), s.explain(ctx, err))
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (s *Store) keepNote(ctx context.Context, c Claim, name string, value any) e
 }
 
 func (s *Store) note(ctx context.Context, item int64, name string, to any) (age time.Duration, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var value *redis.StringCmd
 	var now *redis.TimeCmd
@@ -131,7 +131,7 @@ func (s *Store) note(ctx context.Context, item int64, name string, to any) (age 
 		return 0, false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("read the %s of item %d: %w", name, item, err)
+		return 0, false, fmt.Errorf("read the %s of item %d: %w", name, item, s.explain(ctx, err))
 	}
 	at, text, _ := strings.Cut(value.Val(), " ")
 	seconds, err := strconv.ParseInt(at, 10, 64)

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +32,14 @@ const (
 	// timeToLive is far beyond the week that a job may take, so that only what
 	// nobody works on any more ends by it.
 	timeToLive = 30 * 24 * time.Hour
-	// callTimeout bounds one command with its retries.
-	callTimeout = 15 * time.Second
+	// callTimeout bounds one command with its retries. A Redis that forks or writes its
+	// file may stand still for a second or two; silence for readTimeout is tried once
+	// more, on another connection. Longer than that is an outage: the item in hand goes
+	// back, which costs it nothing, and others need not wait for it.
+	callTimeout = 2*readTimeout + time.Second
+	readTimeout = 3 * time.Second
+	// probeTimeout bounds a probe.
+	probeTimeout = 5 * time.Second
 	// page is how many files are read at a time: some hundred kilobytes.
 	page = 5_000
 )
@@ -45,13 +52,15 @@ type Claim struct {
 
 // A Store keeps progress in a Redis database. It may be used by many goroutines
 // at once. Errors other than [ErrLost] are Redis's or the context's, wrapped,
-// and worth another try.
+// and worth another try. Those of Redis, and of the way to it, carry a
+// [fault.Error]; those of a caller whose time is up carry none.
 //
 // A write whose reply is lost is repeated, by go-redis or by the caller, and
 // changes nothing the second time, except that [Store.Append] may append twice.
 type Store struct {
 	client *redis.Client
 	prefix string
+	lines  *lines
 
 	begin, done, put, appendTo, keep, clearStage, clear *redis.Script
 }
@@ -62,6 +71,7 @@ func New(client *redis.Client, prefix string) *Store {
 	return &Store{
 		client:     client,
 		prefix:     prefix,
+		lines:      &lines{}, // none that could be closed
 		begin:      redis.NewScript(fenceLua + beginLua),
 		done:       redis.NewScript(fenceLua + doneLua),
 		put:        redis.NewScript(fenceLua + putLua),
@@ -82,38 +92,27 @@ func Connect(ctx context.Context, url, prefix string) (*Store, error) {
 		return nil, errors.New("progress: the Redis URL is not valid")
 	}
 	options.ContextTimeoutEnabled = true
+	options.DialTimeout = readTimeout
+	options.ReadTimeout = readTimeout
+	options.WriteTimeout = readTimeout
 	options.MaxRetries = 3
 	options.PoolSize = 16
 	options.MaxActiveConns = 16
+	l := &lines{dial: redis.NewDialer(options), open: make(map[net.Conn]time.Time)}
+	options.Dialer = l.connect
 	client := redis.NewClient(options)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	s := New(client, prefix)
+	s.lines = l
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, errors.Join(fmt.Errorf("ping Redis at %s: %w", options.Addr, err), client.Close())
+		return nil, errors.Join(fmt.Errorf("ping Redis at %s: %w", options.Addr, s.explain(ctx, err)), client.Close())
 	}
-	return New(client, prefix), nil
+	return s, nil
 }
 
 // Close closes the client, and with it its connections.
 func (s *Store) Close() error { return s.client.Close() }
-
-// Persistent reports whether Redis appends its writes to a file, and so
-// survives its own restart with at most the last second missing.
-func (s *Store) Persistent(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	// not CONFIG GET, which hosted services refuse
-	info, err := s.client.Info(ctx, "persistence").Result()
-	if err != nil {
-		return false, fmt.Errorf("ask Redis for its persistence: %w", err)
-	}
-	for line := range strings.Lines(info) {
-		if strings.TrimSpace(line) == "aof_enabled:1" {
-			return true, nil
-		}
-	}
-	return false, nil
-}
 
 // fenceLua begins every script that writes under a claim.
 //
@@ -143,13 +142,13 @@ func (s *Store) write(ctx context.Context, c Claim, script *redis.Script, key st
 	if c.Token <= 0 {
 		return fmt.Errorf("token %d is not positive", c.Token)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	keys := []string{s.key(c.Item, "token"), s.key(c.Item, "keys"), key}
 	fence := []any{c.Token, int64(timeToLive / time.Second)}
 	kept, err := script.Run(ctx, s.client, keys, append(fence, args...)...).Int()
 	if err != nil {
-		return err
+		return s.explain(ctx, err)
 	}
 	if kept == 0 {
 		return ErrLost

@@ -71,19 +71,20 @@ func (s *Store) Results(ctx context.Context, item int64, stage string) (map[int]
 }
 
 func (s *Store) page(ctx context.Context, key string, cursor uint64) ([]string, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return s.client.HScan(ctx, key, cursor, "", page).Result()
+	fields, next, err := s.client.HScan(ctx, key, cursor, "", page).Result()
+	return fields, next, s.explain(ctx, err)
 }
 
 // Summary returns how many files each stage has finished; a stage that has
 // finished none is not there.
 func (s *Store) Summary(ctx context.Context, item int64) (map[string]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	keys, err := s.client.SMembers(ctx, s.key(item, "keys")).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the stages of item %d: %w", item, err)
+		return nil, fmt.Errorf("list the stages of item %d: %w", item, s.explain(ctx, err))
 	}
 	counts := map[string]*redis.IntCmd{}
 	_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -95,7 +96,7 @@ func (s *Store) Summary(ctx context.Context, item int64) (map[string]int64, erro
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count the files of item %d: %w", item, err)
+		return nil, fmt.Errorf("count the files of item %d: %w", item, s.explain(ctx, err))
 	}
 	summary := map[string]int64{}
 	for stage, count := range counts {
@@ -135,10 +136,10 @@ return redis.call('UNLINK', KEYS[1], KEYS[2])`
 // have come to their end: nothing reads what a late writer may still leave, and
 // that ends by itself.
 func (s *Store) Clear(ctx context.Context, item int64) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := s.clear.Run(ctx, s.client, []string{s.key(item, "keys"), s.key(item, "token")}).Err(); err != nil {
-		return fmt.Errorf("clear item %d: %w", item, err)
+		return fmt.Errorf("clear item %d: %w", item, s.explain(ctx, err))
 	}
 	return nil
 }

@@ -16,6 +16,15 @@ type Figures struct {
 	Tables []TableFigures
 	Notify float64 // share of the queue of NOTIFY that is in use; when it is full, commits fail
 	Oldest []Snapshot
+
+	Services []ServiceFigures
+}
+
+// ServiceFigures is how a service stands for all workers.
+type ServiceFigures struct {
+	Service string
+	Held    bool
+	Failing int64 // workers that see it fail
 }
 
 // Cell is what is at a stage in a size band, in the words of the view
@@ -158,6 +167,10 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 		}
 		if err := tx.QueryRow(ctx, `SELECT pg_notification_queue_usage()`).Scan(&f.Notify); err != nil {
 			return fmt.Errorf("ask for the queue of NOTIFY: %w", err)
+		}
+		rows, _ = tx.Query(ctx, `SELECT service, state = 'held', workers_failing FROM services ORDER BY service`)
+		if f.Services, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ServiceFigures]); err != nil {
+			return fmt.Errorf("read which services are held: %w", err)
 		}
 		f.Oldest, err = oldest(ctx, tx)
 		return err

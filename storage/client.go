@@ -22,7 +22,9 @@ import (
 	smithyauth "github.com/aws/smithy-go/auth"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -56,6 +58,7 @@ type Client struct {
 
 	mu         sync.Mutex
 	transports map[route]*http.Transport
+	clocks     map[string]*clock // by the host of an endpoint
 }
 
 // A route is what decides whether two requests may share a connection. Work on
@@ -67,7 +70,7 @@ type route struct {
 
 // NewClient returns a client without connections.
 func NewClient(o Options) *Client {
-	return &Client{options: o.withDefaults(), transports: make(map[route]*http.Transport)}
+	return &Client{options: o.withDefaults(), transports: make(map[route]*http.Transport), clocks: make(map[string]*clock)}
 }
 
 // Close closes the idle connections. Requests under way are not disturbed.
@@ -88,7 +91,10 @@ type Bucket struct {
 	api  *s3.Client // for all requests but those of work
 	work *s3.Client // server-side copies, completion of uploads
 
+	clock     *clock
 	versioned atomic.Pointer[bool] // what the server last said of it; nil before it was asked
+	heard     atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
+	asking    singleflight.Group   // for whether the bucket is there
 }
 
 // Bucket returns the bucket of a target. It sends nothing: whether the bucket is
@@ -102,23 +108,24 @@ func (c *Client) Bucket(t Target) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
-	b := &Bucket{target: t, options: c.options, endpoint: endpoint}
+	b := &Bucket{target: t, options: c.options, endpoint: endpoint, clock: c.clockOf(endpoint.Host)}
 	at := route{endpoint.Scheme, endpoint.Host, t.CAFile, c.options.Stall}
-	if b.api, err = c.connect(t, t.bucketURL(endpoint), at); err != nil {
+	if b.api, err = c.connect(b, t.bucketURL(endpoint), at); err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
 	at.stall = c.options.ServerWork
-	if b.work, err = c.connect(t, t.bucketURL(endpoint), at); err != nil {
+	if b.work, err = c.connect(b, t.bucketURL(endpoint), at); err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
 	return b, nil
 }
 
-func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error) {
+func (c *Client) connect(b *Bucket, bucket *url.URL, at route) (*s3.Client, error) {
 	transport, err := c.transport(at)
 	if err != nil {
 		return nil, err
 	}
+	t := b.target
 	key := aws.Credentials{AccessKeyID: t.AccessKeyID, SecretAccessKey: string(t.SecretAccessKey)}
 	return s3.New(s3.Options{
 		Region: t.region(),
@@ -127,7 +134,7 @@ func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error
 		}),
 		EndpointResolverV2: fixedEndpoint{*bucket, t.region()},
 		HTTPClient: &http.Client{
-			Transport:     transport,
+			Transport:     b.clock.transport(transport),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
@@ -143,8 +150,22 @@ func (c *Client) connect(t Target, bucket *url.URL, at route) (*s3.Client, error
 		ResponseChecksumValidation:                aws.ResponseChecksumValidationWhenRequired,
 		DisableLogOutputChecksumValidationSkipped: true,
 		DisableS3ExpressSessionAuth:               aws.Bool(true),
-		Logger:                                    logging.Nop{},
+		DisableClockSkewCorrection:                true, // see clock
+		HTTPSignerV4:                              newSigner(),
+		APIOptions: []func(*middleware.Stack) error{strict, b.listen, func(stack *middleware.Stack) error {
+			return stack.Finalize.Insert(b.clock, "Retry", middleware.After)
+		}},
+		Logger: logging.Nop{},
 	}), nil
+}
+
+func (c *Client) clockOf(host string) *clock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clocks[host] == nil {
+		c.clocks[host] = &clock{}
+	}
+	return c.clocks[host]
 }
 
 // A fixedEndpoint spares each request the rules by which the SDK would find the

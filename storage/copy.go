@@ -146,14 +146,16 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 	}
 	out, err := b.work.CopyObject(ctx, in)
 	if err != nil {
-		return Object{}, explain(err)
+		return Object{}, b.explain(ctx, err)
+	}
+	r := out.CopyObjectResult
+	if r == nil || unquote(r.ETag) == "" {
+		return Object{}, b.wrong(errors.New("the answer has no ETag"))
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
+		ETag: unquote(r.ETag), SHA256: aws.ToString(r.ChecksumSHA256), LastModified: aws.ToTime(r.LastModified),
 		StorageClass: b.Class(), VersionID: aws.ToString(out.VersionId),
-	}
-	if r := out.CopyObjectResult; r != nil {
-		o.ETag, o.SHA256, o.LastModified = unquote(r.ETag), aws.ToString(r.ChecksumSHA256), aws.ToTime(r.LastModified)
 	}
 	if err := differs(o.SHA256, up.SHA256); err != nil {
 		return Object{}, b.discard(ctx, key, err)
@@ -194,11 +196,11 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", src.Offset+p.offset, src.Offset+p.offset+p.length-1)),
 	})
 	if err != nil {
-		return types.CompletedPart{}, explain(err)
+		return types.CompletedPart{}, b.explain(ctx, err)
 	}
 	r := out.CopyPartResult
 	if r == nil {
-		return types.CompletedPart{}, errors.New("the answer has no result")
+		return types.CompletedPart{}, b.wrong(errors.New("the answer has no result"))
 	}
 	if err := b.unlike(r, p); err != nil {
 		// Some servers report the checksum of the whole source here. If it is the

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // deleteAtOnce is how many keys S3 takes in one DeleteObjects.
@@ -50,20 +52,21 @@ func (b *Bucket) deleteBatch(ctx context.Context, ids []types.ObjectIdentifier) 
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
 	})
 	if err != nil {
-		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), explain(err))
+		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), b.explain(ctx, err))
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
-		kind := kindOf(code, 0)
+		k, ok := fault.OfS3(code, 0) // a batch has no status for each key
+		kind := kindOf(code, 0, k)
 		if errors.Is(kind, ErrNotFound) {
 			continue
 		}
 		err := errors.New(strings.TrimSuffix(code+": "+aws.ToString(e.Message), ": "))
-		if code == "AccessDenied" {
-			kind = ErrDenied // a batch has no status for each key
-		}
 		if kind != nil {
 			err = fmt.Errorf("%w: %w", kind, err)
+		}
+		if ok {
+			err = b.fault(k, code, err)
 		}
 		return b.errorf("delete", aws.ToString(e.Key), err)
 	}
@@ -79,7 +82,7 @@ func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) e
 			if err == nil {
 				return nil
 			}
-			if err = explain(err); errors.Is(err, ErrNotFound) {
+			if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
 				return nil
 			}
 			return b.errorf("delete", *id.Key, err)
@@ -99,7 +102,7 @@ func (b *Bucket) AbortUploads(ctx context.Context, prefix string, before time.Ti
 	for {
 		out, err := b.api.ListMultipartUploads(ctx, in)
 		if err != nil {
-			return count, fmt.Errorf("list uploads in %s: %w", b.target.name(), explain(err))
+			return count, fmt.Errorf("list uploads in %s: %w", b.target.name(), b.explain(ctx, err))
 		}
 		for _, u := range out.Uploads {
 			key := aws.ToString(u.Key)

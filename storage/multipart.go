@@ -174,9 +174,12 @@ func (u *upload) create(ctx context.Context) error {
 	}
 	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return explain(err)
+		return u.bucket.explain(ctx, err)
 	}
 	u.id = aws.ToString(out.UploadId)
+	if u.id == "" {
+		return u.bucket.wrong(errors.New("the answer has no ID of the upload"))
+	}
 	if u.parts.SaveID == nil {
 		return nil
 	}
@@ -273,9 +276,9 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	out, err := b.api.UploadPart(ctx, in, signed)
 	switch {
 	case err != nil && body.err == nil && p.refused(err):
-		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, explain(err))
+		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, b.explain(ctx, err))
 	case err != nil:
-		return types.CompletedPart{}, body.explain(err)
+		return types.CompletedPart{}, b.unsent(ctx, body, err)
 	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
 		return types.CompletedPart{}, fmt.Errorf("%w: none is in the answer", errNoTrailers)
 	}
@@ -283,7 +286,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
-	if err := body.compare(unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
+	if err := b.compare(body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
 	}
 	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
@@ -300,7 +303,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 	})
 	if err != nil {
-		err = fmt.Errorf("complete: %w", explain(err))
+		err = fmt.Errorf("complete: %w", u.bucket.explain(ctx, err))
 		if !errors.Is(err, errNoUpload) {
 			return Object{}, err
 		}
@@ -309,17 +312,20 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		}
 		return Object{}, err
 	}
+	if unquote(out.ETag) == "" {
+		return Object{}, u.bucket.wrong(errors.New("complete: the answer has no ETag"))
+	}
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
 	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
-		why := fmt.Errorf("%w: the server has SHA-256 %s, expected %s", ErrDigest, o.SHA256, want)
+		why := u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}
 	if want := u.etag(); (u.proof == byETag || !u.bucket.KeepsSHA256()) && want != "" && o.ETag != want {
-		why := fmt.Errorf("%w: the server has ETag %s, expected %s", ErrDigest, o.ETag, want)
+		why := u.bucket.lied("the server has ETag %s, expected %s", o.ETag, want)
 		return Object{}, u.bucket.discard(ctx, u.key, why)
 	}
 	return o, nil
@@ -340,7 +346,7 @@ func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	if err == nil {
 		return nil
 	}
-	if err = explain(err); errors.Is(err, errNoUpload) || errors.Is(err, ErrNotFound) {
+	if err = b.explain(ctx, err); errors.Is(err, errNoUpload) || errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return fmt.Errorf("abort upload %s of %s/%s: %w", id, b.target.name(), key, err)

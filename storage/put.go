@@ -66,14 +66,14 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 	in.Body = reader
 	out, err := b.api.PutObject(ctx, in, send)
 	if err != nil {
-		return Object{}, body.explain(err)
+		return Object{}, b.unsent(ctx, body, err)
 	}
 	o := Object{
 		Key: key, Size: up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
-	if err := body.compare(o.ETag, o.SHA256); err != nil {
+	if err := b.compare(body, o.ETag, o.SHA256); err != nil {
 		return Object{}, b.discard(ctx, key, err)
 	}
 	return o, nil
@@ -212,31 +212,31 @@ func (b *body) verify() error {
 	return nil
 }
 
-// explain prefers the reason why the body ended to what the request made of it.
-func (b *body) explain(err error) error {
-	if b.err != nil {
-		return b.err
+// unsent prefers the reason why the body ended to what the request made of it.
+func (b *Bucket) unsent(ctx context.Context, sent *body, err error) error {
+	if sent.err != nil {
+		return sent.err
 	}
-	return explain(err)
+	return b.explain(ctx, err)
 }
 
 // compare holds what the server has against what was sent to it.
-func (b *body) compare(etag, checksum string) error {
-	if b.left > 0 {
-		return fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, b.left)
+func (b *Bucket) compare(sent *body, etag, checksum string) error {
+	if sent.left > 0 {
+		return b.wrong(fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, sent.left))
 	}
-	if b.md5 != nil {
-		if want := hex.EncodeToString(b.md5.Sum(nil)); etag != want {
-			return fmt.Errorf("%w: ETag is %s, MD5 of the bytes sent is %s", ErrDigest, etag, want)
+	if sent.md5 != nil {
+		if want := hex.EncodeToString(sent.md5.Sum(nil)); etag != want {
+			return b.lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
 		}
 		return nil
 	}
-	sent := b.trailer
-	if b.sha != nil {
-		sent = base64.StdEncoding.EncodeToString(b.sha.Sum(nil))
+	sum := sent.trailer
+	if sent.sha != nil {
+		sum = base64.StdEncoding.EncodeToString(sent.sha.Sum(nil))
 	}
-	if checksum != "" && checksum != sent {
-		return fmt.Errorf("%w: the server has SHA-256 %s, sent was %s", ErrDigest, checksum, sent)
+	if checksum != "" && checksum != sum {
+		return b.lied("the server has SHA-256 %s, sent was %s", checksum, sum)
 	}
 	return nil
 }

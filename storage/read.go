@@ -10,24 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
-
-// Check asks whether the bucket is there and open to us. A bucket that is
-// missing or closed is [ErrDenied].
-func (b *Bucket) Check(ctx context.Context) error {
-	_, err := b.api.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.target.Bucket})
-	if err == nil {
-		return nil
-	}
-	if err = explain(err); errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("check bucket %s: %w: no bucket %q", b.target.name(), ErrDenied, b.target.Bucket)
-	}
-	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
-}
 
 // Create makes the bucket. One that is there already and ours is success.
 func (b *Bucket) Create(ctx context.Context) error {
@@ -39,7 +27,7 @@ func (b *Bucket) Create(ctx context.Context) error {
 	if err == nil || errors.As(err, &owned) {
 		return nil
 	}
-	return fmt.Errorf("create bucket %s: %w", b.target.name(), explain(err))
+	return fmt.Errorf("create bucket %s: %w", b.target.name(), b.explain(ctx, err))
 }
 
 // location is nil for us-east-1, which S3 does not accept by its name.
@@ -58,9 +46,14 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	if b.KeepsSHA256() {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
+	began := time.Now()
 	out, err := b.api.HeadObject(ctx, in)
 	if err != nil {
-		return Object{}, b.errorf("head", key, explain(err))
+		err = b.explain(ctx, err)
+		if errors.Is(err, ErrNotFound) {
+			err = cmp.Or(b.gone(ctx, began.Add(-heardFor)), err)
+		}
+		return Object{}, b.errorf("head", key, err)
 	}
 	return Object{
 		Key:          key,
@@ -101,37 +94,46 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 	}
 	out, err := b.api.GetObject(ctx, in)
 	if err != nil {
-		return nil, b.errorf("get", key, explain(err))
+		return nil, b.errorf("get", key, b.explain(ctx, err))
 	}
-	if err := checkRange(r, in.Range != nil, out); err != nil {
+	if err := b.checkRange(r, in.Range != nil, out); err != nil {
 		_ = out.Body.Close()
 		return nil, b.errorf("get", key, err)
 	}
-	return &download{bucket: b, key: key, body: out.Body, left: *out.ContentLength}, nil
+	return &download{
+		body: out.Body, left: *out.ContentLength,
+		fail: func(err error) error { return b.errorf("read", key, b.explain(ctx, err)) },
+	}, nil
 }
 
 // checkRange holds the answer against the question: a server or a cache that
 // ignores ranges would otherwise hand out the wrong bytes.
-func checkRange(r Range, asked bool, out *s3.GetObjectOutput) error {
+func (b *Bucket) checkRange(r Range, asked bool, out *s3.GetObjectOutput) error {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
-		return errors.New("the answer does not tell its length")
+		return b.wrong(errors.New("the answer does not tell its length"))
 	}
 	got := aws.ToString(out.ContentRange)
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
-		return fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got)
+		return b.wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
+	}
+	if etag := unquote(out.ETag); r.IfMatch != "" && etag != r.IfMatch {
+		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", r.IfMatch, etag))
 	}
 	if r.Length > 0 && *out.ContentLength != r.Length {
-		return fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, *out.ContentLength, r.Length, r.Offset)
+		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, *out.ContentLength, r.Length, r.Offset)
+		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+*out.ContentLength)) {
+			return err // the object ends there
+		}
+		return b.wrong(err)
 	}
 	return nil
 }
 
 // A download counts down the bytes that were promised.
 type download struct {
-	bucket *Bucket
-	key    string
-	body   io.ReadCloser
-	left   int64
+	body io.ReadCloser
+	left int64
+	fail func(error) error
 }
 
 func (d *download) Read(p []byte) (int, error) {
@@ -145,7 +147,7 @@ func (d *download) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}
-	return n, d.bucket.errorf("read", d.key, fmt.Errorf("%d bytes before the end: %w", d.left, err))
+	return n, d.fail(fmt.Errorf("%d bytes before the end: %w", d.left, err))
 }
 
 func (d *download) Close() error { return d.body.Close() }
@@ -190,7 +192,11 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 		for {
 			out, err := b.api.ListObjectsV2(ctx, in)
 			if err != nil {
-				yield(Object{}, b.errorf("list", prefix, explain(err)))
+				yield(Object{}, b.errorf("list", prefix, b.explain(ctx, err)))
+				return
+			}
+			if out.IsTruncated == nil {
+				yield(Object{}, b.errorf("list", prefix, b.wrong(errNotWhole)))
 				return
 			}
 			for i := range out.Contents {
@@ -207,7 +213,7 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 				return
 			}
 			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", prefix, errors.New("more keys were announced, but no way to them")))
+				yield(Object{}, b.errorf("list", prefix, b.wrong(errors.New("more keys were announced, but no way to them"))))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken

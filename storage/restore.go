@@ -106,7 +106,7 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 			return RetrievalBusy, nil
 		}
 	}
-	return "", b.errorf("restore", key, explain(err))
+	return "", b.errorf("restore", key, b.explain(ctx, err))
 }
 
 // futile has the SDK try no more where there is no capacity: there will be none in

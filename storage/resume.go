@@ -44,7 +44,7 @@ func (u *upload) learn(ctx context.Context) error {
 	for {
 		out, err := u.bucket.api.ListParts(ctx, in)
 		if err != nil {
-			return explain(err)
+			return u.bucket.explain(ctx, err)
 		}
 		for _, p := range out.Parts {
 			if u.usable(p) {

@@ -219,5 +219,5 @@ func (p part) refused(err error) bool {
 	case "InvalidArgument", "InvalidRequest", "XAmzContentSHA256Mismatch", "MissingContentLength":
 		return true
 	}
-	return errors.Is(explain(err), errUnsupported)
+	return unsupported(err)
 }

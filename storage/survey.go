@@ -21,7 +21,11 @@ func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 		for {
 			out, err := b.api.ListObjectsV2(ctx, in)
 			if err != nil {
-				yield(Object{}, b.errorf("list", "", explain(err)))
+				yield(Object{}, b.errorf("list", "", b.explain(ctx, err)))
+				return
+			}
+			if out.IsTruncated == nil {
+				yield(Object{}, b.errorf("list", "", b.wrong(errNotWhole)))
 				return
 			}
 			for i := range out.CommonPrefixes {
@@ -40,7 +44,7 @@ func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 				return
 			}
 			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", "", errors.New("more keys were announced, but no way to them")))
+				yield(Object{}, b.errorf("list", "", b.wrong(errors.New("more keys were announced, but no way to them"))))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken
@@ -71,7 +75,7 @@ func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
 		for {
 			out, err := b.api.ListMultipartUploads(ctx, in)
 			if err != nil {
-				yield(OpenUpload{}, b.errorf("list the uploads of", "", explain(err)))
+				yield(OpenUpload{}, b.errorf("list the uploads of", "", b.explain(ctx, err)))
 				return
 			}
 			for _, u := range out.Uploads {
@@ -109,12 +113,15 @@ func (b *Bucket) DeleteMatching(ctx context.Context, key, etag string) error {
 	}
 	in := &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: aws.String(`"` + etag + `"`)}
 	_, err = b.api.DeleteObject(ctx, in)
-	if err != nil && errors.Is(explain(err), errUnsupported) {
+	if err != nil && unsupported(err) {
 		in.IfMatch = nil
 		_, err = b.api.DeleteObject(ctx, in)
 	}
-	if err == nil || errors.Is(explain(err), ErrNotFound) {
+	if err == nil {
 		return nil
 	}
-	return b.errorf("delete", key, explain(err))
+	if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return b.errorf("delete", key, err)
 }

@@ -36,17 +36,17 @@ func (b *Bucket) Versions(ctx context.Context, prefix string) iter.Seq2[Version,
 		}
 		for {
 			out, err := b.api.ListObjectVersions(ctx, in)
-			if err != nil && in.KeyMarker == nil && errors.Is(explain(err), errUnsupported) {
+			if err != nil && in.KeyMarker == nil && unsupported(err) {
 				b.objects(ctx, prefix, yield)
 				return
 			}
 			if err != nil {
-				yield(Version{}, b.errorf("list the versions of", prefix, explain(err)))
+				yield(Version{}, b.errorf("list the versions of", prefix, b.explain(ctx, err)))
 				return
 			}
 			page, next, err := listedVersions(out)
 			if err != nil {
-				yield(Version{}, b.errorf("list the versions of", prefix, err))
+				yield(Version{}, b.errorf("list the versions of", prefix, b.wrong(err)))
 				return
 			}
 			for _, v := range page {
@@ -90,6 +90,9 @@ func listedVersions(out *s3.ListObjectVersionsOutput) (page []Version, next stri
 		}
 	}
 	next, err = decoded(aws.ToString(out.NextKeyMarker), out.EncodingType)
+	if out.IsTruncated == nil {
+		err = errors.Join(err, errNotWhole)
+	}
 	if aws.ToBool(out.IsTruncated) && next == "" {
 		err = errors.Join(err, errors.New("more versions were announced, but no way to them"))
 	}
@@ -173,7 +176,7 @@ func (b *Bucket) keepsVersions(ctx context.Context) (bool, error) {
 	out, err := b.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.target.Bucket})
 	versioned := err == nil && out.Status != ""
 	if err != nil {
-		if err = explain(err); errors.Is(err, errUnsupported) {
+		if err = b.explain(ctx, err); errors.Is(err, errUnsupported) {
 			err = b.Check(ctx)
 		}
 		if err != nil {

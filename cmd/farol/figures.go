@@ -40,7 +40,7 @@ type queueFigures struct {
 	err  error
 }
 
-type figureDescs struct{ items, oldestDue, failed, paused, live, dead, notify, seconds, transactions, up, took *prometheus.Desc }
+type figureDescs struct{ items, oldestDue, failed, paused, live, dead, notify, seconds, transactions, up, took, held, failing *prometheus.Desc }
 
 // newQueueFigures connects when it is first asked. Close it.
 func newQueueFigures(ctx context.Context, command string, c databaseConfig, log *slog.Logger) (*queueFigures, error) {
@@ -71,6 +71,8 @@ func newQueueFigures(ctx context.Context, command string, c databaseConfig, log 
 			transactions: desc("farol_oldest_snapshot_transactions", "How many transactions began since.", "kind"),
 			up:           desc("farol_database_up", "Whether the last look at the database gave figures."),
 			took:         desc("farol_database_look_seconds", "How long that look took."),
+			held:         desc("farol_service_held", "Whether a service is held for all workers: then nothing that needs it is claimed.", "service"),
+			failing:      desc("farol_service_failing_workers", "Live workers that see a service fail.", "service"),
 		},
 	}, nil
 }
@@ -78,7 +80,7 @@ func newQueueFigures(ctx context.Context, command string, c databaseConfig, log 
 // Describe is of prometheus.Collector.
 func (q *queueFigures) Describe(ch chan<- *prometheus.Desc) {
 	d := q.descs
-	for _, desc := range []*prometheus.Desc{d.items, d.oldestDue, d.failed, d.paused, d.live, d.dead, d.notify, d.seconds, d.transactions, d.up, d.took} {
+	for _, desc := range []*prometheus.Desc{d.items, d.oldestDue, d.failed, d.paused, d.live, d.dead, d.notify, d.seconds, d.transactions, d.up, d.took, d.held, d.failing} {
 		ch <- desc
 	}
 }
@@ -112,6 +114,10 @@ func (q *queueFigures) Collect(ch chan<- prometheus.Metric) {
 	for _, t := range f.Tables {
 		gauge(d.live, float64(t.Live), t.Table)
 		gauge(d.dead, float64(t.Dead), t.Table)
+	}
+	for _, s := range f.Services {
+		gauge(d.held, map[bool]float64{true: 1}[s.Held], s.Service)
+		gauge(d.failing, float64(s.Failing), s.Service)
 	}
 	gauge(d.notify, f.Notify)
 	for _, s := range f.Oldest {
@@ -197,5 +203,5 @@ func serveQueue(ctx context.Context, command string, s *services, database datab
 	defer figures.close()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(append(more, figures)...)
-	return serveHTTP(ctx, http.Addr, metrics, s.registry.Ping, log)
+	return serveHTTP(ctx, http.Addr, metrics, answers(s.registry.Ping), log)
 }

@@ -15,9 +15,9 @@ import (
 
 // serveHTTP serves metrics and health on addr until ctx is done: /metrics;
 // /healthz, which answers as long as the process can; and /readyz, which answers
-// 503 while ready returns an error. It returns when the last request has ended,
+// 503 while ready returns an error, and tells what else ready says. It returns when the last request has ended,
 // or 5 seconds after ctx; at once if addr is empty.
-func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, ready func(context.Context) error, log *slog.Logger) error {
+func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, ready readiness, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
@@ -67,20 +67,30 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener)
 	return err
 }
 
-func healthHandler(metrics *prometheus.Registry, ready func(context.Context) error, log *slog.Logger) http.Handler {
+// readiness tells whether a process can do its work; what else there is to say comes
+// in lines of their own, without names of hosts.
+type readiness func(context.Context) (string, error)
+
+// answers is the readiness of what needs only that something answers.
+func answers(ping func(context.Context) error) readiness {
+	return func(ctx context.Context) (string, error) { return "", ping(ctx) }
+}
+
+func healthHandler(metrics *prometheus.Registry, ready readiness, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
-		if err := ready(ctx); err != nil {
+		text, err := ready(ctx)
+		if err != nil {
 			// The reason is for the log: it may name hosts.
 			log.WarnContext(ctx, "not ready", "err", err)
-			answer(w, http.StatusServiceUnavailable, "not ready")
+			answer(w, http.StatusServiceUnavailable, "not ready"+text)
 			return
 		}
-		answer(w, http.StatusOK, "ready")
+		answer(w, http.StatusOK, "ready"+text)
 	})
 	return mux
 }

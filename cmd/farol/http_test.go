@@ -33,7 +33,7 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveHTTP(ctx, "127.0.0.1:0", metrics, ready, slog.New(slog.NewJSONHandler(log, nil)))
+		ended <- serveHTTP(ctx, "127.0.0.1:0", metrics, answers(ready), slog.New(slog.NewJSONHandler(log, nil)))
 	}()
 	lines := bufio.NewReader(logged)
 	text, err := lines.ReadString('\n')

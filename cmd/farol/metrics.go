@@ -106,3 +106,20 @@ func (h heldLeases) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(heldDesc(), prometheus.GaugeValue, float64(held[stage]), stage)
 	}
 }
+
+// serviceStates tells how this process sees the services that its work needs, when
+// it is asked.
+type serviceStates struct{ runner *pipeline.Runner }
+
+func serviceDesc() *prometheus.Desc {
+	return prometheus.NewDesc("farol_service_ok", "Whether this process claims work that needs the service.", []string{"service"}, nil)
+}
+
+func (s serviceStates) Describe(ch chan<- *prometheus.Desc) { ch <- serviceDesc() }
+
+func (s serviceStates) Collect(ch chan<- prometheus.Metric) {
+	views, _ := s.runner.Services()
+	for _, v := range views {
+		ch <- prometheus.MustNewConstMetric(serviceDesc(), prometheus.GaugeValue, map[bool]float64{true: 1}[v.OK], v.Service)
+	}
+}

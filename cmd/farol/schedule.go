@@ -176,7 +176,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	}
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, c.registry.Ping, c.Log) })
+	group.Go(func() error { return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.registry.Ping), c.Log) })
 	group.Go(func() error {
 		c.Run(ctx)
 		return nil

@@ -200,11 +200,11 @@ func runWatched(
 		return err
 	}
 	defer figures.close()
-	metrics.registry.MustRegister(figures)
+	metrics.registry.MustRegister(figures, serviceStates{runner})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, s.registry.Ping, log) })
+	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log) })
 	group.Go(func() error {
 		figures.watch(groupCtx)
 		return nil
@@ -217,6 +217,25 @@ func runWatched(
 		return runner.Run(groupCtx)
 	})
 	return group.Wait()
+}
+
+// workReady is a worker's readiness: the database answers, and the services that fail
+// leave something to claim. It names the services that do not work.
+func workReady(ping func(context.Context) error, runner *pipeline.Runner) readiness {
+	return func(ctx context.Context) (string, error) {
+		views, idle := runner.Services()
+		text := ""
+		for _, v := range views {
+			if !v.OK {
+				text += "\n" + v.Service + " " + v.Text
+			}
+		}
+		err := ping(ctx)
+		if err == nil && idle {
+			err = errors.New("services that fail leave nothing to claim:" + text)
+		}
+		return text, err
+	}
 }
 
 func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {

@@ -13,10 +13,10 @@ import (
 // Proxy is a TCP proxy that breaks connections on demand. All methods are safe
 // for concurrent use.
 type Proxy struct {
-	addr   string
-	target string
+	addr string
 
 	mu          sync.Mutex
+	target      string
 	conns       map[net.Conn]struct{} // both sides of all that are open
 	cut         bool
 	delay       time.Duration
@@ -76,6 +76,14 @@ func (p *Proxy) Resume() {
 	defer p.mu.Unlock()
 	p.cut, p.remaining = false, -1
 	p.setDelayLocked(0)
+}
+
+// MoveTo has later connections go to another address, as a name that is moved does;
+// those that are open stay where they are.
+func (p *Proxy) MoveTo(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
 }
 
 // CutAfter lets n more bytes pass, both directions taken together, and then
@@ -141,8 +149,11 @@ func (p *Proxy) connect(ctx context.Context, client net.Conn) {
 		return
 	}
 	defer p.drop(client)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
 	var d net.Dialer
-	server, err := d.DialContext(ctx, "tcp", p.target)
+	server, err := d.DialContext(ctx, "tcp", target)
 	if err != nil {
 		return // the client sees the server refuse, as a closed connection
 	}

@@ -146,3 +146,22 @@ func TestProxyDelayCanBeTakenBack(t *testing.T) {
 		t.Errorf("after Resume: %v", err)
 	}
 }
+
+// A name that is moved leads new connections elsewhere, and leaves the old where they are.
+func TestProxyMovesLaterConnections(t *testing.T) {
+	t.Parallel()
+	first := testenv.NewProxy(t, echo(t))
+	p := testenv.NewProxy(t, first.Addr())
+	c := dial(t, p.Addr())
+	if err := exchange(c, "before"); err != nil {
+		t.Fatal(err)
+	}
+	second := testenv.NewProxy(t, echo(t))
+	p.MoveTo(second.Addr())
+	if err := errors.Join(exchange(c, "still"), exchange(dial(t, p.Addr()), "after")); err != nil {
+		t.Fatal(err)
+	}
+	if first.Connections() != 1 || second.Connections() != 1 {
+		t.Errorf("%d connections to the first, %d to the second, want one each", first.Connections(), second.Connections())
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func servicesCommand() *cobra.Command {
+	var asJSON, failing bool
+	c := group("services", "List the services that work needs, and hold or release one", servicesHoldCommand(), servicesReleaseCommand())
+	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what
+each process has of its own (its disk, its settings).
+
+ok       it works, as far as workers know
+failing  the workers named see it fail and claim nothing that needs it; others do
+held     most workers see it fail, or a person holds it: nobody claims what needs it
+
+Items wait meanwhile; no attempt is spent, and all goes on by itself: each worker
+probes the service, then tries one item, then all. The exit code is 1 if a service
+is not ok.`
+	c.Example = `  farol services
+  farol services --failing
+  farol services --json
+  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
+  farol services release s3:Wasabi-OR`
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return changeServices(cmd, asJSON, func(ctx context.Context, r *registry.Registry) ([]registry.Service, error) {
+			list, err := r.Services(ctx)
+			if err != nil || !failing {
+				return list, err
+			}
+			var some []registry.Service
+			for _, s := range list {
+				if s.State != "ok" {
+					some = append(some, s)
+				}
+			}
+			return some, nil
+		})
+	}
+	c.Flags().BoolVar(&failing, "failing", false, "only services that are not ok")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func servicesHoldCommand() *cobra.Command {
+	var reason string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "hold SERVICE",
+		Short: "Stop claims of items that need a service",
+		Long: `Stop claims of items that need a service, until it is released. What runs goes on,
+items that need it wait, and all others go on. farol services lists the names.`,
+		Example: `  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
+  farol services hold redis`,
+		Args: oneArg("service"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeServices(cmd, asJSON, func(ctx context.Context, r *registry.Registry) ([]registry.Service, error) {
+				return r.HoldService(ctx, args[0], reason)
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asks what an item waits for")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func servicesReleaseCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "release SERVICE",
+		Short: "End a hold, and have workers try the service now",
+		Long: `End a hold. Workers that see the service fail do not wait for their next probe but
+try one item at once; if that fails too, they hold it again.`,
+		Example: `  farol services release s3:Wasabi-OR`,
+		Args:    oneArg("service"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeServices(cmd, asJSON, func(ctx context.Context, r *registry.Registry) ([]registry.Service, error) {
+				return r.ReleaseService(ctx, args[0])
+			})
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// changeServices makes one change to a service, or none, and shows what came of it.
+func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	s, err := connectRegistry(ctx, "services")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	list, err := change(ctx, s.registry)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = writeJSON(cmd.OutOrStdout(), append([]registry.Service{}, list...))
+	default:
+		err = printServices(cmd, list)
+	}
+	if err != nil || cmd.Name() != "services" {
+		return err
+	}
+	for _, s := range list {
+		if s.State != "ok" {
+			return failure{code: exitFailed} // the list has said it
+		}
+	}
+	return nil
+}
+
+func printServices(cmd *cobra.Command, list []registry.Service) error {
+	var rows [][]string
+	for _, s := range list {
+		since, waiting := "", ""
+		if s.Since != nil {
+			since = at(*s.Since)
+		}
+		if s.State != "ok" {
+			waiting = strconv.FormatInt(s.Waiting, 10)
+		}
+		rows = append(rows, []string{
+			plain(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, plain(s.Text),
+		})
+	}
+	return writeTable(cmd.OutOrStdout(), []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
+}

@@ -1,0 +1,100 @@
+package testenv
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// RedisServer is a Redis of a test's own, to be hurt.
+type RedisServer struct {
+	URL    string        // of database 0, with its password
+	Client *redis.Client // straight to it
+	Dir    string        // its working directory
+
+	t     testing.TB
+	stack *devstack.Stack // nil while it is down
+}
+
+// NewRedisServer returns a Redis that ends with the test.
+func NewRedisServer(t testing.TB) *RedisServer {
+	t.Helper()
+	running.mu.Lock()
+	base := running.dir
+	running.mu.Unlock()
+	dir, err := os.MkdirTemp(base, "redis-") //nolint:usetesting // it has to be where the others are
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	stack, err := startStack(dir, devstack.Redis)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	s := &RedisServer{URL: stack.RedisURL, Dir: filepath.Join(dir, "redis"), t: t, stack: stack}
+	options, err := redis.ParseURL(s.URL)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	s.Client = redis.NewClient(options)
+	t.Cleanup(func() {
+		s.Client.Close() //nolint:errcheck // nothing is left to say
+		s.Stop()
+	})
+	return s
+}
+
+// Addr is where the server listens, host:port.
+func (s *RedisServer) Addr() string { return s.Client.Options().Addr }
+
+// Stop ends the server for good.
+func (s *RedisServer) Stop() {
+	s.t.Helper()
+	if s.stack == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := s.stack.Stop(ctx); err != nil {
+		s.t.Error("testenv:", err)
+	}
+	s.stack = nil
+}
+
+// Set changes settings, name and value in turn.
+func (s *RedisServer) Set(settings ...string) {
+	s.t.Helper()
+	for i := 0; i+1 < len(settings); i += 2 {
+		if err := s.Client.ConfigSet(s.t.Context(), settings[i], settings[i+1]).Err(); err != nil {
+			s.t.Fatal("testenv: set "+settings[i]+":", err)
+		}
+	}
+}
+
+// Follow makes the server a replica of another, which it is soon.
+func (s *RedisServer) Follow(primary *RedisServer) {
+	s.t.Helper()
+	o := primary.Client.Options()
+	s.Set("masterauth", o.Password)
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		s.t.Fatal("testenv:", err)
+	}
+	if err := s.Client.ReplicaOf(s.t.Context(), host, port).Err(); err != nil {
+		s.t.Fatal("testenv: follow:", err)
+	}
+}
+
+// Promote makes a replica the primary.
+func (s *RedisServer) Promote() {
+	s.t.Helper()
+	if err := s.Client.ReplicaOf(s.t.Context(), "NO", "ONE").Err(); err != nil {
+		s.t.Fatal("testenv: promote:", err)
+	}
+}

@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+)
+
+const (
+	window      = 30 * time.Second // what a breaker remembers
+	openAfter   = 3                // faults in it, if they are at least half of what was seen
+	trialTime   = 10 * time.Second // after which an item on trial has shown that the service works, unless it failed
+	idleTrial   = 2 * time.Second  // the same while there is no item to try
+	probeTime   = 6 * time.Second  // for a probe
+	longestWait = 10 * time.Second // between two probes
+)
+
+// A breaker is a circuit breaker: how this process sees one service. While it is
+// failing, nothing that needs the service is claimed. When a probe finds that the
+// service answers, one item at a time is claimed, and when one was done, or has
+// been in work for a while, all are again. It is guarded by the lock of [breakers].
+type breaker struct {
+	service   string
+	ofProcess bool
+	scopes    []claim.Scope
+	probe     probe // nil: only time can tell
+
+	state    claim.ServiceState
+	seen     []seen       // within the window, the oldest first
+	lastOK   time.Time    // when work that needs it ended well
+	cause    *fault.Error // why it is not ok
+	pause    time.Duration
+	next     time.Time // when to probe, or when trying has lasted long enough
+	probing  bool
+	trial    int64     // the item on trial; 0: none
+	released time.Time // by a person, as far as was acted on
+	unsaid   bool      // the database has yet to be told
+
+	since time.Time // when it ceased to be ok; zero if it is
+	alarm bool      // the log has said that a person is needed
+}
+
+// seen is how one piece of work that needs a service ended.
+type seen struct {
+	at time.Time
+	ok bool
+}
+
+// fault notes that the service failed a piece of work, and tells whether the breaker
+// is shut for it now.
+func (b *breaker) fault(now time.Time, f *fault.Error) bool {
+	b.note(now, false)
+	b.unsaid = b.unsaid || b.state != claim.ServiceOK && b.cause.Code() != f.Code()
+	if b.state != claim.ServiceOK {
+		b.cause = f
+	}
+	switch b.state {
+	case claim.ServiceOK:
+		failed := 0
+		for _, s := range b.seen {
+			if !s.ok {
+				failed++
+			}
+		}
+		if failed < openAfter || 2*failed < len(b.seen) {
+			return false
+		}
+		b.cause, b.pause = f, 0
+		b.shut(now)
+	case claim.ServiceTrying:
+		b.shut(now)
+	}
+	return true
+}
+
+// shut begins, or goes on, to hold the work back.
+func (b *breaker) shut(now time.Time) {
+	b.state, b.trial, b.unsaid = claim.ServiceFailing, 0, true
+	b.pause = min(max(2*b.pause, time.Second), longestWait)
+	b.next = now.Add(b.pause)
+}
+
+// ok notes that work which needs the service ended well.
+func (b *breaker) ok(now time.Time, item int64) {
+	b.note(now, true)
+	b.lastOK = now
+	if b.state == claim.ServiceTrying && b.trial == item {
+		b.open()
+	}
+}
+
+func (b *breaker) open() {
+	b.state, b.cause, b.trial, b.seen, b.unsaid = claim.ServiceOK, nil, 0, nil, true
+}
+
+func (b *breaker) note(now time.Time, ok bool) {
+	const most = 100
+	for len(b.seen) > 0 && (len(b.seen) >= most || now.Sub(b.seen[0].at) > window) {
+		b.seen = b.seen[1:]
+	}
+	b.seen = append(b.seen, seen{now, ok})
+}
+
+// probed takes the answer of a probe.
+func (b *breaker) probed(now time.Time, err error) {
+	b.probing = false
+	if b.state != claim.ServiceFailing {
+		return
+	}
+	if err == nil {
+		b.try(now)
+		return
+	}
+	if f := fault.In(err); f != nil {
+		b.cause = f
+	} else {
+		b.cause = &fault.Error{Service: b.service, Kind: fault.Unavailable, Err: err}
+	}
+	b.shut(now)
+}
+
+// try lets one item at a time through.
+func (b *breaker) try(now time.Time) {
+	b.state, b.trial, b.unsaid = claim.ServiceTrying, 0, true
+	b.next = now.Add(idleTrial)
+}
+
+// tried is called when trying has lasted long enough.
+func (b *breaker) tried(now time.Time) {
+	if b.state == claim.ServiceTrying && !now.Before(b.next) {
+		b.open()
+	}
+}
+
+// report is how the breaker stands, for the database.
+func (b *breaker) report(now time.Time) claim.ServiceReport {
+	r := claim.ServiceReport{Service: b.service, State: b.state, OfProcess: b.ofProcess, Scopes: b.scopes}
+	if b.cause != nil {
+		r.Code, r.Said, r.Detail = b.cause.Code(), b.cause.Said, b.cause.Error()
+	}
+	if b.state == claim.ServiceFailing && b.probe != nil {
+		r.NextProbe = max(b.next.Sub(now), time.Millisecond)
+	}
+	return r
+}
+
+// alarmAfter is how long a service may fail before a person is called.
+const alarmAfter = 5 * time.Minute
+
+// log says what has become of the service, once for each change.
+func (b *breaker) log(ctx context.Context, log *slog.Logger, now time.Time) {
+	ok := b.state == claim.ServiceOK
+	switch {
+	case !ok && b.since.IsZero():
+		b.since = now
+		log.WarnContext(ctx, "service failing; this worker claims nothing that needs it", "service", b.service, "code", b.cause.Code(), "said", b.cause.Said, "err", b.cause)
+	case !ok && !b.alarm && now.Sub(b.since) > alarmAfter && b.probe != nil:
+		b.alarm = true
+		log.ErrorContext(ctx, "service still failing; its items wait", "service", b.service, "code", b.cause.Code(), "since", b.since, "err", b.cause)
+	case ok && !b.since.IsZero():
+		log.InfoContext(ctx, "service works again", "service", b.service, "failed_for", now.Sub(b.since).Round(time.Second))
+		b.since, b.alarm = time.Time{}, false
+	}
+}

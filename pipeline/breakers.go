@@ -1,0 +1,352 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+)
+
+const (
+	firstHeld    = time.Second      // how long an item waits whose service failed, at first
+	longestHeld  = 20 * time.Second // and at most
+	heldTooOften = 200              // times that one process holds an item of a service which works for others
+	mostItems    = 10_000           // that are remembered
+)
+
+// breakers are how this process sees the services that its work needs. What is held
+// for all processes, because most see it fail or a person wants it, they hear from
+// the engine.
+type breakers struct {
+	deps   Deps
+	steps  []Step
+	engine serviceBoard
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	byName  map[string]*breaker
+	items   map[int64]*heldItem
+	changed chan struct{}
+}
+
+// serviceBoard is where processes tell each other of services: the engine.
+type serviceBoard interface {
+	ServiceHolds() []claim.ServiceHold
+	Report(ctx context.Context, r claim.ServiceReport) error
+	Wake()
+}
+
+// heldItem is an item that a service failed in this process.
+type heldItem struct {
+	n     int
+	since time.Time
+}
+
+func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *breakers {
+	g := &breakers{
+		deps: d, steps: steps, engine: engine, log: log,
+		byName: map[string]*breaker{}, items: map[int64]*heldItem{}, changed: make(chan struct{}, 1),
+	}
+	for _, one := range servicesOf(d, steps) {
+		g.byName[one.service] = one
+	}
+	return g
+}
+
+// run probes what fails, and tells the other processes, until ctx is done.
+func (g *breakers) run(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	for {
+		g.turn(ctx, &probes)
+		g.tell(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-g.changed:
+		}
+	}
+}
+
+// turn does what is due.
+func (g *breakers) turn(ctx context.Context, probes *sync.WaitGroup) {
+	holds := g.engine.ServiceHolds()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, opened := time.Now(), false
+	for _, one := range g.byName {
+		if i := slices.IndexFunc(holds, func(h claim.ServiceHold) bool { return h.Service == one.service }); i >= 0 && holds[i].Released.After(one.released) {
+			one.released = holds[i].Released
+			if one.state == claim.ServiceFailing && one.probe != nil {
+				one.try(now)
+			}
+		}
+		one.tried(now)
+		opened = opened || one.unsaid && one.state != claim.ServiceFailing
+		one.log(ctx, g.log, now)
+		if one.state != claim.ServiceFailing || one.probe == nil || one.probing || now.Before(one.next) {
+			continue
+		}
+		one.probing = true
+		probes.Go(func() {
+			bounded, cancel := context.WithTimeout(ctx, probeTime)
+			defer cancel()
+			err := one.probe(bounded)
+			if ctx.Err() != nil {
+				return
+			}
+			g.mu.Lock()
+			one.probed(time.Now(), err)
+			g.mu.Unlock()
+			g.poke()
+		})
+	}
+	if opened {
+		g.engine.Wake()
+	}
+}
+
+// tell writes what has changed to the database. What it does not take is told
+// later: the others then act on what they see themselves.
+func (g *breakers) tell(ctx context.Context) {
+	var reports []claim.ServiceReport
+	g.mu.Lock()
+	for _, one := range g.byName {
+		if one.unsaid {
+			one.unsaid = false
+			reports = append(reports, one.report(time.Now()))
+		}
+	}
+	g.mu.Unlock()
+	for i, r := range reports {
+		bounded, cancel := context.WithTimeout(ctx, probeTime)
+		err := g.engine.Report(bounded, r)
+		cancel()
+		if err == nil {
+			continue
+		}
+		g.log.DebugContext(ctx, "the state of services was not reported; retrying", "service", r.Service, "err", err)
+		g.mu.Lock()
+		for _, r := range reports[i:] {
+			g.byName[r.Service].unsaid = true
+		}
+		g.mu.Unlock()
+		pause(ctx, time.Second)
+		return
+	}
+}
+
+func (g *breakers) poke() {
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// without is what may not be claimed now: what needs a service that this process
+// sees fail, or that is held for all. Of one that is being tried only an item on
+// trial is claimed; for that, trial leaves out those whose trial is reserved.
+func (g *breakers) without(trial bool) (scopes []claim.Scope) {
+	holds := g.engine.ServiceHolds()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.byName {
+		if one.state == claim.ServiceFailing || one.state == claim.ServiceTrying && !(trial && one.trial == reserved) {
+			scopes = append(scopes, one.scopes...)
+		}
+	}
+	for _, h := range holds {
+		own := g.byName[h.Service]
+		if h.Held && (h.ByPerson || own == nil || own.state == claim.ServiceOK) {
+			scopes = append(scopes, h.Scopes...)
+		}
+	}
+	slices.SortFunc(scopes, compareScopes) // the same holds make the same filter
+	return scopes
+}
+
+func compareScopes(a, b claim.Scope) int {
+	return cmp.Or(slices.Compare(a.Steps, b.Steps), slices.Compare(a.StorageOptions, b.StorageOptions), slices.Compare(a.Institutions, b.Institutions))
+}
+
+// reserved is the item of a trial that somebody claims just now.
+const reserved = -1
+
+// tryOne has one item claimed that needs a service which is being tried, if there
+// is such a service without an item on trial. claim is called with what to claim
+// within, until it returns an item.
+func (g *breakers) tryOne(claimOne func(within claim.Scope) []claim.Item) []claim.Item {
+	var trying []*breaker
+	g.mu.Lock()
+	for _, one := range g.byName {
+		if one.state == claim.ServiceTrying && one.trial == 0 {
+			one.trial = reserved
+			trying = append(trying, one)
+		}
+	}
+	g.mu.Unlock()
+	var got []claim.Item
+	for _, one := range trying {
+		for _, scope := range one.scopes {
+			if len(got) == 0 {
+				got = claimOne(scope)
+			}
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range trying {
+		if one.trial != reserved {
+			continue // it failed meanwhile
+		}
+		one.trial = 0
+		if len(got) > 0 && one.needs(got[0]) {
+			one.trial, one.next = got[0].ID, time.Now().Add(trialTime)
+		}
+	}
+	return got
+}
+
+// needs tells whether an item needs the service at its stage.
+func (b *breaker) needs(item claim.Item) bool {
+	return slices.ContainsFunc(b.scopes, func(s claim.Scope) bool {
+		return slices.Contains(s.Steps, item.Step()) &&
+			(len(s.StorageOptions) == 0 || slices.Contains(s.StorageOptions, item.StorageOption)) &&
+			(len(s.Institutions) == 0 || slices.Contains(s.Institutions, item.Institution))
+	})
+}
+
+// judge says what a result means for the item: what a service failed of is not the
+// item's, and the item is held. It tells the breakers on the way.
+func (g *breakers) judge(item claim.Item, result error) error {
+	f := claim.FaultIn(result)
+	misled, doubted := claim.InDoubt(result)
+	g.mu.Lock()
+	defer g.poke()
+	defer g.mu.Unlock()
+	now := time.Now()
+	switch {
+	case unjudged(result), doubted && misled == "":
+		g.untry(item, now)
+		return result
+	case doubted:
+		g.untry(item, now)
+		f = &fault.Error{Service: misled, Kind: fault.WrongAnswer, Said: claim.Code(result), Err: result}
+		if one := g.breakerOf(item, misled); one != nil {
+			one.fault(now, f)
+		}
+		return result
+	case f == nil:
+		delete(g.items, item.ID)
+		for _, one := range g.byName {
+			if one.needs(item) {
+				one.ok(now, item.ID)
+			}
+		}
+		return result
+	}
+	g.untry(item, now)
+	one := g.breakerOf(item, f.Service)
+	if one != nil && one.fault(now, f) {
+		return claim.Held(f, firstHeld)
+	}
+	return g.hold(item, one, f, now)
+}
+
+// unjudged tells whether a result says nothing about any service: the work was
+// stopped before it came to an end.
+func unjudged(result error) bool {
+	switch claim.Code(result) {
+	case "lost", "released", "timeout":
+		return true
+	}
+	return false
+}
+
+// untry ends the trial of an item that ended in no verdict on some services.
+func (g *breakers) untry(item claim.Item, now time.Time) {
+	for _, one := range g.byName {
+		if one.trial == item.ID {
+			one.trial, one.next = 0, now.Add(idleTrial)
+		}
+	}
+}
+
+// breakerOf returns the breaker of a service; nil for the database, without which nothing
+// can be claimed anyway.
+func (g *breakers) breakerOf(item claim.Item, service string) *breaker {
+	one := g.byName[service]
+	if one == nil && strings.HasPrefix(service, fault.Bucket("")) {
+		one = bucketOf(g.deps, g.steps, item, service)
+		g.byName[service] = one
+	}
+	return one
+}
+
+// hold holds an item whose service works for others: longer each time. After a
+// great many times, or where the service denies this one object while it serves
+// others, it is a matter for a person.
+func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time) error {
+	h := g.items[item.ID]
+	if h == nil {
+		if len(g.items) >= mostItems {
+			clear(g.items)
+		}
+		h = &heldItem{since: now}
+		g.items[item.ID] = h
+	}
+	h.n++
+	served := one != nil && one.lastOK.After(h.since)
+	switch {
+	case f.Kind == fault.Denied && served && h.n > 1:
+		return claim.Doubt(f.Service, claim.Suspend(f.Code(), f.Error()))
+	case h.n >= heldTooOften && (served || one == nil):
+		return claim.Suspend(f.Code(), f.Error())
+	}
+	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld))
+}
+
+// ServiceView is how this process sees a service, or is told of it.
+type ServiceView struct {
+	Service string
+	OK      bool
+	Text    string // what is wrong, without names of hosts; "" if nothing is
+}
+
+// Services lists how this process sees the services that its work needs, by name,
+// and tells whether they leave it nothing that it could claim.
+func (r *Runner) Services() (views []ServiceView, idle bool) {
+	held := map[string]bool{}
+	for _, h := range r.engine.ServiceHolds() {
+		held[h.Service] = h.Held
+	}
+	g := r.breakers
+	g.mu.Lock()
+	for _, one := range g.byName {
+		v := ServiceView{Service: one.service, OK: one.state == claim.ServiceOK && !held[one.service]}
+		switch {
+		case one.state != claim.ServiceOK:
+			v.Text = string(one.state) + ": " + one.cause.Code()
+		case held[one.service]:
+			v.Text = "held for all workers"
+		}
+		views = append(views, v)
+	}
+	g.mu.Unlock()
+	slices.SortFunc(views, func(a, b ServiceView) int { return cmp.Compare(a.Service, b.Service) })
+	without := g.without(false)
+	return views, !slices.ContainsFunc(r.taken(), func(s Step) bool {
+		return !slices.ContainsFunc(without, func(w claim.Scope) bool {
+			return len(w.StorageOptions) == 0 && len(w.Institutions) == 0 && slices.Contains(w.Steps, s.Name())
+		})
+	})
+}

@@ -1,0 +1,206 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// worker starts a worker of its own with some dependencies, until the test ends.
+func (a *archive) worker(d Deps) {
+	a.t.Helper()
+	o := claim.DefaultOptions()
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 100*time.Millisecond, d.Log
+	engine, err := claim.New(context.Background(), a.db, o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	steps := Steps(d)
+	var stages []string
+	for _, s := range steps {
+		stages = append(stages, s.Name())
+	}
+	r, err := NewRunner(engine, d, steps, RunnerOptions{Pools: []Pool{{Name: "all", Stages: stages, Slots: 4}}, Log: d.Log})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			a.t.Error(err)
+		}
+	})
+	a.t.Cleanup(func() { stop(); worker.Wait(); engine.Close() })
+}
+
+// bags deposits small bags.
+func (a *archive) bags(n int) {
+	a.t.Helper()
+	for i := range n {
+		name := fmt.Sprintf("bag%d", i)
+		tar := a.bag(bagtest.Spec{Name: name, Files: []bagtest.File{{Path: "data/a.txt", Size: int64(1000 + i)}}})
+		if _, err := a.receiving.Put(context.Background(), name+".tar", bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	reader := &BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}
+	if got, err := reader.ReadAll(context.Background()); err != nil || got != n {
+		a.t.Fatalf("ReadAll = %d, %v; want %d", got, err, n)
+	}
+}
+
+// unharmed waits until all items are at rest, and fails the test unless all are
+// Success and no attempt was spent on what was not theirs.
+func (a *archive) unharmed(n int) {
+	a.t.Helper()
+	a.atRest()
+	if got := value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Success'`); got != n {
+		a.t.Errorf("%d of %d items are Success: %s", got, n,
+			value[string](a, `SELECT coalesce(string_agg(DISTINCT status || ' at ' || stage || ': ' || note, E'\n'), '') FROM work_items WHERE status <> 'Success'`))
+	}
+	if spent := value[string](a, `SELECT coalesce(string_agg(DISTINCT outcome || ' ' || error_code || ': ' || error, E'\n'), '') FROM work_item_attempts
+		WHERE outcome NOT IN ('done', 'held', 'released')`); spent != "" {
+		a.t.Errorf("attempts were spent: %s", spent)
+	}
+}
+
+// with is the test's dependencies with every bucket changed.
+func (a *archive) with(change func(t *storage.Target)) Deps {
+	a.t.Helper()
+	open := func(name string) *storage.Bucket {
+		t := storage.Target{Name: name, Bucket: name, Endpoint: a.s3.Endpoint, Region: a.s3.Region, CAFile: a.s3.CAFile, PathStyle: true,
+			AccessKeyID: a.s3.AccessKeyID, SecretAccessKey: storage.Secret(a.s3.SecretAccessKey)}
+		change(&t)
+		b, err := a.client.Bucket(t)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return b
+	}
+	d := a.deps
+	d.Staging = open(a.deps.Staging.Name())
+	d.Targets = map[string]*storage.Bucket{}
+	for name, b := range a.deps.Targets {
+		d.Targets[name] = open(b.Name())
+	}
+	d.Receiving = func(bucket string) (*storage.Bucket, error) { return open(bucket), nil }
+	return d
+}
+
+// One worker whose credentials are wrong fails in milliseconds, so it would claim
+// everything. It holds itself, and the others do the work.
+func TestWorkerWithAWrongSecretHoldsItself(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const n = 40
+	a.bags(n)
+	bad := a.with(func(t *storage.Target) { t.SecretAccessKey = "wrong" })
+	a.worker(bad)
+	wait(t, 30*time.Second, "the bad worker to hold itself", func() bool {
+		return value[int](a, `SELECT count(*) FROM services WHERE state = 'held' AND code = 'storage-denied'`) > 0
+	})
+	a.worker(a.deps)
+	a.worker(a.deps)
+	a.unharmed(n)
+	if held := value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held'`); held == 0 || held > n {
+		t.Errorf("%d attempts were held; want some, and far fewer than would be without a breaker", held)
+	}
+	if states := value[string](a, `SELECT string_agg(DISTINCT state, ' ') FROM services WHERE workers_failing > 0`); states != "failing" {
+		t.Errorf("services that one of three workers sees fail are %q", states)
+	}
+}
+
+// While S3 is away nothing is claimed, nothing is spent, and all goes on by itself.
+func TestOutageOfS3IsWaitedOut(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const n = 30
+	a.bags(n)
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
+	d := a.with(func(t *storage.Target) { t.Endpoint = "https://" + proxy.Addr() })
+	a.worker(d)
+	a.worker(d)
+	wait(t, 30*time.Second, "some work to be done", func() bool {
+		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`) > 5
+	})
+	proxy.Cut()
+	wait(t, time.Minute, "the bucket to be held", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state = 'held'`) > 0 })
+	id := value[int64](a, `SELECT min(w.id) FROM work_items w WHERE status = 'Pending' AND EXISTS (
+		SELECT FROM services s WHERE s.state = 'held' AND needs_service(w, s.scopes))`)
+	if why := value[string](a, fmt.Sprintf(`SELECT coalesce(string_agg(reason || ': ' || detail, E'\n'), '') FROM why_not(%d)`, id)); !strings.Contains(why, "held: S3 target ") ||
+		!strings.Contains(why, "seen by ") {
+		t.Errorf("why_not(%d) = %q", id, why)
+	}
+	held := value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held'`)
+	<-time.After(3 * time.Second)
+	if more := value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held'`); more > held+16 {
+		t.Errorf("%d attempts were made while the bucket was held", more-held)
+	}
+	proxy.Resume()
+	back := time.Now()
+	wait(t, 30*time.Second, "the services to work again", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state <> 'ok'`) == 0 })
+	t.Logf("all were ok again after %v", time.Since(back))
+	a.unharmed(n)
+}
+
+// What a person holds nobody claims, and it goes on when it is released.
+func TestPersonHoldsAService(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.worker(a.deps)
+	target := a.deps.Targets["Standard-OR"].Service()
+	wait(t, 30*time.Second, "the services to be known", func() bool {
+		return value[int](a, `SELECT count(*) FROM services WHERE service = '`+target+`'`) == 1
+	})
+	a.exec(`SELECT hold_service('` + target + `', 'new disks.')`)
+	a.bags(3)
+	wait(t, time.Minute, "the items to wait before Store", func() bool {
+		return value[int](a, `SELECT count(*) FROM work_items WHERE stage = 'Store' AND status = 'Pending'`) == 3
+	})
+	why := value[string](a, `SELECT string_agg(detail, ' ') FROM work_items w, why_not(w.id) WHERE reason = 'held'`)
+	if !strings.Contains(why, "new disks") {
+		t.Errorf("why_not = %q", why)
+	}
+	a.exec(`SELECT release_service('` + target + `')`)
+	a.unharmed(3)
+}
+
+// A Redis that is away holds what needs it, and costs nothing.
+func TestOutageOfRedisIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const n = 20
+	a.bags(n)
+	url := testenv.RedisURL(t)
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.NewProxy(t, options.Addr)
+	d := a.deps
+	if d.Progress, err = progress.Connect(t.Context(), strings.Replace(url, options.Addr, proxy.Addr(), 1), "outage"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Progress.Close() }) //nolint:errcheck // the test is over
+	a.worker(d)
+	wait(t, 30*time.Second, "some work to be done", func() bool {
+		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`) > 5
+	})
+	proxy.Cut()
+	wait(t, time.Minute, "Redis to be held", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE service = 'redis' AND state = 'held'`) == 1 })
+	proxy.Resume()
+	a.unharmed(n)
+}

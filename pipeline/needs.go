@@ -1,0 +1,159 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// need is a set of services that a step cannot do without.
+type need int
+
+const (
+	needRedis need = 1 << iota
+	needStaging
+	needReceiving // of the item's institution
+	needRestore   // likewise
+	needTargets   // each that the storage option names
+	needOneTarget // any of these
+	needScanner
+	needIdentifier
+	needDisk
+)
+
+// probe asks a service whether it does its work.
+type probe func(ctx context.Context) error
+
+// needing lists the steps that need something.
+func needing(steps []Step, n need) (names []string) {
+	for _, s := range steps {
+		if s.needs&n != 0 {
+			names = append(names, s.Name())
+		}
+	}
+	return names
+}
+
+// servicesOf are the services that steps need, but for the buckets of institutions,
+// which are known when an item comes to them.
+func servicesOf(d Deps, steps []Step) []*breaker {
+	var list []*breaker
+	add := func(service string, ofProcess bool, p probe, scopes ...claim.Scope) {
+		scopes = slices.DeleteFunc(scopes, func(s claim.Scope) bool { return len(s.Steps) == 0 })
+		if len(scopes) > 0 {
+			list = append(list, &breaker{service: service, ofProcess: ofProcess, probe: p, scopes: scopes, state: claim.ServiceOK, unsaid: true})
+		}
+	}
+	all := func(n need) claim.Scope { return claim.Scope{Steps: needing(steps, n)} }
+	if d.Progress != nil {
+		add(fault.Redis, false, d.Progress.Probe, all(needRedis))
+	}
+	if d.Staging != nil {
+		add(d.Staging.Service(), false, d.Staging.Probe, all(needStaging))
+	}
+	if d.Viruses != nil {
+		add(fault.Scanner, false, d.scannerProbe, all(needScanner))
+	}
+	add(fault.Identifier, true, d.identifierProbe, all(needIdentifier))
+	add(fault.Disk, true, diskProbe, all(needDisk))
+	for _, t := range storage.Targets() {
+		b := d.Targets[t.Name]
+		if b == nil {
+			continue
+		}
+		scopes := []claim.Scope{{Steps: needing(steps, needTargets), StorageOptions: []string{t.Option}}}
+		if len(storage.TargetsOf(t.Option)) == 1 {
+			scopes = append(scopes, claim.Scope{Steps: needing(steps, needOneTarget), StorageOptions: []string{t.Option}})
+		}
+		add(b.Service(), false, b.Probe, scopes...)
+	}
+	if g := unconfigured(d, steps); g != nil {
+		list = append(list, g)
+	}
+	return list
+}
+
+// unconfigured is shut for good, for the storage options of which this process
+// lacks a target: other workers may have it.
+func unconfigured(d Deps, steps []Step) *breaker {
+	if d.Targets == nil {
+		return nil
+	}
+	var options, targets []string
+	for _, t := range storage.Targets() {
+		if d.Targets[t.Name] == nil {
+			targets = append(targets, t.Name)
+			if !slices.Contains(options, t.Option) {
+				options = append(options, t.Option)
+			}
+		}
+	}
+	names := needing(steps, needTargets)
+	if len(options) == 0 || len(names) == 0 {
+		return nil
+	}
+	return &breaker{
+		service: fault.Settings, ofProcess: true, state: claim.ServiceFailing, unsaid: true,
+		scopes: []claim.Scope{{Steps: names, StorageOptions: options}},
+		cause: &fault.Error{
+			Service: fault.Settings, Kind: fault.Missing, Said: "no target " + strings.Join(targets, ", "),
+			Err: fmt.Errorf("this worker is not configured for the storage targets %s", strings.Join(targets, ", ")),
+		},
+	}
+}
+
+// bucketOf is the breaker of a bucket that belongs to an item's institution.
+func bucketOf(d Deps, steps []Step, item claim.Item, service string) *breaker {
+	name := strings.TrimPrefix(service, fault.Bucket(""))
+	n := needRestore
+	if item.Action == "Ingest" {
+		n = needReceiving
+	}
+	g := &breaker{
+		service: service, state: claim.ServiceOK, unsaid: true,
+		scopes: []claim.Scope{{Steps: needing(steps, n), Institutions: []string{item.Institution}}},
+	}
+	if d.Receiving != nil {
+		g.probe = func(ctx context.Context) error {
+			b, err := d.Receiving(name)
+			if err != nil {
+				return err
+			}
+			return b.Probe(ctx)
+		}
+	}
+	return g
+}
+
+func (d Deps) scannerProbe(ctx context.Context) error {
+	_, err := d.Viruses.Version(ctx)
+	return err
+}
+
+func (d Deps) identifierProbe(ctx context.Context) error {
+	if d.Formats == nil {
+		return nil
+	}
+	_, err := d.Formats.Identify(ctx, "probe.txt", 5, strings.NewReader("probe"))
+	return err
+}
+
+// diskProbe tells whether TMPDIR takes what the lists of a bag need.
+func diskProbe(context.Context) (err error) {
+	f, err := os.CreateTemp("", "farol-probe-*")
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	return nil
+}

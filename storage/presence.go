@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithy "github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/farol-preservation/farol/fault"
+)
+
+const (
+	// probeTime bounds a probe. A bucket that takes longer than that to say that it is
+	// there would not serve well.
+	probeTime = 5 * time.Second
+	// heardFor is how long a bucket is believed to be there since it last answered.
+	heardFor = 5 * time.Second
+)
+
+// Service is the name of the bucket as a service, see [fault.Bucket].
+func (b *Bucket) Service() string { return fault.Bucket(b.target.name()) }
+
+// Probe asks with one cheap signed request whether the bucket answers us, and waits a
+// few seconds for it. A bucket that does not carries a [fault.Error].
+func (b *Bucket) Probe(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	err := b.Check(limited)
+	if err != nil && fault.In(err) == nil && ctx.Err() == nil && limited.Err() != nil {
+		return b.fault(fault.Unavailable, "no answer in time", err)
+	}
+	return err
+}
+
+// Check asks whether the bucket is there and open to us. A bucket that is
+// missing or closed is [ErrDenied].
+func (b *Bucket) Check(ctx context.Context) error {
+	_, err := b.api.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.target.Bucket})
+	var api smithy.APIError
+	if err != nil && errors.As(err, &api) && ctx.Err() == nil {
+		// The answer to a HEAD has a status and no words. Those tell an unknown key from a
+		// missing bucket or a wrong clock.
+		_, err = b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, MaxKeys: aws.Int32(1)})
+	}
+	if err == nil {
+		return nil
+	}
+	err = b.explain(ctx, err)
+	if errors.Is(err, ErrNotFound) {
+		err = b.fault(fault.Missing, "404", fmt.Errorf("%w: no bucket %q", ErrDenied, b.target.Bucket))
+	}
+	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
+}
+
+// listen notes when the bucket has answered as one that is there.
+func (b *Bucket) listen(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("FarolPresence", func(
+		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+	) (middleware.InitializeOutput, middleware.Metadata, error) {
+		began := time.Now()
+		out, metadata, err := next.HandleInitialize(ctx, in)
+		if err == nil || speaksOfKeys(err) {
+			b.heard.Store(began.UnixNano())
+		}
+		return out, metadata, err
+	}), middleware.Before)
+}
+
+// speaksOfKeys reports whether an error is about a key in a bucket that is there.
+func speaksOfKeys(err error) bool {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode() {
+	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload":
+		return true
+	}
+	return false
+}
+
+// gone makes sure that it is a key that a HEAD did not find, and not the bucket, to
+// which the answer is the same. An answer of the bucket to a request that began after
+// since is proof; while the bucket is in use, that costs no request.
+func (b *Bucket) gone(ctx context.Context, since time.Time) error {
+	for b.heard.Load() < since.UnixNano() {
+		asked := b.asking.DoChan("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite) // others wait for it too
+			defer cancel()
+			return nil, b.Check(ctx)
+		})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case answer := <-asked:
+			if answer.Err != nil {
+				return answer.Err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	smithy "github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// A strangeAnswer has the status of a success and is no answer to what was asked: a
+// page of a proxy, or of a server that is none of S3. The SDK would read it as an
+// answer in which everything that is optional is left out, such as an empty listing.
+type strangeAnswer struct{ text string }
+
+func (e *strangeAnswer) Error() string { return e.text }
+
+// roots are the elements that answers consist of. Operations that are not here have
+// answers without a body, or with the object's bytes.
+func root(operation string) string {
+	switch operation {
+	case "ListObjectsV2":
+		return "ListBucketResult"
+	case "ListObjectVersions":
+		return "ListVersionsResult"
+	case "ListMultipartUploads":
+		return "ListMultipartUploadsResult"
+	case "ListParts":
+		return "ListPartsResult"
+	case "DeleteObjects":
+		return "DeleteResult"
+	case "CopyObject":
+		return "CopyObjectResult"
+	case "UploadPartCopy":
+		return "CopyPartResult"
+	case "CreateMultipartUpload":
+		return "InitiateMultipartUploadResult"
+	case "CompleteMultipartUpload":
+		return "CompleteMultipartUploadResult"
+	case "GetBucketVersioning":
+		return "VersioningConfiguration"
+	}
+	return ""
+}
+
+// strict has the SDK refuse what is no answer of S3.
+func strict(stack *middleware.Stack) error {
+	return stack.Deserialize.Insert(middleware.DeserializeMiddlewareFunc("FarolAnswer", func(
+		ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,
+	) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		out, metadata, err := next.HandleDeserialize(ctx, in)
+		response, ok := out.RawResponse.(*smithyhttp.Response)
+		if err == nil && ok && response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusMultipleChoices {
+			err = examine(awsmiddleware.GetOperationName(ctx), response.Response)
+		}
+		return out, metadata, err
+	}), "OperationDeserializer", middleware.After)
+}
+
+// examine holds a success against what S3 always answers to an operation.
+func examine(operation string, r *http.Response) error {
+	want := root(operation)
+	if want != "" {
+		return beginsWith(want, r)
+	}
+	switch operation {
+	case "PutObject", "UploadPart":
+		if r.Header.Get("Etag") == "" {
+			return &strangeAnswer{"the answer has no ETag"}
+		}
+	case "HeadObject", "GetObject":
+		switch {
+		case r.Header.Get("Etag") == "":
+			return &strangeAnswer{"the answer has no ETag"}
+		case r.ContentLength < 0 && operation == "HeadObject", r.Header.Get("Content-Length") == "" && r.Body == http.NoBody:
+			return &strangeAnswer{"the answer does not tell the object's length"}
+		}
+		return nil
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
+		return &strangeAnswer{"the answer is a page of HTML"}
+	}
+	return nil
+}
+
+// mostBeforeRoot bounds what is read in search of the first element. While it
+// assembles an object, S3 sends a space now and then.
+const mostBeforeRoot = 64 << 10
+
+// beginsWith makes sure that the body's first element is the one of this name. It
+// leaves the body as it was, and reads no more of it than that.
+func beginsWith(name string, r *http.Response) error {
+	var seen bytes.Buffer
+	body := r.Body
+	d := xml.NewDecoder(io.TeeReader(io.LimitReader(body, mostBeforeRoot), &seen))
+	for {
+		token, err := d.RawToken()
+		var syntax *xml.SyntaxError
+		switch {
+		case errors.Is(err, io.EOF), errors.As(err, &syntax):
+			return &strangeAnswer{fmt.Sprintf("the answer is no %s, nor any XML", name)}
+		case err != nil:
+			return &smithy.DeserializationError{Err: err} // of the connection
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		if start.Name.Local != name {
+			return &strangeAnswer{fmt.Sprintf("the answer is %q, and not %s", start.Name.Local, name)}
+		}
+		r.Body = replayed{io.MultiReader(&seen, body), body}
+		return nil
+	}
+}
+
+// replayed is a body of which some was read before.
+type replayed struct {
+	io.Reader
+	io.Closer
+}
