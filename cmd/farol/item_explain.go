@@ -207,6 +207,8 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		return fmt.Sprintf("Wait, or `farol requeue %d`, which begins the stage anew.", i.ID)
 	case "paused":
 		return fmt.Sprintf("Ask whoever paused it, or `farol resume '%s'`.", i.Stage)
+	case "held":
+		return "Wait: it goes on by itself. `farol services` says which workers see the service fail, and why."
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
 	case "no worker":

@@ -70,7 +70,14 @@ func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registr
 	for _, p := range pools {
 		filters = append(filters, p.Filters(pipeline.Steps(pipeline.Deps{}), limit)...)
 	}
+	var held []claim.Scope
+	for _, h := range engine.ServiceHolds() {
+		if h.Held {
+			held = append(held, h.Scopes...)
+		}
+	}
 	for _, f := range filters {
+		f.Without = held
 		ids, err := engine.Peek(ctx, f, limit)
 		if err != nil {
 			return nil, err
