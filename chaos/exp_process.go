@@ -23,8 +23,8 @@ func processExperiments() []experiment {
 			prepare: func(s *site) { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham" },
 		},
 		{
-			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 3 s for 25 s", must: "nothing lost or done twice; attempts may be spent",
-			script: hold(25*time.Second, repeated("kill", 3*time.Second, func(_ context.Context, s *site) error {
+			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be spent",
+			script: untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
 				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
 				return nil
 			})), promise: spends,

@@ -72,9 +72,9 @@ func postgresExperiments() []experiment {
 	clock := oracle.Promise{Clock: true, Spends: true}
 	return []experiment{
 		{
-			name: "pg-cut-each-second", short: true, does: "all connections to PostgreSQL are cut each second for 60 s; 4 large bags", must: "all Success", at: 0.02,
+			name: "pg-cut-each-second", short: true, does: "all connections to PostgreSQL are cut each second while there is work, for 60 s at most; 4 large bags", must: "all Success", at: 0.02,
 			mix:    func(bags int) mix { return mix{Bags: bags, Large: 4, Many: 2} },
-			script: hold(time.Minute, cut(all, toPostgres)),
+			script: untilDone(time.Minute, cut(all, toPostgres)),
 		},
 		{
 			name: "pg-refused", does: "PostgreSQL refuses connections for 20 s", must: allDo, at: 0.1,

@@ -89,7 +89,7 @@ func TestWrongWorldsAreNoticed(t *testing.T) {
 	again := func(w *oracle.World, i int, outcome string, number int) { // an attempt before the i-th
 		a := w.Attempts[i]
 		a.Token, a.Outcome, a.Number = a.Token-1, outcome, number
-		a.Claimed, a.Ended = a.Claimed, a.Claimed
+		a.Ended = a.Claimed
 		w.Attempts = slices.Insert(w.Attempts, i, a)
 	}
 	for kind, spoil := range map[string]func(*oracle.World){
