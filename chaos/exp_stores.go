@@ -66,15 +66,15 @@ func redisDo(command ...any) func(context.Context, *site) error {
 // postgresExperiments cut connections to the database, restart it, and set its
 // clock.
 func postgresExperiments() []experiment {
-	// A stage's result that could not be recorded is not spent. Leases that lapse
-	// while nobody reaches the database are.
+	// A claim that was committed, and whose answer was lost with the connection,
+	// lapses with its lease; so do those of who cannot renew. Both count.
 	lapse := oracle.Promise{Spends: true}
 	clock := oracle.Promise{Clock: true, Spends: true}
 	return []experiment{
 		{
 			name: "pg-cut-each-second", short: true, does: "all connections to PostgreSQL are cut each second while there is work, for 60 s at most; 4 large bags", must: "all Success", at: 0.02,
 			mix:    func(bags int) mix { return mix{Bags: bags, Large: 4, Many: 2} },
-			script: untilDone(time.Minute, cut(all, toPostgres)),
+			script: untilDone(time.Minute, cut(all, toPostgres)), promise: lapse,
 		},
 		{
 			name: "pg-refused", does: "PostgreSQL refuses connections for 20 s", must: allDo, at: 0.1,
