@@ -47,6 +47,10 @@ type Bag struct {
 	Problems []Finding
 	// Warnings are oddities that were tolerated.
 	Warnings []Finding
+	// Whole is what ReadOptions.Whole made of the tar; nil if it is not known, since
+	// the reading went on from a checkpoint that did not have its state. It is not
+	// part of the inventory.
+	Whole []byte
 	// More counts the problems that were left out of Problems, because there
 	// were too many.
 	More int

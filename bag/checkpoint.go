@@ -32,6 +32,8 @@ type Checkpoint struct {
 	PayloadDir bool `json:"payload_dir,omitempty"`
 	// Partial is how far the file at Offset has been read; nil for not at all.
 	Partial *Partial `json:"partial,omitempty"`
+	// Whole is the state of ReadOptions.Whole at Offset, if it is known.
+	Whole []byte `json:"whole,omitempty"`
 }
 
 // A Partial is how far Read came within a large file. It goes with the
@@ -42,11 +44,17 @@ type Partial struct {
 	TopDir string    `json:"top_dir"`
 	File   *File     `json:"file"` // without digests
 	State  hashState `json:"state"`
+	Whole  []byte    `json:"whole,omitempty"` // state of ReadOptions.Whole there
 }
 
 // ErrCheckpoint says that a Partial does not fit its file, or was made by another
 // version of Go. Without it reading goes on from the checkpoint before.
 var ErrCheckpoint = errors.New("the checkpoint within a file cannot be used")
+
+// ErrChanged says that a manifest or tag file is not what it was before the
+// checkpoint: one of the two reads of it was wrong, and nobody can tell which. The
+// tar has to be read from its start.
+var ErrChanged = errors.New("its content is not what it was before the checkpoint")
 
 // errWithin marks errors of ReadOptions.Within.
 var errWithin = errors.New("checkpoint within a file")
@@ -84,6 +92,7 @@ func (rd *reader) checkpoint(ctx context.Context, large bool) error {
 		More:     rd.problems.more,
 
 		PayloadDir: rd.payloadDir,
+		Whole:      rd.whole.state(rd.next),
 	})
 	if err != nil {
 		return fmt.Errorf("checkpoint at offset %d: %w", rd.next, err)
@@ -94,7 +103,11 @@ func (rd *reader) checkpoint(ctx context.Context, large bool) error {
 
 // within tells the caller how far we are in a file.
 func (rd *reader) within(ctx context.Context, f *File, s hashState) error {
-	if err := rd.opts.Within(ctx, Partial{After: rd.savedOffset, TopDir: rd.bag.TopDir, File: f, State: s}); err != nil {
+	p := Partial{After: rd.savedOffset, TopDir: rd.bag.TopDir, File: f, State: s}
+	if rd.tar.offset == f.Offset+s.Done {
+		p.Whole = rd.whole.state(rd.tar.offset)
+	}
+	if err := rd.opts.Within(ctx, p); err != nil {
 		return fmt.Errorf("%w %s: %w", errWithin, show(f.Path), err)
 	}
 	return nil
@@ -164,7 +177,7 @@ func (rd *reader) reread(ctx context.Context, f *File, tee func([]byte)) error {
 		left -= int64(n)
 	}
 	if [32]byte(sum.Sum(nil)) != f.Digests.SHA256 {
-		return errors.New("its content is not what it was before the checkpoint")
+		return ErrChanged
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 	b, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{
 		PartSize:        inParts,
 		PartMD5:         true,
+		Whole:           sha256.New(),
 		CheckpointBytes: every,
 		Checkpoint: func(_ context.Context, c bag.Checkpoint) error {
 			all.Append(c)
@@ -53,6 +55,9 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 	})
 	if err != nil {
 		t.Fatalf("Read: %v", err)
+	}
+	if sum := sha256.Sum256(data); !bytes.Equal(b.Whole, sum[:]) {
+		t.Errorf("digest of the tar is %x, want %x", b.Whole, sum)
 	}
 	out := make([]bag.Checkpoint, len(stored))
 	for i, j := range stored {
@@ -76,7 +81,7 @@ func on(t testing.TB, data []byte, c bag.Checkpoint) (*bag.Bag, error) {
 	t.Helper()
 	rest := data[min(c.Start(), int64(len(data))):]
 	return bag.Read(context.Background(), bytes.NewReader(rest), bag.ReadOptions{
-		PartSize: inParts, PartMD5: true, Resume: &c, Reopen: ranges(data),
+		PartSize: inParts, PartMD5: true, Whole: sha256.New(), Resume: &c, Reopen: ranges(data),
 	})
 }
 
@@ -131,7 +136,7 @@ func TestReadingOnFromAnyCheckpointGivesTheSameBag(t *testing.T) {
 			data = data[:rapid.IntRange(0, len(data)).Draw(rt, "at")]
 		}
 		want, points := checkpoints(t, data, rapid.Int64Range(1, 5000).Draw(rt, "every"))
-		whole, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{PartSize: inParts, PartMD5: true})
+		whole, err := bag.Read(context.Background(), bytes.NewReader(data), bag.ReadOptions{PartSize: inParts, PartMD5: true, Whole: sha256.New()})
 		if err != nil || !cmp.Equal(want, whole) {
 			rt.Fatalf("checkpoints change the bag: %v %s", err, cmp.Diff(whole, want))
 		}
@@ -199,7 +204,7 @@ func TestReadingOnAgainWithinALargeFile(t *testing.T) {
 		base.Partial = nil
 		stop := errors.New("killed")
 		_, err := bag.Read(t.Context(), bytes.NewReader(data[c.Start():]), bag.ReadOptions{
-			PartSize: inParts, PartMD5: true, Resume: &c, Reopen: ranges(data), CheckpointBytes: 200_000,
+			PartSize: inParts, PartMD5: true, Whole: sha256.New(), Resume: &c, Reopen: ranges(data), CheckpointBytes: 200_000,
 			Within: func(_ context.Context, p bag.Partial) error {
 				text, err := json.Marshal(p)
 				if err != nil {
@@ -263,6 +268,31 @@ func TestACheckpointWithinAFileThatDoesNotFitIsRefused(t *testing.T) {
 	})
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "data/large") {
 		t.Errorf("error %v, want %v", err, full)
+	}
+}
+
+// A digest of the tar whose state is not known, or is of another kind, is left out:
+// it would not be the tar's.
+func TestDigestOfTheTarIsKnownOrLeftOut(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 3_000_000}, {Path: "data/last", Size: 300_000}}})
+	_, points := checkpoints(t, data, 200_000)
+	for name, state := range map[string][]byte{"no state": nil, "another digest's": []byte("md5 or so")} {
+		for _, c := range []bag.Checkpoint{points[0], points[len(points)-1]} {
+			c.Whole = state
+			if c.Partial != nil {
+				p := *c.Partial
+				c.Partial, p.Whole = &p, state
+			}
+			b, err := on(t, data, c)
+			if err != nil || b.Whole != nil || len(b.Problems) > 0 {
+				t.Errorf("%s, from %d: digest %x, %v", name, c.Start(), b.Whole, err)
+			}
+		}
+	}
+	b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{})
+	if err != nil || b.Whole != nil {
+		t.Errorf("digest %x that nobody asked for, %v", b.Whole, err)
 	}
 }
 

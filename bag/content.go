@@ -250,6 +250,9 @@ func (rd *reader) grow(path string) {
 	rd.room -= fileRoom(path)
 	if len(rd.byPath) >= manyFiles {
 		rd.manyErr = rd.many()
+		if rd.manyErr == nil && rd.opts.Grown != nil {
+			rd.manyErr = rd.opts.Grown(len(rd.byPath))
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func ReadDir(ctx context.Context, dir string, o ReadOptions) (*Bag, error) {
 	}
 	defer root.Close() //nolint:errcheck // only read from
 	rd := newReader(nil, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles})
-	defer rd.digester.close()
+	defer rd.close()
 	rd.container, rd.bag.Unpacked, rd.bag.TopDir = "directory", true, filepath.Base(abs)
 	w := dirReader{reader: rd, root: root, files: root.FS()}
 	if err := w.walk(ctx); err != nil {

@@ -17,7 +17,9 @@ func (rd *reader) read(ctx context.Context) (*Bag, error) {
 	if err := rd.drain(ctx); err != nil {
 		return nil, err
 	}
-	return rd.finish(), nil
+	b := rd.finish()
+	b.Whole = rd.whole.sum()
+	return b, nil
 }
 
 // endOfArchive is called at the marker, or where the tar just ends. archive/tar

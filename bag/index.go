@@ -23,7 +23,7 @@ func ReadIndex(
 	ctx context.Context, r io.ReadSeeker, known func(path string, size int64) (Digests, bool, error), o ReadOptions,
 ) (*Bag, error) {
 	rd := newReader(r, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles})
-	defer rd.digester.close()
+	defer rd.close()
 	rd.known = known
 	rd.src.seeker = r
 	rd.tar.r = bufio.NewReaderSize(rd.src, headersAhead)

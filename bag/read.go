@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
 	"strings"
@@ -43,20 +44,27 @@ type ReadOptions struct {
 	// memory too: all paths and all that manifests say must find room in 704
 	// bytes a file, which is more than most bags need.
 	MaxFiles int
+	// Whole is given all bytes of the tar, from its first one; Bag.Whole has what
+	// comes of it. For that to outlive a checkpoint it must be an
+	// [encoding.BinaryMarshaler] and [encoding.BinaryUnmarshaler], and in its first
+	// state: Read takes ownership of it.
+	Whole hash.Hash
 	// Many is called once, when there are more than 20,000 files. It may wait for
 	// memory. Its error ends Read.
 	Many func(ctx context.Context) error
+	// Grown hears of each further file how many there are. Its error ends Read.
+	Grown func(files int) error
 }
 
 // Read indexes the tar that r streams. It reads r once and to its end, in the
-// caller's goroutine, and computes digests in up to five more, which end with
+// caller's goroutine, and computes digests in up to seven more, which end with
 // it. Apart from what the Bag holds it needs less than 10 MiB.
 //
 // The error is that of r, ctx or a function in o. Whatever is wrong with the
 // bytes themselves is in Bag.Problems, with a nil error.
 func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	rd := newReader(r, o)
-	defer rd.digester.close()
+	defer rd.close()
 	if o.Many != nil {
 		rd.many = sync.OnceValue(func() error { return o.Many(ctx) })
 	}
@@ -68,7 +76,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 512 MiB has room for.
+// DefaultMaxFiles is what a worker of 768 MiB has room for.
 const DefaultMaxFiles = 400_000
 
 const (
@@ -81,6 +89,7 @@ type reader struct {
 	opts     ReadOptions
 	src      *source
 	tar      *counter
+	whole    *whole
 	headers  *tar.Reader                                          // of tar, from where it is
 	known    func(path string, size int64) (Digests, bool, error) // nil if all content is to be read
 	digester *digester
@@ -124,14 +133,20 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		o.MaxFiles = DefaultMaxFiles
 	}
 	var offset, saved int64
+	var state []byte
 	if o.Resume != nil {
-		offset, saved = o.Resume.Start(), o.Resume.Offset
+		offset, saved, state = o.Resume.Start(), o.Resume.Offset, o.Resume.Whole
+		if o.Resume.Partial != nil {
+			state = o.Resume.Partial.Whole
+		}
 	}
 	src := &source{r: r}
+	w := newWhole(o.Whole, o.Resume != nil, state)
 	return &reader{
 		opts:        o,
 		src:         src,
-		tar:         newCounter(src, offset),
+		tar:         newCounter(src, offset, w),
+		whole:       w,
 		digester:    newDigester(o.PartMD5),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
@@ -142,6 +157,12 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		savedOffset: saved,
 		container:   "tar",
 	}
+}
+
+// close ends what goes on beside the reading.
+func (rd *reader) close() {
+	rd.digester.close()
+	rd.whole.close()
 }
 
 // archive reads the tar, beginning within a file if that is where it was left.
@@ -164,6 +185,9 @@ func (rd *reader) entries(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return rd.fault(err)
 		}
+		if rd.next >= 0 {
+			rd.whole.hold(rd.next)
+		}
 		header, err := rd.headers.Next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -179,6 +203,7 @@ func (rd *reader) entries(ctx context.Context) error {
 		if err := rd.checkpoint(ctx, rd.opts.Within != nil && header.Size >= 2*rd.opts.CheckpointBytes); err != nil {
 			return err
 		}
+		rd.whole.release()
 		more, err := rd.entry(ctx, header)
 		if err != nil || !more {
 			return err

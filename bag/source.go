@@ -39,14 +39,16 @@ func (s *source) Read(p []byte) (int, error) {
 type counter struct {
 	r      *bufio.Reader
 	offset int64
+	whole  *whole
 }
 
-func newCounter(s *source, offset int64) *counter {
-	return &counter{r: bufio.NewReaderSize(s, readAhead), offset: offset}
+func newCounter(s *source, offset int64, w *whole) *counter {
+	return &counter{r: bufio.NewReaderSize(s, readAhead), offset: offset, whole: w}
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
+	c.whole.write(c.offset, p[:n])
 	c.offset += int64(n)
 	return n, err
 }

@@ -48,24 +48,30 @@ func (e *Engine) heartbeat(ctx context.Context) error {
 	slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Item.ID, b.Item.ID) }) // locks go in this order everywhere
 	held := make([]heldLease, len(holds))
 	for i, h := range holds {
-		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file()}
+		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file(), codeLost}
+		if h.spent() < 1 { // its lease cannot have lapsed in earnest
+			held[i].lost = codeClockSet
+		}
 	}
 	self := e.self
 	self.givenUp = e.stillGivenUp()
 	self.oomKills, self.beat = e.kernel.oomKills(self.cgroup), known.heartbeat().Seconds()
 	start := time.Now()
-	kept, draining, err := e.store.renew(ctx, self, held)
+	got, err := e.store.renew(ctx, self, held)
 	e.heardOf(self.givenUp, err)
 	if err != nil {
 		return err
 	}
+	if by := e.watch.heard(got.ago, start); by != 0 {
+		e.clockWasSet(ctx, by)
+	}
 	for i, h := range holds {
-		if e.renewed(h, start, held[i].lease, kept[h.Item.ID]) {
+		if e.renewed(h, start, held[i].lease, got.kept[h.Item.ID]) {
 			e.log.WarnContext(ctx, "claim lost", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
 			h.drop(ErrLost)
 		}
 	}
-	if draining {
+	if got.draining {
 		e.drain.Do(func() { close(e.draining) })
 	}
 	return nil

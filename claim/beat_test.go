@@ -20,14 +20,14 @@ type scripted struct {
 	renews  int
 }
 
-func (s *scripted) renew(ctx context.Context, p process, held []heldLease) (map[int64]bool, bool, error) {
+func (s *scripted) renew(ctx context.Context, p process, held []heldLease) (beatResult, error) {
 	s.mu.Lock()
 	s.renews++
 	n := s.renews
 	s.mu.Unlock()
 	if s.onRenew != nil {
 		if err := s.onRenew(ctx, n); err != nil {
-			return nil, false, err
+			return beatResult{}, err
 		}
 	}
 	return s.asStore.renew(ctx, p, held)

@@ -134,7 +134,9 @@ type Engine struct {
 	changed  chan struct{} // gets a value when settings are to be read anew
 	hurry    chan struct{} // gets a value when a heartbeat is due at once
 
-	reaps reaps
+	reaps   reaps
+	watch   watch
+	setBack chan struct{} // gets a value when the database's clock was set back
 
 	asking sync.Mutex // one heartbeat out of turn at a time
 
@@ -194,7 +196,7 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 	}
 	e := &Engine{
 		store: s, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
-		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), setBack: make(chan struct{}, 1),
 		held: map[int64]*Hold{}, claimers: map[string]*claimer{}, turns: map[int16]int64{}, told: map[int16]int64{},
 	}
 	e.ends = batcher[move, error]{do: e.settleBatch, lanes: 2, most: 256}

@@ -221,21 +221,34 @@ func TestLastStageEndsInSuccess(t *testing.T) {
 	}
 }
 
-// The wait between attempts doubles from the stage's first backoff to its most.
+// The wait between attempts grows from the stage's first backoff to its most: it is
+// 1 s, 1 min and 5 min unless somebody has set another.
 func TestBackoffGrowsToItsBound(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	id := q.put("Receive", 1)
-	q.exec(`UPDATE stage_settings SET max_attempts = 20, backoff_first = '10 seconds', backoff_most = '1 minute' WHERE stage = 'Receive'`)
+	q.exec(`UPDATE stage_settings SET max_attempts = 20`)
+	q.exec(`UPDATE stage_settings SET backoff_first = '10 seconds', backoff_factor = 2, backoff_most = '1 minute' WHERE stage = 'Store'`)
 	e := q.engine()
-	var waits []int
-	for range 5 {
-		q.settle(q.claimOne(e, "Receive"), claim.Done{}, errors.New("trouble"))
-		waits = append(waits, value[int](q, `SELECT round(extract(epoch FROM run_at - updated_at))::int FROM work_items WHERE id = $1`, id))
-		q.exec(`UPDATE work_items SET run_at = now()`)
+	fail := func(h *claim.Hold) { q.settle(h, claim.Done{}, errors.New("trouble")) }
+	die := func(h *claim.Hold) { // nothing is heard of its worker any more
+		h.Abandon()
+		q.lapse()
+		q.reap(e)
 	}
-	if want := []int{10, 20, 40, 60, 60}; !slices.Equal(waits, want) {
-		t.Errorf("waited %v seconds, want %v", waits, want)
+	for stage, want := range map[string][]int{"Receive": {1, 60, 300, 300}, "Store": {10, 20, 40, 60, 60}} {
+		for _, end := range []func(*claim.Hold){fail, die} {
+			id := q.put(stage, 1)
+			var waits []int
+			for range want {
+				end(q.claimOne(e, stage))
+				waits = append(waits, value[int](q, `SELECT round(extract(epoch FROM run_at - updated_at))::int FROM work_items WHERE id = $1`, id))
+				q.exec(`UPDATE work_items SET run_at = now()`)
+			}
+			if !slices.Equal(waits, want) {
+				t.Errorf("at %s it waited %v seconds, want %v", stage, waits, want)
+			}
+			q.exec(`SELECT cancel($1)`, id)
+		}
 	}
 }
 

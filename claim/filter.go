@@ -21,6 +21,7 @@ type Filter struct {
 	MaxSize        int64         // bytes, exclusive; 0: no bound
 	MinAge         time.Duration // since the item was made
 	Institutions   []string      // identifiers
+	Memory         int64         // bytes for lists of files; items that need more are left alone; 0: no bound
 	StorageOptions []string      // items of another option are left alone, those of which none is known yet are not
 	Without        []Scope       // what is left alone
 }
@@ -69,7 +70,7 @@ func (f Filter) key() string {
 	}
 	slices.Sort(stages)
 	b := make([]byte, 0, 256)
-	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge)} {
+	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge), f.Memory} {
 		b = binary.AppendVarint(b, n)
 	}
 	for _, list := range [][]string{{f.action()}, f.Institutions, f.StorageOptions, stages} {

@@ -85,6 +85,18 @@ func (h *Hold) stopDeaf() {
 	}
 }
 
+// lostInTime has the next heartbeat tell that the claim was lost although its lease
+// cannot have lapsed: should it have, the database's clock was set.
+func (h *Hold) lostInTime() {
+	if h.spent() >= 1 {
+		return
+	}
+	e := h.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.givenUp = append(e.givenUp, givenUp{item: h.Item.ID, token: h.Item.Token, inHand: h.file(), code: codeClockSet, lease: h.lease})
+}
+
 // spent is how much of its lease has passed since that was asked for: 1 is all.
 func (h *Hold) spent() float64 {
 	h.engine.mu.Lock()

@@ -164,7 +164,7 @@ SELECT coalesce(string_agg(concat(id, ' ', stage, '|', status, '|', claim_token,
 const ledgerSQL = `
 SELECT concat(
 	(SELECT string_agg(concat(work_item_id, ' ', claim_token, ' ', stage, ' ', attempt, ' by ', array_position($1, worker) - 1, ': ',
-		outcome, ' ', CASE WHEN outcome IS NOT NULL THEN replace(error_code, 'lease-lost', 'lease-expired') END, E'\n'), ''
+		outcome, ' ', CASE WHEN outcome IS NOT NULL THEN regexp_replace(error_code, '^(lease-lost|clock-set)$', 'lease-expired') END, E'\n'), ''
 		ORDER BY work_item_id, claim_token) FROM attempts),
 	(SELECT string_agg(concat(topic, ' ', body, E'\n'), '' ORDER BY topic COLLATE "C", body COLLATE "C") FROM topic_messages),
 	(SELECT string_agg(concat('live ', work_item_id, E'\n'), '' ORDER BY work_item_id) FROM uploads_in_work),

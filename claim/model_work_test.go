@@ -226,7 +226,11 @@ func (r *modelRun) drawEnd(t *rapid.T, c *modelClaim) modelEnd {
 // settle is what the end of a claim that is not stale does.
 func (m *model) settle(c *modelClaim, e modelEnd, engine, sentBackBefore int) {
 	i, attempt := c.item, c.of.Attempt
-	ended := func(outcome, code string) { m.leave(i, outcome, code) }
+	ended := func(outcome, code string) {
+		if m.leave(i, outcome, code); outcome == "fatal" {
+			i.sentBack = 0 // it is a person's turn
+		}
+	}
 	again := func(attempt, hours int, code string) {
 		i.status, i.attempt, i.code = "Pending", attempt, code
 		told := hours == 0 && !i.unseen[engine] // where it was claimed

@@ -37,6 +37,7 @@ WITH moved AS (
 		error_code             = m.code,
 		intellectual_object_id = coalesce(m.object, w.intellectual_object_id),
 		storage_option         = coalesce(m.storage_option, w.storage_option),
+		memory_need            = coalesce(nullif(m.memory_need, 0), w.memory_need),
 		updated_at             = now()
 	FROM /* moves */
 	WHERE w.id = m.id AND w.claim_token = m.token
@@ -64,12 +65,13 @@ const retriesSQL = `, retried AS (
 // needs to be said: reading eighteen arrays costs a twentieth of a hop.
 const (
 	anyMovesSQL = `unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[])
+		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[])
 		AS m (id, token, stage, note, topic, in_hand, status,
-			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error, service)`
+			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error, service, memory_need)`
 	doneMovesSQL = `(
 		SELECT id, token, stage, note, topic, in_hand, 'Pending' AS status, 0 AS attempt, interval '0' AS delay, true AS retry, false AS review,
-			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error, '' AS service
+			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error, '' AS service,
+			0::bigint AS memory_need
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[]) AS d (id, token, stage, note, topic, in_hand)
 	) m`
 )
@@ -124,10 +126,20 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 }
 
 func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
-	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back'`, item)
+	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back' AND claim_token >
+		coalesce((SELECT max(claim_token) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'fatal'), 0)`, item)
 	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {
 		return 0, fmt.Errorf("count how often item %d was sent back: %w", item, err)
+	}
+	return n, nil
+}
+
+func (p *postgres) failures(ctx context.Context, item Item) (n int, err error) {
+	rows, _ := p.hot.Query(ctx, `SELECT failed_attempts($1, $2, $3)`, item.ID, item.Entered, item.Token)
+	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("count the failed attempts of item %d: %w", item.ID, err)
 	}
 	return n, nil
 }
@@ -145,6 +157,7 @@ type moveColumns struct {
 	code, ended, failure, inHand, topic []string
 	service                             []string
 	object                              []*int64
+	memoryNeed                          []int64
 }
 
 func newMoveColumns(n int) *moveColumns {
@@ -153,7 +166,7 @@ func newMoveColumns(n int) *moveColumns {
 		id: make([]int64, 0, n), token: make([]int64, 0, n), stage: texts(), status: texts(), note: texts(),
 		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n), retry: make([]bool, 0, n), review: make([]bool, 0, n),
 		outcome: make([]*string, 0, n), storageOption: make([]*string, 0, n), object: make([]*int64, 0, n),
-		code: texts(), ended: texts(), failure: texts(), inHand: texts(), topic: texts(), service: texts(),
+		memoryNeed: make([]int64, 0, n), code: texts(), ended: texts(), failure: texts(), inHand: texts(), topic: texts(), service: texts(),
 	}
 }
 
@@ -170,7 +183,7 @@ func (c *moveColumns) add(m move) {
 	c.attempt, c.delay = append(c.attempt, int32(m.Attempt)), append(c.delay, m.Delay) //nolint:gosec // a few
 	c.retry, c.review = append(c.retry, m.Retry), append(c.review, m.Review)
 	c.outcome, c.storageOption = append(c.outcome, some(m.Outcome)), append(c.storageOption, some(m.StorageOption))
-	c.object = append(c.object, m.ObjectID)
+	c.object, c.memoryNeed = append(c.object, m.ObjectID), append(c.memoryNeed, m.MemoryNeed)
 	c.code, c.ended, c.failure = append(c.code, m.Code), append(c.ended, m.Ended), append(c.failure, m.Error)
 	c.inHand, c.topic, c.service = append(c.inHand, m.InHand), append(c.topic, m.Topic), append(c.service, m.Service)
 }
@@ -180,5 +193,5 @@ func (c *moveColumns) args() []any {
 	if c.few {
 		return args
 	}
-	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service)
+	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service, c.memoryNeed)
 }

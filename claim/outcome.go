@@ -34,7 +34,13 @@ func Snooze(d time.Duration, why string) error {
 
 // SendBack moves the item to an earlier stage whose results are gone.
 func SendBack(stage, why string) error {
-	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}
+	return SendBackAs("sent-back", stage, errors.New(why))
+}
+
+// SendBackAs is SendBack with a code and an error of the caller's own. Both stay if
+// the item is suspended because it was sent back too often.
+func SendBackAs(code, stage string, err error) error {
+	return &ending{kind: endSendBack, code: code, stage: stage, err: err}
 }
 
 // Cancel ends the item because it is no longer wanted.
@@ -81,10 +87,10 @@ func Release(why string) error {
 	return &ending{kind: endRelease, code: "released", err: errors.New(why)}
 }
 
-// Held gives the item back because a service failed, or this process did. The item
-// is due again after d, and the attempt does not count.
-func Held(f *fault.Error, d time.Duration) error {
-	return &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: d, err: f}
+// Held gives the item back because of a fault, for which result is what the stage
+// returned. The item is due again after d, and the attempt does not count.
+func Held(f *fault.Error, d time.Duration, result error) error {
+	return &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: d, err: result}
 }
 
 // heldDelay is how long a held item waits if nobody says otherwise.
@@ -127,6 +133,14 @@ func FaultIn(result error) *fault.Error {
 	return databaseFault(result, e)
 }
 
+// NeedMemory is the result of work for which this worker has too little memory: the
+// item goes back and waits for one that has so many bytes for lists of files. The
+// attempt does not count.
+func NeedMemory(bytes int64) error {
+	return &ending{kind: endNeed, code: "memory-need", need: bytes,
+		err: fmt.Errorf("this worker has too little memory: the lists of the bag's files need %d MiB or more", (bytes+1<<20-1)>>20)}
+}
+
 // NeedsPerson tells whether an item that ends so is parked for a person at once.
 func NeedsPerson(err error) bool {
 	var e *ending
@@ -143,6 +157,7 @@ const (
 	endCancel
 	endSuspend
 	endRelease
+	endNeed
 	endPanic
 	endHeld
 	endDoubt
@@ -154,6 +169,7 @@ type ending struct {
 	service string
 	stage   string
 	delay   time.Duration
+	need    int64 // bytes of memory
 	err     error
 }
 
@@ -167,6 +183,7 @@ type Done struct {
 	Outcome       string // set at the end only
 	ObjectID      int64  // intellectual object, set at the end only
 	StorageOption string // of the bag, set by the stage that learns it
+	MemoryNeed    int64  // bytes for the lists of its files, set by the stage that learns it; 0: as it was
 }
 
 // move is one transition as the settling statement takes it. Strings that are
@@ -184,6 +201,7 @@ type move struct {
 	Outcome       string
 	ObjectID      *int64
 	StorageOption string
+	MemoryNeed    int64  // 0: as it was
 	Topic         string // to append a message to; "": none
 	Ended         string
 	Code          string
@@ -203,6 +221,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	}
 	if result == nil {
 		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
+		m.MemoryNeed = done.MemoryNeed
 		if done.Next != "" {
 			m.Stage, m.Topic = done.Next, of(done.Next).Topic
 			return m
@@ -232,6 +251,8 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
 	case endRelease:
 		m.Ended, m.Attempt = "released", item.Attempt-1
+	case endNeed:
+		m.Ended, m.Attempt, m.MemoryNeed = "released", item.Attempt-1, e.need
 	case endSendBack:
 		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
 	case endCancel:
@@ -263,8 +284,11 @@ func readable(s string) string {
 // backoff is how long an item waits after its nth failure in a row.
 func (s StageSettings) backoff(n int) time.Duration {
 	d := s.BackoffFirst
-	for ; n > 1 && d < s.BackoffMost; n-- {
-		d *= 2
+	for ; n > 1; n-- {
+		if d >= s.BackoffMost/time.Duration(max(s.BackoffFactor, 1)) {
+			return s.BackoffMost
+		}
+		d *= time.Duration(s.BackoffFactor)
 	}
 	return min(d, s.BackoffMost)
 }

@@ -14,7 +14,7 @@ import (
 
 func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
 	rows, _ := p.upkeep.Query(ctx, `
-		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_most, overdue,
+		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_factor, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
 		FROM stage_settings`)
@@ -128,6 +128,10 @@ var requestsOf = strings.NewReplacer("w.stage = stage.stage", "w.stage = 'Reques
 // besides those it has.
 func (f Filter) narrowed(sql string, args []any) (string, []any) {
 	sql = f.byAction(sql)
+	if f.Memory > 0 {
+		args = append(args, f.Memory)
+		sql = strings.Replace(sql, "/* narrower */", fmt.Sprintf("AND w.memory_need <= $%d /* narrower */", len(args)), 1)
+	}
 	narrower, args := f.leavingOut(args)
 	if f.MinAge > 0 || len(f.Institutions) > 0 || len(f.StorageOptions) > 0 {
 		place := func(i int) string { return "$" + strconv.Itoa(len(args)+i) }

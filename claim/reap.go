@@ -17,10 +17,10 @@ import (
 // round ended, so that it does not walk the dead entries of leases long over.
 const reapSQL = `
 WITH dead AS MATERIALIZED (
-	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, w.attempt,
+	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
 		coalesce(p.ending, 'silent') AS ending,
-		w.attempt >= coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS parks,
-		least(s.backoff_first * 2 ^ least(w.attempt - 1, 20), s.backoff_most) AS backoff
+		n.attempt >= m.most AS parks,
+		backoff_of(s, n.attempt) AS backoff
 	FROM (SELECT DISTINCT stage FROM stage_settings) st
 	CROSS JOIN LATERAL (
 		SELECT * FROM work_items w
@@ -31,6 +31,13 @@ WITH dead AS MATERIALIZED (
 	) w
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
 	LEFT JOIN worker_processes p ON p.worker = w.worker
+	CROSS JOIN LATERAL (
+		SELECT coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS most
+	) m
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN w.attempt < m.most THEN w.attempt
+			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
+	) n
 	LIMIT $1
 ), told AS MATERIALIZED (
 	SELECT dead.*,
@@ -41,9 +48,7 @@ WITH dead AS MATERIALIZED (
 			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
 			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
 		END AS what,
-		1 + (SELECT count(*) FROM work_item_attempts k
-			WHERE k.work_item_id = dead.id AND k.claim_token > dead.entered_token AND k.claim_token < dead.claim_token
-			  AND k.outcome IN ('lease expired', 'killed', 'oom', 'panic')) AS kills
+		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
 	FROM dead
 	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
 	LEFT JOIN unnest($5::bigint[], $6::text[]) AS hand (item, file) ON hand.item = dead.id
@@ -52,6 +57,7 @@ WITH dead AS MATERIALIZED (
 	UPDATE work_items w SET
 		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
 		claim_token        = w.claim_token + 1,
+		attempt            = told.attempt,
 		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
 		lease_expires_at   = NULL,
 		node               = NULL,
@@ -98,6 +104,16 @@ type obituary struct {
 	hands map[int64]string // files in hand by item
 }
 
+// round is one round of reaping: how long ago a lease may have lapsed, which workers
+// have died, how often stages may be tried, and when the reaper last was heard of.
+type round struct {
+	since    time.Duration
+	dead     []obituary
+	attempts map[string]int
+	worker   string
+	sent     time.Time
+}
+
 // reaped is an item that was taken from a worker that is gone.
 type reaped struct {
 	place
@@ -121,6 +137,9 @@ func (e *Engine) Reap(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	begun := time.Now()
+	if e.reaps.resting(begun) {
+		return 0, nil
+	}
 	since := e.reaps.since(begun)
 	n, complete, err := e.reapSince(ctx, since, dead)
 	e.reaps.ended(begun, since, complete)
@@ -136,13 +155,16 @@ func (e *Engine) Reap(ctx context.Context) (int, error) {
 // reapSince reaps page by page, and tells whether it came to the end.
 func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obituary) (n int, complete bool, err error) {
 	for {
-		list, busy, err := e.store.reap(ctx, reapPage, since, dead, e.options.MaxAttempts)
+		list, busy, err := e.store.reap(ctx, reapPage, round{since, dead, e.options.MaxAttempts, e.self.worker, e.watch.lastSent()})
 		if err != nil {
 			return n, false, err
 		}
 		put := make([]place, 0, len(list))
 		for _, r := range list {
 			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.end.Stage, "note", r.note)
+			if r.end.Status == "Suspended" {
+				e.logGivenUp(ctx, r.id, r.end.Stage, r.end.Attempt, r.note)
+			}
 			e.options.Observer.Ended(r.end)
 			put = append(put, r.place)
 		}
@@ -166,6 +188,14 @@ type reaps struct {
 	last  time.Time // when the last complete one began
 	full  time.Time // when one last went all the way
 	takes time.Duration
+	rest  time.Time // nothing is reaped before
+}
+
+// restFor keeps the rounds of a time from reaping, and has the next go all the way.
+func (r *reaps) restFor(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n, r.rest = 0, time.Now().Add(d)
 }
 
 const (
@@ -173,6 +203,12 @@ const (
 	fullRoundsOf  = 16 // one in so many goes all the way
 	fullRoundCost = 20 // and takes at most a part of the time
 )
+
+func (r *reaps) resting(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.rest)
+}
 
 // since says how far back a round looks that begins now.
 func (r *reaps) since(now time.Time) time.Duration {
@@ -243,17 +279,22 @@ const silentSQL = `
 UPDATE worker_processes SET ended_at = now(), ending = 'silent'
 WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
 
-func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error) {
+// reap ends no lease if the clock was set forward since the reaper was heard of last:
+// so have the leases of the living lapsed, who renew them within a heartbeat.
+func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error) {
 	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {
 		list = nil
 		var ours bool
-		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0))`).Scan(&ours)
+		var ago *time.Duration
+		err := tx.QueryRow(ctx, `
+			SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0)), (SELECT now() - heard_at FROM worker_processes WHERE worker = $1)`,
+			r.worker).Scan(&ours, &ago)
 		if err != nil || !ours {
 			busy = !ours
 			return err
 		}
-		n := newNews(dead, attempts)
-		if len(dead) > 0 {
+		n := newNews(r.dead, r.attempts)
+		if len(r.dead) > 0 {
 			_, err := tx.Exec(ctx, `
 				UPDATE worker_processes p SET ended_at = now(), ending = d.ending
 				FROM unnest($1::text[], $2::text[]) AS d (worker, ending)
@@ -265,16 +306,20 @@ func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead
 				return err
 			}
 		}
+		if ago != nil && !r.sent.IsZero() && *ago > time.Since(r.sent)+clockSlack {
+			busy = true
+			return nil
+		}
 		if _, err := tx.Exec(ctx, silentSQL); err != nil {
 			return err
 		}
-		lapsed, err := reapIn(ctx, tx, lapsedSQL, most-len(list), since, n)
+		lapsed, err := reapIn(ctx, tx, lapsedSQL, most-len(list), r.since, n)
 		list = append(list, lapsed...)
 		return err
 	})
 	switch {
 	case err != nil && refused(err) && most > 1:
-		return p.reapSingly(ctx, most, since, dead, attempts)
+		return p.reapSingly(ctx, most, r)
 	case err != nil:
 		return nil, false, fmt.Errorf("end the claims of workers that are gone: %w", err)
 	}
@@ -283,12 +328,12 @@ func (p *postgres) reap(ctx context.Context, most int, since time.Duration, dead
 
 // reapSingly is reap where the database refused a page: what of it can be ended
 // is, and the rest is told of.
-func (p *postgres) reapSingly(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) ([]reaped, bool, error) {
-	n := newNews(dead, attempts)
+func (p *postgres) reapSingly(ctx context.Context, most int, r round) ([]reaped, bool, error) {
+	n := newNews(r.dead, r.attempts)
 	rows, _ := p.upkeep.Query(ctx, `
 		SELECT id FROM work_items w
 		WHERE status = 'Started' AND (`+lapsedSQL+` OR worker = ANY ($1::text[]))
-		ORDER BY lease_expires_at LIMIT 1000`, n.workers, since)
+		ORDER BY lease_expires_at LIMIT 1000`, n.workers, r.since)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, false, fmt.Errorf("list the claims of workers that are gone: %w", err)

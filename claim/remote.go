@@ -184,21 +184,25 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 }
 
 // renewRemoteSQL is renewSQL for claims that no process holds. A stage's own time
-// is kept here, since nobody else looks at the clock.
+// is kept here, since nobody else looks at the clock. A lease that has lapsed and
+// was not ended is the clock's doing, or nobody's: that time is not the worker's.
 const renewRemoteSQL = `
 WITH held AS (
 	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
-		coalesce(w.stage_started_at + s.processing_timeout <= now(), false) AS late
+		a.heard_at > now() + interval '5 seconds' AS set_back, w.lease_expires_at < now() AS lapsed,
+		coalesce(a.claimed_at + s.processing_timeout <= now() AND w.lease_expires_at > now(), false) AS late
 	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
 	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
+	JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
 ), renewed AS (
-	UPDATE work_items w SET lease_expires_at = greatest(w.lease_expires_at, now() + held.lease)
+	UPDATE work_items w SET lease_expires_at = CASE WHEN held.set_back THEN now() + held.lease ELSE greatest(w.lease_expires_at, now() + held.lease) END
 	FROM held
 	WHERE w.id = held.id AND w.claim_token = held.token AND NOT held.late
-	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at
+	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at, held.lapsed
 ), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand)
+	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand),
+		claimed_at = a.claimed_at + CASE WHEN renewed.lapsed THEN now() - a.heard_at ELSE '0' END
 	FROM renewed
 	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
 )

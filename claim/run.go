@@ -50,6 +50,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep(settingsEvery, "overdue priorities", e.lookForOverdue)
 	upkeep(servedEvery, "turns", e.tellServed)
 	upkeep(tidyEvery, "tidying", e.store.tidy)
+	group.Go(func() { e.clampForEver(ctx) })
 	if e.options.Archive > 0 {
 		upkeep(archiveEvery, "archive", func(ctx context.Context) error {
 			_, err := e.Archive(ctx, e.options.Archive)

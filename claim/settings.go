@@ -11,19 +11,20 @@ import (
 // StageSettings is how one stage of one action is treated: a row of
 // stage_settings, which administrators change at run time.
 type StageSettings struct {
-	Action       string
-	Stage        string
-	Ordinal      int    // place in the order of the action's stages
-	Worker       string // who works it: farol, or http for programs that ask over HTTP
-	Topic        string
-	MaxAttempts  int
-	BackoffFirst time.Duration // after a first failure; doubled with each further one
-	BackoffMost  time.Duration
-	Overdue      time.Duration // a priority that waited longer gets half of the claims
-	Timeout      time.Duration // how long the stage may take; 0: as long as it needs
-	Heartbeat    time.Duration // a worker renews its leases as often, at least
-	Lease        time.Duration // how long silence means death
-	Capped       bool          // there is a bound on how many run at once in all processes
+	Action        string
+	Stage         string
+	Ordinal       int    // place in the order of the action's stages
+	Worker        string // who works it: farol, or http for programs that ask over HTTP
+	Topic         string
+	MaxAttempts   int
+	BackoffFirst  time.Duration // after a first failure
+	BackoffFactor int           // by which each further one makes it longer
+	BackoffMost   time.Duration
+	Overdue       time.Duration // a priority that waited longer gets half of the claims
+	Timeout       time.Duration // how long the stage may take; 0: as long as it needs
+	Heartbeat     time.Duration // a worker renews its leases as often, at least
+	Lease         time.Duration // how long silence means death
+	Capped        bool          // there is a bound on how many run at once in all processes
 
 	// Timeout and lease of a worker that cannot heartbeat.
 	UnrenewedTimeout time.Duration

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // Ending is what came of one claim.
@@ -27,6 +30,7 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 	case err == nil:
 		h.drop(nil)
 	case errors.Is(err, ErrLost):
+		h.lostInTime()
 		h.drop(ErrLost)
 	}
 	return err
@@ -41,6 +45,10 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 	for i, end := range endings {
 		result, err := e.endSendingBack(ctx, end.Item, end.Result)
 		if err != nil {
+			errs[i] = err
+			continue
+		}
+		if end.Item.Attempt, err = e.countFailures(ctx, end.Item, result); err != nil {
 			errs[i] = err
 			continue
 		}
@@ -60,6 +68,9 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 		if err != nil {
 			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Step(), err)
 			continue
+		}
+		if m.gaveUp() {
+			e.logGivenUp(ctx, item.ID, item.Step(), m.Attempt, m.Error)
 		}
 		e.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
 	}
@@ -112,9 +123,49 @@ func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (e
 	if n < mostSentBack {
 		return result, nil
 	}
-	return Suspend("sent-back", fmt.Sprintf("%s This happened %d times before.", end.Error(), n)), nil
+	return &ending{kind: endSuspend, code: end.code, err: &tooOften{end.err, n}}, nil
+}
+
+// tooOften is why an item that was sent back too often is suspended.
+type tooOften struct {
+	error
+
+	times int
+}
+
+func (e *tooOften) Error() string {
+	return fmt.Sprintf("%s. This happened %d times before.", strings.TrimSuffix(e.error.Error(), "."), e.times)
+}
+
+func (e *tooOften) Unwrap() error { return e.error }
+
+// countFailures returns the number of the attempt that ends with a result. If it is
+// the last, the ledger is asked: a claim that was lost because the database's clock
+// was set is no failure.
+func (e *Engine) countFailures(ctx context.Context, item Item, result error) (int, error) {
+	if result == nil || !IsTransient(result) || FaultIn(result) != nil || item.Attempt < item.MaxAttempts {
+		return item.Attempt, nil
+	}
+	n, err := e.store.failures(ctx, item)
+	if err != nil {
+		return 0, err
+	}
+	return min(item.Attempt, n+1), nil
+}
+
+// gaveUp tells whether the item is parked because its attempts are used up.
+func (m move) gaveUp() bool {
+	return m.Status == "Suspended" && (m.Ended == "transient" || m.Ended == "panic")
+}
+
+// logGivenUp says that an item is parked after its last attempt. Failures of
+// services spend none, so the owner is the content as far as is known.
+func (e *Engine) logGivenUp(ctx context.Context, item int64, stage string, attempts int, cause string) {
+	e.log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it",
+		"item", item, "stage", stage, "attempts", attempts, "owner", fault.Content, "cause", cause)
 }
 
 // mostSentBack is how often an item may be sent back before a person has to
-// look at where its interim data goes.
+// look at where its interim data goes. A person who requeues it gives it as many
+// again.
 const mostSentBack = 3

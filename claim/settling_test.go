@@ -31,8 +31,10 @@ func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {
 	return landed, nil
 }
 
-func (s *slowToAnswer) renew(context.Context, process, []heldLease) (map[int64]bool, bool, error) {
-	return nil, false, nil // the token has moved on
+func (s *slowToAnswer) serviceHolds(context.Context) ([]ServiceHold, error) { return nil, nil }
+
+func (s *slowToAnswer) renew(context.Context, process, []heldLease) (beatResult, error) {
+	return beatResult{}, nil // the token has moved on
 }
 
 // A heartbeat that overtakes the answer to the end of a claim finds that the

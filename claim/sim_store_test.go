@@ -227,6 +227,10 @@ func (s *simStore) leave(i *simItem, status string, runAt time.Duration) {
 	i.status, i.worker, i.leaseEnd, i.runAt = status, "", 0, runAt
 }
 
+func (c *simConn) clamp(context.Context, bool) (int, error) { return 0, nil }
+
+func (c *simConn) failures(_ context.Context, item Item) (int, error) { return item.Attempt - 1, nil }
+
 func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
 	return 0, c.call(ctx, callSentBack, func(time.Duration) {})
 }
@@ -239,32 +243,32 @@ func (c *simConn) serviceHolds(context.Context) ([]ServiceHold, error) { return 
 
 func (c *simConn) reportService(context.Context, string, ServiceReport) error { return nil }
 
-func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (map[int64]bool, bool, error) {
-	kept, draining := map[int64]bool{}, false
+func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (beatResult, error) {
+	got := beatResult{kept: map[int64]bool{}}
 	err := c.call(ctx, callRenew, func(now time.Duration) {
 		for _, h := range held {
 			if i := c.items[h.item]; i.token == h.token {
 				i.leaseEnd = max(i.leaseEnd, now+h.lease)
-				kept[h.item] = true
+				got.kept[h.item] = true
 			}
 		}
-		draining = c.draining[p.worker]
+		got.draining = c.draining[p.worker]
 	})
 	if err != nil {
-		return nil, false, err
+		return beatResult{}, err
 	}
-	return kept, draining, nil
+	return got, nil
 }
 
 func (c *simConn) leaveWorker(ctx context.Context) error {
 	return c.call(ctx, callLeave, func(time.Duration) {})
 }
 
-func (c *simConn) reap(ctx context.Context, most int, since time.Duration, _ []obituary, _ map[string]int) ([]reaped, bool, error) {
+func (c *simConn) reap(ctx context.Context, most int, r round) ([]reaped, bool, error) {
 	var list []reaped
 	err := c.call(ctx, callReap, func(now time.Duration) {
 		for _, i := range c.items {
-			if i.status == "Started" && i.leaseEnd < now && i.leaseEnd >= now-since && len(list) < most {
+			if i.status == "Started" && i.leaseEnd < now && i.leaseEnd >= now-r.since && len(list) < most {
 				c.landed[[2]int64{i.id, i.token}] = "lease expired"
 				c.leave(i, "Pending", now+time.Second)
 				list = append(list, reaped{id: i.id, place: place{cell{i.stage, i.band}, i.at}})

@@ -31,18 +31,22 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	// has released; reportService writes how this process sees one.
 	serviceHolds(ctx context.Context) ([]ServiceHold, error)
 	reportService(ctx context.Context, worker string, r ServiceReport) error
-	// renew extends the leases whose token is still the item's, tells of the
-	// process, and says which leases it extended and whether the process is asked
-	// to stop.
-	renew(ctx context.Context, p process, held []heldLease) (kept map[int64]bool, draining bool, err error)
+	// failures counts the attempts before a claim that count towards the maximum.
+	failures(ctx context.Context, item Item) (int, error)
+	// renew extends the leases whose token is still the item's, and tells of the
+	// process.
+	renew(ctx context.Context, p process, held []heldLease) (beatResult, error)
 	// leave says that the process ends in an orderly way.
 	leave(ctx context.Context, worker string) error
 	// neighbours lists the other workers of the same host; reap takes up to most
 	// items from workers that are gone, and is busy if another process is at it.
 	neighbours(ctx context.Context, self process) ([]process, error)
-	reap(ctx context.Context, most int, since time.Duration, dead []obituary, attempts map[string]int) (list []reaped, busy bool, err error)
+	reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error)
 	// tidy and archive clear away what is over.
 	tidy(ctx context.Context) error
+	// clamp moves times back that lie further ahead than they can have been set, and
+	// says of how many items; those of all that wait only if it is to do the whole.
+	clamp(ctx context.Context, whole bool) (int, error)
 	archive(ctx context.Context, after time.Duration, most int) (int, error)
 	// overdue lists the priorities of the cells probed whose first item has waited
 	// too long.
@@ -85,4 +89,12 @@ type heldLease struct {
 	item, token int64
 	lease       time.Duration
 	inHand      string
+	lost        string // code for the ledger, should it be lost
+}
+
+// beatResult is what a heartbeat came to.
+type beatResult struct {
+	kept     map[int64]bool // by item: leases that it extended
+	draining bool           // the process is asked to stop
+	ago      *time.Duration // since the heartbeat before, by the database's clock; nil: there was none
 }

@@ -15,12 +15,15 @@ import (
 // renewSQL extends all leases of this process at once, writes what it has in
 // hand into the ledger, and tells that the process is there. A token that does
 // not come back is lost. A heartbeat that was given up on may come late: it takes
-// nothing from the one after it, which may have asked for more. A process that
+// nothing from the one after it, which may have asked for more, unless the clock was
+// set back since the item was heard of: then its lease would be too long. A process that
 // was given up for dead, and is not, says so here.
 const renewSQL = `
 WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = greatest(w.lease_expires_at, now() + held.lease)
+	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heard_at > now() + interval '5 seconds' THEN now() + held.lease
+		ELSE greatest(w.lease_expires_at, now() + held.lease) END
 	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, in_hand)
+	LEFT JOIN work_item_attempts a ON a.work_item_id = held.id AND a.claim_token = held.token
 	WHERE w.id = held.id AND w.claim_token = held.token
 	RETURNING w.id, held.token, held.in_hand
 ), heard AS (
@@ -30,7 +33,7 @@ WITH renewed AS (
 ), late AS (
 	UPDATE work_item_attempts a SET heard_at = now(), error_code = gone.code, file_in_hand = coalesce(nullif(gone.in_hand, ''), a.file_in_hand)
 	FROM (
-		SELECT id, token, in_hand, 'lease-lost' AS code FROM unnest($1::bigint[], $2::bigint[], $4::text[]) AS held (id, token, in_hand)
+		SELECT * FROM unnest($1::bigint[], $2::bigint[], $4::text[], $18::text[]) AS held (id, token, in_hand, code)
 		UNION ALL
 		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, in_hand, code)
 	) gone
@@ -43,13 +46,13 @@ WITH renewed AS (
 		ended_at = NULL, ending = NULL
 	RETURNING draining
 )
-SELECT renewed.id, me.draining FROM me LEFT JOIN renewed ON true`
+SELECT renewed.id, me.draining, (SELECT now() - p.heard_at FROM worker_processes p WHERE p.worker = $5) FROM me LEFT JOIN renewed ON true`
 
-func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (map[int64]bool, bool, error) {
+func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (beatResult, error) {
 	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
-	spans, inHand := make([]time.Duration, len(held)), make([]string, len(held))
+	spans, inHand, lost := make([]time.Duration, len(held)), make([]string, len(held)), make([]string, len(held))
 	for i, h := range held {
-		ids[i], tokens[i], spans[i], inHand[i] = h.item, h.token, h.lease, h.inHand
+		ids[i], tokens[i], spans[i], inHand[i], lost[i] = h.item, h.token, h.lease, h.inHand, h.lost
 	}
 	var gone, goneTokens []int64
 	var goneFiles, codes []string
@@ -57,24 +60,24 @@ func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (m
 		gone, goneTokens = append(gone, g.item), append(goneTokens, g.token)
 		goneFiles, codes = append(goneFiles, g.inHand), append(codes, g.code)
 	}
-	kept, draining := map[int64]bool{}, false
+	got := beatResult{kept: map[int64]bool{}}
 	err := registry.Again(func() error {
-		clear(kept)
+		clear(got.kept)
 		rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, inHand,
-			self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat, gone, goneTokens, goneFiles, codes)
+			self.worker, self.node, self.pid, self.host, self.started, self.cgroup, self.oomKills, self.pools, self.beat, gone, goneTokens, goneFiles, codes, lost)
 		var id *int64
-		_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&id, &got.draining, &got.ago}, func() error {
 			if id != nil {
-				kept[*id] = true
+				got.kept[*id] = true
 			}
 			return nil
 		})
 		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("renew %d leases: %w", len(held), err)
+		return beatResult{}, fmt.Errorf("renew %d leases: %w", len(held), err)
 	}
-	return kept, draining, nil
+	return got, nil
 }
 
 func (p *postgres) leave(ctx context.Context, worker string) error {
@@ -162,6 +165,9 @@ func (p *postgres) tidy(ctx context.Context) error {
 	}
 	if _, err := p.upkeep.Exec(ctx, `SELECT tell_of_services()`); err != nil {
 		return fmt.Errorf("alert people to services that fail: %w", err)
+	}
+	if _, err := p.upkeep.Exec(ctx, `SELECT park_memory_needs()`); err != nil {
+		return fmt.Errorf("park items that need more memory than any worker has: %w", err)
 	}
 	return nil
 }

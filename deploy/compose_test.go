@@ -185,10 +185,10 @@ func TestProfilesShareTheStages(t *testing.T) {
 		for _, service := range p.Services {
 			switch {
 			case len(service.Command) == 0 || service.Command[0] != "work":
-			case len(service.Command) == 1:
+			case len(service.Command) == 2 && service.Command[1] == "--wait":
 				workers, stages = append(workers, service.Name), append(stages, all...)
-			case len(service.Command) == 3 && service.Command[1] == "--stages":
-				workers, stages = append(workers, service.Name), append(stages, strings.Split(service.Command[2], ",")...)
+			case len(service.Command) == 4 && service.Command[1] == "--wait" && service.Command[2] == "--stages":
+				workers, stages = append(workers, service.Name), append(stages, strings.Split(service.Command[3], ",")...)
 			default:
 				t.Errorf("%s: command is %q", service.Name, service.Command)
 			}
@@ -203,6 +203,20 @@ func TestProfilesShareTheStages(t *testing.T) {
 		}
 		if others := len(p.Services) - len(workers); others != 11 {
 			t.Errorf("with %q %d services are no workers, want 11", tc.profiles, others)
+		}
+	}
+}
+
+// After a restart of the host servers may come up after the processes that need them,
+// whatever depends_on says of the first start.
+func TestProcessesWaitForTheirServers(t *testing.T) {
+	t.Parallel()
+	for _, service := range project(t).Services {
+		if len(service.Command) == 0 || !slices.Contains([]string{"work", "schedule", "mirror", "serve"}, service.Command[0]) {
+			continue
+		}
+		if !slices.Contains(service.Command, "--wait") {
+			t.Errorf("%s does not wait: its command is %q", service.Name, service.Command)
 		}
 	}
 }
@@ -238,7 +252,7 @@ func TestSchedulerRunsAllJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(types.ShellCommand{"schedule"}, s.Command); diff != "" {
+		if diff := cmp.Diff(types.ShellCommand{"schedule", "--wait"}, s.Command); diff != "" {
 			t.Errorf("command (-want +got):\n%s", diff)
 		}
 		for _, needed := range []string{"migrate", "redis", "s3"} {

@@ -216,9 +216,11 @@ COMMENT ON FUNCTION release_service IS
 	'Ends a hold. Workers that see the service fail do not wait for their next probe, but try one item at once.';
 
 -- tell_of_services alerts people to services that have failed for five minutes,
--- once for each failure, and forgets processes that are gone.
+-- once for each failure, and forgets processes that are gone. A failure that began in
+-- the future, since the clock was set back, began now.
 CREATE FUNCTION tell_of_services() RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT AS $$
+	UPDATE service_reports SET since = now() WHERE since > now() + interval '5 seconds';
 	WITH due AS (
 		UPDATE known_services k SET alerted_for = s.since
 		FROM services s

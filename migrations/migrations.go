@@ -9,6 +9,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -55,6 +56,21 @@ func Status(ctx context.Context, url string) ([]Applied, error) {
 		return nil
 	})
 	return list, err
+}
+
+// Versions are those of the migrations that this program has, in their order.
+func Versions() ([]int64, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list the migrations: %w", err)
+	}
+	versions := make([]int64, len(names))
+	for i, name := range names { // in their order, as the numbers have leading zeros
+		if versions[i], err = goose.NumericComponent(name); err != nil {
+			return nil, fmt.Errorf("read the number of migration %s: %w", name, err)
+		}
+	}
+	return versions, nil
 }
 
 func with(url string, do func(*goose.Provider) error) error {

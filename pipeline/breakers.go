@@ -257,9 +257,9 @@ func (g *breakers) judge(item claim.Item, result error) error {
 	g.untry(item, now)
 	one := g.breakerOf(item, f.Service)
 	if one != nil && one.fault(now, f) {
-		return claim.Held(f, firstHeld)
+		return claim.Held(f, firstHeld, result)
 	}
-	return g.hold(item, one, f, now)
+	return g.hold(item, one, f, now, result)
 }
 
 // unjudged tells whether a result says nothing about any service: the work was
@@ -295,7 +295,7 @@ func (g *breakers) breakerOf(item claim.Item, service string) *breaker {
 // hold holds an item whose service works for others: longer each time. After a
 // great many times, or where the service denies this one object while it serves
 // others, it is a matter for a person.
-func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time) error {
+func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time, result error) error {
 	h := g.items[item.ID]
 	if h == nil {
 		if len(g.items) >= mostItems {
@@ -308,11 +308,11 @@ func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.
 	served := one != nil && one.lastOK.After(h.since)
 	switch {
 	case f.Kind == fault.Denied && served && h.n > 1:
-		return claim.Doubt(f.Service, claim.Suspend(f.Code(), f.Error()))
+		return claim.Doubt(f.Service, claim.Suspend(f.Code(), result.Error()))
 	case h.n >= heldTooOften && (served || one == nil):
-		return claim.Suspend(f.Code(), f.Error())
+		return claim.Suspend(f.Code(), result.Error())
 	}
-	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld))
+	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld), result)
 }
 
 // ServiceView is how this process sees a service, or is told of it.

@@ -200,7 +200,9 @@ func TestOutageOfRedisIsWaitedOut(t *testing.T) {
 		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`) > 5
 	})
 	proxy.Cut()
-	wait(t, time.Minute, "Redis to be held", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE service = 'redis' AND state = 'held'`) == 1 })
+	wait(t, time.Minute, "Redis to be held", func() bool {
+		return value[int](a, `SELECT count(*) FROM services WHERE service = 'redis' AND state = 'held'`) == 1
+	})
 	proxy.Resume()
 	a.unharmed(n)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/storage"
@@ -59,7 +60,7 @@ func TestStorageThatIsAwayIsNamed(t *testing.T) {
 	proxy.CutAfter(400_000)
 	a.one(engine, "Store")
 	item := a.item(id)
-	if item.Status != "Suspended" || item.ErrorCode != "storage-unavailable" {
+	if item.Status != "Pending" || item.Attempt != 0 || item.ErrorCode != "storage-unavailable" {
 		t.Errorf("item = %+v", item)
 	}
 	f := a.faults(id)
@@ -100,8 +101,7 @@ func TestStorageErrorsAreClassifiedOnce(t *testing.T) {
 		kept bool // it is returned as it is
 	}{
 		"away":      {errors.New("connection reset"), "storage-unavailable", false},
-		"slow":      {context.DeadlineExceeded, "storage-unavailable", false},
-		"denied":    {storage.ErrDenied, "storage-denied", false},
+		"its fault": {&fault.Error{Service: "s3:a", Kind: fault.Denied, Err: storage.ErrDenied}, "storage-denied", true},
 		"digest":    {fmt.Errorf("put: %w", storage.ErrDigest), "storage-digest", false},
 		"not there": {storage.ErrNotFound, "transient", true},
 		"changed":   {storage.ErrChanged, "transient", true},

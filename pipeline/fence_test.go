@@ -236,7 +236,7 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			engine := a.engine()
 			a.upTo(engine, "Record")
 			w := a.hold(engine, "Record")
-			a.deps.recent, a.deps.room = &recent{}, newRoom(0)
+			a.deps.recent, a.deps.room = &recent{}, newRoom(0, 0)
 			_, inventoryID, err := w.bag(ctx, a.deps)
 			if err != nil {
 				t.Fatal(err)

@@ -26,8 +26,9 @@ type giving struct {
 	w          *work
 	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
 
-	mu  sync.Mutex
-	bad map[string]error // copies that are of no use, by URL
+	mu      sync.Mutex
+	bad     map[string]error  // copies that are of no use, by URL
+	doubted map[string]string // what was wrong with the bytes of copies that are read again, by URL
 }
 
 // smallContent is the size up to which a file is read into memory, and known to be
@@ -43,6 +44,19 @@ func (d Deps) byPriority(copies []registry.StoredCopy) []registry.StoredCopy {
 		return 1 << 30
 	}
 	return slices.SortedStableFunc(slices.Values(copies), func(a, b registry.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
+}
+
+// doubt notes what is wrong with the bytes of a copy, and tells whether that was so
+// when it was read before.
+func (g *giving) doubt(c registry.StoredCopy, err error) (same bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.doubted == nil {
+		g.doubted = map[string]string{}
+	}
+	same = g.doubted[c.URL] == err.Error()
+	g.doubted[c.URL] = err.Error()
+	return same
 }
 
 // spoil notes why a copy is of no use.
@@ -63,6 +77,11 @@ func useless(err error) bool {
 	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrArchived) || errors.Is(err, storage.ErrDenied) || errors.Is(err, errBadCopy)
 }
 
+// mayBeTheWay tells whether another look at the same copy may find it good.
+func mayBeTheWay(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, errBadCopy)
+}
+
 // errBadCopy says that a copy's bytes are not those on record.
 var errBadCopy = errors.New("its bytes are not those on record")
 
@@ -74,14 +93,18 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 		if !ok {
 			return claim.Transient("target-missing", fmt.Errorf("the storage target %s is not configured in this worker", c.Target))
 		}
-		var err error
+		var err, before error
 		for try := 1; try <= tries && g.why(c) == nil; try++ {
 			if err = read(b, c); err == nil || ctx.Err() != nil || classified(err) || ends(err) {
 				return err
 			}
-			if useless(err) {
+			if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
 				g.spoil(ctx, f, c, err)
 			}
+			before = err
+		}
+		if g.why(c) == nil && errors.Is(err, errBadCopy) {
+			return wrongAnswer(b, "each read has other bytes", "%s in %s: each read has other bytes: %w", f.Identifier, c.Target, err)
 		}
 		if g.why(c) == nil {
 			return storageErr(fmt.Errorf("%s: %w", f.Identifier, err))
@@ -213,10 +236,11 @@ func (g *giving) small(ctx context.Context, f registry.StoredFile) (content []by
 		}
 		defer body.Close() //nolint:errcheck // what was read of it is checked
 		content = make([]byte, f.Size)
-		if _, err := io.ReadFull(body, content); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("%w: it ends before its %d bytes", errBadCopy, f.Size)
-		} else if err != nil {
-			return err
+		if got := fill(body, content); int64(len(got.buf)) < f.Size {
+			if errors.Is(got.err, io.EOF) {
+				return fmt.Errorf("%w: it ends before its %d bytes", errBadCopy, f.Size)
+			}
+			return got.err
 		}
 		if n, _ := body.Read(make([]byte, 1)); n > 0 {
 			return fmt.Errorf("%w: it has more than %d bytes", errBadCopy, f.Size)

@@ -126,6 +126,11 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	}
 	b := l.Targets[c.Target]
 	o, err := b.Head(ctx, c.Key)
+	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
+		if err = b.Check(ctx); err == nil {
+			o, err = b.Head(ctx, c.Key)
+		}
+	}
 	if err == nil && o.Readable(time.Now().Add(readableFor)) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -88,6 +89,9 @@ type listHeader struct {
 // preservation storage.
 func (w *work) toStore(ctx context.Context, d Deps) (p *plan, files []*file, inventoryID string, err error) {
 	_, id, err := w.inventory(ctx, d, func(i int, f *bag.File) {
+		if i == 0 {
+			files = nil
+		}
 		if stored(f, known{}) {
 			files = append(files, newFile(i, f))
 		}
@@ -173,8 +177,24 @@ func missing(name string) error {
 
 // readList reads a list and returns its rows by their index. about gets what
 // the list says of itself. A list that is not there, or that goes with another
-// inventory, sends the item back to the stage that makes it.
+// inventory, sends the item back to the stage that makes it, if it is so when it is
+// read again.
 func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	var said json.RawMessage // what was wrong of it must leave nothing in about
+	rows, err := readListOnce(ctx, w, d, name, inventoryID, &said, index)
+	if spoiled(err) {
+		w.log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
+		rows, err = readListOnce(ctx, w, d, name, inventoryID, &said, index)
+	}
+	if err == nil && about != nil {
+		if err = json.Unmarshal(said, about); err != nil {
+			err = &uselessList{name, err}
+		}
+	}
+	return rows, w.remade(ctx, err)
+}
+
+func readListOnce[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about *json.RawMessage, index func(T) int) (map[int]T, error) {
 	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, d.gone(name)
@@ -188,7 +208,14 @@ func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID str
 	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // not the bytes are wrong, but their way here
 		return nil, fmt.Errorf("read %s: %w", name, source.err)
 	}
-	return rows, w.remade(ctx, err)
+	return rows, err
+}
+
+// spoiled tells whether an error is that of a list or inventory whose bytes are wrong.
+// Before it has consequences they are read once more, by another request.
+func spoiled(err error) bool {
+	var list *uselessList
+	return errors.As(err, &list) || errors.Is(err, errDamaged)
 }
 
 // uselessList is the error of a list whose bytes are wrong.
@@ -213,6 +240,9 @@ func (w *work) remade(ctx context.Context, err error) error {
 
 // errOtherInventory says that a list goes with another inventory.
 var errOtherInventory = errors.New("the list goes with another inventory")
+
+// errMore says that there is more of a list than it announced.
+var errMore = errors.New("there is one more")
 
 // watched remembers an error of its reader that is not its end.
 type watched struct {
@@ -250,6 +280,7 @@ type listReader[T any] struct {
 	z           *zstd.Decoder
 	lines       *json.Decoder
 	read, count int
+	ended       bool
 }
 
 func openList[T any](r io.Reader, name, inventoryID string, about any) (*listReader[T], error) {
@@ -282,9 +313,16 @@ func (l *listReader[T]) close() {
 	}
 }
 
-// next returns false after the last row.
+// next returns false after the last row. Only then are the bytes of all rows known
+// to be right, as their checksum comes at the end.
 func (l *listReader[T]) next() (row T, ok bool, err error) {
 	if l.read == l.count {
+		if !l.ended {
+			if err := l.lines.Decode(new(json.RawMessage)); !errors.Is(err, io.EOF) {
+				return row, false, &uselessList{l.name, fmt.Errorf("after row %d, its last: %w", l.count, cmp.Or(err, errMore))}
+			}
+			l.ended = true
+		}
 		return row, false, nil
 	}
 	if err := l.lines.Decode(&row); err != nil {

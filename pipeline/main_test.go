@@ -303,16 +303,20 @@ func (a *archive) keys(b *storage.Bucket) (keys []string) {
 
 func (a *archive) content(b *storage.Bucket, key string) []byte {
 	a.t.Helper()
-	r, err := b.Get(context.Background(), key, storage.Range{Length: -1})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer r.Close() //nolint:errcheck // read below
-	content, err := io.ReadAll(r)
+	content, err := a.tryContent(b, key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return content
+}
+
+func (a *archive) tryContent(b *storage.Bucket, key string) ([]byte, error) {
+	r, err := b.Get(context.Background(), key, storage.Range{Length: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() //nolint:errcheck // read below
+	return io.ReadAll(r)
 }
 
 func (a *archive) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.log, nil)) }
@@ -334,9 +338,12 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func (a *archive) depositRaw(key string) {
+func (a *archive) depositRaw(key string) { a.putRaw(key, []byte("x")) }
+
+// putRaw uploads something that no item is made of.
+func (a *archive) putRaw(key string, content []byte) {
 	a.t.Helper()
-	if _, err := a.receiving.Put(context.Background(), key, bytes.NewReader([]byte("x")), storage.Upload{Size: 1}); err != nil {
+	if _, err := a.receiving.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
 		a.t.Fatal(err)
 	}
 }

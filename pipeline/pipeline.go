@@ -37,6 +37,7 @@ type Deps struct {
 	Files     int            // files of one item in work at once
 	ColdPoll  time.Duration  // between two looks at what is being restored from an archive class; 0: as its provider is quick
 	MaxFiles  int            // files that a bag may have; [bag.DefaultMaxFiles] if zero
+	Memory    int64          // bytes for the lists of all bags in work; 0: those of one bag of MaxFiles
 	Version   string         // of this program, for the record
 	Log       *slog.Logger
 
@@ -75,7 +76,7 @@ func (s Step) Name() string { return claim.StepOf(s.Action, s.Stage) }
 // Steps are all that a worker can do: an ingest's stages in their order, and then
 // what is requested.
 func Steps(d Deps) []Step {
-	d.room = newRoom(d.MaxFiles)
+	d.room = newRoom(d.MaxFiles, d.Memory)
 	return append(Ingest(d), Requests(d)...)
 }
 
@@ -85,7 +86,7 @@ func Steps(d Deps) []Step {
 func Ingest(d Deps) []Step {
 	d.recent = &recent{}
 	if d.room == nil {
-		d.room = newRoom(d.MaxFiles)
+		d.room = newRoom(d.MaxFiles, d.Memory)
 	}
 	return []Step{
 		{"Ingest", "Receive", "Finished pre-fetch metadata gathering", needReceiving | needStaging | needRedis | needDisk, &receive{d}},
@@ -103,7 +104,7 @@ func Ingest(d Deps) []Step {
 // Requests are what is done on request: each action has one stage.
 func Requests(d Deps) []Step {
 	if d.room == nil {
-		d.room = newRoom(d.MaxFiles)
+		d.room = newRoom(d.MaxFiles, d.Memory)
 	}
 	return []Step{
 		{"Restore File", "Requested", "", needStaging | needRestore | needRedis | needOneTarget, &restoreFile{d}},

@@ -54,12 +54,13 @@ type poolView struct {
 
 	Stages  []string `json:"stages"`
 	Actions []string `json:"actions"`
+	Memory  int64    `json:"memory,omitempty"` // bytes for lists of files; 0: no bound
 }
 
 // describe says what the pools take, in the terms of work_items.
 func (r *Runner) describe() (views []poolView) {
 	for _, p := range r.options.Pools {
-		v := poolView{Pool: p, Actions: r.actions(p)}
+		v := poolView{Pool: p, Actions: r.actions(p), Memory: r.options.Memory}
 		for _, name := range p.Stages {
 			if s := r.steps[name].Stage; !slices.Contains(v.Stages, s) {
 				v.Stages = append(v.Stages, s)

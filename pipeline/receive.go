@@ -19,8 +19,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// receive streams the tar once and leaves an inventory of it: where each file
-// lies, its four digests, and what manifests and tags say. Every 64 MiB or so it
+// receive streams the tar, once if its bucket confirms what was read, and leaves an
+// inventory of it: where each file lies, its four digests, and what manifests and
+// tags say. Every 64 MiB or so it
 // keeps a checkpoint, so that a restart reads on between two files or, in a large
 // one, at a part.
 type receive struct{ Deps }
@@ -37,17 +38,14 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if _, err := s.Progress.Begin(ctx, w.claim(), w.passOf()); err != nil {
 		return w.progressErr(err)
 	}
-	b, err := s.read(ctx, w, tar, true)
-	if errors.Is(err, bag.ErrCheckpoint) {
-		w.log.WarnContext(ctx, "the file that was in hand is read from its start", "err", err)
-		b, err = s.read(ctx, w, tar, false)
-	}
+	b, err := s.proven(ctx, w, tar)
 	if err != nil {
-		return w.receivingErr(err)
+		return err
 	}
 	if len(b.Problems) > 0 {
 		return claim.Fatal(b.Problems[0].Code, "%w", foundIn(b.Problems, b.More))
 	}
+	w.memoryNeed = MemoryNeed(len(b.Files))
 	w.count.read("", len(b.Files), w.item.Size)
 	for i, f := range b.Files {
 		f.UUID = fileUUID(w.item, i, f.Path)
@@ -58,7 +56,7 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 
 // read reads the tar, from where an earlier attempt came to; inFile is whether that
 // may be within a file.
-func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, error) {
+func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof, inFile bool) (*bag.Bag, error) {
 	resume, err := s.resume(ctx, w, inFile)
 	if err != nil {
 		return nil, err
@@ -81,6 +79,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 		PartSize:        storage.PartSize,
 		CheckpointBytes: s.checkpointBytes,
 		PartMD5:         s.wantPartMD5(),
+		Whole:           proof.New(),
 		Resume:          resume,
 		Reopen: func(f *bag.File) (io.ReadCloser, error) {
 			return tar.Get(ctx, w.item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.item.ETag})
@@ -97,6 +96,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 		},
 		MaxFiles: s.MaxFiles,
 		Many:     func(ctx context.Context) error { return w.enter(ctx, s.room, int(s.room.all)) },
+		Grown:    s.room.fits,
 		Progress: func(path string, files int, bytes int64) {
 			w.hold.InHand(path)
 			w.count.read(path, files, bytes)

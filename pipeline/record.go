@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"strings"
@@ -69,24 +70,32 @@ type recorder struct {
 }
 
 // fetch gets what the stages before have left, and sees that it belongs together.
-func (r *recorder) fetch(ctx context.Context) (err error) {
+func (r *recorder) fetch(ctx context.Context) error {
 	r.spools = map[string]*os.File{}
 	for _, name := range []string{inventoryName, planName, formatsName, copiesName} {
-		var id string
-		if r.spools[name], id, err = r.w.spool(ctx, r.Deps, name); err != nil {
-			return err
-		}
-		if name == inventoryName {
-			r.id = id
-			err = r.look()
-		} else {
-			err = r.goesWith(name)
+		err := r.fetchOne(ctx, name)
+		if spoiled(err) {
+			r.w.log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
+			_ = r.spools[name].Close() // only read from, and not on disk any more
+			err = r.fetchOne(ctx, name)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *recorder) fetchOne(ctx context.Context, name string) (err error) {
+	var id string
+	if r.spools[name], id, err = r.w.spool(ctx, r.Deps, name); err != nil {
+		return err
+	}
+	if name == inventoryName {
+		r.id = id
+		return r.look()
+	}
+	return r.goesWith(name)
 }
 
 func (r *recorder) close() {
@@ -99,6 +108,7 @@ func (r *recorder) close() {
 
 // look reads the inventory to its end, to know the bag and that it is whole.
 func (r *recorder) look() error {
+	r.count = 0
 	for f, err := range r.inventory() {
 		if err != nil {
 			return err
@@ -135,17 +145,21 @@ func damaged(err error) error {
 	return err
 }
 
-// goesWith sees that a list goes with the inventory.
+// goesWith sees that a list goes with the inventory, and that its bytes are right.
 func (r *recorder) goesWith(name string) error {
 	var about any
 	if name == planName {
+		r.plan = plan{}
 		about = &r.plan
 	}
 	l, err := openList[struct{}](fromStart(r.spools[name]), name, r.id, about)
 	if err != nil {
 		return err
 	}
-	l.close()
+	defer l.close()
+	if _, err := io.Copy(io.Discard, l.z); err != nil { // the checksum is at the end
+		return &uselessList{name, err}
+	}
 	return nil
 }
 

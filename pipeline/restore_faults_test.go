@@ -140,7 +140,7 @@ func TestRestorationGoesOnWhereItStopped(t *testing.T) {
 	engine := a.engine()
 	proxy.CutAfter(2 * 115 << 20) // it passes in and out
 	a.request(engine, "Restore Object")
-	if item := a.item(id); item.Status != "Pending" || item.Attempt != 1 {
+	if item := a.item(id); item.Status != "Pending" || item.Attempt != 0 {
 		t.Fatalf("after the cut: %s, attempt %d: %s", item.Status, item.Attempt, item.Note)
 	}
 	proxy.Resume()
@@ -188,7 +188,7 @@ func TestDamagedTarIsNotPublished(t *testing.T) {
 	}
 	w := &work{item: items[0], hold: engine.Hold(context.Background(), items[0]), log: a.deps.Log}
 	d := a.deps
-	d.room = newRoom(0)
+	d.room = newRoom(0, 0)
 	object, err := w.beforeRestoring(context.Background(), d)
 	if err != nil {
 		t.Fatal(err)

@@ -246,13 +246,13 @@ func (p *passing) pass(bytes []byte) error {
 }
 
 // judge compares the digests at the end of the file. A copy is to blame only if all
-// of the file came from it.
+// of the file came from it, and is read so twice.
 func (p *passing) judge(ctx context.Context, c registry.StoredCopy) error {
 	err := p.sums.differ(p.f)
 	if err == nil {
 		return nil
 	}
-	if !p.mixed {
+	if !p.mixed && p.doubt(c, err) {
 		p.spoil(ctx, p.f, c, err)
 	}
 	p.forget()

@@ -7,28 +7,57 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
 )
 
 // A room bounds what the lists of large bags need of this process's memory at
-// once: as much as the largest bag that there may be. Bags of few files need so
-// little that they never wait.
+// once: what the process has, or as much as the largest bag that there may be. Bags
+// of few files need so little that they never wait.
 type room struct {
 	files *semaphore.Weighted
-	all   int64
+	all   int64 // files
+	least bool  // a larger bag is for another process
+}
+
+// perFile is what a file in the lists of a bag takes, at most on the average.
+const perFile = 1 << 10
+
+// MemoryNeed is how many bytes the lists of a bag of so many files need; 0 of one
+// that fits anywhere.
+func MemoryNeed(files int) int64 {
+	if files <= fewFiles {
+		return 0
+	}
+	return int64(files) * perFile
 }
 
 // fewFiles is the number of files, at about 1 KB a file, up to which a bag does
 // not count.
 const fewFiles = 20_000
 
-func newRoom(maxFiles int) *room {
+func newRoom(maxFiles int, memory int64) *room {
 	all := int64(cmp.Or(maxFiles, bag.DefaultMaxFiles))
-	return &room{semaphore.NewWeighted(all), all}
+	if memory > 0 {
+		all = max(memory/perFile, fewFiles)
+	}
+	return &room{semaphore.NewWeighted(all), all, memory > 0}
+}
+
+// fits says whether the lists of so many files can be in this process's memory. The
+// error gives the item back for another.
+func (r *room) fits(files int) error {
+	if r.least && int64(files) > r.all {
+		return claim.NeedMemory(MemoryNeed(files))
+	}
+	return nil
 }
 
 // enter waits until there is room for a bag of so many files; who came first
 // goes first. The room is the item's until leave.
 func (w *work) enter(ctx context.Context, r *room, files int) error {
+	if err := r.fits(files); err != nil {
+		return err
+	}
 	weight := min(int64(files), r.all)
 	if weight <= fewFiles || w.inRoom != nil {
 		return nil

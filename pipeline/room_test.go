@@ -26,7 +26,7 @@ import (
 func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
 	t.Parallel()
 	a := &archive{t: t, log: &syncBuffer{}}
-	r := newRoom(100_000)
+	r := newRoom(100_000, 0)
 	enter := func(ctx context.Context, files int) (*work, error) {
 		w := &work{log: a.logger()}
 		return w, w.enter(ctx, r, files)
@@ -75,7 +75,7 @@ func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
 func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.deps.recent, a.deps.room = &recent{}, newRoom(0)
+	a.deps.recent, a.deps.room = &recent{}, newRoom(0, 0)
 	for id, count := range map[int64]int{1: 10, 2: mostRecent + 1} {
 		w := &work{item: claim.Item{ID: id}, log: a.deps.Log}
 		b := &bag.Bag{TopDir: "many"}

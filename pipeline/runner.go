@@ -16,6 +16,7 @@ import (
 
 // RunnerOptions is what a process takes on.
 type RunnerOptions struct {
+	Memory     int64 // bytes for lists of files that this process has, see [Deps]; items that need more are left to others; 0: no bound
 	Pools      []Pool
 	StageSlots map[string]int // by [Step.Name], items at once in this process; a step that is not there is bounded by its pool alone
 	ClaimMost  map[string]int // items of a step in one claim; likewise
@@ -282,7 +283,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string
 	var err error
 	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
 		f := of.filter()
-		f.Action, f.Stages, f.Without = action, wants, r.breakers.without(within != nil)
+		f.Action, f.Stages, f.Memory, f.Without = action, wants, r.options.Memory, r.breakers.without(within != nil)
 		some := true
 		if within != nil {
 			f, some = f.Within(*within)
@@ -358,7 +359,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{
-		Next: r.engine.NextStage(item.Action, item.Stage), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption,
+		Next: r.engine.NextStage(item.Action, item.Stage), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()

@@ -51,14 +51,13 @@ type Scheduler struct {
 	Observe  func(JobRun) // told of each run that ended; may be nil
 	Log      *slog.Logger
 
-	lease, poll time.Duration // runLease and jobPoll if 0
+	lease, poll time.Duration // registry.RunLease and jobPoll if 0
 }
 
 // ErrBusy says that another process runs the job.
 var ErrBusy = errors.New("another process is at it")
 
 const (
-	runLease = 2 * time.Minute // how long a process that died keeps others from the job
 	jobPoll  = 5 * time.Second // between two looks for what people have changed
 	soon     = 50 * time.Millisecond
 	saveTime = 10 * time.Second // for the last word of a process that was told to end
@@ -168,7 +167,7 @@ func (s *Scheduler) Now(ctx context.Context, j Job) (JobRun, error) {
 
 // begin makes a run, if it can be had, and puts on record what came of it.
 func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error) {
-	lease, asked := cmp.Or(s.lease, runLease), time.Now()
+	lease, asked := cmp.Or(s.lease, registry.RunLease), time.Now()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

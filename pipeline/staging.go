@@ -7,8 +7,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -33,7 +35,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 		first := group[0]
 		switch {
 		case first.pack.shared():
-			if err := s.pack(ctx, w, tar, first.pack); err != nil {
+			if err := s.pack(ctx, w, receiving, tar, first.pack); err != nil {
 				return err
 			}
 			for _, f := range group {
@@ -41,7 +43,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 			}
 			return nil
 		case first.size > wholeFile:
-			if err := s.large(ctx, w, receiving, first); err != nil {
+			if err := s.large(ctx, w, receiving, tar, first); err != nil {
 				return err
 			}
 			finished(first, "")
@@ -51,7 +53,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 			key, up := w.staged(f.key), w.upload(f, f.format, false)
 			if !w.there(ctx, s.Staging, key, f, up) {
 				if _, err := s.Staging.Put(ctx, key, bytes.NewReader(content), up); err != nil {
-					return storageErr(err)
+					return s.digestErr(ctx, receiving, tar, f, err)
 				}
 			}
 			finished(f, "")
@@ -63,7 +65,7 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 
 // pack copies small files as one object. Its key says what is in it, so that one
 // which is there already is this one; Store checks each file that it takes out.
-func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) error {
+func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucket, tar opener, p *pack) error {
 	if w.again() {
 		if o, err := s.Staging.Head(ctx, w.staged(p.key())); err == nil && o.Size == p.size() {
 			return nil
@@ -72,7 +74,8 @@ func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) err
 	content := bytes.NewBuffer(make([]byte, 0, p.size()))
 	err := readGroup(ctx, tar, p.files, atTar, func(f *file, c []byte) error {
 		if got := sha256.Sum256(c); got != f.sha256 {
-			return fmt.Errorf("%w: SHA-256 of %s in the tar is %x now, Receive found %x", storage.ErrDigest, f.path, got, f.sha256)
+			return s.digestErr(ctx, receiving, tar, f,
+				fmt.Errorf("%w: SHA-256 of %s in the tar is %x now, Receive found %x", storage.ErrDigest, f.path, got, f.sha256))
 		}
 		content.Write(c)
 		return nil
@@ -89,7 +92,7 @@ func (s *stageFiles) pack(ctx context.Context, w *work, tar opener, p *pack) err
 
 // large copies a larger file without holding it: in one request, or in parts of
 // which those that the staging bucket has already are not sent again.
-func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, f *file) error {
+func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, tar opener, f *file) error {
 	key, up := w.staged(f.key), w.upload(f, f.format, false)
 	if w.there(ctx, s.Staging, key, f, up) {
 		return nil
@@ -107,6 +110,22 @@ func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Buck
 		if gone := w.gone(ctx, receiving); gone != nil { // else it is not the tar's doing
 			return gone
 		}
+	}
+	return s.digestErr(ctx, receiving, tar, f, err)
+}
+
+// digestErr has a file read again that is not what Receive has read, if that is what
+// an error says. If it is so in the tar, the inventory is of no use.
+func (s *stageFiles) digestErr(ctx context.Context, receiving *storage.Bucket, tar opener, f *file, err error) error {
+	if !errors.Is(err, storage.ErrDigest) {
+		return storageErr(err)
+	}
+	sum, readErr := agreed(ctx, receiving, f.path, func() (io.ReadCloser, error) { return tar(ctx, f.offset, f.size) })
+	switch {
+	case readErr != nil:
+		return readErr
+	case sum != f.sha256:
+		return claim.SendBack("Receive", fmt.Sprintf("The file %s in the bag has not the digest that Receive found. The bag is read again.", f.path))
 	}
 	return storageErr(err)
 }

@@ -46,7 +46,10 @@ func (s *store) Run(ctx context.Context, w *work) error {
 // put makes the copies of a small file.
 func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content []byte) error {
 	if sha256.Sum256(content) != f.sha256 {
-		return unstaged(f)
+		if lost := s.check(ctx, w, f); lost != nil {
+			return lost
+		}
+		return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly from the staging area", storage.ErrDigest, f.path))
 	}
 	for i, target := range c.targets {
 		up := w.upload(f, c.mimes[f.index].MIME, encodesPath(c.names[i]))
@@ -89,35 +92,33 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 	return nil
 }
 
-// staged opens ranges of a pack. One that is gone or has another size is copied
-// again.
+// staged opens ranges of a pack. One that is gone or has another size, and is so
+// when it is asked for again, is copied again.
 func (s *store) staged(w *work, p *pack) opener {
 	key := w.staged(p.key())
 	return func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-		r, err := s.Staging.Get(ctx, key, storage.Range{Offset: offset, Length: length})
-		if err == nil {
-			return r, nil
+		for range 2 {
+			r, err := s.Staging.Get(ctx, key, storage.Range{Offset: offset, Length: length})
+			if err == nil {
+				return r, nil
+			}
+			o, headErr := s.Staging.Head(ctx, key)
+			if !errors.Is(headErr, storage.ErrNotFound) && (headErr != nil || o.Size == p.size()) {
+				return nil, storageErr(err)
+			}
 		}
-		o, headErr := s.Staging.Head(ctx, key)
-		if errors.Is(headErr, storage.ErrNotFound) || headErr == nil && o.Size != p.size() {
-			return nil, unstaged(p.files[0])
-		}
-		return nil, storageErr(err)
+		return nil, unstaged(p.files[0])
 	}
 }
 
-// check reads a file in staging to its end and tells whether it is still whole.
+// check reads a file in staging to its end, twice, and tells whether it is still whole.
 func (s *store) check(ctx context.Context, w *work, f *file) error {
-	r, err := s.staged(w, f.pack)(ctx, 0, f.size)
+	open := s.staged(w, f.pack)
+	sum, err := agreed(ctx, s.Staging, f.path, func() (io.ReadCloser, error) { return open(ctx, f.at, f.size) })
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // it was read to its end, or the error says more
-	hash := sha256.New()
-	if _, err := io.Copy(hash, r); err != nil {
-		return fmt.Errorf("read %s in the staging area: %w", f.path, err)
-	}
-	if [32]byte(hash.Sum(nil)) != f.sha256 {
+	if sum != f.sha256 {
 		return unstaged(f)
 	}
 	return nil

@@ -25,6 +25,7 @@ type work struct {
 	objectID      int64  // set by the last stage
 	storageOption string // set by the stage that learns it
 	note, outcome string // of a stage that is done; requests set them
+	memoryNeed    int64  // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
 	inRoom        func() // gives back the room that the bag has in memory; nil if it needs none
 	count         counting
 }
@@ -211,7 +212,7 @@ func classified(err error) bool {
 func (w *work) receivingErr(err error) error {
 	service := fault.Bucket(w.item.Bucket)
 	switch {
-	case fault.In(err) != nil:
+	case fault.In(err) != nil, claim.Code(err) == "memory-need":
 		return err
 	case errors.Is(err, storage.ErrNotFound):
 		return claim.Doubt(service, claim.Suspend("bag-gone", fmt.Sprintf(

@@ -95,8 +95,13 @@ WITH saved AS (
 UPDATE recording r SET id = saved.id, is_new = saved.is_new FROM saved WHERE saved.identifier = r.identifier
 
 -- name: checksums
+-- The newest of an algorithm is the current one, so a digest that is recorded is newer
+-- than all others of its file, even if two versions came within a second or a clock
+-- was set back.
 INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
-SELECT r.id, c.algorithm, c.digest, r.digested_at
+SELECT r.id, c.algorithm, c.digest, CASE WHEN r.is_new THEN r.digested_at ELSE greatest(r.digested_at, (
+	SELECT max(k.datetime) + interval '1 microsecond' FROM checksums k
+	WHERE k.generic_file_id = r.id AND k.algorithm = c.algorithm AND k.digest <> c.digest)) END
 FROM recording r
 CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
 ON CONFLICT (generic_file_id, algorithm, digest) DO UPDATE SET

@@ -366,3 +366,30 @@ func (a *archive) copy(to io.Writer, from io.Reader, sql string) int {
 	}
 	return int(tag.RowsAffected())
 }
+
+// The digest that was recorded last is the current one, whatever the clocks said: two
+// versions may come within a second, and an earlier one may come again.
+func TestLastDigestIsTheCurrentOne(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, version := range []int{1, 2, 3, 1} {
+		item := a.started(fmt.Sprintf("%032x", i+1), 1)
+		f := fileRecord("data/a.txt", version)
+		f.DigestedAt = at.Add(-time.Duration(i/2) * time.Hour)
+		for range 2 { // recording it again changes nothing
+			if _, err := a.Record(t.Context(), a.recording(item, 1, f)); err != nil {
+				t.Fatal(err)
+			}
+			current := value[string](a, `SELECT digest FROM checksums WHERE algorithm = 'sha256' ORDER BY datetime DESC LIMIT 1`)
+			if current != f.SHA256 {
+				t.Errorf("after version %d the current digest is %.4s…", version, current)
+			}
+		}
+		a.exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Cleanup', status = 'Success', retry = false, lease_expires_at = NULL,
+			node = NULL, pid = NULL, worker = NULL WHERE id = $1`, item)
+	}
+	if n := value[int](a, `SELECT count(*) FROM checksums WHERE algorithm = 'sha256'`); n != 3 {
+		t.Errorf("%d digests are on record, want 3", n)
+	}
+}

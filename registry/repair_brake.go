@@ -29,7 +29,7 @@ type Brake struct {
 // results (fixity_failures_recent, fixity_done_pkey, repair_brakes_released).
 const brakeSQL = `
 WITH since AS MATERIALIZED (
-	SELECT greatest(now() - interval '1 hour', max(released_at)) AS at FROM repair_brakes WHERE provider = @provider
+	SELECT greatest(now() - interval '1 hour', max(least(released_at, now()))) AS at FROM repair_brakes WHERE provider = @provider
 ), failed AS MATERIALIZED (
 	SELECT count(DISTINCT coalesce(storage_record_id, -id)) AS copies FROM fixity_failures, since WHERE provider = @provider AND noted_at > since.at
 ), done AS MATERIALIZED (

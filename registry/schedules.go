@@ -64,11 +64,28 @@ func (r *Registry) SetSchedule(ctx context.Context, job string, every time.Durat
 	return nil
 }
 
+// RunLease is how long a run is its holder's, unless that keeps it.
+const RunLease = 2 * time.Minute
+
+// dueInSQL clamps what lies further ahead than it can have been set, since the
+// database's clock may have been set back: a job would rest, and a run of a process
+// that died last.
+const dueInSQL = `
+WITH clamped AS (
+	UPDATE schedules SET next_run_at = least(next_run_at, now() + every), held_until = least(held_until, now() + $2::interval)
+	WHERE job = $1 AND (next_run_at > now() + every OR held_until > now() + $2)
+	RETURNING next_run_at, held_until, paused
+)
+SELECT greatest(s.next_run_at, s.held_until) - now() FROM (
+	SELECT * FROM clamped
+	UNION ALL
+	SELECT next_run_at, held_until, paused FROM schedules WHERE job = $1 AND NOT EXISTS (SELECT FROM clamped)
+) s WHERE NOT s.paused`
+
 // DueIn returns how long it is until a job can be begun; ok is false while it is
 // paused, or if it is not known.
 func (r *Registry) DueIn(ctx context.Context, job string) (wait time.Duration, ok bool, err error) {
-	err = r.db.QueryRow(ctx, `
-		SELECT greatest(next_run_at, held_until) - now() FROM schedules WHERE job = $1 AND NOT paused`, job).Scan(&wait)
+	err = r.db.QueryRow(ctx, dueInSQL, job, RunLease).Scan(&wait)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -49,16 +53,16 @@ func settingsTables() string {
 		users string
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `schedule`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`"},
-		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`"},
-		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`"},
+		{&redisConfig{}, "`work`, `schedule`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
+		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`"},
+		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`, `check`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
-		{&identifyConfig{}, "`work`, `identify`"},
-		{&virusConfig{}, "`work`"},
+		{&identifyConfig{}, "`work`, `identify`, `check`"},
+		{&virusConfig{}, "`work`, `check`"},
 		{&janitorConfig{}, "`schedule`, `janitor`, `doctor`; the interval: `schedule`"},
 		{&profilesConfig{}, "`work`, `validate`"},
-		{&bagsConfig{}, "`work`, `validate`"},
+		{&bagsConfig{}, "`work`, `validate`, `check`"},
 		{&poolsConfig{}, "`work`"},
 		{&fixityConfig{}, "`work`, `fixity`"},
 		{&repairConfig{}, "`repair`; `work` if it repairs by itself"},
@@ -125,4 +129,44 @@ func meaning(f field) string {
 		text += "; old name `" + f.old + "`"
 	}
 	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// Whoever is woken by an alert, or reads a code, finds a section about it.
+func TestRunbookHasASectionForEach(t *testing.T) {
+	t.Parallel()
+	sections := map[string]bool{}
+	for line := range strings.Lines(page(t, "docs", "runbook.md")) {
+		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
+			sections[title] = true
+		}
+	}
+	db := testenv.Database(t)
+	names := func(sql string) []string {
+		rows, _ := db.Query(t.Context(), sql)
+		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(list) < 6 {
+			t.Fatalf("%s: %v, %v", sql, list, err)
+		}
+		return list
+	}
+	const quoted = `SELECT (regexp_matches(pg_get_constraintdef(oid), '''([A-Z][A-Za-z ]+)''', 'g'))[1] FROM pg_constraint WHERE `
+	alerts := names(quoted + `conname = 'alerts_type_check'`)
+	statuses := names(quoted + `contypid = 'work_status'::regtype`)
+	wanted := slices.Concat(alerts, statuses, []string{"Service Held", "held", "bag-gone", "sent-back"})
+	for _, service := range []string{
+		fault.Database, fault.Redis, fault.Bucket("x"), fault.Scanner, fault.Disk, fault.Memory, fault.Identifier, fault.Settings,
+	} {
+		class, _ := strings.CutSuffix((&fault.Error{Service: service, Kind: fault.Denied}).Code(), "-denied")
+		wanted = append(wanted, class)
+	}
+	for _, k := range []fault.Kind{
+		fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.Skewed, fault.WrongAnswer,
+	} {
+		wanted = append(wanted, string(k))
+	}
+	for _, name := range wanted {
+		if !sections[name] {
+			t.Errorf("docs/runbook.md has no section %q", name)
+		}
+	}
 }

@@ -22,7 +22,7 @@ func TestKillAtEachStage(t *testing.T) {
 	proxy := s.s3Proxy()
 	id := s.depositSample()
 	// An item waits before each stage until the test is ready to catch it there.
-	s.exec(`UPDATE stage_settings SET paused = true, max_attempts = 10, backoff_first = '100 milliseconds'`)
+	s.exec(`UPDATE stage_settings SET paused = true, max_attempts = 10, backoff_first = '100 milliseconds', backoff_most = '200 milliseconds'`)
 	worker := s.worker()
 	for _, stage := range stageNames() {
 		proxy.Delay(slowly)

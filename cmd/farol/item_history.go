@@ -88,7 +88,7 @@ func (c *chapter) tell() {
 		"": "in work", "done": "done", "transient": "failed, to be tried again while there are attempts left", "fatal": "failed, trying again would not help",
 		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker was not heard of any more",
 		"released": "given back by its worker, does not count", "sent back": "sent back to an earlier stage", "snoozed": "asked for later",
-		"held": "given back because a service failed, does not count",
+		"held":      "given back because a service failed, does not count",
 		"cancelled": "taken from its worker by a person or a newer upload",
 	}
 	text := cmp.Or(kinds[c.Outcome], c.Outcome)

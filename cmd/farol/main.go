@@ -53,7 +53,7 @@ Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could
 	}
 	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), scheduleCommand(), workCommand(),
 		mirrorCommand(), serveCommand(), tokenCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), stageCommand(), pauseCommand(), resumeCommand(),
-		whyNotCommand(), workersCommand(), servicesCommand(), identifyCommand(), restoreCommand(), deleteCommand(), userCommand(), fixityCommand(), repairCommand(), drainCommand(), janitorCommand(), doctorCommand(), versionCommand(),
+		whyNotCommand(), workersCommand(), servicesCommand(), identifyCommand(), restoreCommand(), deleteCommand(), userCommand(), fixityCommand(), repairCommand(), drainCommand(), janitorCommand(), doctorCommand(), checkCommand(), versionCommand(),
 		internalCommand())
 	return root
 }

@@ -16,6 +16,7 @@ import (
 func mirrorCommand() *cobra.Command {
 	var reconcile, asJSON bool
 	var timeout time.Duration
+	var wait waiting
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Show the queue in NSQ, for what was built around it",
@@ -42,19 +43,24 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 			if asJSON || cmd.Flags().Changed("timeout") {
 				return usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
 			}
-			return orderly(cmd.Context(), runMirror(cmd.Context()))
+			return orderly(cmd.Context(), runMirror(cmd.Context(), wait))
 		},
 	}
 	c.Flags().BoolVar(&reconcile, "reconcile", false, "bring nsqd's figures to the registry's, and end")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long that may take")
+	wait.flag(c, startWait)
 	jsonFlag(c, &asJSON)
 	c.AddCommand(mirrorStatusCommand())
 	return c
 }
 
-func runMirror(ctx context.Context) error {
+func runMirror(ctx context.Context, wait waiting) error {
 	config, err := load(readMirrorConfig)
 	if err != nil {
+		return err
+	}
+	log := newLogger(config.Log)
+	if err := wait.ready(ctx, surroundings{command: "mirror", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
@@ -63,7 +69,6 @@ func runMirror(ctx context.Context) error {
 	}
 	defer s.close()
 	mirror := config.mirror(s)
-	log := newLogger(config.Log)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})

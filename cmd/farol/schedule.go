@@ -20,6 +20,7 @@ import (
 func scheduleCommand() *cobra.Command {
 	var names string
 	var once bool
+	var wait waiting
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Run the recurring jobs: read buckets, feed fixity, poll Glacier, clean up, spot-restore",
@@ -42,11 +43,12 @@ Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
 			if once {
 				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen)
 			}
-			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen))
+			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen, wait))
 		},
 	}
 	c.Flags().StringVar(&names, "jobs", "", "only these jobs, by comma")
 	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
+	wait.flag(c, startWait)
 	c.AddCommand(scheduleRunCommand(), scheduleListCommand())
 	return c
 }
@@ -141,6 +143,15 @@ func newScheduling(command string, s *services, config schedulerConfig, chosen [
 	}, config, metrics}
 }
 
+// surroundings are those of the chosen jobs.
+func (c *schedulerConfig) surroundings() surroundings {
+	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
+	if s.storage != nil {
+		s.s3 = &s.storage.s3Config
+	}
+	return s
+}
+
 // leaveOut leaves out the jobs whose interval is 0.
 func (c *scheduling) leaveOut() error {
 	c.Jobs = slices.DeleteFunc(c.Jobs, func(j pipeline.Job) bool { return j.Every <= 0 })
@@ -150,7 +161,14 @@ func (c *scheduling) leaveOut() error {
 	return nil
 }
 
-func runSchedule(ctx context.Context, chosen []string) error {
+func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
+	config, err := load(readSchedulerConfig(chosen))
+	if err != nil {
+		return err
+	}
+	if err := wait.ready(ctx, config.surroundings(), config.HTTP.Addr, newLogger(config.Log)); err != nil {
+		return err
+	}
 	c, err := connectScheduler(ctx, chosen)
 	if err != nil {
 		return err
@@ -176,7 +194,9 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	}
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.registry.Ping), c.Log) })
+	group.Go(func() error {
+		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.registry.Ping), c.Log)
+	})
 	group.Go(func() error {
 		c.Run(ctx)
 		return nil

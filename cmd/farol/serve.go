@@ -22,6 +22,7 @@ import (
 
 func serveCommand() *cobra.Command {
 	var pull bool
+	var wait waiting
 	c := &cobra.Command{
 		Use:   "serve --pull",
 		Short: "Serve the HTTP APIs for programs in any language",
@@ -36,19 +37,24 @@ machine need no token; elsewhere all do: see farol token.`,
 			if !pull {
 				return usage(errors.New("it is not said what to serve"), "add --pull")
 			}
-			return orderly(cmd.Context(), runServe(cmd.Context()))
+			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
 		},
 	}
 	c.Flags().BoolVar(&pull, "pull", false, "serve the pull API at FAROL_PULL_ADDR")
+	wait.flag(c, startWait)
 	return c
 }
 
-func runServe(ctx context.Context) error {
+func runServe(ctx context.Context, wait waiting) error {
 	config, err := load(readServeConfig)
 	if err != nil {
 		return err
 	}
-	fitIntoMemory(100)
+	fitIntoMemory(100, 0)
+	log := newLogger(config.Log)
+	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+		return err
+	}
 	s, err := connect(ctx, "serve", needs{Database: &config.Database})
 	if err != nil {
 		return err
@@ -58,7 +64,6 @@ func runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(config.Log)
 	listener, open, err := listenPull(ctx, config.Pull.Addr, log)
 	if err != nil {
 		return err

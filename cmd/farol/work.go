@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -18,8 +17,6 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/progress"
-	"github.com/farol-preservation/farol/virus"
 )
 
 func workCommand() *cobra.Command {
@@ -52,6 +49,7 @@ one pool of which they are the settings.`,
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
 	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
+	f.wait.flag(c, startWait)
 	return c
 }
 
@@ -60,6 +58,7 @@ type workFlags struct {
 	stages           []string
 	minSize, maxSize string
 	slots            int
+	wait             waiting
 }
 
 // stageNames are the ingest stages in their order.
@@ -112,16 +111,6 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	return []pipeline.Pool{p}, nil
 }
 
-// fitIntoMemory has the process fit into 512 MiB, unless the environment says
-// otherwise. Up to that, garbage is collected when there is so much of it, in percent
-// of what lives.
-func fitIntoMemory(percent int) {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(400 << 20)
-	}
-}
-
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
 	config, err := loadWorkerConfig()
@@ -132,18 +121,19 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return usage(err, help)
 	}
-	fitIntoMemory(400) // the live heap is small, so it is collected seldom
+	memory := fitIntoMemory(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := newLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
+	}
+	if err := f.wait.ready(ctx, config.surroundings(), config.HTTP.Addr, log); err != nil {
+		return err
 	}
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	warnOfForgetfulRedis(ctx, s.progress, log)
-	warnOfDeafScanner(ctx, config.Viruses, log)
 	metrics := newWorkMetrics()
 	engine, err := startEngine(ctx, s.db, config, metrics, log)
 	if err != nil {
@@ -157,17 +147,17 @@ func runWork(ctx context.Context, f workFlags) error {
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
-		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
+		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		Version: thisBuild().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
-		Observe: metrics.observe, Log: log,
+		Memory: memory, Observe: metrics.observe, Log: log,
 	})
 	if err != nil {
 		return usage(err, help)
 	}
-	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools)
+	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
 	metrics.registry.MustRegister(heldLeases{engine})
 	besides, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
@@ -204,7 +194,9 @@ func runWatched(
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log) })
+	group.Go(func() error {
+		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log)
+	})
 	group.Go(func() error {
 		figures.watch(groupCtx)
 		return nil
@@ -248,33 +240,6 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
 	return engine, config.blame(err)
-}
-
-// warnOfForgetfulRedis says so if Redis does not persist. One that does not tell
-// may well do.
-func warnOfForgetfulRedis(ctx context.Context, store *progress.Store, log *slog.Logger) {
-	switch ok, err := store.Persistent(ctx); {
-	case err != nil:
-		log.DebugContext(ctx, "Redis does not tell whether it persists", "err", err)
-	case !ok:
-		log.WarnContext(ctx, "Redis does not persist (appendonly is off): after its restart, stages in work begin anew")
-	}
-}
-
-// warnOfDeafScanner says so if the virus scanner does not answer: bags then wait at
-// Format Identification until it does.
-func warnOfDeafScanner(ctx context.Context, scanner *virus.Scanner, log *slog.Logger) {
-	if scanner == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	version, err := scanner.Version(ctx)
-	if err != nil {
-		log.WarnContext(ctx, "the virus scanner does not answer", "err", err)
-		return
-	}
-	log.InfoContext(ctx, "files are checked for viruses", "scanner", version)
 }
 
 // startIdentifier has this program identify formats in children of its own. They

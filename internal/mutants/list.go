@@ -76,7 +76,7 @@ func ofLeases() []mutant {
 		},
 		{
 			"crash-does-not-count", "claim/reap.go",
-			`w.attempt >= coalesce(`, `w.attempt > 1000 + coalesce(`,
+			`n.attempt >= m.most AS parks`, `n.attempt > 1000 + m.most AS parks`,
 			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
 		},
 		{

@@ -1,0 +1,146 @@
+package bag
+
+import "hash"
+
+// whole computes the digest of the tar itself, in step with what is made of its
+// bytes: at a checkpoint it stands where the checkpoint does. The first block is
+// hashed where it is read, all others by a goroutine beside. Without a hash it does
+// nothing.
+type whole struct {
+	hash hash.Hash
+	buf  []byte // not hashed yet
+	in   chan wholeBlock
+	free chan []byte
+
+	// What is read from an offset on is held back, so that the state can still be
+	// that of the offset when the header there has been read.
+	holding bool
+	from    int64
+	held    []byte
+	late    bool // too much was held back, and some of it hashed
+}
+
+type wholeBlock struct {
+	data []byte
+	idle chan<- struct{} // is closed when it has been hashed; may be nil
+}
+
+const (
+	wholeBytes  = 256 << 10
+	wholeBlocks = 4
+	// maxHeld is more than a header has that archive/tar takes, but for absurd ones.
+	maxHeld = 4 << 20
+)
+
+// newWhole goes on from the state that a checkpoint has, if it is one. If that
+// cannot be used, the digest will not be known.
+func newWhole(h hash.Hash, resumed bool, state []byte) *whole {
+	if h == nil || resumed && (state == nil || restoreState(h, state) != nil) {
+		return &whole{}
+	}
+	return &whole{hash: h, buf: make([]byte, 0, wholeBytes)}
+}
+
+// write takes the bytes at an offset of the tar.
+func (w *whole) write(offset int64, p []byte) {
+	if w.hash == nil {
+		return
+	}
+	if !w.holding {
+		w.feed(p)
+		return
+	}
+	now := min(max(w.from-offset, 0), int64(len(p)))
+	w.feed(p[:now])
+	w.held = append(w.held, p[now:]...)
+	if len(w.held) > maxHeld {
+		w.release()
+		w.late = true
+	}
+}
+
+// hold keeps back what is read from an offset on.
+func (w *whole) hold(offset int64) { w.holding, w.from, w.late = w.hash != nil, offset, false }
+
+// release ends hold.
+func (w *whole) release() {
+	w.feed(w.held)
+	w.holding, w.held = false, w.held[:0]
+}
+
+func (w *whole) feed(p []byte) {
+	for len(p) > 0 {
+		if len(w.buf) == cap(w.buf) {
+			w.pass(nil)
+		}
+		n := min(len(p), cap(w.buf)-len(w.buf))
+		w.buf = append(w.buf, p[:n]...)
+		p = p[n:]
+	}
+}
+
+// pass hands on what there is to be hashed.
+func (w *whole) pass(idle chan<- struct{}) {
+	if w.in == nil {
+		w.in, w.free = make(chan wholeBlock, wholeBlocks), make(chan []byte, wholeBlocks)
+		for range wholeBlocks - 1 {
+			w.free <- make([]byte, 0, wholeBytes)
+		}
+		go w.run(w.in)
+	}
+	w.in <- wholeBlock{w.buf, idle}
+	w.buf = <-w.free
+}
+
+func (w *whole) run(in <-chan wholeBlock) {
+	for b := range in {
+		_, _ = w.hash.Write(b.data) // hashes do not fail
+		if b.idle != nil {
+			close(b.idle)
+		}
+		w.free <- b.data[:0]
+	}
+}
+
+// settle has all of it hashed. Then the hash is the caller's until the next write.
+func (w *whole) settle() {
+	if w.in == nil {
+		_, _ = w.hash.Write(w.buf)
+		w.buf = w.buf[:0]
+		return
+	}
+	idle := make(chan struct{})
+	w.pass(idle)
+	<-idle
+}
+
+// state is for a checkpoint at an offset up to which all was written and nothing
+// behind it hashed; nil if that is not so.
+func (w *whole) state(offset int64) []byte {
+	if w.hash == nil || w.late || w.holding && w.from != offset {
+		return nil
+	}
+	w.settle()
+	state, err := keepState(w.hash)
+	if err != nil {
+		return nil // the digest is not known to who goes on from there
+	}
+	return state
+}
+
+// sum is the digest of all that was written; nil if that is not known.
+func (w *whole) sum() []byte {
+	if w.hash == nil {
+		return nil
+	}
+	w.release()
+	w.settle()
+	return w.hash.Sum(nil)
+}
+
+func (w *whole) close() {
+	if w.in != nil {
+		close(w.in)
+		w.in = nil
+	}
+}

@@ -1,0 +1,152 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// aboutAnHour is by how much clocks are set here, see [testenv.SetClock].
+const aboutAnHour = time.Hour + 7*time.Millisecond
+
+// The database's clock may be set by an hour, forward and back, as often as it
+// likes, while all is under way: nothing is lost, nothing is done twice, no attempt
+// is spent, and it is over in seconds.
+func TestClockIsSetWhileWorkersRun(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, testenv.Database(t), 1500)
+	c.q.exec(`UPDATE stage_settings SET max_attempts = 3, lease = '10 seconds', heartbeat = '1 second'`)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for range 2 {
+		group := c.start(ctx, c.q.db, 3)
+		defer func() { stop(); group.Wait() }()
+	}
+	for _, by := range []time.Duration{aboutAnHour, -aboutAnHour, -aboutAnHour, aboutAnHour} {
+		c.goOn()
+		testenv.SetClock(t, c.q.db, by)
+		begun := time.Now()
+		c.goOn()
+		if took := time.Since(begun); took > 15*time.Second {
+			t.Errorf("it went on %v after the clock was set by %v", took, by)
+		}
+	}
+	c.account()
+	// Few are: those of a worker whose heartbeat was under way in that moment. They do
+	// not count.
+	wait(t, "workers to tell why they lost claims", func() bool {
+		return value[int](c.q, `SELECT count(*) FROM work_item_attempts WHERE outcome <> 'done' AND error_code <> 'clock-set'`) == 0
+	})
+}
+
+// running starts an engine's upkeep until the test ends.
+func (q *queue) running(e *claim.Engine) {
+	q.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	q.t.Cleanup(func() {
+		stop()
+		<-done
+	})
+}
+
+// heardOf waits until the engine has sent its first heartbeat.
+func (q *queue) heardOf(e *claim.Engine) {
+	q.t.Helper()
+	wait(q.t, "a heartbeat", func() bool {
+		return value[bool](q, `SELECT EXISTS (SELECT FROM worker_processes WHERE worker = $1)`, e.Worker())
+	})
+}
+
+// What a dead worker had is taken up again whichever way the clock is set, and what
+// waits waits no longer than it was told to.
+func TestClockIsSetAfterAWorkerDied(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		by    time.Duration
+		alive bool // somebody sees it happen
+	}{
+		"forward":           {aboutAnHour, true},
+		"back":              {-aboutAnHour, true},
+		"back, nobody sees": {-aboutAnHour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			q.exec(`UPDATE stage_settings SET heartbeat = '500 milliseconds', lease = '2 seconds', backoff_first = '1 second', backoff_factor = 1`)
+			dead := q.engine()
+			held, snoozed, failed, due := q.put("Store", 1), q.put("Record", 1), q.put("Cleanup", 1), q.put("Validate", 1)
+			q.claimOne(dead, "Store").Abandon()
+			q.settle(q.claimOne(dead, "Record"), claim.Done{}, claim.Snooze(2*time.Hour, "the provider takes its time"))
+			live := q.engine()
+			if tc.alive {
+				q.running(live)
+				q.heardOf(live)
+			}
+			q.settle(q.claimOne(dead, "Cleanup"), claim.Done{}, context.DeadlineExceeded)
+			testenv.SetClock(t, q.db, tc.by)
+			if !tc.alive {
+				q.running(live)
+			}
+			for _, id := range []int64{held, failed, due} {
+				wait(t, "items to be due", func() bool { r := q.row(id); return r.Status == "Pending" && r.Due })
+			}
+			left := value[float64](q, `SELECT extract(epoch FROM run_at - now())::float8 / 3600 FROM work_items WHERE id = $1`, snoozed)
+			if want := map[bool]float64{true: 1, false: 2}[tc.by > 0]; left > want+0.01 || left < want-0.1 {
+				t.Errorf("what was snoozed for two hours waits %.2f hours more, want %v", left, want)
+			}
+		})
+	}
+}
+
+// The lease of an item in work, and what is known of its worker, fit the clock again
+// with the next heartbeat.
+func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.exec(`UPDATE stage_settings SET heartbeat = '200 milliseconds', lease = '2 seconds'`)
+	q.put("Store", 1)
+	e := q.engine()
+	q.running(e)
+	h := q.claimOne(e, "Store")
+	q.heardOf(e)
+	testenv.SetClock(t, q.db, -aboutAnHour)
+	wait(t, "the lease to be as long as leases are", func() bool {
+		return value[bool](q, `SELECT lease_expires_at <= now() + interval '2 seconds' FROM work_items`) &&
+			value[bool](q, `SELECT bool_and(heard_at <= now()) FROM worker_processes`)
+	})
+	q.settle(h, claim.Done{Next: "Storage Validation"}, nil)
+}
+
+// A claim that another process ends because the clock was set forward, which knows
+// nothing of it, is no failure of the item's.
+func TestClaimLostToAClockDoesNotCount(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Store", 1)
+	e := q.engine()
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h := q.claimOne(e, "Store")
+	testenv.SetClock(t, q.db, aboutAnHour)
+	if n := q.reap(e); n != 0 {
+		t.Errorf("the worker ended %d of its own leases", n)
+	}
+	if n := q.reap(q.engine()); n != 1 {
+		t.Fatalf("a worker that has just begun ended %d leases, want 1", n)
+	}
+	if err := e.Beat(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if code := value[string](q, `SELECT error_code FROM work_item_attempts`); code != "clock-set" || h.Context().Err() == nil {
+		t.Errorf("the ledger says %q, the work goes on: %v", code, h.Context().Err() == nil)
+	}
+	if n := value[int](q, `SELECT failed_attempts(id, entered_token, claim_token) FROM work_items`); n != 0 {
+		t.Errorf("%d attempts count", n)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/migrations"
+	"github.com/farol-preservation/farol/registry"
+)
+
+const (
+	leastPostgres = 150000
+	slightSkew    = time.Minute      // of clocks, beyond which a person should know
+	mostSkew      = 15 * time.Minute // beyond which S3 refuses requests
+)
+
+// openRegistry opens the database for one check.
+func (s surroundings) openRegistry(ctx context.Context) (*registry.Registry, *pgxpool.Pool, error) {
+	var options []registry.Option
+	if s.database.Pooler != "" {
+		options = append(options, registry.ThroughPooler)
+	}
+	db, err := registry.Connect(ctx, string(s.database.URL), "farol-check", append(options, func(c *pgxpool.Config) { c.MaxConns = 1 })...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return registry.New(db), db, nil
+}
+
+func (s surroundings) checkDatabase(ctx context.Context) []finding {
+	r, db, err := s.openRegistry(ctx)
+	if err != nil {
+		return []finding{databaseFailed(err)}
+	}
+	defer db.Close()
+	before := time.Now()
+	server, err := r.Server(ctx)
+	if err != nil {
+		return []finding{databaseFailed(err)}
+	}
+	skew := server.Clock.Sub(before.Add(time.Since(before) / 2))
+	list := []finding{postgresAnswers(server), clockFits(skew)}
+	if !server.Hidden { // which is among the rights that are missing
+		schema := schemaFits(server)
+		list = append(list, schema)
+		if schema.State == stateFailed {
+			return list // rights on what is not there cannot be had
+		}
+	}
+	missing, err := r.MissingRights(ctx, s.command)
+	if err != nil {
+		return append(list, databaseFailed(err))
+	}
+	return append(list, rightsFit(server.User, missing))
+}
+
+func databaseFailed(err error) finding {
+	e := blamed(fault.Database, err, func(err error) (fault.Kind, bool) {
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) {
+			return fault.Postgres(pg.Code)
+		}
+		return "", false
+	})
+	todo := "see that PostgreSQL runs, that FAROL_DATABASE_URL leads to it, and that the host it leads to takes writes"
+	switch e.Kind { //nolint:exhaustive // the others have no better advice
+	case fault.Denied:
+		todo = "correct the user and the password in FAROL_DATABASE_URL, or let them in (pg_hba.conf, certificates)"
+	case fault.Missing:
+		todo = "create the database that FAROL_DATABASE_URL names, or correct the name"
+	case fault.Overloaded:
+		todo = "raise max_connections of PostgreSQL, or end other sessions"
+	}
+	return bad(e, "answers", todo)
+}
+
+func postgresAnswers(server registry.Server) finding {
+	const what = "answers"
+	found := fmt.Sprintf("PostgreSQL %s, as %s, takes writes", server.Version, server.User)
+	switch {
+	case server.Standby || server.ReadOnly:
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.ReadOnly, Err: errors.New("it takes no writes: a standby, or default_transaction_read_only is on")},
+			what, "have FAROL_DATABASE_URL name the primary (it may name all hosts), or set default_transaction_read_only to off")
+	case server.Number < leastPostgres:
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: fmt.Errorf("it is PostgreSQL %s", server.Version)},
+			what, "have FAROL_DATABASE_URL lead to PostgreSQL 15 or newer")
+	}
+	return good(fault.Database, what, found)
+}
+
+// schemaFits compares the migrations. A newer schema is that of an upgrade under
+// way, and serves this program too.
+func schemaFits(server registry.Server) finding {
+	const what = "schema"
+	ours, err := migrations.Versions()
+	if err != nil || len(ours) == 0 {
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: errors.Join(errors.New("this program has no migrations"), err)}, what, "install Farol again")
+	}
+	last := ours[len(ours)-1]
+	var lacks []string
+	for _, v := range ours {
+		if !slices.Contains(server.Migrations, v) {
+			lacks = append(lacks, fmt.Sprint(v))
+		}
+	}
+	switch {
+	case len(lacks) > 0:
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: fmt.Errorf("it lacks %s of this program: %s",
+			count(len(lacks), "migration", "migrations"), strings.Join(lacks, ", "))}, what, "run `farol migrate up`")
+	case server.Migrations[len(server.Migrations)-1] > last:
+		return warn(fault.Database, what, fmt.Sprintf("version %d, which is newer than %d of this program", server.Migrations[len(server.Migrations)-1], last),
+			"replace this program by the version that migrated the database")
+	}
+	return good(fault.Database, what, fmt.Sprintf("version %d, that of this program", last))
+}
+
+// clockFits is about the database's clock: leases and delays go by it alone, so that
+// only logs and figures suffer.
+func clockFits(skew time.Duration) finding {
+	if skew.Abs() > slightSkew {
+		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "have both hosts set their clocks by NTP")
+	}
+	return good(fault.Database, "clock", "within a minute of this host's")
+}
+
+func rightsFit(role string, missing []string) finding {
+	const what = "rights"
+	if len(missing) == 0 {
+		return good(fault.Database, what, role+" has all that are needed")
+	}
+	f := bad(&fault.Error{Service: fault.Database, Kind: fault.Denied, Err: fmt.Errorf("%s lacks %s: %s",
+		role, count(len(missing), "right", "rights"), strings.Join(missing, ", "))}, what,
+		fmt.Sprintf("as the owner of the schema run GRANT … TO %s for each, or have FAROL_DATABASE_URL name the owner", role))
+	f.Missing = missing
+	return f
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/farol-preservation/farol/fault"
+)
+
+const (
+	lowSpace   = 1 << 30  // bytes free in TMPDIR, below which a person should know
+	leastSpace = 64 << 20 // below which no list of a large bag fits
+	fewFiles   = 1024     // descriptors, below which many slots may run out of them
+	leastFiles = 128
+
+	fileMemory = 1 << 10 // of a file in the lists of a bag
+)
+
+// hostNeeds is what a worker wants of its host.
+type hostNeeds struct {
+	maxFiles int // of a bag
+	children int // that identify formats
+}
+
+func (c workerConfig) hostNeeds() *hostNeeds {
+	return &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers}
+}
+
+func (s surroundings) checkDisk(context.Context) []finding {
+	return []finding{diskFits(os.TempDir(), s.starting || s.write != writeNothing)}
+}
+
+// diskFits looks at a directory for temporary files, and writes to it if it may.
+func diskFits(dir string, write bool) finding {
+	const what = "TMPDIR"
+	failed := func(err error, todo string) finding {
+		e := fault.Host(err)
+		if e == nil {
+			e = &fault.Error{Service: fault.Disk, Kind: fault.Unavailable, Err: err}
+		}
+		return bad(&fault.Error{Service: fault.Disk, Kind: e.Kind, Err: fmt.Errorf("%s: %w", dir, err)}, what, todo)
+	}
+	const settle = "set TMPDIR to a directory that exists and can be written to"
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
+	}
+	if err == nil {
+		err = unix.Access(dir, unix.W_OK|unix.X_OK)
+	}
+	if err == nil && write {
+		err = writeIn(dir)
+	}
+	if err != nil {
+		return failed(err, settle)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return failed(err, settle)
+	}
+	free := int64(min(fs.Bavail, math.MaxInt64/uint64(max(fs.Bsize, 1)))) * int64(fs.Bsize) //nolint:gosec,unconvert // it fits; the types differ by system
+	const space = "free some space in it, or set TMPDIR to a directory that has a few GiB"
+	switch {
+	case free < leastSpace:
+		return failed(fmt.Errorf("only %s are free: %w", sizeOf(free), unix.ENOSPC), space)
+	case free < lowSpace:
+		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, sizeOf(free)), space)
+	}
+	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, sizeOf(free)))
+}
+
+// writeIn writes to a directory what is gone at once.
+func writeIn(dir string) error {
+	f, err := os.CreateTemp(dir, "farol-check-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4096))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+func (s surroundings) checkLimits(context.Context) []finding {
+	list := []finding{s.host.memoryFits(memoryOf("/proc", "/sys/fs/cgroup"))}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
+		list = append(list, filesFit(files.Cur))
+	}
+	return list
+}
+
+// memoryFits compares the limit of the control group with the largest bag that the
+// settings promise to take. Bags that do not fit wait for another worker.
+func (n hostNeeds) memoryFits(limit int64) finding {
+	const what = "memory limit"
+	files := listsWithin(heapWithin(limit, n.children)) / fileMemory
+	found := fmt.Sprintf("%s: bags of up to about %d files", sizeOf(limit), files)
+	if files < int64(n.maxFiles) {
+		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),
+			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")
+	}
+	return good(fault.Memory, what, found)
+}
+
+func filesFit(limit uint64) finding {
+	const what = "open files"
+	const todo = "raise the limit (ulimit -n, LimitNOFILE)"
+	switch {
+	case limit < leastFiles:
+		e := &fault.Error{Service: fault.Memory, Kind: fault.Full, Err: fmt.Errorf("the limit is %d", limit)}
+		return bad(e, what, todo)
+	case limit < fewFiles:
+		return warn(fault.Memory, what, fmt.Sprintf("the limit is %d, and %d are wanted", limit, fewFiles), todo)
+	}
+	return good(fault.Memory, what, "the limit is "+strconv.FormatUint(limit, 10))
+}
+
+func (s surroundings) checkScanner(ctx context.Context) []finding {
+	version, err := s.viruses.Version(ctx)
+	if err != nil {
+		e := blamed(fault.Scanner, err, func(error) (fault.Kind, bool) { return "", false })
+		return []finding{bad(e, "answers", "see that clamd runs, and that FAROL_CLAMD leads to it; files wait at Format Identification until it answers").lesser()}
+	}
+	return []finding{good(fault.Scanner, "answers", version)}
+}

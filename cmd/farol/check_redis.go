@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/fault"
+)
+
+func (s surroundings) checkRedis(ctx context.Context) []finding {
+	options, err := redis.ParseURL(string(s.redis.URL))
+	if err != nil { // the settings have been read, and what the parser says may hold a password
+		return []finding{redisFailed(errors.New("FAROL_REDIS_URL cannot be read"))}
+	}
+	options.ContextTimeoutEnabled, options.MaxRetries, options.DialerRetries, options.PoolSize = true, -1, 1, 1
+	client := redis.NewClient(options)
+	defer client.Close() //nolint:errcheck // nothing is under way on it
+	if err := client.Ping(ctx).Err(); err != nil {
+		return []finding{redisFailed(err)}
+	}
+	info, err := redisInfo(ctx, client)
+	list := []finding{s.redisAnswers(ctx, client, options.Addr, info)}
+	if err != nil {
+		return append(list, warn(fault.Redis, "settings", "it does not show INFO: "+err.Error(),
+			"see by yourself that it has appendonly yes and maxmemory-policy noeviction, or allow INFO to the user in FAROL_REDIS_URL"))
+	}
+	return append(list, redisPersists(info), redisKeeps(info))
+}
+
+func redisFailed(err error) finding {
+	e := blamed(fault.Redis, err, func(err error) (fault.Kind, bool) {
+		var said redis.Error
+		if errors.As(err, &said) {
+			return fault.OfRedis(said.Error())
+		}
+		return "", false
+	})
+	todo := "see that Redis runs and that FAROL_REDIS_URL leads to it"
+	switch e.Kind { //nolint:exhaustive // the others have no better advice
+	case fault.Denied:
+		todo = "correct the user and the password in FAROL_REDIS_URL, or allow the user to read, write and run scripts (ACL)"
+	case fault.Full:
+		todo = "raise maxmemory of the Redis in FAROL_REDIS_URL, or remove what others keep there"
+	case fault.ReadOnly:
+		todo = "have FAROL_REDIS_URL lead to the primary; if it is, see its log for why it takes no writes"
+	}
+	return bad(e, "answers", todo)
+}
+
+// redisAnswers sees that Redis takes writes: by writing, if we may, or by what it
+// says of itself.
+func (s surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) finding {
+	if s.starting || s.write != writeNothing {
+		const lua = `redis.call('SET', KEYS[1], '1', 'EX', 10) return redis.call('DEL', KEYS[1])`
+		if err := client.Eval(ctx, lua, []string{progressPrefix + ":check:" + rand.Text()}).Err(); err != nil {
+			return redisFailed(err)
+		}
+		return good(fault.Redis, "answers", "Redis at "+addr+" takes writes")
+	}
+	if info["role"] == "slave" && info["slave_read_only"] != "0" {
+		return redisFailed(&fault.Error{Service: fault.Redis, Kind: fault.ReadOnly, Err: errors.New("it is a replica, and takes no writes")})
+	}
+	return good(fault.Redis, "answers", "Redis at "+addr+" answers")
+}
+
+func redisPersists(info map[string]string) finding {
+	if info["aof_enabled"] == "1" {
+		return good(fault.Redis, "persistence", "appendonly is on")
+	}
+	return warn(fault.Redis, "persistence", "appendonly is off: after a restart of Redis, stages in progress begin again",
+		"set appendonly yes in the Redis that FAROL_REDIS_URL names")
+}
+
+// redisKeeps sees that Redis throws nothing away. What it evicted would be done again,
+// so that nothing is lost but time.
+func redisKeeps(info map[string]string) finding {
+	policy := info["maxmemory_policy"]
+	limit := "no maxmemory"
+	if m := info["maxmemory_human"]; m != "" && info["maxmemory"] != "0" {
+		limit = "maxmemory " + m
+	}
+	if policy != "noeviction" && policy != "" {
+		return warn(fault.Redis, "eviction", fmt.Sprintf("maxmemory-policy is %s (%s): progress may be evicted, and is then repeated", policy, limit),
+			"set maxmemory-policy noeviction in the Redis that FAROL_REDIS_URL names")
+	}
+	return good(fault.Redis, "eviction", "noeviction, "+limit)
+}
+
+// redisInfo is INFO, by name. Hosted services refuse CONFIG GET, but not this.
+func redisInfo(ctx context.Context, client *redis.Client) (map[string]string, error) {
+	text, err := client.Info(ctx, "persistence", "memory", "replication").Result()
+	if err != nil {
+		return nil, fmt.Errorf("INFO: %w", err)
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info, nil
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// bucketsAtOnce is how many buckets of institutions are asked at a time.
+const bucketsAtOnce = 16
+
+// probeBucket sends a signed request, and says what is wrong with the bucket.
+func probeBucket(ctx context.Context, service string, b *storage.Bucket) *fault.Error {
+	err := b.Check(ctx)
+	if err == nil {
+		return nil
+	}
+	return s3Failed(service, err)
+}
+
+func s3Failed(service string, err error) *fault.Error {
+	return blamed(service, err, func(err error) (fault.Kind, bool) { return fault.Denied, errors.Is(err, storage.ErrDenied) })
+}
+
+// bucketFailed is the finding about a bucket that cannot be used, with the settings
+// by which it is reached.
+func bucketFailed(e *fault.Error, what string, names bucketSettings) finding {
+	todo := ""
+	switch e.Kind {
+	case fault.Denied:
+		todo = fmt.Sprintf("correct %s, or let the key into the bucket that %s names", names.key, names.bucket)
+	case fault.Missing:
+		todo = fmt.Sprintf("create the bucket, or correct %s", names.bucket)
+	case fault.Skewed:
+		todo = "set the clock of this host by NTP"
+	case fault.Overloaded:
+		todo = fmt.Sprintf("wait until the service that %s names takes requests again", names.endpoint)
+	default:
+		todo = fmt.Sprintf("see that the service that %s names answers, and that its certificate is trusted (%s)", names.endpoint, names.ca)
+	}
+	f := bad(e, what, todo)
+	if e.Kind == fault.Denied {
+		f.cause = names.key
+	}
+	return f
+}
+
+// bucketSettings are the names of the settings that lead to a bucket.
+type bucketSettings struct{ bucket, endpoint, key, ca string }
+
+func sharedSettings(bucket string) bucketSettings {
+	return bucketSettings{bucket, "FAROL_S3_ENDPOINT", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "FAROL_S3_CA_FILE"}
+}
+
+// targetSettings names a target's own settings where they differ from the shared.
+func targetSettings(t storage.Target, shared s3Config) bucketSettings {
+	prefix, common := targetPrefix(t.Name), sharedSettings("")
+	names := bucketSettings{prefix + "BUCKET", prefix + "ENDPOINT", common.key, common.ca}
+	if t.Endpoint == shared.Endpoint && shared.Endpoint != "" {
+		names.endpoint = common.endpoint
+	}
+	if t.AccessKeyID != shared.AccessKeyID || t.SecretAccessKey != shared.SecretAccessKey {
+		names.key = prefix + "ACCESS_KEY_ID and " + prefix + "SECRET_ACCESS_KEY"
+	}
+	if t.CAFile != shared.CAFile {
+		names.ca = prefix + "CA_FILE"
+	}
+	return names
+}
+
+func (s surroundings) checkStaging(ctx context.Context, client *storage.Client) []finding {
+	const what = "staging bucket"
+	service, names := fault.Bucket(s.storage.Staging), sharedSettings("FAROL_STAGING_BUCKET")
+	b, err := client.Bucket(s.storage.target(s.storage.Staging))
+	if err != nil {
+		return []finding{bucketFailed(s3Failed(service, err), what, names)}
+	}
+	if e := probeBucket(ctx, service, b); e != nil {
+		return []finding{bucketFailed(e, what, names)}
+	}
+	list := []finding{stagingVersions(ctx, service, b)}
+	if s.write != writeNothing {
+		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}))
+	}
+	return list
+}
+
+// stagingVersions warns of versions, which Cleanup leaves there for ever.
+func stagingVersions(ctx context.Context, service string, b *storage.Bucket) finding {
+	const what = "staging bucket"
+	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
+		return warn(service, what, "it answers, and keeps versions: whatever Cleanup deletes stays, and is paid for",
+			"suspend the versioning of the bucket that FAROL_STAGING_BUCKET names, or add a rule that ends old versions after a day")
+	}
+	return good(service, what, "bucket "+b.Name()+" answers")
+}
+
+func (s surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []finding {
+	const what = "target"
+	service, names := fault.Bucket(t.Name), targetSettings(t, s.storage.s3Config)
+	b, err := client.Bucket(t)
+	if err != nil {
+		return []finding{bucketFailed(s3Failed(service, err), what, names).lesser()}
+	}
+	if e := probeBucket(ctx, service, b); e != nil {
+		return []finding{bucketFailed(e, what, names).lesser()}
+	}
+	found := fmt.Sprintf("bucket %s answers, class %s", b.Name(), b.Class())
+	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
+		found += ", keeps versions"
+	}
+	list := []finding{good(service, what, found)}
+	if s.write == writeNothing {
+		return list
+	}
+	trial := storage.Trial{Uploads: true, Delete: true, Erase: true}
+	if s.write == writeAll || !isArchive(b.Class()) {
+		trial.Object = true
+		trial.From, _ = client.Bucket(s.storage.target(s.storage.Staging)) // whose failure has a row of its own
+	}
+	return append(list, rights(ctx, service, b, names, trial).lesser())
+}
+
+// isArchive tells of classes that charge for each object for months at least.
+func isArchive(class string) bool {
+	return strings.Contains(class, "GLACIER") || strings.Contains(class, "ARCHIVE") || strings.HasSuffix(class, "_IA")
+}
+
+// rights tries what a worker does in a bucket, and names what it may not.
+func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, t storage.Trial) finding {
+	const what = "rights"
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	var tried, missing []string
+	var first error
+	for _, r := range b.Try(ctx, "farol-check/"+strings.ToLower(rand.Text()), t) {
+		tried = append(tried, r.Right)
+		if r.Err != nil {
+			missing = append(missing, r.Right)
+			first = errors.Join(first, r.Err)
+		}
+	}
+	if first == nil {
+		return good(service, what, strings.Join(tried, ", "))
+	}
+	e := s3Failed(service, first)
+	f := bad(&fault.Error{Service: service, Kind: e.Kind, Err: fmt.Errorf("missing: %s: %w", strings.Join(missing, ", "), first)}, what, fmt.Sprintf("allow these to the key in %s, in the bucket that %s names", names.key, names.bucket))
+	f.Missing = missing
+	if slices.Contains(missing, "remove the trial object") {
+		f.Todo += "; then delete what is left under farol-check/"
+	}
+	return f
+}
+
+// checkInstitutions looks at the buckets of all active institutions. What is wrong
+// with one holds back that institution's work.
+func (s surroundings) checkInstitutions(ctx context.Context, client *storage.Client) []finding {
+	r, db, err := s.openRegistry(ctx)
+	if err != nil {
+		return nil // the database has a row of its own
+	}
+	defer db.Close()
+	var lists [][2]finding
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(bucketsAtOnce)
+	const page = 500
+	for after := int64(0); ; {
+		institutions, err := r.Institutions(ctx, after, page, true)
+		if err != nil {
+			break
+		}
+		start := len(lists)
+		lists = append(lists, make([][2]finding, len(institutions))...)
+		into := lists[start:]
+		for i, in := range institutions {
+			group.Go(func() error {
+				into[i] = [2]finding{
+					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, storage.Trial{Delete: true}),
+					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, storage.Trial{Uploads: true}),
+				}
+				return nil
+			})
+		}
+		if len(institutions) > 0 {
+			after = institutions[len(institutions)-1].ID
+		}
+		if len(institutions) < page {
+			break
+		}
+		if err := group.Wait(); err != nil { // the next page may move the list
+			break
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil
+	}
+	var all []finding
+	for _, pair := range lists {
+		all = append(all, pair[:]...)
+	}
+	return all
+}
+
+func (s surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial) finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	service := fault.Bucket(name)
+	names := sharedSettings("`farol institution list`")
+	b, err := client.Bucket(s.s3.target(name))
+	if err != nil {
+		return bucketFailed(s3Failed(service, err), what, names).lesser()
+	}
+	if e := probeBucket(ctx, service, b); e != nil {
+		f := bucketFailed(e, what, names).lesser()
+		if e.Kind == fault.Denied || e.Kind == fault.Missing {
+			f.Todo = fmt.Sprintf("create bucket %s of %s, or let the key in %s into it", name, in.Identifier, names.key)
+		}
+		return f
+	}
+	if s.write != writeNothing {
+		if f := rights(ctx, service, b, names, t); f.State != stateOK {
+			f.Check = what
+			return f.lesser()
+		}
+	}
+	return good(service, what, "bucket answers")
+}
+
+// endpoints has one target for each service that has buckets of ours.
+func (s surroundings) endpoints() (list []storage.Target) {
+	if s.s3 != nil {
+		list = append(list, s.s3.target("farol"))
+	}
+	if s.storage != nil {
+		list = append(list, s.storage.target(s.storage.Staging))
+		list = append(list, s.storage.Targets...)
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(t storage.Target) bool {
+		was := seen[s3URL(t)]
+		seen[s3URL(t)] = true
+		return was
+	})
+}
+
+func s3URL(t storage.Target) string {
+	return firstOf(t.Endpoint, "https://s3."+firstOf(t.Region, "us-east-1")+".amazonaws.com")
+}
+
+// checkS3Clock compares this host's clock with the Date of an answer. A service that
+// refuses us for the difference is fatal; while requests are let in, since the
+// difference is made up for, it is not.
+func (s surroundings) checkS3Clock(ctx context.Context, client *storage.Client, t storage.Target) []finding {
+	const service, what = "s3", "clock"
+	b, err := client.Bucket(t)
+	if err != nil {
+		return nil // its buckets have rows of their own
+	}
+	err = b.Check(ctx)
+	skew, known := b.Skew()
+	text := skewText(skew) + " that of " + s3URL(t)
+	switch {
+	case !known:
+		return nil
+	case skew.Abs() <= slightSkew:
+		return []finding{good(service, what, "within a minute of "+s3URL(t))}
+	case skew.Abs() <= mostSkew:
+		return []finding{warn(service, what, text, "set the clock of this host by NTP: beyond 15 minutes S3 refuses requests")}
+	case err == nil || s3Failed(service, err).Kind != fault.Skewed:
+		return []finding{warn(service, what, text+"; requests are signed with its time", "set the clock of this host by NTP")}
+	}
+	f := bad(&fault.Error{Service: service, Kind: fault.Skewed, Err: errors.New(text)}, what,
+		"set the clock of this host by NTP, or have FAROL_S3_ENDPOINT lead to a service whose clock is right")
+	f.Code = (&fault.Error{Service: fault.Bucket(t.Bucket), Kind: fault.Skewed, Err: err}).Code()
+	return []finding{f}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/fault"
+)
+
+// startWait is what --wait does for a process that runs until it is told to end.
+const startWait = "wait until what it needs is there, or for so long, instead of refusing to start"
+
+const (
+	forEver   = "forever"
+	firstWait = time.Second
+	mostWait  = 15 * time.Second
+)
+
+// waiting is how long to wait for what is not there yet; 0 is not at all.
+type waiting time.Duration
+
+// flag adds --wait to a command.
+func (w *waiting) flag(c *cobra.Command, usage string) {
+	c.Flags().Var(w, "wait", usage)
+	c.Flags().Lookup("wait").NoOptDefVal = forEver
+}
+
+// String is for the flag's default, which is none.
+func (w *waiting) String() string {
+	switch d := time.Duration(*w); {
+	case d == 0:
+		return ""
+	case d == math.MaxInt64:
+		return forEver
+	}
+	return time.Duration(*w).String()
+}
+
+// Set reads a duration.
+func (w *waiting) Set(text string) error {
+	if text == forEver {
+		*w = math.MaxInt64
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no duration such as 30s or 5m", text)
+	}
+	*w = waiting(d)
+	return nil
+}
+
+// Type is how the help calls the value.
+func (w *waiting) Type() string { return "duration" }
+
+// until examines the surroundings until enough is well or the time is over, with
+// pauses that grow, and returns the last findings. pause, if not nil, stands for the
+// process while it waits.
+func (w waiting) until(
+	ctx context.Context, s surroundings, enough func([]finding) bool, log *slog.Logger, pause func(context.Context, time.Duration, []finding),
+) ([]finding, error) {
+	if pause == nil {
+		pause = func(ctx context.Context, d time.Duration, _ []finding) { sleep(ctx, d) }
+	}
+	began := time.Now()
+	for next := firstWait; ; next = min(2*next, mostWait) {
+		all := s.examine(ctx)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		left := time.Duration(w) - time.Since(began)
+		if enough(all) || left <= 0 {
+			return all, nil
+		}
+		next = min(next, left)
+		failed, _ := alike(all, func(f finding) bool { return f.State == stateFailed })
+		for _, f := range failed {
+			log.WarnContext(ctx, "waiting for what is needed",
+				"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.also, "to_do", f.Todo, "next_try", next)
+		}
+		pause(ctx, next, all)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// ready returns nil when the process may start. Else it waits for that, answering
+// at addr that it is alive and not ready, or returns everything that is in the way.
+// What holds back some of the work only is logged.
+func (w waiting) ready(ctx context.Context, s surroundings, addr string, log *slog.Logger) error {
+	s.starting = true
+	waiter := &waiter{addr: addr, log: log}
+	defer waiter.end()
+	all, err := w.until(ctx, s, func(list []finding) bool { return refusal(s.command, list) == nil }, log, waiter.pause)
+	if err != nil {
+		return err
+	}
+	if err := refusal(s.command, all); err != nil {
+		return err
+	}
+	failed, _ := alike(all, func(f finding) bool { return f.State == stateFailed })
+	for _, f := range failed {
+		log.WarnContext(ctx, "this is not as needed; what needs it waits, the rest goes on",
+			"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.also, "to_do", f.Todo)
+	}
+	for _, f := range all {
+		switch f.State {
+		case stateOK:
+			if f.Service == fault.Scanner {
+				log.InfoContext(ctx, "files are checked for viruses", "scanner", f.Found)
+			}
+		case stateWarning:
+			log.WarnContext(ctx, "this should be different", "service", f.Service, "check", f.Check, "found", f.Found, "to_do", f.Todo)
+		}
+	}
+	return nil
+}
+
+// waiter serves health for a process that waits: whoever watches it should not end
+// it for that.
+type waiter struct {
+	addr  string
+	log   *slog.Logger
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+func (w *waiter) pause(ctx context.Context, d time.Duration, all []finding) {
+	if w.stop == nil {
+		served, stop := context.WithCancel(ctx)
+		w.stop, w.ended = stop, make(chan struct{})
+		var names []string
+		for _, f := range all {
+			if f.Fatal {
+				names = append(names, f.name())
+			}
+		}
+		notReady := errors.New("waiting for " + strings.Join(names, "; "))
+		go func() {
+			defer close(w.ended)
+			if err := serveHTTP(served, w.addr, prometheus.NewRegistry(), answers(func(context.Context) error { return notReady }), w.log); err != nil {
+				w.log.WarnContext(served, "cannot serve health while waiting", "err", err)
+			}
+		}()
+	}
+	sleep(ctx, d)
+}
+
+// end frees the address.
+func (w *waiter) end() {
+	if w.stop != nil {
+		w.stop()
+		<-w.ended
+	}
+}

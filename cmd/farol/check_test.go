@@ -1,0 +1,521 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// role makes a user of the database who may log in and nothing else, and has the
+// processes started from now on be that user.
+func (s *site) role() (name string) {
+	s.t.Helper()
+	u, err := url.Parse(s.settings["FAROL_DATABASE_URL"])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name, password := "role_"+strings.ToLower(rand.Text()[:12]), rand.Text()
+	s.exec(`CREATE ROLE ` + name + ` LOGIN PASSWORD '` + password + `'`)
+	u.User = url.UserPassword(name, password)
+	s.settings["FAROL_DATABASE_URL"] = u.String()
+	return name
+}
+
+// surroundings are those of a worker of the site.
+func (s *site) surroundings() surroundings {
+	s.t.Helper()
+	config, err := loadFrom(s.settings, readWorkerConfig)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return config.surroundings()
+}
+
+// found returns what was found of something.
+func found(t *testing.T, all []finding, service, what string) finding {
+	t.Helper()
+	for _, f := range all {
+		if f.Service == service && f.Check == what {
+			return f
+		}
+	}
+	t.Fatalf("nothing was found of %s, %s: %+v", service, what, all)
+	return finding{}
+}
+
+// The rights that are named are enough: with no others a worker takes a bag to its
+// end and gives a file of it back, and the jobs of the scheduler run. Each that is
+// taken away is named.
+func TestRightsThatAreNamedAreEnough(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner := s.settings["FAROL_DATABASE_URL"]
+	s.deposit(sampleBag("sample"))
+	name := s.role()
+	db, err := registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	missing, err := registry.New(db).MissingRights(t.Context(), "work", "schedule")
+	if err != nil || len(missing) < 50 {
+		t.Fatalf("a role without rights lacks %d, %v", len(missing), err)
+	}
+	for _, right := range missing {
+		s.exec(`GRANT ` + right + ` TO ` + name)
+	}
+	w := s.worker()
+	s.atRest(w)
+	s.intact(1)
+	restored := s.settings["FAROL_DATABASE_URL"]
+	s.settings["FAROL_DATABASE_URL"] = owner
+	s.created(s.in.RestoreBucket)
+	s.farol("restore", "file", "test.edu/sample/data/a.bin")
+	s.settings["FAROL_DATABASE_URL"] = restored
+	s.atRest(w)
+	if item := s.item(2); item.Status != "Success" {
+		t.Errorf("the restoration is %s: %s", item.Status, item.Note)
+	}
+	s.farol("schedule", "--once")
+	if text := w.said(); strings.Contains(text, "permission denied") {
+		t.Errorf("the worker lacked a right:\n%s", text)
+	}
+	stop(t, w)
+
+	s.exec(`REVOKE INSERT ON alerts FROM ` + name)
+	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "rights")
+	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != stateFailed || !f.Fatal || f.Code != "database-denied" {
+		t.Errorf("after REVOKE: %+v\n%s", f, diff)
+	}
+	if !strings.Contains(f.Todo, "FAROL_DATABASE_URL") || !strings.Contains(f.Found, name) {
+		t.Errorf("%q does not name the setting, or %q the role", f.Todo, f.Found)
+	}
+}
+
+// With the rights that are named for them, and no others, messages are posted and
+// pulled over HTTP, and the mirror publishes.
+func TestRightsOfServersAreEnough(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deposit(sampleBag("sample"))
+	name := s.role()
+	nsq := testenv.NewNSQ(t)
+	s.settings["FAROL_NSQD_TCP_ADDR"], s.settings["FAROL_NSQD_HTTP_ADDR"] = nsq.TCPAddr, nsq.HTTPAddr
+	db, err := registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	for process, args := range map[string][]string{"serve": {"serve", "--pull"}, "mirror": {"mirror"}} {
+		p := startProcess(t, s.binary, t.TempDir(), s.settings, args...)
+		if err := p.wait(); err == nil || !strings.Contains(p.said(), "database, rights") {
+			t.Errorf("%s starts without rights: %v", process, err)
+		}
+		missing, err := registry.New(db).MissingRights(t.Context(), process)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range missing {
+			s.exec(`GRANT ` + right + ` TO ` + name)
+		}
+	}
+	p, addr := startServe(t, s.binary, "127.0.0.1", s.settings)
+	if status, answer := send(t, addr+"/post", "", `{"sender": "a", "messages": {"scans": ["one"]}}`); status != http.StatusOK {
+		t.Errorf("post: %d %s", status, answer)
+	}
+	if status, answer := send(t, addr+"/pull", "", `{"receiver": "r", "queues": {"scans": {}}}`); status != http.StatusOK {
+		t.Errorf("pull: %d %s", status, answer)
+	}
+	if status, answer := send(t, addr+"/pull", "", `{"receiver": "r", "results": {"scans": {"1": "x"}}, "queues": {"scans": {}}, "timeout": 0}`); status != http.StatusNoContent {
+		t.Errorf("answer: %d %s", status, answer)
+	}
+	m := startProcess(t, s.binary, t.TempDir(), s.settings, "mirror")
+	m.eventually("the mirror to have published", func() bool {
+		return ask[bool](t, s.db, `SELECT count(*) = 1 FROM topic_readers r JOIN topic_messages m ON r.message_id = m.id WHERE m.topic = 'ingest01_prefetch'`)
+	})
+	for _, p := range []*process{p, m} {
+		stop(t, p)
+		if text := p.said(); strings.Contains(text, "permission denied") {
+			t.Errorf("a right was lacking:\n%s", text)
+		}
+	}
+}
+
+// A role whose transactions may not write is refused, and so is a schema of another
+// version; a newer one is that of an upgrade.
+func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	direct := s.settings["FAROL_DATABASE_URL"]
+	name := s.role()
+	s.exec(`ALTER ROLE ` + name + ` SET default_transaction_read_only = on`)
+	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers")
+	if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
+		t.Errorf("read-only: %+v", f)
+	}
+	s.settings["FAROL_DATABASE_URL"] = strings.Replace(direct, "/t_", "/u_", 1)
+	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
+		t.Errorf("no such database: %+v", f)
+	}
+	s.settings["FAROL_DATABASE_URL"] = direct
+	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
+	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
+		t.Errorf("a newer schema: %+v", f)
+	}
+	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (3, 99999)`)
+	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
+		t.Errorf("a schema that lacks a migration: %+v", f)
+	}
+}
+
+// One target of several, or one institution's buckets, keep no worker from starting;
+// all targets do.
+func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t) // which has no restore bucket
+	s.settings["FAROL_TARGET_WASABI_OR_BUCKET"] = s.s3.Prefix + "nowhere"
+	around := s.surroundings()
+	all := around.examine(t.Context())
+	for service, what := range map[string]string{"s3:Wasabi-OR": "target", "s3:" + s.in.RestoreBucket: "restore bucket of test.edu"} {
+		if f := found(t, all, service, what); f.State != stateFailed || f.Fatal || f.Code == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if err := refusal("work", all); err != nil {
+		t.Errorf("a worker refuses to start: %v", err)
+	}
+	for i := range around.storage.Targets {
+		around.storage.Targets[i].Bucket = s.s3.Prefix + "nowhere"
+	}
+	all = around.examine(t.Context())
+	err := refusal("work", all)
+	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || asFailure(err).code != exitUsage {
+		t.Errorf("no target is there: %+v, %v", f, err)
+	}
+	around.command = "schedule" // whose other jobs need no target
+	if err := refusal("schedule", around.examine(t.Context())); err != nil {
+		t.Errorf("a scheduler refuses to start: %v", err)
+	}
+}
+
+// All checks end in bounded time, though nothing answers.
+func TestChecksEndThoughEverythingHangs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	hang := func(addr string) string {
+		p := testenv.NewProxy(t, addr)
+		p.Delay(time.Hour)
+		return p.Addr()
+	}
+	for _, name := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "FAROL_S3_ENDPOINT"} {
+		u, err := url.Parse(s.settings[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Host = hang(u.Host)
+		s.settings[name] = u.String()
+	}
+	began := time.Now()
+	all := s.surroundings().examine(t.Context())
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("the checks took %v", took)
+	}
+	for service, what := range map[string]string{"database": "answers", "redis": "answers", "s3:" + s.settings["FAROL_STAGING_BUCKET"]: "staging bucket"} {
+		if f := found(t, all, service, what); f.State != stateFailed || !f.Fatal || !strings.HasSuffix(f.Code, "-unavailable") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// A directory for temporary files has to be there, writable, and have some space.
+func TestDiskIsLookedAt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if f := diskFits(dir, true); f.State == stateFailed || !strings.Contains(f.Found, "free") {
+		t.Errorf("%+v", f)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for bad, code := range map[string]string{
+		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
+	} {
+		f := diskFits(bad, true)
+		if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
+			t.Errorf("%s: %+v", bad, f)
+		}
+	}
+}
+
+// What a process may use of memory and files is held against what it promises.
+func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
+	t.Parallel()
+	n := hostNeeds{maxFiles: 400_000, children: 2}
+	if f := n.memoryFits(1 << 30); f.State != stateOK {
+		t.Errorf("1 GiB: %+v", f)
+	}
+	if f := n.memoryFits(256 << 20); f.State != stateWarning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
+		t.Errorf("256 MiB: %+v", f)
+	}
+	if f := filesFit(100); f.State != stateFailed {
+		t.Errorf("100 files: %+v", f)
+	}
+	if f := filesFit(unix.RLIM_INFINITY); f.State != stateOK {
+		t.Errorf("any number of files: %+v", f)
+	}
+}
+
+// A worker that waits says what for, is alive and not ready meanwhile, and starts by
+// itself when the server comes up.
+func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, err := url.Parse(s.settings["FAROL_REDIS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.NewProxy(t, u.Host)
+	proxy.Cut()
+	u.Host = proxy.Addr()
+	s.settings["FAROL_REDIS_URL"], s.settings["FAROL_HTTP_ADDR"] = u.String(), "127.0.0.1:0"
+	id := s.depositSample()
+	w := startProcess(t, s.binary, t.TempDir(), s.settings, "work", "--wait")
+	w.eventually("the worker to wait", func() bool { return strings.Contains(w.said(), "waiting for what is needed") })
+	w.eventually("its health to be served", func() bool { return strings.Contains(w.said(), "serving metrics and health") })
+	for _, path := range []string{"/healthz", "/readyz"} {
+		_, after, _ := strings.Cut(w.said(), `msg="serving metrics and health" addr=`)
+		addr, _, _ := strings.Cut(after, "\n")
+		want := map[string]string{"/healthz": "ok\n", "/readyz": "not ready\n"}[path]
+		if got := fetched(t, "http://"+addr+path); got != want {
+			t.Errorf("%s answers %q, want %q", path, got, want)
+		}
+	}
+	proxy.Resume()
+	s.atRest(w)
+	s.intact(id)
+	stop(t, w)
+}
+
+// A clock that is off by more than S3 takes is fatal only if S3 refuses for it.
+func TestClocksAreCompared(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		off     time.Duration
+		refuses bool
+		want    string
+		fatal   bool
+	}{
+		{20 * time.Second, false, stateOK, false},
+		{-5 * time.Minute, false, stateWarning, false},
+		{time.Hour, false, stateWarning, false},
+		{time.Hour, true, stateFailed, true},
+	} {
+		s := newSite(t)
+		s.settings["FAROL_S3_ENDPOINT"] = clockedS3(t, s.s3, tc.off, tc.refuses)
+		around := s.surroundings()
+		client := storage.NewClient(storage.Options{})
+		t.Cleanup(client.Close)
+		all := around.judged(around.checkS3Clock(t.Context(), client, around.storage.target(around.storage.Staging)))
+		if f := found(t, all, "s3", "clock"); f.State != tc.want || f.Fatal != tc.fatal {
+			t.Errorf("%v off: %+v", tc.off, f)
+		}
+	}
+	if f := clockFits(-2 * time.Hour); f.State != stateWarning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A check that has been interrupted is no refusal.
+func TestCheckThatIsInterruptedEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settings["FAROL_REDIS_URL"] = "redis://127.0.0.1:1/0"
+	ctx, cancel := context.WithCancel(t.Context())
+	log := newLogger(logConfig{Level: "error"})
+	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []finding) bool {
+		cancel()
+		return false
+	}, log, nil)
+	if err == nil || orderly(ctx, err) != nil {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// Everything that may be named leads on to a setting or a command.
+func TestEveryTodoNamesWhereToLook(t *testing.T) {
+	t.Parallel()
+	names := bucketSettings{"THE_BUCKET", "THE_ENDPOINT", "THE_KEY", "THE_CA"}
+	kinds := []fault.Kind{
+		fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.Skewed, fault.WrongAnswer,
+	}
+	for _, k := range kinds {
+		e := &fault.Error{Service: "x", Kind: k, Err: errors.New("an answer")}
+		for _, f := range []finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
+			if !slices.ContainsFunc([]string{"THE_", "FAROL_", "NTP", "PostgreSQL"}, func(part string) bool { return strings.Contains(f.Todo, part) }) {
+				t.Errorf("%s: %q", k, f.Todo)
+			}
+			if f.Code == "" || !f.Fatal {
+				t.Errorf("%s: %+v", k, f)
+			}
+		}
+	}
+}
+
+// clockedS3 is the way to S3 through a server whose clock is off, and which may refuse
+// requests for that.
+func clockedS3(t *testing.T, s testenv.S3Server, off time.Duration, refuses bool) string {
+	t.Helper()
+	return s3Through(t, s, func(w http.ResponseWriter, _ *http.Request) bool {
+		if refuses {
+			w.Header().Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>`)
+		}
+		return refuses
+	}, func(r *http.Response) error {
+		r.Header.Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat))
+		return nil
+	})
+}
+
+// s3Through is the way to S3 through a proxy that may answer by itself, and change
+// answers.
+func s3Through(t *testing.T, s testenv.S3Server, instead func(http.ResponseWriter, *http.Request) bool, change func(*http.Response) error) string {
+	t.Helper()
+	to, err := url.Parse(s.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(s.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, ModifyResponse: change,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
+			r.Out.Host = r.In.Host // it is signed
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !instead(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func fetched(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// stop ends a process in order.
+func stop(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.wait(); err != nil {
+		t.Errorf("%v\n%s", err, p.said())
+	}
+}
+
+// Redis that evicts, or does not persist, is warned of; one that takes no writes is
+// refused, with the setting that leads to it.
+func TestRedisIsLookedAt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	server := testenv.NewRedisServer(t)
+	s.settings["FAROL_REDIS_URL"] = server.URL
+	look := func(starting bool) []finding {
+		around := s.surroundings()
+		around.starting = starting
+		return around.checkRedis(t.Context())
+	}
+	server.Set("appendonly", "yes")
+	if all := look(true); worst(all) != stateOK {
+		t.Errorf("%+v", all)
+	}
+	if keys, err := server.Client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+		t.Errorf("left in Redis: %v, %v", keys, err)
+	}
+	server.Set("maxmemory-policy", "allkeys-lru", "appendonly", "no")
+	for _, what := range []string{"eviction", "persistence"} {
+		if f := found(t, look(true), fault.Redis, what); f.State != stateWarning || f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
+			t.Errorf("%+v", f)
+		}
+	}
+	server.Set("maxmemory-policy", "noeviction", "maxmemory", "1")
+	if f := found(t, look(true), fault.Redis, "answers"); f.Code != "progress-full" || !f.Fatal {
+		t.Errorf("full: %+v", f)
+	}
+	server.Set("maxmemory", "0")
+	server.Follow(testenv.NewRedisServer(t))
+	for _, starting := range []bool{true, false} {
+		if f := found(t, look(starting), fault.Redis, "answers"); f.Code != "progress-read-only" || !f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
+			t.Errorf("a replica: %+v", f)
+		}
+	}
+	server.Promote()
+	for command, code := range map[string]string{"-info": "", "-eval": "progress-denied"} {
+		if err := server.Client.Do(t.Context(), "ACL", "SETUSER", "shy", "reset", "on", ">quiet", "~*", "&*", "+@all", command).Err(); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword("shy", "quiet")
+		s.settings["FAROL_REDIS_URL"] = u.String()
+		all := look(true)
+		if f := found(t, all, fault.Redis, "answers"); f.Code != code || strings.Contains(fmt.Sprint(all), "quiet") {
+			t.Errorf("%s: %+v", command, all)
+		}
+	}
+}

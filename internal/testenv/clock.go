@@ -1,0 +1,74 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// TimeColumns lists the columns of a database's tables that hold a point in time, as
+// table.column. Of a partition the table that it is part of stands for it.
+func TimeColumns(t testing.TB, db *pgxpool.Pool) []string {
+	t.Helper()
+	rows, _ := db.Query(context.Background(), `
+		SELECT DISTINCT regexp_replace(c.relname, '_(\d+|rest)$', '') || '.' || a.attname FROM `+timeColumns+` ORDER BY 1`)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return list
+}
+
+// timeColumns also finds those whose type is a domain.
+const timeColumns = `pg_class c
+	JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+	JOIN pg_type y ON y.oid = a.atttypid
+	WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname <> 'goose_db_version'
+	  AND coalesce(nullif(y.typbasetype, 0), y.oid) IN ('timestamptz'::regtype, 'timestamp'::regtype)`
+
+// SetClock does to a database what setting its clock by so much does: every time
+// that it has stored is as much earlier now, seen from its clock. What is under way
+// waits for it. By should be no whole number of minutes, or keys that are minutes
+// could meet.
+func SetClock(t testing.TB, db *pgxpool.Pool, by time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	rows, _ := db.Query(ctx, `
+		SELECT format('UPDATE %I SET ', c.relname) || string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', '), c.relname
+		FROM `+timeColumns+` GROUP BY c.relname ORDER BY c.relname`)
+	var tables, statements []string
+	var statement, table string
+	_, err := pgx.ForEachRow(rows, []any{&statement, &table}, func() error {
+		tables, statements = append(tables, pgx.Identifier{table}.Sanitize()), append(statements, statement)
+		return nil
+	})
+	for err == nil {
+		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			// No trigger is to take it for a change, and nobody to see half of it.
+			_, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '1s'; LOCK TABLE `+
+				strings.Join(tables, ", ")+` IN EXCLUSIVE MODE`)
+			for _, s := range statements {
+				if err == nil {
+					if _, err = tx.Exec(ctx, s, by); err != nil {
+						err = fmt.Errorf("%s: %w", s, err)
+					}
+				}
+			}
+			return err
+		})
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "SQLSTATE 55P03") && !strings.Contains(err.Error(), "SQLSTATE 40P01") {
+			break
+		}
+		err = ctx.Err()
+	}
+	t.Fatal("testenv: set the clock:", err)
+}

@@ -1,0 +1,61 @@
+package testenv_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// A time that is compared with the database's clock has to be thought of when that
+// is set: see clamp_times. New columns belong into one of these two lists.
+func TestEveryStoredTimeIsConsidered(t *testing.T) {
+	t.Parallel()
+	// What is due, or who was heard of, and when that was set: moved back when the
+	// clock was, by clamp_times, clamp_waiting or the statement that reads it.
+	clamped := strings.Fields(`
+		fixity_checks.run_at fixity_checks.set_at fixity_feed.drained_at fixity_feed.fed_at fixity_policies.paused_until fixity_policies.set_at
+		repair_brakes.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at
+		topic_deliveries.updated_at topic_partitions.closed_at topic_partitions.opened_at topic_readers.updated_at topic_receivers.pulled_at
+		work_item_attempts.claimed_at work_item_attempts.heard_at work_items.lease_expires_at work_items.run_at work_items.updated_at
+		worker_processes.heard_at`)
+	// What happened when: it stays as it was written. Where it is compared with now()
+	// the difference is of days, or the answer is for people.
+	var unconsidered []string
+	facts := strings.Fields(timesThatStay)
+	all := testenv.TimeColumns(t, testenv.Database(t))
+	for _, c := range all {
+		if !slices.Contains(clamped, c) && !slices.Contains(facts, c) {
+			unconsidered = append(unconsidered, c)
+		}
+	}
+	if len(unconsidered) > 0 {
+		t.Errorf("nobody has said what becomes of these when the clock is set: %s", strings.Join(unconsidered, " "))
+	}
+	for _, c := range slices.Concat(clamped, facts) {
+		if !slices.Contains(all, c) {
+			t.Errorf("there is no %s", c)
+		}
+	}
+}
+
+const timesThatStay = `
+	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempts_forgiven.forgiven_at
+	checksums.created_at checksums.datetime checksums.updated_at deletion_receipts.absent_at deletion_receipts.removed_at
+	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at
+	fixity_done.minute fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
+	generic_files.created_at generic_files.format_identified_at generic_files.last_fixity_check generic_files.mod_time
+	generic_files.updated_at institutions.created_at institutions.deactivated_at institutions.updated_at
+	intellectual_objects.created_at intellectual_objects.updated_at nsq_topics.left_at pipeline_messages.created_at plans.applied_at
+	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at premis_events.created_at premis_events.date_time
+	premis_events.updated_at queues.created_at removals.at repair_brakes.pulled_at retired_copies.retired_at retrievals.approved_at
+	schedules.ended_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
+	storage_records.created_at storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
+	storage_records.verified_at topic_deliveries.created_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at
+	users.created_at users.deactivated_at users.updated_at work_item_attempts.ended_at work_item_attempts_archive.claimed_at
+	work_item_attempts_archive.ended_at work_item_attempts_archive.heard_at work_item_audit.at work_items.bag_date
+	work_items.created_at work_items.date_processed work_items.queued_at work_items.stage_started_at work_items_archive.bag_date
+	work_items_archive.created_at work_items_archive.date_processed work_items_archive.lease_expires_at work_items_archive.queued_at
+	work_items_archive.run_at work_items_archive.stage_started_at work_items_archive.updated_at worker_processes.ended_at
+	worker_processes.started_at`

@@ -1,0 +1,238 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// A Proof is what a server says of all bytes of an object, in a form that can be
+// computed of them as they pass.
+//
+// What agrees with it is what the server has. What does not may still be: the ETag
+// of an object that is encrypted with a key of KMS is no MD5, and that of a
+// multipart upload is one only if we know the size of its parts.
+type Proof struct {
+	name string
+	new  func() hash.Hash
+	want []byte // nil: the server says nothing of use
+}
+
+// Name is that of the digest.
+func (p Proof) Name() string { return p.name }
+
+// Known tells whether the server says anything of use.
+func (p Proof) Known() bool { return p.want != nil }
+
+// New returns the digest to compute. It is an [encoding.BinaryMarshaler] and an
+// [encoding.BinaryUnmarshaler].
+func (p Proof) New() hash.Hash { return p.new() }
+
+// Agrees tells whether a digest is that of what the server has. A digest that is
+// not known is nil, and agrees with nothing.
+func (p Proof) Agrees(sum []byte) bool {
+	return len(sum) > 0 && p.want != nil && string(sum) == string(p.want)
+}
+
+// Proof asks for what the server says of an object's bytes: a checksum of all of
+// them, or the ETag. ifMatch is as in [Range]. With an error, too, the Proof has a
+// digest, that agrees with nothing.
+func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) {
+	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
+	if ifMatch != "" {
+		in.IfMatch = aws.String(`"` + ifMatch + `"`)
+	}
+	if b.KeepsSHA256() {
+		in.ChecksumMode = types.ChecksumModeEnabled
+	}
+	unknown := Proof{name: "SHA-256", new: sha256.New}
+	out, err := b.api.HeadObject(ctx, in)
+	if err != nil {
+		return unknown, b.errorf("head", key, b.explain(ctx, err))
+	}
+	if p, ok := checksumOf(out); ok {
+		return p, nil
+	}
+	encrypted := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || aws.ToString(out.SSECustomerAlgorithm) != ""
+	digest, number, inParts := strings.Cut(unquote(out.ETag), "-")
+	want, err := hex.DecodeString(digest)
+	parts, err2 := strconv.Atoi(cmp.Or(number, "1"))
+	switch {
+	case encrypted || err != nil || err2 != nil || len(want) != md5.Size || parts < 1:
+		return unknown, nil
+	case !inParts:
+		return Proof{"MD5", md5.New, want}, nil
+	}
+	size := aws.ToInt64(out.ContentLength)
+	part := b.partOf(ctx, in, size, parts)
+	if part == 0 {
+		return unknown, nil
+	}
+	return Proof{fmt.Sprintf("MD5 of %d parts", parts), func() hash.Hash { return newPartsMD5(part) }, want}, nil
+}
+
+// checksumOf picks the checksum of the whole content that costs least.
+func checksumOf(out *s3.HeadObjectOutput) (Proof, bool) {
+	if out.ChecksumType == types.ChecksumTypeComposite {
+		return Proof{}, false
+	}
+	for _, c := range []struct {
+		name string
+		said *string
+		new  func() hash.Hash
+	}{
+		{"CRC32C", out.ChecksumCRC32C, func() hash.Hash { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }},
+		{"CRC32", out.ChecksumCRC32, func() hash.Hash { return crc32.NewIEEE() }},
+		{"SHA-256", out.ChecksumSHA256, sha256.New},
+		{"CRC64NVME", out.ChecksumCRC64NVME, func() hash.Hash { return crc64.New(crc64.MakeTable(nvme)) }},
+	} {
+		want, err := base64.StdEncoding.DecodeString(aws.ToString(c.said)) // a composite one has parts behind it
+		if p := (Proof{c.name, c.new, want}); err == nil && len(want) > 0 && len(want) == p.New().Size() {
+			return p, true
+		}
+	}
+	return Proof{}, false
+}
+
+// nvme is the polynomial of CRC-64/NVME, reversed.
+const nvme = 0x9a6c9329ac4bc9b5
+
+// partOf is the size of the parts that an object was uploaded in, but the last: the
+// server is asked for it. One that does not tell leaves us with what most clients
+// would have chosen for so many parts; a wrong guess proves nothing. 0: nobody knows.
+func (b *Bucket) partOf(ctx context.Context, in *s3.HeadObjectInput, size int64, parts int) int64 {
+	first := *in
+	first.PartNumber = aws.Int32(1)
+	out, err := b.api.HeadObject(ctx, &first)
+	if err == nil && int(aws.ToInt32(out.PartsCount)) == parts && makes(aws.ToInt64(out.ContentLength), size, parts) {
+		return aws.ToInt64(out.ContentLength)
+	}
+	return likelyPart(size, parts)
+}
+
+// makes tells whether parts of a size are so many.
+func makes(part, size int64, parts int) bool {
+	return part > 0 && (size+part-1)/part == int64(parts)
+}
+
+// likelyPart is the power of two, or else the smallest number of whole mebibytes, of
+// which there are so many parts; 0 if there is none.
+func likelyPart(size int64, parts int) int64 {
+	least := (size + int64(parts) - 1) / int64(parts)
+	for part := int64(mebibyte); part <= 8*gibibyte; part *= 2 {
+		if makes(part, size, parts) {
+			return part
+		}
+	}
+	if part := (least + mebibyte - 1) / mebibyte * mebibyte; makes(part, size, parts) {
+		return part
+	}
+	return 0
+}
+
+// partsMD5 is the MD5 of the MD5s of parts: what the ETag of a multipart upload
+// consists of, without the number of parts.
+type partsMD5 struct {
+	part, left   int64
+	inner, outer hash.Hash
+}
+
+func newPartsMD5(part int64) *partsMD5 {
+	return &partsMD5{part: part, left: part, inner: md5.New(), outer: md5.New()}
+}
+
+func (h *partsMD5) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		take := min(int64(len(p)), h.left)
+		_, _ = h.inner.Write(p[:take]) // hashes do not fail
+		p = p[take:]
+		if h.left -= take; h.left == 0 {
+			_, _ = h.outer.Write(h.inner.Sum(nil))
+			h.inner.Reset()
+			h.left = h.part
+		}
+	}
+	return n, nil
+}
+
+func (h *partsMD5) Sum(b []byte) []byte {
+	all := *h
+	if h.left < h.part {
+		all.outer = md5.New()
+		state, err := h.outer.(encoding.BinaryMarshaler).MarshalBinary()
+		if err == nil {
+			err = all.outer.(encoding.BinaryUnmarshaler).UnmarshalBinary(state)
+		}
+		if err != nil {
+			return append(b, make([]byte, md5.Size)...) // agrees with nothing
+		}
+		_, _ = all.outer.Write(h.inner.Sum(nil))
+	}
+	return all.outer.Sum(b)
+}
+
+func (h *partsMD5) Reset() { *h = *newPartsMD5(h.part) }
+
+func (*partsMD5) Size() int { return md5.Size }
+
+func (*partsMD5) BlockSize() int { return md5.BlockSize }
+
+const partsMagic = "parts\x01"
+
+// MarshalBinary returns the state.
+func (h *partsMD5) MarshalBinary() ([]byte, error) {
+	state := binary.BigEndian.AppendUint64([]byte(partsMagic), uint64(h.part)) //nolint:gosec // sizes are positive
+	state = binary.BigEndian.AppendUint64(state, uint64(h.left))               //nolint:gosec // likewise
+	for _, of := range []hash.Hash{h.inner, h.outer} {
+		one, err := of.(encoding.BinaryMarshaler).MarshalBinary()
+		if err != nil {
+			return nil, fmt.Errorf("keep the MD5 of parts: %w", err)
+		}
+		state = append(binary.BigEndian.AppendUint32(state, uint32(len(one))), one...) //nolint:gosec // about a hundred
+	}
+	return state, nil
+}
+
+var errState = errors.New("it is no state of the MD5 of such parts")
+
+// UnmarshalBinary goes on from a state. One of parts of another size is refused.
+func (h *partsMD5) UnmarshalBinary(state []byte) error {
+	rest, ok := strings.CutPrefix(string(state), partsMagic)
+	if !ok || len(rest) < 16 {
+		return errState
+	}
+	part, left := binary.BigEndian.Uint64([]byte(rest)), binary.BigEndian.Uint64([]byte(rest[8:]))
+	if part != uint64(h.part) || left > part || left == 0 { //nolint:gosec // sizes are positive
+		return errState
+	}
+	rest = rest[16:]
+	for _, of := range []hash.Hash{h.inner, h.outer} {
+		if len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32([]byte(rest))) {
+			return errState
+		}
+		n := 4 + int(binary.BigEndian.Uint32([]byte(rest)))
+		if err := of.(encoding.BinaryUnmarshaler).UnmarshalBinary([]byte(rest[4:n])); err != nil {
+			return fmt.Errorf("%w: %w", errState, err)
+		}
+		rest = rest[n:]
+	}
+	h.left = int64(left) //nolint:gosec // at most part
+	return nil
+}
