@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -125,22 +127,58 @@ func skew(by time.Duration) func(*site) *rule {
 	}
 }
 
-// bucketGone takes a bucket out of the gateway, and puts it back with its objects.
+// bucketGone takes a bucket out of the gateway, and puts it back with its objects. A
+// write that is under way may make the gateway's directory again, so that it is
+// taken away again and again; what was written there is put back too.
 func bucketGone(what string) fault {
-	away := func(s *site) string { return filepath.Join(s.dir, "away") }
-	return once("bucket gone", func(_ context.Context, s *site) error {
-		if err := os.Rename(s.bucketDir(s.bucket(what)), away(s)); err != nil {
-			return fmt.Errorf("take the bucket away: %w", err)
+	return fault{name: "bucket gone", begin: func(ctx context.Context, s *site) (active, error) {
+		dir, n := s.bucketDir(s.bucket(what)), 0
+		away := func() error {
+			err := os.Rename(dir, filepath.Join(s.dir, fmt.Sprint("away-", n)))
+			if err == nil {
+				n++
+			}
+			return err //nolint:wrapcheck // the caller says what it is for
 		}
-		return nil
-	}, func(_ context.Context, s *site) error {
-		// A write that was under way may have made the directory again.
-		if err := os.RemoveAll(s.bucketDir(s.bucket(what))); err != nil {
-			return fmt.Errorf("put the bucket back: %w", err)
+		if err := away(); err != nil {
+			return active{}, fmt.Errorf("take the bucket away: %w", err)
 		}
-		if err := os.Rename(away(s), s.bucketDir(s.bucket(what))); err != nil {
-			return fmt.Errorf("put the bucket back: %w", err)
+		again := repeated("", 20*time.Millisecond, func(context.Context, *site) error {
+			if err := away(); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		})
+		keeper, err := again.begin(ctx, s)
+		if err != nil {
+			return active{}, err
 		}
-		return nil
-	})
+		return active{end: func(ctx context.Context) error {
+			if err := keeper.end(ctx); err != nil {
+				return fmt.Errorf("keep the bucket away: %w", err)
+			}
+			for i := range n {
+				if err := merge(filepath.Join(s.dir, fmt.Sprint("away-", i)), dir); err != nil {
+					return fmt.Errorf("put the bucket back: %w", err)
+				}
+			}
+			return nil
+		}}, nil
+	}}
+}
+
+// merge moves a directory, or what is in it where there is one already.
+func merge(from, to string) error {
+	if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {
+		return os.Rename(from, to) //nolint:wrapcheck // the caller says what it is for
+	}
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, merge(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+		} else {
+			err = errors.Join(err, os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+		}
+	}
+	return err
 }
