@@ -62,6 +62,12 @@ func s3Experiments() []experiment {
 			name: "s3-cut-each-second", does: "all connections to S3 are cut each second for 30 s", must: allDo, at: 0.05,
 			script: hold(30*time.Second, cut(all, toS3)),
 		},
+	}
+}
+
+// answerExperiments damage answers of S3, or harm one bucket or one worker.
+func answerExperiments() []experiment {
+	return []experiment{
 		{
 			name: "s3-cut-bodies", does: "each object's first answer breaks off in the middle", must: allDo,
 			script: untilDone(time.Minute, onS3(all, func(*site) *rule { return cutBody().when(isRead).firstOnly() })),
