@@ -56,9 +56,12 @@ func (s *site) receiving() (list []string) {
 	return list
 }
 
-// targetBuckets are the preservation buckets, each once.
-func (s *site) targetBuckets() []string {
-	return []string{s.bucket("standard-va"), s.bucket("standard-or"), s.bucket("wasabi-or"), s.bucket("wasabi-va")}
+// targetNames are all the targets that there are, in small letters.
+func targetNames() []string {
+	return []string{
+		"standard-va", "standard-or", "wasabi-va", "wasabi-or", "wasabi-tx", "glacier-va", "glacier-oh", "glacier-or",
+		"glacier-deep-va", "glacier-deep-oh", "glacier-deep-or",
+	}
 }
 
 // newSite makes a database, buckets and bags.
@@ -80,7 +83,11 @@ func newSite(ctx context.Context, srv *servers, name string, seed uint64, m mix)
 	if s.db, err = pgxpool.New(ctx, s.database(name)+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	for _, b := range append(s.targetBuckets(), s.staging()) {
+	buckets := []string{s.staging()}
+	for _, t := range targetNames() {
+		buckets = append(buckets, s.bucket(t))
+	}
+	for _, b := range buckets {
 		if _, err := s.s3.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &b}); err != nil {
 			return nil, fmt.Errorf("make bucket %s: %w", b, err)
 		}
@@ -110,7 +117,7 @@ func (s *site) env(p *process) map[string]string {
 		// Copies in an archive class could not be read back by the oracle.
 		"FAROL_TARGET_STANDARD_OR_STORAGE_CLASS": "STANDARD",
 	}
-	for _, t := range []string{"standard-va", "standard-or", "wasabi-or", "wasabi-va", "wasabi-tx", "glacier-va", "glacier-oh", "glacier-or"} {
+	for _, t := range targetNames() {
 		env["FAROL_TARGET_"+strings.ToUpper(strings.ReplaceAll(t, "-", "_"))+"_BUCKET"] = s.bucket(t)
 	}
 	if p != nil {

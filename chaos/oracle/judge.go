@@ -77,6 +77,12 @@ func (j *judge) bag(bag Bag, item Item, attempts []Attempt) {
 	case end == "Success":
 		j.success(bag, item)
 		j.messages(bag, item, attempts)
+	case item.Code == "bag-gone" && j.promise.ByHand && j.ByHand[item.ID] > 0:
+		// A person sent it back to its beginning when Cleanup had deleted the tar: it is
+		// on record, and only a person can say what they meant.
+		for _, f := range bag.Preserved() {
+			j.file(bag, item, f)
+		}
 	case end == "Cancelled" && j.promise.ByHand && j.ByHand[item.ID] > 0:
 		j.unfinished[bag.Object()] = true // by a person
 	default:

@@ -158,6 +158,9 @@ func TestPromisesAllowWhatTheySay(t *testing.T) {
 			w.Attempts = slices.Insert(w.Attempts, 5, a)
 		}, oracle.Promise{Spends: true}},
 		"a clock set back": {func(w *oracle.World) { w.Attempts[3].Ended = w.Attempts[3].Ended.Add(time.Hour) }, oracle.Promise{Clock: true}},
+		"begun again after its tar was deleted": {func(w *oracle.World) {
+			w.Items[0].Status, w.Items[0].Code, w.ByHand[1] = "Suspended", "bag-gone", 1
+		}, oracle.Promise{ByHand: true}},
 		"cancelled by a hand": {func(w *oracle.World) {
 			w.Items[0].Status, w.ByHand[1] = "Cancelled", 1
 			w.Files = nil
