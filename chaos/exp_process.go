@@ -81,7 +81,7 @@ func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
 	}
 }
 
-// onSmallDisk gives the process a file system of 32 MiB for its TMPDIR, in a mount
+// onSmallDisk gives the process a file system of 200 MiB for its TMPDIR, in a mount
 // namespace of its own, which ends with it. Any user may do that where user
 // namespaces are allowed.
 func (p *process) onSmallDisk(dir string) {
@@ -91,7 +91,7 @@ func (p *process) onSmallDisk(dir string) {
 	}
 	p.env["TMPDIR"] = dir
 	p.args = append([]string{
-		"unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=32m chaos "$TMPDIR" && exec "$@"`, "sh", p.binary,
+		"unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh", p.binary,
 	}, p.args...)
 	p.binary = "/usr/bin/env"
 }
@@ -108,7 +108,7 @@ func fillDisk(_ context.Context, s *site) error {
 	}
 	defer f.Close() //nolint:errcheck // it is to be full
 	block := make([]byte, 64<<10)
-	for range 64 << 20 / len(block) {
+	for range 256 << 20 / len(block) {
 		if _, err := f.Write(block); err != nil {
 			return nil //nolint:nilerr // it is full, as it should be
 		}
