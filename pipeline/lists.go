@@ -118,6 +118,7 @@ type copyPlan struct {
 	names       []string // of the targets, the primary first
 	targets     []*storage.Bucket
 	inventoryID string
+	bad         map[string]string // see badCopies
 }
 
 // mimeRow is what copies need of [identified].
