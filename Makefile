@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test check lint bench bench-queue mutants deps
+.PHONY: demo build test check lint bench bench-queue chaos mutants deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -25,6 +25,7 @@ test: deps                      ## all tests, against real servers that they sta
 check: lint                     ## what must hold before a commit, besides the tests
 	go vet ./...
 	cd bench && go vet ./... && go mod tidy -diff
+	cd chaos && go vet ./... && go mod tidy -diff
 	go mod tidy -diff
 	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"
 
@@ -39,6 +40,9 @@ bench: deps                     ## whole ingests and hops on a stack with fsync,
 bench-queue: deps               ## the queue beside public ones; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
 	cd bench && go run ./queue $(ARGS)
+
+chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
+	cd chaos && go test ./... && go run . $(ARGS)
 
 mutants: deps                  ## break the queue on purpose, and see which test notices
 	go run ./internal/mutants $(ARGS)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/farol-preservation/farol/chaos/oracle"
+)
+
+// processExperiments harm workers, or set one of them up wrongly.
+func processExperiments() []experiment {
+	spends := oracle.Promise{Spends: true}
+	wrong := func(change func(*site, map[string]string)) func(*site) {
+		return func(s *site) { change(s, s.workers[0].env) }
+	}
+	return []experiment{
+		{
+			name: "none", short: true, does: "nothing fails", must: "a green baseline",
+			prepare: func(s *site) { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham" },
+		},
+		{
+			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be spent",
+			script: untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
+				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
+				return nil
+			})), promise: spends,
+		},
+		{
+			name: "kill-all", does: "all workers are killed at once, three times, 12 s apart", must: "nothing lost or done twice; attempts may be spent",
+			script: hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
+				for _, p := range s.workers {
+					p.signal(syscall.SIGKILL)
+				}
+				return nil
+			})), promise: spends,
+		},
+		{
+			name: "stop-continue", does: "one worker is stopped (SIGSTOP) for 45 s, longer than a lease, and continued", must: "its items go to others; it records nothing late",
+			script: hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT))), at: 0.1, promise: spends,
+		},
+		{
+			name: "one-wrong-secret", short: true, does: "one worker starts with a wrong S3 secret", must: "the others do all the bags",
+			prepare: wrong(func(_ *site, env map[string]string) { env["AWS_SECRET_ACCESS_KEY"] = "wrong" }),
+		},
+		{
+			name: "one-wrong-bucket", does: "one worker starts with the name of a target's bucket that is not there", must: "the others do all the bags",
+			prepare: wrong(func(s *site, env map[string]string) {
+				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.bucket("mistyped")
+			}),
+		},
+		{
+			name: "one-wrong-staging", does: "one worker starts with the name of a staging bucket that is not there", must: "the others do all the bags",
+			prepare: wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.bucket("mistyped-staging") }),
+		},
+		{
+			name: "one-wrong-endpoint", does: "one worker starts with an S3 endpoint where nobody listens", must: "the others do all the bags",
+			prepare: wrong(func(_ *site, env map[string]string) { env["FAROL_S3_ENDPOINT"] = "https://127.0.0.1:9" }),
+		},
+		{
+			name: "one-wrong-name", does: "one worker, in another time zone, starts with an S3 host name that DNS does not know", must: "the others do all the bags",
+			prepare: wrong(func(_ *site, env map[string]string) {
+				env["FAROL_S3_ENDPOINT"], env["TZ"] = "https://s3.chaos.invalid", "Asia/Kathmandu"
+			}),
+		},
+		{
+			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt spent; it goes on when there is room",
+			prepare: func(s *site) { s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")) },
+			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
+		},
+	}
+}
+
+func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
+	return func(_ context.Context, s *site) error {
+		s.workers[0].signal(sig)
+		return nil
+	}
+}
+
+// onSmallDisk gives the process a file system of 200 MiB for its TMPDIR, in a mount
+// namespace of its own, which ends with it. Any user may do that where user
+// namespaces are allowed.
+func (p *process) onSmallDisk(dir string) {
+	flags := "-m"
+	if os.Geteuid() != 0 {
+		flags = "-Urm"
+	}
+	p.env["TMPDIR"] = dir
+	p.args = append([]string{
+		"unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh", p.binary,
+	}, p.args...)
+	p.binary = "/usr/bin/env"
+}
+
+// filler is a file on the first worker's disk, as seen from outside of its namespace.
+func filler(s *site) string {
+	return filepath.Join("/proc", fmt.Sprint(s.workers[0].pid()), "root", s.workers[0].env["TMPDIR"], "filler")
+}
+
+func fillDisk(_ context.Context, s *site) error {
+	f, err := os.Create(filler(s))
+	if err != nil {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it is to be full
+	block := make([]byte, 64<<10)
+	for range 256 << 20 / len(block) {
+		if _, err := f.Write(block); err != nil {
+			return nil //nolint:nilerr // it is full, as it should be
+		}
+	}
+	return fmt.Errorf("the disk of %s is larger than it should be", s.workers[0].name)
+}
+
+func freeDisk(_ context.Context, s *site) error {
+	if err := os.Remove(filler(s)); err != nil {
+		s.note("the worker's disk could not be freed, since it has started anew: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/chaos/oracle"
+)
+
+// An experiment is what is done to a Farol at work, and what must come of it.
+type experiment struct {
+	name  string
+	does  string
+	must  string // what must come of it, besides what always must
+	short bool   // part of `make chaos`, and not of ARGS=--all alone
+
+	prepare func(*site)                        // before the processes start
+	script  func(context.Context, *site) error // nil: nothing is done
+	at      float64                            // how far the work has come when the script begins, from 0 to 1
+	mix     func(bags int) mix                 // nil: the usual one
+	promise oracle.Promise
+}
+
+// usual is one large bag, one of many files, and small ones, of which one in ten is
+// invalid.
+func usual(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1} }
+
+const (
+	firstProgress = 30 * time.Second // from the end of the faults to the first stage that is done
+	pollPause     = 100 * time.Millisecond
+)
+
+// options are what the command line says.
+type options struct {
+	seed          uint64
+	bags, workers int
+	keep          bool
+}
+
+// A result is what came of an experiment.
+type result struct {
+	Name       string             `json:"name"`
+	Does       string             `json:"does"`
+	Must       string             `json:"must"`
+	Seed       uint64             `json:"seed"`
+	Bags       int                `json:"bags"`
+	Workers    int                `json:"workers"`
+	Seconds    float64            `json:"seconds"` // from the first process to the end of the work
+	First      float64            `json:"first_progress_s"`
+	All        float64            `json:"all_done_s"` // since the end of the faults
+	Want       map[string]int     `json:"want"`       // bags by status
+	Found      map[string]int     `json:"found"`
+	Outcomes   map[string]int     `json:"outcomes"` // attempts
+	Notes      []string           `json:"notes,omitempty"`
+	Violations []oracle.Violation `json:"violations,omitempty"`
+	Error      string             `json:"error,omitempty"` // the harness failed, and nothing is known
+}
+
+// run makes one experiment.
+func run(ctx context.Context, srv *servers, e experiment, number int, o options) (r result) {
+	m := usual
+	if e.mix != nil {
+		m = e.mix
+	}
+	r = result{Name: e.name, Does: e.does, Must: e.must, Seed: o.seed, Bags: m(o.bags).Bags, Workers: o.workers}
+	name := fmt.Sprintf("x%02d_%s", number, strings.NewReplacer("-", "").Replace(e.name))
+	s, err := newSite(ctx, srv, name, o.seed, m(o.bags))
+	if err == nil {
+		err = s.experiment(ctx, e, o, &r)
+	}
+	if s != nil {
+		s.stopProcesses()
+		r.Notes = append(r.Notes, s.notes...)
+		if !o.keep && err == nil && len(r.Violations) == 0 {
+			err = s.remove(context.WithoutCancel(ctx))
+		} else if s.db != nil {
+			r.Notes = append(r.Notes, "kept in "+s.dir+" and database "+s.name)
+			s.db.Close()
+		}
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// experiment runs the processes, the script and the oracle.
+func (s *site) experiment(ctx context.Context, e experiment, o options, r *result) error {
+	for i := range o.workers {
+		p, err := s.process(fmt.Sprintf("worker-%d", i+1), "work")
+		if err != nil {
+			return err
+		}
+		s.workers = append(s.workers, p)
+	}
+	var err error
+	if s.scheduler, err = s.process("scheduler", "schedule", "--jobs", "read-buckets"); err != nil {
+		return err
+	}
+	if err := s.deposit(ctx); err != nil {
+		return err
+	}
+	if e.prepare != nil {
+		e.prepare(s)
+	}
+	began := time.Now()
+	for _, p := range s.everyone() {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	if e.script != nil {
+		if err := s.awaitShare(ctx, e.at, time.Minute); err != nil {
+			return err
+		}
+		if err := e.script(ctx, s); err != nil {
+			return fmt.Errorf("the script: %w", err)
+		}
+	}
+	if err := s.settle(ctx, r); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(began).Seconds()
+	s.stopProcesses()
+	return s.ask(ctx, e, r)
+}
+
+// counts is how far the work is.
+type counts struct{ done, live, ended int }
+
+func (s *site) look(ctx context.Context) (c counts, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err = s.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'),
+		count(*) FILTER (WHERE retry), count(*) FILTER (WHERE NOT retry) FROM work_items`).Scan(&c.done, &c.live, &c.ended)
+	if err != nil {
+		return c, fmt.Errorf("look at the queue: %w", err)
+	}
+	return c, nil
+}
+
+const stages = 9
+
+// awaitShare waits until a share of all the stages of all the bags is done, or for
+// as long as it may take.
+func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration) error {
+	want := int(share * stages * float64(len(s.bags)))
+	for deadline := time.Now().Add(most); ; {
+		c, err := s.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case c.done >= want:
+			return nil
+		case time.Now().After(deadline):
+			s.note("after %s, %d of %d stages were done; the faults began all the same", most, c.done, want)
+			return nil
+		}
+		if err := sleep(ctx, pollPause); err != nil {
+			return err
+		}
+	}
+}
+
+// settle waits until every bag has ended, measures how soon work went on after the
+// faults, and gives up when nothing moves any more.
+func (s *site) settle(ctx context.Context, r *result) error {
+	over := time.Now()
+	first, err := s.look(ctx)
+	for err != nil && time.Since(over) < time.Minute { // PostgreSQL may still be starting
+		if err := sleep(ctx, pollPause); err != nil {
+			return err
+		}
+		first, err = s.look(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	last, moved, late := first, over, first.live > 0 || first.ended < len(s.bags)
+	for {
+		c, err := s.look(ctx)
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err == nil && c.done+c.ended > last.done+last.ended {
+			if late {
+				r.First, late = time.Since(over).Seconds(), false
+			}
+			last, moved = c, time.Now()
+		}
+		if err == nil && c.live == 0 && c.ended >= len(s.bags) {
+			break
+		}
+		if time.Since(moved) > 100*time.Second || time.Since(over) > s.patience() {
+			s.note("gave up %.0f s after the faults, %.0f s after the last stage that was done: %d items are live", time.Since(over).Seconds(), time.Since(moved).Seconds(), c.live)
+			break
+		}
+		if err := sleep(ctx, pollPause); err != nil {
+			return err
+		}
+	}
+	r.All = time.Since(over).Seconds()
+	if late {
+		r.First = r.All
+	}
+	if r.First > firstProgress.Seconds() {
+		r.Violations = append(r.Violations, oracle.Violation{
+			Kind: "recovery-late", Detail: fmt.Sprintf("the first stage was done %.1f s after the faults, should be within %s", r.First, firstProgress),
+		})
+	}
+	return nil
+}
+
+// patience is how long all bags may take after the faults: six times what they take
+// on a busy machine without any.
+func (s *site) patience() time.Duration {
+	return 2*time.Minute + time.Duration(len(s.bags))*time.Second
+}
+
+// ask has the oracle judge.
+func (s *site) ask(ctx context.Context, e experiment, r *result) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	w, err := oracle.Collect(ctx, oracle.Sources{
+		DB: s.db, S3: s.s3, Bags: s.bags, Targets: s.targets(), Staging: s.staging(), Receiving: s.receiving(),
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it was reading
+	}
+	r.Want, r.Found, r.Outcomes = map[string]int{}, map[string]int{}, map[string]int{}
+	for _, b := range s.bags {
+		if b.Wrong == "" {
+			r.Want["Success"]++
+		} else {
+			r.Want["Failed"]++
+		}
+	}
+	for _, i := range w.Items {
+		r.Found[i.Status]++
+	}
+	for _, a := range w.Attempts {
+		r.Outcomes[a.Outcome]++
+	}
+	for _, p := range s.everyone() {
+		if exits := p.told(); len(exits) > 0 {
+			s.note("%s ended by itself %d times, first with exit code %d", p.name, len(exits), exits[0])
+		}
+		if p.killed > 0 {
+			s.note("%s was killed %d times", p.name, p.killed)
+		}
+	}
+	r.Violations = append(r.Violations, oracle.Judge(w, e.promise)...)
+	return nil
+}
+
+func (s *site) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// errVoid says that a fault harmed nobody, so that the experiment shows nothing.
+var errVoid = errors.New("the fault met no request; the experiment shows nothing")
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx) //nolint:wrapcheck // as it is
+	case <-t.C:
+		return nil
+	}
+}
+
+// bucketDir is where the gateway keeps a bucket.
+func (s *site) bucketDir(bucket string) string {
+	return filepath.Join(s.servers.dir, "stack", "s3", "buckets", bucket)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A fault is something that fails for a while. begin returns how to end it, and how
+// many requests or connections it has harmed; nil where that cannot be counted.
+type fault struct {
+	name  string
+	begin func(context.Context, *site) (active, error)
+}
+
+type active struct {
+	end  func(context.Context) error
+	hits func() int64
+}
+
+// hold has some faults last for a while, all at once.
+func hold(d time.Duration, faults ...fault) func(context.Context, *site) error {
+	return during(func(ctx context.Context, _ *site) error { return sleep(ctx, d) }, faults...)
+}
+
+func during(wait func(context.Context, *site) error, faults ...fault) func(context.Context, *site) error {
+	return func(ctx context.Context, s *site) (err error) {
+		var running []active
+		defer func() {
+			for i, a := range running {
+				ended := a.end(context.WithoutCancel(ctx))
+				if ended == nil && err == nil && a.hits != nil {
+					if a.hits() == 0 {
+						ended = fmt.Errorf("%s: %w", faults[i].name, errVoid)
+					}
+				}
+				err = errors.Join(err, ended)
+			}
+		}()
+		for _, f := range faults {
+			a, err := f.begin(ctx, s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			running = append(running, a)
+		}
+		return wait(ctx, s)
+	}
+}
+
+// untilDone has some faults last until no item is live, or for most.
+func untilDone(most time.Duration, faults ...fault) func(context.Context, *site) error {
+	return during(func(ctx context.Context, s *site) error {
+		for deadline := time.Now().Add(most); time.Now().Before(deadline); {
+			if c, err := s.look(ctx); err == nil && c.live == 0 && c.ended >= len(s.bags) {
+				return nil
+			}
+			if err := sleep(ctx, pollPause); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, faults...)
+}
+
+// Who is harmed.
+func all(s *site) []*process         { return s.everyone() }
+func firstWorker(s *site) []*process { return s.workers[:1] }
+
+// onS3 is a rule of S3 proxies.
+func onS3(who func(*site) []*process, make func(*site) *rule) fault {
+	return fault{name: "S3", begin: func(_ context.Context, s *site) (active, error) {
+		r := make(s)
+		for _, p := range who(s) {
+			p.s3.add(r)
+		}
+		return active{
+			end: func(context.Context) error {
+				s.note("%s met %d requests", r.name, r.hits.Load())
+				for _, p := range who(s) {
+					p.s3.remove(r)
+				}
+				return nil
+			},
+			hits: r.hits.Load,
+		}, nil
+	}}
+}
+
+// Which way of a process is harmed.
+func toS3(p *process) *gate       { return p.s3.gate }
+func toRedis(p *process) *gate    { return p.redis }
+func toPostgres(p *process) *gate { return p.postgres }
+
+// refused has connections refused, and open ones cut.
+func refused(who func(*site) []*process, way func(*process) *gate) fault {
+	return fault{name: "connections refused", begin: func(_ context.Context, s *site) (active, error) {
+		for _, p := range who(s) {
+			way(p).refuse()
+		}
+		return active{end: func(context.Context) error {
+			var err error
+			for _, p := range who(s) {
+				err = errors.Join(err, way(p).serve())
+			}
+			return err
+		}}, nil
+	}}
+}
+
+// stalled lets nothing through.
+func stalled(who func(*site) []*process, way func(*process) *gate) fault {
+	return fault{name: "connections stalled", begin: func(_ context.Context, s *site) (active, error) {
+		for _, p := range who(s) {
+			way(p).stall()
+		}
+		return active{end: func(context.Context) error {
+			for _, p := range who(s) {
+				way(p).flow()
+			}
+			return nil
+		}}, nil
+	}}
+}
+
+// repeated does something again and again, with pauses.
+func repeated(name string, pause time.Duration, do func(context.Context, *site) error) fault {
+	return fault{name: name, begin: func(ctx context.Context, s *site) (active, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			for err == nil && sleep(ctx, pause) == nil {
+				err = do(ctx, s)
+			}
+			done <- err
+		}()
+		return active{end: func(context.Context) error {
+			cancel()
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return nil
+		}}, nil
+	}}
+}
+
+// cut cuts all open connections each second.
+func cut(who func(*site) []*process, way func(*process) *gate) fault {
+	return repeated("connections cut", time.Second, func(_ context.Context, s *site) error {
+		for _, p := range who(s) {
+			way(p).cut()
+		}
+		return nil
+	})
+}
+
+// once does something at the beginning, and undoes it at the end.
+func once(name string, do, undo func(context.Context, *site) error) fault {
+	return fault{name: name, begin: func(ctx context.Context, s *site) (active, error) {
+		if err := do(ctx, s); err != nil {
+			return active{}, err
+		}
+		return active{end: func(ctx context.Context) error {
+			if undo == nil {
+				return nil
+			}
+			return undo(ctx, s)
+		}}, nil
+	}}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/farol-preservation/farol/chaos/oracle"
+)
+
+// linesOfKind is how many violations of one kind are printed; all are counted.
+const linesOfKind = 3
+
+// A report is the results of a run.
+type report struct {
+	Version string   `json:"version"`
+	Command string   `json:"command"`
+	Seconds float64  `json:"seconds"`
+	Results []result `json:"results"`
+}
+
+func (p *report) add(r result) { p.Results = append(p.Results, r) }
+
+func (r result) good() bool { return len(r.Violations) == 0 && r.Error == "" }
+
+func (r result) verdict() string {
+	switch {
+	case r.Error != "":
+		return "unknown"
+	case len(r.Violations) > 0:
+		return "BROKEN"
+	}
+	return "kept"
+}
+
+// statuses writes found of wanted, such as "54/54".
+func (r result) status(name string) string { return fmt.Sprintf("%d/%d", r.Found[name], r.Want[name]) }
+
+// attempts writes the outcomes of attempts but done, such as "held 12, killed 3".
+func (r result) attempts() string {
+	var parts []string
+	for _, o := range slices.Sorted(maps.Keys(r.Outcomes)) {
+		if o != "done" {
+			parts = append(parts, fmt.Sprintf("%s %d", o, r.Outcomes[o]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// kinds counts the violations by kind, such as "attempt-spent 12".
+func (r result) kinds() []string {
+	n := map[string]int{}
+	for _, v := range r.Violations {
+		n[v.Kind]++
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		parts = append(parts, fmt.Sprintf("%s %d", k, n[k]))
+	}
+	return parts
+}
+
+// print writes one result, with a line for each violation.
+func (r result) print(w io.Writer) {
+	fmt.Fprintf(w, "  %s: Success %s, Failed %s, Suspended %s; first stage %.1f s and all %.1f s after the faults; %.0f s in all\n",
+		r.verdict(), r.status("Success"), r.status("Failed"), r.status("Suspended"), r.First, r.All, r.Seconds)
+	if a := r.attempts(); a != "" {
+		fmt.Fprintf(w, "  attempts: %s\n", a)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "  note: %s\n", n)
+	}
+	if r.Error != "" {
+		fmt.Fprintf(w, "  ERROR: %s\n", r.Error)
+	}
+	if len(r.Violations) > 0 {
+		fmt.Fprintf(w, "  violations: %s\n", strings.Join(r.kinds(), ", "))
+	}
+	shown := map[string]int{}
+	for _, v := range r.Violations {
+		if shown[v.Kind]++; shown[v.Kind] <= linesOfKind {
+			fmt.Fprintf(w, "    %s\n", line(v))
+		}
+	}
+}
+
+func line(v oracle.Violation) string {
+	about := ""
+	if v.Item != 0 {
+		about = fmt.Sprintf(" item %d", v.Item)
+	}
+	if v.Bag != "" && v.Bag != "/" {
+		about += " (" + v.Bag + ")"
+	}
+	return v.Kind + about + ": " + v.Detail
+}
+
+func (p *report) text(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EXPERIMENT\tSEED\tBAGS\tWORKERS\tSECONDS\tSUCCESS\tFAILED\tSUSPENDED\tFIRST s\tALL s\tPROMISES\tATTEMPTS BUT done\tVIOLATIONS")
+	for _, r := range p.Results {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\n", r.Name, r.Seed, r.Bags, r.Workers, r.Seconds,
+			r.status("Success"), r.status("Failed"), r.status("Suspended"), r.First, r.All, r.verdict(), r.attempts(), strings.Join(r.kinds(), ", "))
+	}
+	fmt.Fprintf(t, "\n%d of %d experiments kept all promises, in %.0f s; Farol is %s.\n", p.kept(), len(p.Results), p.Seconds, p.Version)
+	return t.Flush() //nolint:wrapcheck // it is our own output
+}
+
+func (p *report) kept() (n int) {
+	for _, r := range p.Results {
+		if r.good() {
+			n++
+		}
+	}
+	return n
+}
+
+// markdown writes the table of RELIABILITY.md.
+func (p *report) markdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| experiment | what is done | what must come of it | bags | Success | Failed | Suspended | first stage after | all after | attempts but done | promises |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range p.Results {
+		verdict := r.verdict()
+		if len(r.Violations) > 0 {
+			verdict += ": " + strings.Join(r.kinds(), ", ")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s | %s | %s | %.1f s | %.1f s | %s | %s |\n", r.Name, r.Does, r.Must, r.Bags,
+			r.status("Success"), r.status("Failed"), r.status("Suspended"), r.First, r.All, r.attempts(), verdict)
+	}
+	fmt.Fprintf(&b, "\nMeasured at commit `%s` with `%s`: %d of %d experiments kept all promises, in %.0f s.\n", p.Version, p.Command, p.kept(), len(p.Results), p.Seconds)
+	_, err := io.WriteString(w, b.String())
+	return err //nolint:wrapcheck // it is our own output
+}
+
+func (p *report) json(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(p) //nolint:wrapcheck // it is our own output
+}

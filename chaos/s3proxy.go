@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	mrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// authority signs the certificate of the proxies. It lives as long as the harness.
+type authority struct {
+	file string // PEM of the authority, which the workers trust
+	cert tls.Certificate
+}
+
+func newAuthority(dir string) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "make chaos"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	a := &authority{file: filepath.Join(dir, "proxies.pem"), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
+	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return nil, fmt.Errorf("write the certificate: %w", err)
+	}
+	return a, nil
+}
+
+// A rule is what an S3 proxy does to some requests or their answers.
+type rule struct {
+	name  string
+	match func(*http.Request) bool // nil: every request
+	share float64                  // of those that match; 0: all
+	once  bool                     // only to the first request of a method and path
+	// answer answers in the place of the gateway; false passes the request on.
+	answer func(http.ResponseWriter, *http.Request) bool
+	// change changes the answer of the gateway.
+	change func(*http.Response) error
+
+	hits atomic.Int64
+	seen sync.Map
+}
+
+func (r *rule) applies(req *http.Request) bool {
+	if r.match != nil && !r.match(req) || r.share > 0 && mrand.Float64() >= r.share {
+		return false
+	}
+	if r.once {
+		if _, before := r.seen.LoadOrStore(req.Method+" "+req.URL.Path, true); before {
+			return false
+		}
+	}
+	return true
+}
+
+// An s3Proxy stands between one process and the gateway. It speaks TLS to both, so
+// that it can answer in the gateway's place and change what that says.
+type s3Proxy struct {
+	*gate
+
+	server *http.Server
+	mu     sync.Mutex
+	rules  []*rule
+}
+
+type changes struct{}
+
+func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *authority) (*s3Proxy, error) {
+	g, err := newGate()
+	if err != nil {
+		return nil, err
+	}
+	p := &s3Proxy{gate: g}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}, DisableCompression: true,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second,
+	}
+	pass := &httputil.ReverseProxy{
+		Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
+		// The signature covers the host that the client knows, so that stays.
+		Director: func(r *http.Request) {
+			r.URL.Scheme, r.URL.Host = gateway.Scheme, gateway.Host
+			r.Header["X-Forwarded-For"] = nil
+		},
+		ModifyResponse: func(r *http.Response) error {
+			list, _ := r.Request.Context().Value(changes{}).([]*rule)
+			for _, c := range list {
+				if err := c.change(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the client sees a broken connection
+	}
+	p.server = &http.Server{
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.cert}, MinVersion: tls.VersionTLS12},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var list []*rule
+			for _, rule := range p.current() {
+				if !rule.applies(r) {
+					continue
+				}
+				rule.hits.Add(1)
+				if rule.answer != nil && rule.answer(w, r) {
+					return
+				}
+				if rule.change != nil {
+					list = append(list, rule)
+				}
+			}
+			pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changes{}, list)))
+		}),
+	}
+	go func() {
+		err := p.server.ServeTLS(g, "", "")
+		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
+		}
+		transport.CloseIdleConnections()
+	}()
+	return p, nil
+}
+
+func (p *s3Proxy) current() []*rule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules
+}
+
+// add has a rule apply from now on.
+func (p *s3Proxy) add(r *rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules[:len(p.rules):len(p.rules)], r)
+}
+
+// remove ends add.
+func (p *s3Proxy) remove(r *rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var rest []*rule
+	for _, other := range p.rules {
+		if other != r {
+			rest = append(rest, other)
+		}
+	}
+	p.rules = rest
+}
+
+func (p *s3Proxy) stop() {
+	p.server.Close() //nolint:errcheck // its listener closes the connections
+	p.Close()        //nolint:errcheck // it only listened
+}
+
+// bucketOf is the bucket of a path-style request.
+func bucketOf(r *http.Request) string {
+	bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return bucket
+}
+
+func keyOf(r *http.Request) string {
+	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return key
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+)
+
+// The rules are made anew for each experiment, since they count.
+
+// refusal answers with an error of S3.
+func refusal(status int, code, message string) *rule {
+	body := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?>`+"\n<Error><Code>%s</Code><Message>%s</Message><RequestId>chaos</RequestId></Error>", code, message)
+	return &rule{name: fmt.Sprint(status, " ", code), answer: func(w http.ResponseWriter, r *http.Request) bool {
+		drain(r)
+		w.Header().Set("Content-Type", "application/xml")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(status)
+		if r.Method != http.MethodHead {
+			io.WriteString(w, body) //nolint:errcheck // the client has gone
+		}
+		return true
+	}}
+}
+
+// drain reads what is being sent, or the client would see a broken connection in
+// the place of the answer.
+func drain(r *http.Request) {
+	io.Copy(io.Discard, io.LimitReader(r.Body, 1<<30)) //nolint:errcheck // the client has gone
+}
+
+// badSignature spoils the signature, so that the gateway itself refuses.
+func badSignature() *rule {
+	return &rule{name: "wrong secret", answer: func(_ http.ResponseWriter, r *http.Request) bool {
+		auth := r.Header.Get("Authorization")
+		if i := strings.LastIndex(auth, "Signature="); i >= 0 && i+10 < len(auth) {
+			flipped := []byte(auth)
+			flipped[i+10] = "123456789abcdef0"[strings.IndexByte("0123456789abcdef", auth[i+10])]
+			r.Header.Set("Authorization", string(flipped))
+		}
+		return false
+	}}
+}
+
+// portal answers like the sign-in page of a network: HTML, with 200.
+func portal() *rule {
+	const page = "<!DOCTYPE html><html><head><title>Sign in</title></head><body><p>Please sign in to use this network.</p></body></html>\n"
+	return &rule{name: "HTML with 200", answer: func(w http.ResponseWriter, r *http.Request) bool {
+		drain(r)
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Length", strconv.Itoa(len(page)))
+		if r.Method != http.MethodHead {
+			io.WriteString(w, page) //nolint:errcheck // the client has gone
+		}
+		return true
+	}}
+}
+
+// slow holds an answer back.
+func slow(d time.Duration) *rule {
+	return &rule{name: fmt.Sprint("answers after ", d), answer: func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-time.After(d):
+		case <-r.Context().Done():
+		}
+		return false
+	}}
+}
+
+// cutBody ends the connection in the middle of a body.
+func cutBody() *rule {
+	return &rule{name: "body cut", change: func(r *http.Response) error {
+		if r.ContentLength > 1 {
+			r.Body = &bodyOf{io.MultiReader(io.LimitReader(r.Body, rand.N(r.ContentLength)), broken{}), r.Body}
+		}
+		return nil
+	}}
+}
+
+// shortBody takes away the end of a body and says that this is all.
+func shortBody() *rule {
+	return &rule{name: "body shortened", change: func(r *http.Response) error {
+		if r.ContentLength > 1 {
+			r.ContentLength = rand.N(r.ContentLength)
+			r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+			r.Body = &bodyOf{io.LimitReader(r.Body, r.ContentLength), r.Body}
+		}
+		return nil
+	}}
+}
+
+// flipByte changes one byte of a body.
+func flipByte() *rule {
+	return &rule{name: "byte flipped", change: func(r *http.Response) error {
+		if r.ContentLength > 0 {
+			r.Body = &bodyOf{&flipper{r.Body, rand.N(r.ContentLength)}, r.Body}
+		}
+		return nil
+	}}
+}
+
+// emptyList answers a listing with a document that is none.
+func emptyList() *rule {
+	const body = `<?xml version="1.0" encoding="UTF-8"?>` + "\n<Health><Status>ok</Status></Health>"
+	return &rule{name: "listing without a listing", match: isList, change: func(r *http.Response) error {
+		r.Body.Close() //nolint:errcheck // not read
+		r.Body = io.NopCloser(strings.NewReader(body))
+		r.ContentLength = int64(len(body))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return nil
+	}}
+}
+
+func isList(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Query().Has("list-type")
+}
+
+// isRead matches requests for the content of objects.
+func isRead(r *http.Request) bool {
+	return r.Method == http.MethodGet && keyOf(r) != "" && r.URL.RawQuery != "uploads"
+}
+
+// in narrows a rule to buckets.
+func (r *rule) in(buckets ...string) *rule {
+	before := r.match
+	r.match = func(req *http.Request) bool {
+		for _, b := range buckets {
+			if bucketOf(req) == b && (before == nil || before(req)) {
+				return true
+			}
+		}
+		return false
+	}
+	return r
+}
+
+func (r *rule) when(match func(*http.Request) bool) *rule {
+	r.match = match
+	return r
+}
+
+func (r *rule) some(share float64) *rule {
+	r.share = share
+	return r
+}
+
+func (r *rule) firstOnly() *rule {
+	r.once = true
+	return r
+}
+
+// maxSkew is how far S3 lets clocks differ.
+const maxSkew = 15 * time.Minute
+
+// skewed makes S3's clock, as one process sees it, differ by off. Requests that are
+// dated right by that clock are signed anew for the gateway's.
+func skewed(off time.Duration, keys aws.Credentials, region string) *rule {
+	refused := refusal(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	date := func(h http.Header) { h.Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat)) }
+	return &rule{
+		name: fmt.Sprint("clocks differ by ", off),
+		answer: func(w http.ResponseWriter, r *http.Request) bool {
+			at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+			if err != nil || at.Sub(time.Now().Add(off)).Abs() > maxSkew {
+				date(w.Header())
+				return refused.answer(w, r)
+			}
+			hash := r.Header.Get("X-Amz-Content-Sha256")
+			r.Header.Del("Authorization")
+			forward := r.Header.Clone()
+			r.Header = http.Header{} // only what Farol has signed before is signed again
+			for name, values := range forward {
+				if strings.HasPrefix(name, "X-Amz-") || name == "Content-Type" || name == "Content-Md5" || name == "Content-Encoding" {
+					r.Header[name] = values
+				}
+			}
+			err = signer.SignHTTP(context.WithoutCancel(r.Context()), keys, r, hash, "s3", region, time.Now())
+			for name, values := range forward {
+				if r.Header.Get(name) == "" {
+					r.Header[name] = values
+				}
+			}
+			return err != nil
+		},
+		change: func(r *http.Response) error { date(r.Header); return nil },
+	}
+}
+
+// bodyOf is a body with another reader.
+type bodyOf struct {
+	io.Reader
+	io.Closer
+}
+
+// flipper changes the byte at an offset.
+type flipper struct {
+	r  io.Reader
+	at int64
+}
+
+func (f *flipper) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if f.at >= 0 && f.at < int64(n) {
+		p[f.at] ^= 1
+	}
+	f.at -= int64(n)
+	return n, err //nolint:wrapcheck // it stands for the body
+}
+
+// broken is the end of a connection.
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, http.ErrAbortHandler }
