@@ -37,6 +37,13 @@ func (e *Engine) DropAll() {
 // Tidy deletes what is over, as Run does every minute.
 func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
 
+// Stand has the process think that it stood still for the time of the lease.
+func (h *Hold) Stand() {
+	h.engine.mu.Lock()
+	defer h.engine.mu.Unlock()
+	h.asked = h.asked.Add(-h.lease)
+}
+
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
 

@@ -266,6 +266,9 @@ func (r *modelRun) timePasses(t *rapid.T) {
 func (r *modelRun) lapses(t *rapid.T) {
 	if i := r.pick(t, func(i *modelItem) bool { return i.status == "Started" }); i != nil {
 		i.lapsed = true
+		if c := r.latest(i); c.held {
+			c.hold.Stand()
+		}
 		testenv.Scene(r.queue.t, r.db, `UPDATE work_items SET lease_expires_at = now() - interval '1 second' WHERE id = $1`, i.id)
 	}
 }

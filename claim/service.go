@@ -13,13 +13,13 @@ import (
 	"github.com/farol-preservation/farol/fault"
 )
 
-// ServiceHold is a service that is held for all processes, or that a person has
-// released within the last hour.
+// ServiceHold is how a service stands for all processes.
 type ServiceHold struct {
 	Service  string
 	Held     bool
 	ByPerson bool      // and not because most workers see it fail
-	Released time.Time // by a person; zero if it never was
+	Released time.Time // by a person, the last time; zero if it never was
+	Place    string    // what most live workers take for the service; "" if they say nothing
 	Scopes   []Scope
 }
 
@@ -33,6 +33,7 @@ type ServiceReport struct {
 	NextProbe time.Duration // until then; 0: none is planned
 	OfProcess bool          // each process has its own
 	Scopes    []Scope       // the work that needs it
+	Place     string        // what the process takes for the service, such as the bucket of a target
 }
 
 // ServiceState is how a process sees a service.
@@ -45,8 +46,8 @@ const (
 	ServiceTrying  ServiceState = "trying"  // it answered a probe; one item at a time is claimed
 )
 
-// ServiceHolds lists what is held for all processes, as this process has read it
-// last: some seconds ago at most.
+// ServiceHolds lists the known services, as this process has read them last: some
+// seconds ago at most.
 func (e *Engine) ServiceHolds() []ServiceHold { return *e.services.Load() }
 
 // Report writes how this process sees a service, for the others and for people.
@@ -97,11 +98,10 @@ func (p *postgres) witnesses(ctx context.Context, item Item, code, service, work
 
 func (p *postgres) serviceHolds(ctx context.Context) ([]ServiceHold, error) {
 	rows, _ := p.upkeep.Query(ctx, `
-		SELECT service, state = 'held', held_by IS NOT NULL, coalesce(released_at, '0001-01-01'), scopes
-		FROM services WHERE state = 'held' OR released_at > now() - interval '1 hour' ORDER BY service`)
+		SELECT service, state = 'held', held_by IS NOT NULL, coalesce(released_at, '0001-01-01'), scopes, place FROM services ORDER BY service`)
 	holds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h ServiceHold, err error) {
 		var scopes []byte
-		if err := row.Scan(&h.Service, &h.Held, &h.ByPerson, &h.Released, &scopes); err != nil {
+		if err := row.Scan(&h.Service, &h.Held, &h.ByPerson, &h.Released, &scopes, &h.Place); err != nil {
 			return h, err
 		}
 		return h, json.Unmarshal(scopes, &h.Scopes)
@@ -121,8 +121,8 @@ func (p *postgres) reportService(ctx context.Context, worker string, r ServiceRe
 	if r.NextProbe > 0 {
 		next = &r.NextProbe
 	}
-	_, err = p.beat.Exec(ctx, `SELECT report_service($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		worker, r.Service, string(r.State), r.Code, readable(r.Said), readable(r.Detail), next, r.OfProcess, scopes)
+	_, err = p.beat.Exec(ctx, `SELECT report_service($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		worker, r.Service, string(r.State), r.Code, readable(r.Said), readable(r.Detail), next, r.OfProcess, scopes, r.Place)
 	if err != nil {
 		return fmt.Errorf("report the service %s: %w", r.Service, err)
 	}

@@ -73,6 +73,7 @@ CREATE TABLE service_reports (
 	said     text        NOT NULL DEFAULT '', -- by the service, in a few words
 	detail   text        NOT NULL DEFAULT '', -- the error that was seen last
 	probe_at timestamptz, -- when the process looks again
+	place    text        NOT NULL DEFAULT '', -- what the process takes for the service, such as the bucket of a target
 	PRIMARY KEY (service, worker)
 );
 COMMENT ON TABLE service_reports IS 'How each worker sees each service: ok, failing, or trying one item at a time.';
@@ -98,7 +99,7 @@ SELECT k.service,
 	CASE WHEN v.failing > 0 THEN v.detail ELSE '' END AS detail,
 	v.failing AS workers_failing, v.workers, v.names AS failing_workers,
 	CASE WHEN v.failing > 0 THEN v.probe_at END AS next_probe_at,
-	k.held_by, k.held_reason, k.released_at, k.of_process, k.scopes
+	k.held_by, k.held_reason, k.released_at, k.of_process, k.scopes, v.place
 FROM known_services k
 CROSS JOIN LATERAL (
 	SELECT count(*) AS workers, count(*) FILTER (WHERE r.state <> 'ok') AS failing,
@@ -106,6 +107,7 @@ CROSS JOIN LATERAL (
 		min(r.since) FILTER (WHERE r.state <> 'ok') AS since,
 		min(r.probe_at) FILTER (WHERE r.state <> 'ok') AS probe_at,
 		array_agg(p.worker ORDER BY p.worker) FILTER (WHERE r.state <> 'ok') AS names,
+		coalesce(mode() WITHIN GROUP (ORDER BY r.place) FILTER (WHERE r.place <> ''), '') AS place,
 		(array_agg(r.code ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS code,
 		(array_agg(r.said ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS said,
 		(array_agg(r.detail ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS detail
@@ -161,7 +163,7 @@ $$;
 -- report_service writes how a process sees a service, and notifies the others if
 -- that has changed.
 CREATE FUNCTION report_service(worker text, service text, state text, code text, said text, detail text, next_probe interval,
-	of_process boolean, scopes jsonb) RETURNS void
+	of_process boolean, scopes jsonb, place text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
 	before text := (SELECT r.state FROM service_reports r WHERE r.service = $2 AND r.worker = $1);
@@ -169,10 +171,10 @@ BEGIN
 	INSERT INTO known_services AS k (service, of_process, scopes) VALUES ($2, $8, $9)
 	ON CONFLICT ON CONSTRAINT known_services_pkey DO UPDATE SET scopes = excluded.scopes, of_process = excluded.of_process
 		WHERE (k.scopes, k.of_process) IS DISTINCT FROM (excluded.scopes, excluded.of_process);
-	INSERT INTO service_reports AS r (service, worker, state, code, said, detail, probe_at) VALUES ($2, $1, $3, $4, $5, $6, now() + $7)
+	INSERT INTO service_reports AS r (service, worker, state, code, said, detail, probe_at, place) VALUES ($2, $1, $3, $4, $5, $6, now() + $7, $10)
 	ON CONFLICT ON CONSTRAINT service_reports_pkey DO UPDATE SET
 		since = CASE WHEN (r.state = 'ok') = (excluded.state = 'ok') THEN r.since ELSE now() END,
-		state = excluded.state, code = excluded.code, said = excluded.said, detail = excluded.detail, probe_at = excluded.probe_at;
+		state = excluded.state, code = excluded.code, said = excluded.said, detail = excluded.detail, probe_at = excluded.probe_at, place = excluded.place;
 	IF coalesce(before, 'ok') IS DISTINCT FROM $3 THEN
 		PERFORM pg_notify('farol_settings', '');
 	END IF;
@@ -267,7 +269,7 @@ ALTER TABLE alerts DROP CONSTRAINT alerts_type_check, ADD CONSTRAINT alerts_type
 	CHECK (type IN ('Deletion Cancelled', 'Deletion Completed', 'Deletion Confirmed', 'Deletion Requested', 'Failed Fixity Check',
 		'Restoration Completed', 'Spot Restoration Completed', 'Spot Restoration Failed', 'Repair Stopped'));
 DROP FUNCTION tell_of_services(), release_service(text), hold_service(text, text), service_named(text),
-	report_service(text, text, text, text, text, text, interval, boolean, jsonb), why_pending(work_items);
+	report_service(text, text, text, text, text, text, interval, boolean, jsonb, text), why_pending(work_items);
 ALTER FUNCTION why_unclaimed(work_items) RENAME TO why_pending;
 DROP FUNCTION service_text(services), needs_service(work_items, jsonb);
 DROP VIEW services;

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -26,7 +27,9 @@ type breaker struct {
 	service   string
 	ofProcess bool
 	scopes    []claim.Scope
-	probe     probe // nil: only time can tell
+	probe     probe  // nil: only time can tell
+	place     string // what this process takes for the service
+	elsewhere string // what most others take for it, if that is something else
 
 	state    claim.ServiceState
 	seen     []seen       // within the window, the oldest first
@@ -47,6 +50,23 @@ type breaker struct {
 type seen struct {
 	at time.Time
 	ok bool
+}
+
+// agree compares what this process takes for the service with what most others do.
+// If that is something else, the process uses the service no more.
+func (b *breaker) agree(now time.Time, others string) {
+	switch differs := others != "" && b.place != "" && others != b.place; {
+	case differs && b.elsewhere != others:
+		b.elsewhere = others
+		b.cause = &fault.Error{
+			Service: b.service, Kind: fault.Missing, Said: "another bucket than others have",
+			Err: fmt.Errorf("this worker is configured with %s for %s, and most workers with %s", b.place, b.service, others),
+		}
+		b.shut(now)
+	case !differs && b.elsewhere != "":
+		b.elsewhere = ""
+		b.try(now)
+	}
 }
 
 // fault notes that the service failed a piece of work, and tells whether the breaker
@@ -107,7 +127,7 @@ func (b *breaker) note(now time.Time, ok bool) {
 // probed takes the answer of a probe.
 func (b *breaker) probed(now time.Time, err error) {
 	b.probing = false
-	if b.state != claim.ServiceFailing {
+	if b.state != claim.ServiceFailing || b.elsewhere != "" {
 		return
 	}
 	if err == nil {
@@ -137,7 +157,7 @@ func (b *breaker) tried(now time.Time) {
 
 // report is how the breaker stands, for the database.
 func (b *breaker) report(now time.Time) claim.ServiceReport {
-	r := claim.ServiceReport{Service: b.service, State: b.state, OfProcess: b.ofProcess, Scopes: b.scopes}
+	r := claim.ServiceReport{Service: b.service, State: b.state, OfProcess: b.ofProcess, Scopes: b.scopes, Place: b.place}
 	if b.cause != nil {
 		r.Code, r.Said, r.Detail = b.cause.Code(), b.cause.Said, b.cause.Error()
 	}

@@ -18,6 +18,10 @@ const (
 	longestHeld  = 20 * time.Second // and at most
 	heldTooOften = 200              // times that one process holds an item of a service which works for others
 	mostItems    = 10_000           // that are remembered
+
+	// deniedAlready is how often in a row an item is denied while the service serves
+	// others, until that is the item's: some 15 s at least.
+	deniedAlready = 4
 )
 
 // breakers are how this process sees the services that its work needs. What is held
@@ -44,8 +48,9 @@ type serviceBoard interface {
 
 // heldItem is an item that a service failed in this process.
 type heldItem struct {
-	n     int
-	since time.Time
+	n     int       // times
+	last  time.Time // the last of them
+	alone int       // denials in a row, between each two of which the service served others
 }
 
 func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *breakers {
@@ -84,16 +89,13 @@ func (g *breakers) turn(ctx context.Context, probes *sync.WaitGroup) {
 	defer g.mu.Unlock()
 	now, opened := time.Now(), false
 	for _, one := range g.byName {
-		if i := slices.IndexFunc(holds, func(h claim.ServiceHold) bool { return h.Service == one.service }); i >= 0 && holds[i].Released.After(one.released) {
-			one.released = holds[i].Released
-			if one.state == claim.ServiceFailing && one.probe != nil {
-				one.try(now)
-			}
+		if i := slices.IndexFunc(holds, func(h claim.ServiceHold) bool { return h.Service == one.service }); i >= 0 {
+			one.hear(now, holds[i])
 		}
 		one.tried(now)
 		opened = opened || one.unsaid && one.state != claim.ServiceFailing
 		one.log(ctx, g.log, now)
-		if one.state != claim.ServiceFailing || one.probe == nil || one.probing || now.Before(one.next) {
+		if one.state != claim.ServiceFailing || one.probe == nil || one.elsewhere != "" || one.probing || now.Before(one.next) {
 			continue
 		}
 		one.probing = true
@@ -113,6 +115,17 @@ func (g *breakers) turn(ctx context.Context, probes *sync.WaitGroup) {
 	if opened {
 		g.engine.Wake()
 	}
+}
+
+// hear takes what is known of the service beyond this process.
+func (b *breaker) hear(now time.Time, h claim.ServiceHold) {
+	if h.Released.After(b.released) {
+		b.released = h.Released
+		if b.state == claim.ServiceFailing && b.probe != nil && b.elsewhere == "" {
+			b.try(now)
+		}
+	}
+	b.agree(now, h.Place)
 }
 
 // tell writes what has changed to the database. What it does not take is told
@@ -293,21 +306,24 @@ func (g *breakers) breakerOf(item claim.Item, service string) *breaker {
 }
 
 // hold holds an item whose service works for others: longer each time. After a
-// great many times, or where the service denies this one object while it serves
-// others, it is a matter for a person.
+// great many times, or where the service goes on to deny this one object while it
+// serves others, it is a matter for a person.
 func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time, result error) error {
 	h := g.items[item.ID]
 	if h == nil {
 		if len(g.items) >= mostItems {
 			clear(g.items)
 		}
-		h = &heldItem{since: now}
+		h = &heldItem{last: now}
 		g.items[item.ID] = h
 	}
-	h.n++
-	served := one != nil && one.lastOK.After(h.since)
+	served := one != nil && one.lastOK.After(h.last)
+	h.n, h.last = h.n+1, now
+	if h.alone++; !served || f.Kind != fault.Denied {
+		h.alone = 0
+	}
 	switch {
-	case f.Kind == fault.Denied && served && h.n > 1:
+	case h.alone >= deniedAlready:
 		return claim.Doubt(f.Service, claim.Suspend(f.Code(), result.Error()))
 	case h.n >= heldTooOften && (served || one == nil):
 		return claim.Suspend(f.Code(), result.Error())

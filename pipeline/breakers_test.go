@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -205,4 +206,53 @@ func TestOutageOfRedisIsWaitedOut(t *testing.T) {
 	})
 	proxy.Resume()
 	a.unharmed(n)
+}
+
+// A worker that has another bucket for a target than most others have leaves that
+// target alone, and never puts a copy on record that is elsewhere.
+func TestWorkerWithAnotherBucketLeavesTheTarget(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.worker(a.deps)
+	a.worker(a.deps)
+	wait(t, 30*time.Second, "the others to live", func() bool { return value[int](a, `SELECT count(*) FROM workers`) == 2 })
+	wrong := a.created(a.s3.Prefix+"elsewhere", "")
+	target := a.deps.Targets["Standard-OR"]
+	bad := a.deps
+	bad.Targets = maps.Clone(a.deps.Targets)
+	bad.Targets["Standard-OR"] = a.opened(storage.Target{Name: target.TargetName(), Bucket: wrong.Name()})
+	a.worker(bad)
+	wait(t, 30*time.Second, "the worker to leave the target", func() bool {
+		return value[int](a, `SELECT count(*) FROM services WHERE service = '`+target.Service()+`' AND workers_failing = 1 AND state = 'failing'`) == 1
+	})
+	const n = 12
+	a.bags(n)
+	a.unharmed(n)
+	if got := a.keys(wrong); len(got) != 0 {
+		t.Errorf("the other bucket has %v", got)
+	}
+	if n := value[int](a, `SELECT count(*) FROM storage_records WHERE bucket = '`+wrong.Name()+`'`); n != 0 {
+		t.Errorf("%d copies are on record in the other bucket", n)
+	}
+}
+
+// Record writes no bucket but that in which the copies were verified.
+func TestRecordNamesTheBucketThatWasVerified(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.deposit("sample.tar", a.sample())
+	engine := a.engine()
+	a.upTo(engine, "Record")
+	good := a.deps.Targets
+	a.deps.Targets = maps.Clone(good)
+	a.deps.Targets["Standard-OR"] = a.created(a.s3.Prefix+"elsewhere", "")
+	a.one(engine, "Record")
+	if item := a.item(id); item.Stage != "Record" || item.Status != "Pending" || item.ErrorCode != "settings-missing" || item.Attempt != 0 {
+		t.Fatalf("item = %+v", item)
+	}
+	a.deps.Targets = good
+	a.exec(`UPDATE work_items SET run_at = now()`)
+	a.one(engine, "Record")
+	a.one(engine, "Cleanup")
+	a.intact(id)
 }

@@ -73,6 +73,9 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 			scopes = append(scopes, claim.Scope{Steps: needing(steps, needOneTarget), StorageOptions: []string{t.Option}})
 		}
 		add(b.Service(), false, b.Probe, scopes...)
+		if n := len(list); n > 0 && list[n-1].service == b.Service() {
+			list[n-1].place = b.Name()
+		}
 	}
 	if g := unconfigured(d, steps); g != nil {
 		list = append(list, g)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -41,6 +42,9 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	if r.names, r.targets, err = s.targets(r.plan.StorageOption); err != nil {
 		return err
 	}
+	if err := r.sameBuckets(); err != nil {
+		return err
+	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
 		Item: w.item.ID, Token: w.item.Token, Object: r.object(), Validation: registry.Validation(verdict),
 		FileCount: r.count, Files: r.files(),
@@ -67,6 +71,7 @@ type recorder struct {
 	names      []string
 	targets    []*storage.Bucket
 	digestedAt time.Time
+	verified   verifiedIn
 }
 
 // fetch gets what the stages before have left, and sees that it belongs together.
@@ -145,12 +150,30 @@ func damaged(err error) error {
 	return err
 }
 
+// sameBuckets sees that this process takes the same buckets for the targets as the one
+// that verified the copies: else the record would name copies that nobody has made.
+func (r *recorder) sameBuckets() error {
+	for i, b := range r.targets {
+		if i < len(r.verified.Buckets) && r.verified.Buckets[i] != b.Name() {
+			return &fault.Error{
+				Service: fault.Settings, Kind: fault.Missing, Said: "another bucket than others have",
+				Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copies were verified in %s", b.Name(), r.names[i], r.verified.Buckets[i]),
+			}
+		}
+	}
+	return nil
+}
+
 // goesWith sees that a list goes with the inventory, and that its bytes are right.
 func (r *recorder) goesWith(name string) error {
 	var about any
-	if name == planName {
+	switch name {
+	case planName:
 		r.plan = plan{}
 		about = &r.plan
+	case copiesName:
+		r.verified = verifiedIn{}
+		about = &r.verified
 	}
 	l, err := openList[struct{}](fromStart(r.spools[name]), name, r.id, about)
 	if err != nil {

@@ -97,6 +97,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended", "err", err)
 		}
 	})
+	r.breakers.tell(ctx) // before anything is claimed
 	engine.Go(func() { r.breakers.run(engineCtx) })
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)

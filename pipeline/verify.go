@@ -32,6 +32,19 @@ type storedCopy struct {
 	Verified time.Time `json:"verified"`
 }
 
+// verifiedIn is where the copies of a list were verified: the buckets of the storage
+// option's targets, in their order.
+type verifiedIn struct {
+	Buckets []string `json:"buckets"`
+}
+
+func bucketNames(targets []*storage.Bucket) (names []string) {
+	for _, b := range targets {
+		names = append(names, b.Name())
+	}
+	return names
+}
+
 func (s *verify) Run(ctx context.Context, w *work) error {
 	c, err := w.toCopy(ctx, s.Deps)
 	if err != nil {
@@ -62,7 +75,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return s.sendBack(ctx, w, err)
 	}
-	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, nil, len(c.files), func(yield func(copies) bool) {
+	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, verifiedIn{bucketNames(c.targets)}, len(c.files), func(yield func(copies) bool) {
 		for _, f := range c.files {
 			if !yield(copies{f.index, unpackCopies(f, c.names, results[f.index])}) {
 				return
@@ -110,6 +123,9 @@ func unpackCopies(f *file, names []string, packed string) []storedCopy {
 func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target *storage.Bucket, contentType string, others func() error) (storedCopy, error) {
 	object, err := target.Head(ctx, f.key)
 	if errors.Is(err, storage.ErrNotFound) {
+		if gone := target.Probe(ctx); gone != nil { // HEAD says the same of a missing bucket
+			return storedCopy{}, storageErr(gone)
+		}
 		return storedCopy{}, wrong("it was stored and is not there now")
 	}
 	if err != nil {
