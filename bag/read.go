@@ -76,7 +76,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 768 MiB has room for.
+// DefaultMaxFiles is what a worker of 1 GiB has room for.
 const DefaultMaxFiles = 400_000
 
 const (
@@ -157,12 +157,6 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		savedOffset: saved,
 		container:   "tar",
 	}
-}
-
-// close ends what goes on beside the reading.
-func (rd *reader) close() {
-	rd.digester.close()
-	rd.whole.close()
 }
 
 // archive reads the tar, beginning within a file if that is where it was left.

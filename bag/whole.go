@@ -144,3 +144,9 @@ func (w *whole) close() {
 		w.in = nil
 	}
 }
+
+// close ends what goes on beside the reading.
+func (rd *reader) close() {
+	rd.digester.close()
+	rd.whole.close()
+}

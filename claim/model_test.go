@@ -47,6 +47,7 @@ type modelItem struct {
 	delay                     int   // hours until it is due; 0: it is
 	waits                     *modelItem
 	retry, review             bool
+	judged                    bool // Validate found it bad, and Receive has not read it since
 	worker                    int // engine; -1: none
 	lapsed                    bool
 	unseen                    [2]bool // it came to its place without that engine's doing
@@ -140,6 +141,12 @@ func (m *model) leave(i *modelItem, outcome, code string) {
 	if i.status == "Started" {
 		c := m.latest(i)
 		c.outcome, c.code = outcome, code
+		switch {
+		case i.stage == "Validate" && outcome == "fatal":
+			i.judged = true
+		case i.stage == "Receive" && outcome == "done":
+			i.judged = false
+		}
 	}
 	i.token++
 	i.worker, i.lapsed = -1, false
@@ -208,6 +215,9 @@ func (m *model) byHand(i *modelItem, stage, status string) (ok bool) {
 	case "Pending":
 		if order(stage) > order(i.stage) || m.hasSuccessor(i) {
 			return false
+		}
+		if i.judged {
+			stage = "Receive"
 		}
 		if !i.retry {
 			if slices.ContainsFunc(m.live(i.object), func(o *modelItem) bool { return o.name == i.name && o.etag == i.etag }) {

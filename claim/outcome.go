@@ -34,7 +34,7 @@ func Snooze(d time.Duration, why string) error {
 
 // SendBack moves the item to an earlier stage whose results are gone.
 func SendBack(stage, why string) error {
-	return SendBackAs("sent-back", stage, errors.New(why))
+	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}
 }
 
 // SendBackAs is SendBack with a code and an error of the caller's own. Both stay if

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/richardlehane/siegfried"
@@ -28,7 +29,9 @@ import (
 // A panic of Siegfried's is not recovered: the process ends, and the parent
 // sees it.
 func Serve(in io.Reader, out io.Writer) error {
-	if f, ok := out.(*os.File); ok && f == os.Stdout {
+	f, ok := out.(*os.File)
+	alone := ok && f == os.Stdout // in this process
+	if alone {
 		os.Stdout = os.Stderr
 		defer removeTemp()
 	}
@@ -41,10 +44,24 @@ func Serve(in io.Reader, out io.Writer) error {
 	if len(sf.Identifiers()) == 0 {
 		return errors.New("format: the compiled-in signatures do not load")
 	}
+	if alone {
+		stayLean()
+	}
 	if err := limitProcess(l.memory); err != nil {
 		return fmt.Errorf("format: limit the process to %d bytes: %w", l.memory, err)
 	}
 	return s.run(sf, l.budget)
+}
+
+// stayLean gives back what loading the signatures took, and collects garbage when
+// there is half as much of it as lives: a worker has several children, and shares its
+// memory with them.
+func stayLean() {
+	const percent = 50
+	if os.Getenv("GOGC") == "" { //nolint:forbidigo // Go's own setting
+		debug.SetGCPercent(percent)
+	}
+	debug.FreeOSMemory()
 }
 
 // removeTemp removes what the parent would, were it still there. The linter

@@ -577,6 +577,10 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 				t.Fatal("there was nothing to damage")
 			}
 			a.one(engine, "Store")
+			if a.item(id).ErrorCode == "sent-back" && a.item(id).Stage == "Store" { // not found: a second look has to agree
+				a.exec(`UPDATE work_items SET run_at = now()`)
+				a.one(engine, "Store")
+			}
 			if item := a.item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
 				t.Errorf("item is %s at %s, want it sent back to Copy To Staging", item.Status, item.Stage)
 			}
@@ -674,7 +678,7 @@ func (a *archive) behind(b *storage.Bucket, way func(*httputil.ReverseProxy) htt
 }
 
 // What Copy To Staging reads must be what Receive has read, whatever the ETag
-// says of it.
+// says of it. If it is not, twice, the bag is read again.
 func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"data/c.bin", "data/streamed.bin"} {
@@ -682,7 +686,6 @@ func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
 			id := a.deposit("sample.tar", a.sample())
-			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
 			engine := a.engine()
 			a.one(engine, "Receive")
 			a.one(engine, "Validate")
@@ -693,9 +696,11 @@ func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
 			a.one(engine, "Reingest Check")
 			a.one(engine, "Copy To Staging")
 			item := a.item(id)
-			if item.Status != "Suspended" || item.Stage != "Copy To Staging" || !strings.Contains(item.Note, path) || !strings.Contains(item.Note, "digest mismatch") {
+			if item.Status != "Pending" || item.Stage != "Receive" || !strings.Contains(item.Note, path) {
 				t.Errorf("item = %+v", item)
 			}
+			a.work()
+			a.intact(id)
 		})
 	}
 }
@@ -732,69 +737,6 @@ func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
 	}
 	a.work()
 	a.intact(id)
-}
-
-// A copy that is not what it should be is found before anything is recorded.
-func TestBadCopiesAreFound(t *testing.T) {
-	t.Parallel()
-	for name, damage := range map[string]func(a *archive, b *storage.Bucket, key string){
-		"gone": func(a *archive, b *storage.Bucket, key string) {
-			if err := b.Delete(context.Background(), key); err != nil {
-				a.t.Fatal(err)
-			}
-		},
-		"other bytes": func(a *archive, b *storage.Bucket, key string) {
-			if _, err := b.Put(context.Background(), key, strings.NewReader("bytes"), storage.Upload{Size: 5}); err != nil {
-				a.t.Fatal(err)
-			}
-		},
-		"other bytes of the same size": func(a *archive, b *storage.Bucket, key string) {
-			o, err := b.Head(context.Background(), key)
-			if err != nil {
-				a.t.Fatal(err)
-			}
-			up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
-			if _, err := b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up); err != nil {
-				a.t.Fatal(err)
-			}
-		},
-		"another content type": func(a *archive, b *storage.Bucket, key string) {
-			a.describeAnew(b, key, func(up *storage.Upload) { up.ContentType = "text/x-other" })
-		},
-		"no metadata": func(a *archive, b *storage.Bucket, key string) {
-			a.describeAnew(b, key, func(up *storage.Upload) { up.Metadata = nil })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newArchive(t)
-			id := a.deposit("sample.tar", a.sample())
-			a.exec(`UPDATE stage_settings SET max_attempts = 1`)
-			engine := a.engine()
-			a.upTo(engine, "Storage Validation")
-			target := a.deps.Targets["Standard-VA"]
-			damage(a, target, a.keys(target)[7])
-			a.one(engine, "Storage Validation")
-			item := a.item(id)
-			if item.Status != "Suspended" || item.ErrorCode != "bad-copy" || !strings.Contains(item.Note, "Standard-VA") {
-				t.Errorf("item = %+v", item)
-			}
-		})
-	}
-}
-
-// describeAnew leaves an object's bytes and changes what is said of them.
-func (a *archive) describeAnew(b *storage.Bucket, key string, change func(*storage.Upload)) {
-	a.t.Helper()
-	o, err := b.Head(context.Background(), key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
-	change(&up)
-	if _, err := b.Copy(context.Background(), storage.Source{Bucket: b, Key: key}, key, up, storage.Parts{}); err != nil {
-		a.t.Fatal(err)
-	}
 }
 
 // engine returns a queue without upkeep, for tests that go step by step.

@@ -247,8 +247,9 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 	metadata[key+"-encoded-beginning"] = cut
 }
 
-// again tells whether the stage has had the item before in this pass.
-func (w *work) again() bool { return w.item.Token > w.item.Entered+1 }
+// again tells whether the stage has had the item before: in this pass or, where that
+// was looked up, in one that it has finished.
+func (w *work) again() bool { return w.had || w.item.Token > w.item.Entered+1 }
 
 // there tells whether a bucket has a file already, whole and as it should be,
 // although Redis knows nothing of it: another worker may have died in between, or

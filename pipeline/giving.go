@@ -93,29 +93,37 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 		if !ok {
 			return noTarget(c.Target)
 		}
-		var err, before error
-		for try := 1; try <= tries && g.why(c) == nil; try++ {
-			err = read(b, c)
-			denied := deniedAlone(ctx, b, err)
-			if err == nil || ctx.Err() != nil || !denied && classified(err) || ends(err) {
-				return err
-			}
-			if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
-				g.spoil(ctx, f, c, err)
-			}
-			before = err
-		}
-		if g.why(c) == nil && errors.Is(err, errBadCopy) {
+		err := g.from(ctx, f, c, func() error { return read(b, c) })
+		switch {
+		case g.why(c) != nil:
+		case errors.Is(err, errBadCopy) && !ends(err):
 			return wrongAnswer(b, "each read has other bytes", "%s in %s: each read has other bytes: %w", f.Identifier, c.Target, err)
-		}
-		if g.why(c) == nil {
-			return storageErr(fmt.Errorf("%s: %w", f.Identifier, err))
+		default:
+			return err
 		}
 	}
 	if err := g.thaw(ctx, f); err != nil {
 		return err
 	}
 	return g.unreadable(ctx, f)
+}
+
+// from has a copy tried until it serves, or is of no use. What may be the way's fault
+// is the copy's only if it is so twice.
+func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
+	var before error
+	for try := 1; try <= tries && g.why(c) == nil; try++ {
+		err := read()
+		denied := deniedAlone(ctx, g.Targets[c.Target], err) // else it is the bucket that fails, and no copy
+		if err == nil || ctx.Err() != nil || !denied && classified(err) || ends(err) {
+			return err
+		}
+		if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
+			g.spoil(ctx, f, c, err)
+		}
+		before = err
+	}
+	return storageErr(fmt.Errorf("%s: %w", f.Identifier, before))
 }
 
 // mostThawed is how many files of one item are had from an archive class without a

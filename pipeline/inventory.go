@@ -27,9 +27,19 @@ func (w *work) bag(ctx context.Context, d Deps) (b *bag.Bag, id string, err erro
 }
 
 // inventory is bag for who needs only some of each file: it hands the files to do,
-// in their order, and keeps none if there are many. After an error those that do
-// was given are of no use.
+// in their order, and keeps none if there are many. With the first file, all that do
+// was given before is of no use: an inventory that is not readable is read once more.
+// After an error none is.
 func (w *work) inventory(ctx context.Context, d Deps, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
+	b, id, err = w.inventoryOnce(ctx, d, do)
+	if spoiled(ctx, err) {
+		w.log.WarnContext(ctx, "inventory is not readable; reading it again")
+		b, id, err = w.inventoryOnce(ctx, d, do)
+	}
+	return b, id, err
+}
+
+func (w *work) inventoryOnce(ctx context.Context, d Deps, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	body, err := d.Staging.Get(ctx, w.staged(inventoryName), storage.Range{Length: -1})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, "", d.gone(inventoryName)

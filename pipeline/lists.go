@@ -118,6 +118,7 @@ type copyPlan struct {
 	names       []string // of the targets, the primary first
 	targets     []*storage.Bucket
 	inventoryID string
+	bad         map[string]string // see badCopies
 }
 
 // mimeRow is what copies need of [identified].
@@ -182,7 +183,7 @@ func missing(name string) error {
 func readList[T any](ctx context.Context, w *work, d Deps, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
 	var said json.RawMessage // what was wrong of it must leave nothing in about
 	rows, err := readListOnce(ctx, w, d, name, inventoryID, &said, index)
-	if spoiled(err) {
+	if spoiled(ctx, err) {
 		w.log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
 		rows, err = readListOnce(ctx, w, d, name, inventoryID, &said, index)
 	}
@@ -211,11 +212,12 @@ func readListOnce[T any](ctx context.Context, w *work, d Deps, name, inventoryID
 	return rows, err
 }
 
-// spoiled tells whether an error is that of a list or inventory whose bytes are wrong.
-// Before it has consequences they are read once more, by another request.
-func spoiled(err error) bool {
+// spoiled tells whether an error is that of a list or inventory whose bytes are wrong,
+// or did not all come. Before it has consequences they are read once more, by another
+// request.
+func spoiled(ctx context.Context, err error) bool {
 	var list *uselessList
-	return errors.As(err, &list) || errors.Is(err, errDamaged)
+	return errors.As(err, &list) || errors.Is(err, errDamaged) || err != nil && ctx.Err() == nil && !classified(err)
 }
 
 // uselessList is the error of a list whose bytes are wrong.

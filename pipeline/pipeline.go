@@ -36,6 +36,7 @@ type Deps struct {
 	Viruses   *virus.Scanner // nil: files are not checked for viruses
 	Files     int            // files of one item in work at once
 	ColdPoll  time.Duration  // between two looks at what is being restored from an archive class; 0: as its provider is quick
+	ReadBack  bool           // Storage Validation reads each new copy
 	MaxFiles  int            // files that a bag may have; [bag.DefaultMaxFiles] if zero
 	Memory    int64          // bytes for the lists of all bags in work; 0: those of one bag of MaxFiles
 	Version   string         // of this program, for the record

@@ -20,9 +20,12 @@ func (a *archive) motley(name string) []byte {
 	return a.bag(bagtest.Spec{
 		Name: name,
 		Files: []bagtest.File{
-			{Path: "data/empty"}, {Path: "data/small.bin", Size: 700}, {Path: "data/other.bin", Size: 15_000},
+			{Path: "data/empty"},
+			{Path: "data/small.bin", Size: 700},
+			{Path: "data/other.bin", Size: 15_000},
 			{Path: "data/" + strings.Repeat("long", 40) + ".bin", Size: 3000}, // its name is in a PAX record, of which there is no checksum
-			{Path: "data/middling.bin", Size: 120_000}, {Path: "data/large.bin", Size: 400_000},
+			{Path: "data/middling.bin", Size: 120_000},
+			{Path: "data/large.bin", Size: 400_000},
 		},
 		Unlisted: []bagtest.File{{Path: "notes/unlisted.txt", Size: 2000}},
 	})
@@ -60,7 +63,7 @@ func truth(t *testing.T, tar []byte) *bag.Bag {
 // wherever in the tar it is: the bag is ingested, with the bytes that it has.
 func TestFlippedByteIsNotTheBags(t *testing.T) {
 	t.Parallel()
-	for name, answers := range ways() {
+	for name, answers := range ways() { //nolint:bodyclose // the proxy closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
@@ -103,6 +106,40 @@ func TestFlippedByteIsNotTheBags(t *testing.T) {
 	}
 }
 
+// What was read wrongly before a checkpoint is found out when another attempt goes on
+// from there, and the tar is read from its start.
+func TestCheckpointOfBytesThatWereFlippedIsDiscarded(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	a := newArchive(t)
+	a.deps.checkpointBytes = 8 * mib
+	var files []bagtest.File
+	for _, name := range []string{"a", "b", "c"} {
+		files = append(files, bagtest.File{Path: "data/" + name, Size: 10 * mib})
+	}
+	tar := a.bag(bagtest.Spec{Name: "large", Files: files})
+	id := a.deposit("large.tar", tar)
+	w := a.wired()
+	w.next(spoilt{object: "/large.tar", at: 5 * mib, how: "flip", times: 1})
+	w.next(spoilt{object: "/large.tar", at: 25 * mib, how: "cut", times: 5}) // until the attempt gives up
+	engine := a.engine()
+	a.one(engine, "Receive")
+	if item := a.item(id); item.Stage != "Receive" || item.Status != "Pending" || w.left() > 1 {
+		t.Fatalf("item = %+v, %d answers not spoilt", item, w.left())
+	}
+	a.exec(`UPDATE work_items SET run_at = now()`)
+	a.one(engine, "Receive")
+	a.one(engine, "Validate")
+	if item := a.item(id); item.Stage != "Reingest Check" {
+		t.Errorf("item = %+v", item)
+	}
+	for _, said := range []string{"reading on from a checkpoint", "does not confirm what was read"} {
+		if !strings.Contains(a.log.String(), said) {
+			t.Errorf("the log does not say %q", said)
+		}
+	}
+}
+
 // asItWas fails the test unless an item's files are on record with their right digests,
 // and their copies have the right bytes.
 func (a *archive) asItWas(id int64, b *bag.Bag) {
@@ -136,7 +173,7 @@ func (a *archive) asItWas(id int64, b *bag.Bag) {
 // twice where its bucket does not tell that it was read right.
 func TestBrokenBagIsTheBags(t *testing.T) {
 	t.Parallel()
-	for name, answers := range ways() {
+	for name, answers := range ways() { //nolint:bodyclose // the proxy closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)

@@ -74,7 +74,7 @@ func (r *recorder) fetch(ctx context.Context) error {
 	r.spools = map[string]*os.File{}
 	for _, name := range []string{inventoryName, planName, formatsName, copiesName} {
 		err := r.fetchOne(ctx, name)
-		if spoiled(err) {
+		if spoiled(ctx, err) {
 			r.w.log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
 			_ = r.spools[name].Close() // only read from, and not on disk any more
 			err = r.fetchOne(ctx, name)

@@ -24,6 +24,12 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
+	if w.had, err = s.Registry.StageDone(ctx, w.item.ID, w.item.Stage); err != nil {
+		return err
+	}
+	if c.bad, err = s.Progress.Blobs(ctx, w.item.ID, badCopies); err != nil {
+		return w.progressErr(err)
+	}
 	_, err = w.each(ctx, s.Deps, inStaging(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
 		if p := group[0].pack; p.shared() {
 			return readGroup(ctx, s.staged(w, p), group, atPack, func(f *file, content []byte) error {
@@ -53,11 +59,14 @@ func (s *store) put(ctx context.Context, w *work, c copyPlan, f *file, content [
 	}
 	for i, target := range c.targets {
 		up := w.upload(f, c.mimes[f.index].MIME, encodesPath(c.names[i]))
-		if w.there(ctx, target, f.key, f, up) {
+		if !c.isBad(i, f) && w.there(ctx, target, f.key, f, up) {
 			continue
 		}
 		if _, err := target.Put(ctx, f.key, bytes.NewReader(content), up); err != nil {
 			return fmt.Errorf("store in %s: %w", c.names[i], storageErr(err))
+		}
+		if err := s.replaced(ctx, w, c, i, f); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -69,7 +78,7 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 	w.count.copies(f, len(c.targets))
 	for i, target := range c.targets {
 		up := w.upload(f, c.mimes[f.index].MIME, encodesPath(c.names[i]))
-		if w.there(ctx, target, f.key, f, up) {
+		if !c.isBad(i, f) && w.there(ctx, target, f.key, f, up) {
 			continue
 		}
 		var parts storage.Parts
@@ -87,6 +96,9 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *file) error {
 		}
 		if err != nil {
 			return fmt.Errorf("copy to %s: %w", c.names[i], storageErr(err))
+		}
+		if err := s.replaced(ctx, w, c, i, f); err != nil {
+			return err
 		}
 	}
 	return nil

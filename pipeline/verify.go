@@ -19,8 +19,9 @@ import (
 
 // verify asks the storage providers whether every copy that the storage option
 // promises is there, whole, carries what it should, and is the only one. It takes
-// no word of Store's for it. It does not read the copies: their digests were
-// checked by the providers on the way in, and fixity reads them later.
+// no word of Store's for it. Unless ReadBack is set, it does not read the copies:
+// their digests were checked by the providers on the way in, and fixity reads them
+// later. A copy that is not what it should be goes back to Store.
 type verify struct{ Deps }
 
 // storedCopy is a copy as its provider described it.
@@ -38,21 +39,28 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 	}
 	others := sync.OnceValue(func() error { return s.noteOthers(ctx, w.item.ObjectIdentifier, w.item.ID) })
 	results, err := w.each(ctx, s.Deps, inShares(c.files, s.Files), func(ctx context.Context, group []*file, finished func(*file, string)) error {
+		var bad []error
 		for _, f := range group {
 			var found []storedCopy
+			good := len(bad)
 			for i, target := range c.targets {
 				one, err := s.copy(ctx, w, f, c.names[i], target, c.mimes[f.index].MIME, others)
-				if err != nil {
+				switch {
+				case claim.Code(err) == "bad-copy": // others may be as well
+					bad = append(bad, &badCopy{f, c.names[i], err})
+				case err != nil:
 					return fmt.Errorf("copy of %s in %s: %w", f.path, c.names[i], err)
 				}
 				found = append(found, one)
 			}
-			finished(f, packCopies(f, found))
+			if len(bad) == good {
+				finished(f, packCopies(f, found))
+			}
 		}
-		return nil
+		return errors.Join(bad...)
 	})
 	if err != nil {
-		return err
+		return s.sendBack(ctx, w, err)
 	}
 	return writeList(ctx, w, s.Deps, copiesName, c.inventoryID, nil, len(c.files), func(yield func(copies) bool) {
 		for _, f := range c.files {
@@ -112,6 +120,11 @@ func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target
 	}
 	if err := s.extra(ctx, f, name, target, others); err != nil {
 		return storedCopy{}, err
+	}
+	if s.ReadBack && object.Readable(time.Now()) {
+		if err := readBack(ctx, f, target); err != nil {
+			return storedCopy{}, err
+		}
 	}
 	return storedCopy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC()}, nil
 }
@@ -192,8 +205,7 @@ func compare(object storage.Object, want storage.Upload, f *file) error {
 }
 
 // wrong says that a copy is not what it should be. Asking again may find it
-// right, since some providers show what they hold late; storing it anew is for
-// a person to decide.
+// right, since some providers show what they hold late.
 //
 // The last two arguments are what was found and what should be, if there are two.
 func wrong(format string, args ...any) error {

@@ -26,10 +26,13 @@ type wire struct {
 	spoilt  []*spoilt
 	answers func(*http.Response) // changes any answer; may be nil
 	asked   []string             // method, path and range of each request
+	firsts  string               // what happens to the first answer with bytes of each object; "" for nothing
+	seen    map[string]bool      // objects of which there was one
+	hit     int                  // answers that were spoilt so
 }
 
 // spoilt is what happens to the next answers that have the byte at an offset of an
-// object: it is flipped, the connection is cut before it, or the answer is short.
+// object, one of a kind to each: it is flipped, the connection is cut before it, or the answer is short.
 type spoilt struct {
 	object string // the end of its path
 	at     int64
@@ -87,6 +90,16 @@ func (w *wire) next(s spoilt) {
 	w.spoilt = append(w.spoilt, &s)
 }
 
+// spoilFirsts has the first answer with bytes of each object spoilt, from now on, and
+// returns how many were since it was called last.
+func (w *wire) spoilFirsts(how string) (hit int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hit, w.hit = w.hit, 0
+	w.firsts, w.seen = how, map[string]bool{}
+	return hit
+}
+
 // left counts the answers that were to be spoilt and have not been.
 func (w *wire) left() (n int) {
 	w.mu.Lock()
@@ -124,8 +137,14 @@ func (w *wire) spoil(r *http.Response) error {
 	if _, err := fmt.Sscanf(r.Header.Get("Content-Range"), "bytes %d-", &start); err != nil {
 		start = 0
 	}
+	if path := r.Request.URL.Path; w.firsts != "" && !w.seen[path] && strings.Count(path, "/") > 1 {
+		w.seen[path] = true
+		w.hit++
+		w.spoilt = append(w.spoilt, &spoilt{object: path, at: start + r.ContentLength/2, how: w.firsts, times: 1})
+	}
+	done := map[string]bool{}
 	for _, s := range w.spoilt {
-		if s.times == 0 || !strings.HasSuffix(r.Request.URL.Path, s.object) || s.at < start || s.at >= start+r.ContentLength {
+		if done[s.how] || s.times == 0 || !strings.HasSuffix(r.Request.URL.Path, s.object) || s.at < start || s.at >= start+r.ContentLength {
 			continue
 		}
 		s.times--
@@ -147,6 +166,7 @@ func (w *wire) spoil(r *http.Response) error {
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(head)), before
 			r.Header.Set("Content-Length", strconv.FormatInt(before, 10))
 		}
+		done[s.how] = true
 	}
 	return nil
 }

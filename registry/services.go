@@ -40,13 +40,11 @@ func (r *Registry) Services(ctx context.Context) ([]Service, error) {
 // HoldService stops claims of items that need a service, until it is released. What
 // runs goes on. The reason may be "".
 func (r *Registry) HoldService(ctx context.Context, service, reason string) ([]Service, error) {
-	return collect[Service](ctx, r, "hold a service", `SELECT `+serviceColumns+` FROM hold_service(@service, nullif(@reason, '')) h
-		JOIN services s ON s.service = h.service`, pgx.NamedArgs{"service": service, "reason": reason})
+	return collect[Service](ctx, r, "hold a service", `SELECT `+serviceColumns+` FROM hold_service(@service, nullif(@reason, '')) s`, pgx.NamedArgs{"service": service, "reason": reason})
 }
 
 // ReleaseService ends a hold. Workers that see the service fail try one item at
 // once.
 func (r *Registry) ReleaseService(ctx context.Context, service string) ([]Service, error) {
-	return collect[Service](ctx, r, "release a service", `SELECT `+serviceColumns+` FROM release_service(@service) h
-		JOIN services s ON s.service = h.service`, pgx.NamedArgs{"service": service})
+	return collect[Service](ctx, r, "release a service", `SELECT `+serviceColumns+` FROM release_service(@service) s`, pgx.NamedArgs{"service": service})
 }

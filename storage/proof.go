@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
@@ -70,21 +70,35 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 		return p, nil
 	}
 	encrypted := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || aws.ToString(out.SSECustomerAlgorithm) != ""
-	digest, number, inParts := strings.Cut(unquote(out.ETag), "-")
-	want, err := hex.DecodeString(digest)
-	parts, err2 := strconv.Atoi(cmp.Or(number, "1"))
+	want, parts := ofETag(unquote(out.ETag))
 	switch {
-	case encrypted || err != nil || err2 != nil || len(want) != md5.Size || parts < 1:
+	case encrypted || want == nil:
 		return unknown, nil
-	case !inParts:
+	case parts == 0:
 		return Proof{"MD5", md5.New, want}, nil
 	}
-	size := aws.ToInt64(out.ContentLength)
-	part := b.partOf(ctx, in, size, parts)
+	part := b.partOf(ctx, in, aws.ToInt64(out.ContentLength), parts)
 	if part == 0 {
 		return unknown, nil
 	}
 	return Proof{fmt.Sprintf("MD5 of %d parts", parts), func() hash.Hash { return newPartsMD5(part) }, want}, nil
+}
+
+// ofETag takes an MD5 and a number of parts out of an ETag, which is 0 where there are
+// none; nil if it does not look like that.
+func ofETag(etag string) (sum []byte, parts int) {
+	digest, number, inParts := strings.Cut(etag, "-")
+	sum, err := hex.DecodeString(digest)
+	if err != nil || len(sum) != md5.Size {
+		return nil, 0
+	}
+	if !inParts {
+		return sum, 0
+	}
+	if parts, err = strconv.Atoi(number); err != nil || parts < 1 {
+		return nil, 0
+	}
+	return sum, parts
 }
 
 // checksumOf picks the checksum of the whole content that costs least.
@@ -157,6 +171,7 @@ func newPartsMD5(part int64) *partsMD5 {
 	return &partsMD5{part: part, left: part, inner: md5.New(), outer: md5.New()}
 }
 
+// Write never fails.
 func (h *partsMD5) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -172,13 +187,14 @@ func (h *partsMD5) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Sum changes nothing: more may be written.
 func (h *partsMD5) Sum(b []byte) []byte {
 	all := *h
 	if h.left < h.part {
 		all.outer = md5.New()
-		state, err := h.outer.(encoding.BinaryMarshaler).MarshalBinary()
+		state, err := stateOf(h.outer)
 		if err == nil {
-			err = all.outer.(encoding.BinaryUnmarshaler).UnmarshalBinary(state)
+			err = restore(all.outer, state)
 		}
 		if err != nil {
 			return append(b, make([]byte, md5.Size)...) // agrees with nothing
@@ -188,10 +204,13 @@ func (h *partsMD5) Sum(b []byte) []byte {
 	return all.outer.Sum(b)
 }
 
+// Reset begins anew.
 func (h *partsMD5) Reset() { *h = *newPartsMD5(h.part) }
 
+// Size is that of an MD5.
 func (*partsMD5) Size() int { return md5.Size }
 
+// BlockSize is that of MD5.
 func (*partsMD5) BlockSize() int { return md5.BlockSize }
 
 const partsMagic = "parts\x01"
@@ -201,7 +220,7 @@ func (h *partsMD5) MarshalBinary() ([]byte, error) {
 	state := binary.BigEndian.AppendUint64([]byte(partsMagic), uint64(h.part)) //nolint:gosec // sizes are positive
 	state = binary.BigEndian.AppendUint64(state, uint64(h.left))               //nolint:gosec // likewise
 	for _, of := range []hash.Hash{h.inner, h.outer} {
-		one, err := of.(encoding.BinaryMarshaler).MarshalBinary()
+		one, err := stateOf(of)
 		if err != nil {
 			return nil, fmt.Errorf("keep the MD5 of parts: %w", err)
 		}
@@ -210,25 +229,41 @@ func (h *partsMD5) MarshalBinary() ([]byte, error) {
 	return state, nil
 }
 
+func stateOf(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, errState
+	}
+	return m.MarshalBinary()
+}
+
+func restore(h hash.Hash, state []byte) error {
+	m, ok := h.(encoding.BinaryUnmarshaler)
+	if !ok {
+		return errState
+	}
+	return m.UnmarshalBinary(state)
+}
+
 var errState = errors.New("it is no state of the MD5 of such parts")
 
 // UnmarshalBinary goes on from a state. One of parts of another size is refused.
 func (h *partsMD5) UnmarshalBinary(state []byte) error {
-	rest, ok := strings.CutPrefix(string(state), partsMagic)
+	rest, ok := bytes.CutPrefix(state, []byte(partsMagic))
 	if !ok || len(rest) < 16 {
 		return errState
 	}
-	part, left := binary.BigEndian.Uint64([]byte(rest)), binary.BigEndian.Uint64([]byte(rest[8:]))
+	part, left := binary.BigEndian.Uint64(rest), binary.BigEndian.Uint64(rest[8:])
 	if part != uint64(h.part) || left > part || left == 0 { //nolint:gosec // sizes are positive
 		return errState
 	}
 	rest = rest[16:]
 	for _, of := range []hash.Hash{h.inner, h.outer} {
-		if len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32([]byte(rest))) {
+		if len(rest) < 4 || int64(len(rest)-4) < int64(binary.BigEndian.Uint32(rest)) {
 			return errState
 		}
-		n := 4 + int(binary.BigEndian.Uint32([]byte(rest)))
-		if err := of.(encoding.BinaryUnmarshaler).UnmarshalBinary([]byte(rest[4:n])); err != nil {
+		n := 4 + int(binary.BigEndian.Uint32(rest))
+		if err := restore(of, rest[4:n]); err != nil {
 			return fmt.Errorf("%w: %w", errState, err)
 		}
 		rest = rest[n:]

@@ -65,6 +65,7 @@ type workConfig struct {
 	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
 	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"time between two looks at what is being restored from an archive class; 0 goes by the poll in retrieval_prices, some hours"`
 	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
+	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"how Storage Validation checks new copies: head compares what the provider says of each, read also reads each back and compares its SHA-256, except in archive classes"`
 }
 
 type identifyConfig struct {

@@ -64,17 +64,25 @@ func TestWhatBecameOfBagsIsTold(t *testing.T) {
 	s.says(s.farol("item", "explain", id(good)), "Success at stage 9 of 9", "Cleanup: done", "- Nothing.")
 
 	worker.kill()
-	s.exec(`UPDATE stage_settings SET max_attempts = 1`)
+	s.exec(`UPDATE stage_settings SET max_attempts = 1, paused = true`)
 	proxy := s.s3Proxy()
-	s.deposit(bagtest.Spec{Name: "away"})
-	away := ask[int64](t, s.db, `SELECT max(id) FROM work_items`)
-	proxy.Cut()
-	s.worker()
-	if _, code = s.exitOf("item", "watch", id(away)); code != 1 {
-		t.Errorf("exit code %d of a bag whose storage was away", code)
+	worker = s.worker()
+	for i := range 4 {
+		s.deposit(bagtest.Spec{Name: fmt.Sprintf("away%d", i)})
 	}
+	away := ask[int64](t, s.db, `SELECT max(id) FROM work_items`)
+	worker.eventually("the worker to live", func() bool { return ask[int](t, s.db, `SELECT count(*) FROM workers`) > 0 })
+	proxy.Cut()
+	s.exec(`UPDATE stage_settings SET paused = false`)
+	worker.eventually("the bucket to be held", func() bool {
+		return ask[int](t, s.db, `SELECT count(*) FROM why_not($1) WHERE reason = 'held'`, away) > 0
+	})
 	said = s.farol("item", "explain", id(away))
-	s.says(said, "Suspended at stage 1 of 9, Receive", "Whose fault: the system's, at the storage", "storage-unavailable: ", "farol requeue "+id(away))
+	s.says(said, "It waits", "storage-unavailable", "Whose fault: the system's, at the storage", "farol services")
+	proxy.Resume()
+	if said, code = s.exitOf("item", "watch", id(away)); code != 0 {
+		t.Errorf("exit code %d of a bag whose storage was away for a while: %s", code, said)
+	}
 }
 
 // Who follows an item for a week is not thrown out by a server that restarts.

@@ -138,7 +138,8 @@ func itemRequeueCommand() *cobra.Command {
 		Use:   "requeue ID",
 		Short: "Put an item back into the queue",
 		Long: `Put an item back into the queue, at the stage that it came to or an earlier one,
-with all its attempts ahead of it. A worker that has the item at this moment loses
+with all its attempts ahead of it. An item whose bag was found invalid begins at
+Receive, so that the bag is read again. A worker that has the item at this moment loses
 it. Items that succeeded or were cancelled stay as they are.`,
 		Example: `  farol item requeue 7
   farol item requeue 7 --stage Validate --json`,

@@ -23,7 +23,7 @@ func exported(t *testing.T) map[string][]string {
 	}
 	t.Cleanup(figures.close)
 	m := newWorkMetrics()
-	m.registry.MustRegister(figures, heldLeases{})
+	m.registry.MustRegister(figures, heldLeases{}, serviceStates{})
 	jobs := newScheduleMetrics(jobNames())
 	jobs.registry.MustRegister(scheduleFigures{})
 	ch := make(chan *prometheus.Desc)

@@ -148,7 +148,8 @@ func runWork(ctx context.Context, f workFlags) error {
 	deps := pipeline.Deps{
 		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
 		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
-		Version: thisBuild().Version, Log: log,
+		ReadBack: config.Verify == "read",
+		Version:  thisBuild().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
