@@ -48,7 +48,7 @@ type modelItem struct {
 	waits                     *modelItem
 	retry, review             bool
 	judged                    bool // Validate found it bad, and Receive has not read it since
-	worker                    int // engine; -1: none
+	worker                    int  // engine; -1: none
 	lapsed                    bool
 	unseen                    [2]bool // it came to its place without that engine's doing
 }

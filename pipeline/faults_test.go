@@ -577,6 +577,10 @@ func TestDamagedStagingIsMadeAgain(t *testing.T) {
 				t.Fatal("there was nothing to damage")
 			}
 			a.one(engine, "Store")
+			if a.item(id).ErrorCode == "sent-back" && a.item(id).Stage == "Store" { // not found: a second look has to agree
+				a.exec(`UPDATE work_items SET run_at = now()`)
+				a.one(engine, "Store")
+			}
 			if item := a.item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
 				t.Errorf("item is %s at %s, want it sent back to Copy To Staging", item.Status, item.Stage)
 			}

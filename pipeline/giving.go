@@ -93,7 +93,7 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 		if !ok {
 			return noTarget(c.Target)
 		}
-		err := g.from(ctx, b, f, c, func() error { return read(b, c) })
+		err := g.from(ctx, f, c, func() error { return read(b, c) })
 		switch {
 		case g.why(c) != nil:
 		case errors.Is(err, errBadCopy) && !ends(err):
@@ -110,11 +110,12 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 
 // from has a copy tried until it serves, or is of no use. What may be the way's fault
 // is the copy's only if it is so twice.
-func (g *giving) from(ctx context.Context, b *storage.Bucket, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
+func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
 	var before error
 	for try := 1; try <= tries && g.why(c) == nil; try++ {
 		err := read()
-		if err == nil || ctx.Err() != nil || classified(err) && !deniedAlone(ctx, b, err) || ends(err) {
+		denied := deniedAlone(ctx, g.Targets[c.Target], err) // else it is the bucket that fails, and no copy
+		if err == nil || ctx.Err() != nil || !denied && classified(err) || ends(err) {
 			return err
 		}
 		if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {

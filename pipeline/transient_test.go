@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,100 +107,104 @@ func fromRedis(t *testing.T, says string) error {
 	return w.progressErr(progress.New(client, "t").Done(t.Context(), progress.Claim{Item: 1, Token: 1}, "Store", map[int]string{1: "a"}))
 }
 
-// A server that is away, busy or on the way to another place costs an attempt and
-// no person's time; what trying again cannot mend does not take attempts.
+// What is a service's failure names the service, also deep within other errors. What
+// trying again cannot mend does not take attempts, and what nobody knows is tried again.
 func TestWhatMayPassIsTriedAgain(t *testing.T) {
 	t.Parallel()
+	w := &work{item: claim.Item{ID: 1, Bucket: "receiving"}}
+	for name, tc := range map[string]struct {
+		err  error
+		code string
+	}{
+		"the bag is gone":         {w.receivingErr(fmt.Errorf("read: %w", storage.ErrNotFound)), "bag-gone"},
+		"the bag was replaced":    {w.receivingErr(fmt.Errorf("read: %w", storage.ErrChanged)), "bag-changed"},
+		"Redis has a newer claim": {w.progressErr(fmt.Errorf("write: %w", progress.ErrLost)), "lost"},
+		"the claim is lost":       {registry.ErrLost, "lost"},
+		"a bad bag":               {claim.Fatal("invalid-bag", "it is not valid"), "invalid-bag"},
+	} {
+		for _, err := range wrapped(tc.err) {
+			if claim.IsTransient(err) || claim.FaultIn(err) != nil || claim.Code(err) != tc.code {
+				t.Errorf("%s: %v is tried again, or has the code %q and not %q", name, err, claim.Code(err), tc.code)
+			}
+		}
+	}
+	for _, err := range []error{nsq.ErrNotConnected, nsq.ErrProtocol{Reason: "E_PUB_FAILED PUB failed"}, errors.New("odd")} {
+		if claim.FaultIn(err) != nil || !claim.IsTransient(err) {
+			t.Errorf("%v is not tried again, or a fault", err)
+		}
+	}
+}
+
+func TestFaultsNameTheirService(t *testing.T) {
+	t.Parallel()
 	db := testenv.Database(t)
-	nobody := func() error { _, err := new(net.Dialer).DialContext(t.Context(), "tcp", "127.0.0.1:1"); return err }
 	away, err := registry.Connect(t.Context(), "postgres://farol@127.0.0.1:1/none", "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(away.Close)
+	_, noDir := os.CreateTemp(t.TempDir()+"/none", "farol-*")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, noRoom := full.Write([]byte("a"))
+	full.Close()
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	const half = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: \"e\"\r\n\r\nhalf"
-	w := &work{item: claim.Item{ID: 1}}
-	final := map[string]struct {
-		err  error
-		code string
-	}{
-		"S3: denied":               {fromS3(t, answers(403, "AccessDenied")), "storage-denied"},
-		"S3: no such bucket":       {fromS3(t, answers(404, "NoSuchBucket")), "storage-denied"},
-		"S3: the bag is gone":      {w.receivingErr(fmt.Errorf("read: %w", storage.ErrNotFound)), "bag-gone"},
-		"S3: the bag was replaced": {w.receivingErr(fmt.Errorf("read: %w", storage.ErrChanged)), "bag-changed"},
-		"Redis: a newer claim":     {w.progressErr(fmt.Errorf("write: %w", progress.ErrLost)), "lost"},
-		"the claim is lost":        {registry.ErrLost, "lost"},
-		"a bad bag":                {claim.Fatal("invalid-bag", "it is not valid"), "invalid-bag"},
-	}
-	for name, tc := range final {
-		for _, err := range []error{tc.err, fmt.Errorf("file a: %w", tc.err), errors.Join(errors.New("another"), tc.err)} {
-			if claim.IsTransient(err) || claim.Code(err) != tc.code {
-				t.Errorf("%s: %v is tried again, or has the code %q and not %q", name, err, claim.Code(err), tc.code)
-			}
-		}
-	}
 	is := func(err error) func() error { return func() error { return err } }
 	s3 := func(serve http.HandlerFunc) func() error { return func() error { return fromS3(t, serve) } }
 	redisSays := func(says string) func() error { return func() error { return fromRedis(t, says) } }
-	transient := map[string]func() error{
-		"a refused connection":           is(nobody()),
-		"a lost connection":              is(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}),
-		"a broken pipe":                  is(&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}),
-		"no route":                       is(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}),
-		"no answer":                      is(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)}),
-		"no name":                        is(&net.DNSError{Err: "server misbehaving", Name: "s3.example.org", IsTemporary: true}),
-		"a deadline":                     is(context.DeadlineExceeded),
-		"a deadline of a connection":     is(os.ErrDeadlineExceeded),
-		"the end in the middle":          is(io.ErrUnexpectedEOF),
-		"a full disk":                    is(&os.PathError{Op: "write", Path: "/tmp/list", Err: syscall.ENOSPC}),
-		"PostgreSQL: not there":          is(registry.New(away).Ping(t.Context())),
-		"S3: 500":                        s3(answers(500, "InternalError")),
-		"S3: 502":                        s3(answers(502, "")),
-		"S3: 503":                        s3(answers(503, "")),
-		"S3: 503 slow down":              s3(answers(503, "SlowDown")),
-		"S3: 504":                        s3(answers(504, "")),
-		"S3: 429":                        s3(answers(429, "TooManyRequests")),
-		"S3: 400 the request is too old": s3(answers(400, "RequestTimeout")),
-		"S3: 403 a clock is wrong":       s3(answers(403, "RequestTimeTooSkewed")),
-		"S3: no response":                s3(silent),
-		"S3: the end in the middle":      s3(hangsUp(half, false)),
-		"S3: reset in the middle":        s3(hangsUp(half, true)),
-		"S3: reset at once":              s3(hangsUp("", true)),
-		"S3: no HTTP":                    s3(hangsUp("SSH-2.0-OpenSSH\r\n", false)),
-		"Redis: hangs up":                redisSays(""),
-		"Redis: starts":                  redisSays("-LOADING Redis is loading the dataset in memory"),
-		"Redis: a replica":               redisSays("-READONLY You can't write against a read only replica."),
-		"Redis: full":                    redisSays("-OOM command not allowed when used memory > 'maxmemory'."),
-		"Redis: master away":             redisSays("-MASTERDOWN Link with MASTER is down"),
-		"Redis: cluster away":            redisSays("-CLUSTERDOWN The cluster is down"),
-		"Redis: busy":                    redisSays("-BUSY Redis is busy running a script."),
-		"Redis: many clients":            is(redis.ErrPoolTimeout),
-		"NSQ: not connected":             is(nsq.ErrNotConnected),
-		"NSQ: closed":                    is(nsq.ErrStopped),
-		"NSQ: no such topic now":         is(nsq.ErrProtocol{Reason: "E_PUB_FAILED PUB failed"}),
+	type row struct {
+		fails         func() error
+		service, code string
 	}
-	for code, what := range map[string]string{
-		"25006": "a standby by now", "57P01": "shuts down", "57P02": "has crashed", "57P03": "starts", "40001": "no order", "40P01": "a deadlock",
-		"53300": "too many connections", "53100": "disk full", "53200": "out of memory", "55P03": "locked", "57014": "a statement's deadline",
-		"08006": "lost", "08003": "closed", "08P01": "a pooler's protocol", "58030": "I/O error", "XX000": "internal",
+	rows := map[string]row{
+		"a full disk":          {is(ofHost(noRoom)), "disk", "disk-full"},
+		"no TMPDIR":            {is(ofHost(noDir)), "disk", "disk-missing"},
+		"no target":            {is(noTarget("A")), "settings", "settings-missing"},
+		"PostgreSQL: away":     {is(registry.New(away).Ping(t.Context())), "database", "database-unavailable"},
+		"Redis: hangs up":      {redisSays(""), "redis", "progress-unavailable"},
+		"Redis: starts":        {redisSays("-LOADING Redis is loading the dataset in memory"), "redis", "progress-unavailable"},
+		"Redis: a replica":     {redisSays("-READONLY You can't write against a read only replica."), "redis", "progress-read-only"},
+		"Redis: full":          {redisSays("-OOM command not allowed when used memory > 'maxmemory'."), "redis", "progress-full"},
+		"Redis: cluster away":  {redisSays("-CLUSTERDOWN The cluster is down"), "redis", "progress-unavailable"},
+		"Redis: busy":          {redisSays("-BUSY Redis is busy running a script."), "redis", "progress-overloaded"},
+		"Redis: asks who I am": {redisSays("-NOAUTH Authentication required."), "redis", "progress-denied"},
+	}
+	for name, tc := range map[string]struct {
+		serve http.HandlerFunc
+		kind  string
+	}{
+		"403": {answers(403, "AccessDenied"), "denied"}, "no bucket": {answers(404, "NoSuchBucket"), "missing"},
+		"500": {answers(500, "InternalError"), "unavailable"}, "502": {answers(502, ""), "unavailable"}, "503": {answers(503, ""), "overloaded"},
+		"slow down": {answers(503, "SlowDown"), "overloaded"}, "429": {answers(429, "TooManyRequests"), "overloaded"},
+		"too old": {answers(400, "RequestTimeout"), "unavailable"}, "a wrong clock": {answers(403, "RequestTimeTooSkewed"), "skewed"},
+		"silent": {silent, "unavailable"}, "cut": {hangsUp(half, false), "unavailable"}, "reset": {hangsUp(half, true), "unavailable"},
+		"reset at once": {hangsUp("", true), "unavailable"},
 	} {
-		transient["PostgreSQL: "+code+", "+what] = func() error { return fromPostgres(t, db, code) }
+		rows["S3: "+name] = row{s3(tc.serve), "s3:test", "storage-" + tc.kind}
 	}
-	for name, fails := range transient {
+	for code, kind := range map[string]string{
+		"25006": "read-only", "57P01": "unavailable", "57P02": "unavailable", "57P03": "unavailable", "40001": "overloaded", "40P01": "overloaded",
+		"53300": "overloaded", "53100": "full", "53200": "overloaded", "55P03": "overloaded", "57014": "overloaded", "42P01": "wrong-answer",
+		"08006": "unavailable", "08003": "unavailable", "08P01": "unavailable", "58030": "unavailable", "XX000": "unavailable",
+	} {
+		rows["PostgreSQL: "+code] = row{func() error { return fromPostgres(t, db, code) }, "database", "database-" + kind}
+	}
+	for name, tc := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := fails()
-			if err == nil {
-				t.Fatal("no error")
-			}
-			for _, err := range []error{err, fmt.Errorf("file a: %w", fmt.Errorf("write: %w", err)), errors.Join(errors.New("another"), err)} {
-				code := claim.Code(err)
-				if !claim.IsTransient(err) || claim.NeedsPerson(err) || !slices.Contains([]string{"transient", "timeout", "storage-unavailable", "progress-unavailable"}, code) ||
-					strings.HasPrefix(name, "S3: ") != (code == "storage-unavailable") {
-					t.Errorf("%v is not tried again, with the code %q", err, claim.Code(err))
+			for _, err := range wrapped(tc.fails()) {
+				if f := claim.FaultIn(err); f == nil || f.Service != tc.service || claim.Code(err) != tc.code || claim.NeedsPerson(err) {
+					t.Errorf("%v is %+v with the code %q, want the fault %s of %s", err, f, claim.Code(err), tc.code, tc.service)
 				}
 			}
 		})
 	}
+}
+
+// wrapped are errors in which err is found.
+func wrapped(err error) []error {
+	return []error{err, fmt.Errorf("file a: %w", fmt.Errorf("write: %w", err)), errors.Join(errors.New("another"), err)}
 }

@@ -13,8 +13,8 @@ import (
 // What a worker's memory is for, besides its heap and the lists of bags in that.
 const (
 	childMemory = 112 << 20 // of a child with its signatures, at work; a bomb in a file ends the child, not the worker
-	outsideHeap = 32 << 20 // the program itself, stacks of threads, and what the kernel counts to the group
-	besideLists = 64 << 20 // of the heap: buffers of uploads, small bags, claims; and a part of the lists' own for garbage
+	outsideHeap = 32 << 20  // the program itself, stacks of threads, and what the kernel counts to the group
+	besideLists = 64 << 20  // of the heap: buffers of uploads, small bags, claims; and a part of the lists' own for garbage
 )
 
 // fitIntoMemory has the process fit into what its control group may use, less what
