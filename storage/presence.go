@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/farol-preservation/farol/fault"
 )
@@ -41,8 +43,7 @@ func (b *Bucket) Probe(ctx context.Context) error {
 // missing or closed is [ErrDenied].
 func (b *Bucket) Check(ctx context.Context) error {
 	_, err := b.api.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.target.Bucket})
-	var api smithy.APIError
-	if err != nil && errors.As(err, &api) && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && refused(err) {
 		// The answer to a HEAD has a status and no words. Those tell an unknown key from a
 		// missing bucket or a wrong clock.
 		_, err = b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, MaxKeys: aws.Int32(1)})
@@ -55,6 +56,13 @@ func (b *Bucket) Check(ctx context.Context) error {
 		err = b.fault(fault.Missing, "404", fmt.Errorf("%w: no bucket %q", ErrDenied, b.target.Bucket))
 	}
 	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
+}
+
+// refused reports whether the answer is a refusal, and no failure of the server's.
+func refused(err error) bool {
+	var api smithy.APIError
+	var response *smithyhttp.ResponseError
+	return errors.As(err, &api) && errors.As(err, &response) && response.HTTPStatusCode() < http.StatusTooManyRequests
 }
 
 // listen notes when the bucket has answered as one that is there.

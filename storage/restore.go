@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // A Restoration is what became of the request to make an archived object
@@ -109,11 +111,14 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 	return "", b.errorf("restore", key, b.explain(ctx, err))
 }
 
-// futile has the SDK try no more where there is no capacity: there will be none in
-// a second either.
+// futile has the SDK try no more where there is no capacity, or no TLS that could be
+// trusted: it will be the same in a second.
 func futile(err error) aws.Ternary {
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorCode() == noCapacity {
+		return aws.FalseTernary
+	}
+	if k, _, ok := fault.Network(err); ok && k != fault.Unavailable {
 		return aws.FalseTernary
 	}
 	return aws.UnknownTernary
