@@ -280,11 +280,17 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	}
 }
 
+// aService makes a service known, as the first worker does.
+const aService = `SELECT report_service('w', 'redis', 'ok', '', '', '', NULL, false, '[]', '')`
+
 // Each statement is run on a database without items: the functions of the schema
 // may say that there is no such item, and nothing else may go wrong.
 func TestSQLInDocumentsRuns(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
+	if _, err := db.Exec(t.Context(), aService); err != nil {
+		t.Fatal(err)
+	}
 	checked := 0
 	for name, text := range documents(t) {
 		for _, block := range blocks(text, "sql") {
@@ -316,7 +322,7 @@ func TestSQLForAdministratorsWorksForThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(t.Context(), string(states)); err != nil {
+	if _, err := db.Exec(t.Context(), string(states)+";"+aService); err != nil {
 		t.Fatal(err)
 	}
 	checked := 0

@@ -137,8 +137,8 @@ func FaultIn(result error) *fault.Error {
 // item goes back and waits for one that has so many bytes for lists of files. The
 // attempt does not count.
 func NeedMemory(bytes int64) error {
-	return &ending{kind: endNeed, code: "memory-need", need: bytes,
-		err: fmt.Errorf("this worker has too little memory: the lists of the bag's files need %d MiB or more", (bytes+1<<20-1)>>20)}
+	err := fmt.Errorf("this worker has too little memory: the lists of the bag's files need %d MiB or more", (bytes+1<<20-1)>>20)
+	return &ending{kind: endNeed, code: "memory-need", need: bytes, err: err}
 }
 
 // NeedsPerson tells whether an item that ends so is parked for a person at once.
@@ -220,22 +220,8 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result),
 	}
 	if result == nil {
-		m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
-		m.MemoryNeed = done.MemoryNeed
-		if done.Next != "" {
-			m.Stage, m.Topic = done.Next, of(done.Next).Topic
-			return m
-		}
-		m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
-		if item.Action != ingest {
-			m.Stage = resolve
-		}
-		if done.ObjectID != 0 {
-			m.ObjectID = &done.ObjectID
-		}
-		return m
+		return goOn(m, item, done, of)
 	}
-
 	var e *ending
 	if f := FaultIn(result); f != nil {
 		e = &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: heldDelay}
@@ -272,6 +258,24 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 			m.Status, m.Retry, m.Review, m.Delay = "Suspended", false, true, 0
 			m.Note = exhausted(m.Note, item.Attempt)
 		}
+	}
+	return m
+}
+
+// goOn moves an item whose stage is done to the next, or to its end.
+func goOn(m move, item Item, done Done, of func(stage string) StageSettings) move {
+	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
+	m.MemoryNeed = done.MemoryNeed
+	if done.Next != "" {
+		m.Stage, m.Topic = done.Next, of(done.Next).Topic
+		return m
+	}
+	m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
+	if item.Action != ingest {
+		m.Stage = resolve
+	}
+	if done.ObjectID != 0 {
+		m.ObjectID = &done.ObjectID
 	}
 	return m
 }

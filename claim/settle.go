@@ -144,7 +144,7 @@ func (e *tooOften) Unwrap() error { return e.error }
 // was set is no failure.
 func (e *Engine) countFailures(ctx context.Context, item Item, result error) (int, error) {
 	if result == nil || !IsTransient(result) || FaultIn(result) != nil || item.Attempt < item.MaxAttempts {
-		return item.Attempt, nil
+		return item.Attempt, nil //nolint:nilerr // the result is no failure to count
 	}
 	n, err := e.store.failures(ctx, item)
 	if err != nil {

@@ -107,6 +107,11 @@ func OfS3(code string, status int) (k Kind, ok bool) {
 	case "RequestTimeout", "InternalError", "OperationAborted":
 		return Unavailable, true
 	}
+	return ofStatus(status)
+}
+
+// ofStatus sorts an answer of S3 that has no code.
+func ofStatus(status int) (k Kind, ok bool) {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
 		return Denied, true

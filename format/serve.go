@@ -57,9 +57,9 @@ func Serve(in io.Reader, out io.Writer) error {
 // there is half as much of it as lives: a worker has several children, and shares its
 // memory with them.
 func stayLean() {
-	const percent = 50
-	if os.Getenv("GOGC") == "" { //nolint:forbidigo // Go's own setting
-		debug.SetGCPercent(percent)
+	const percent, usual = 50, 100
+	if was := debug.SetGCPercent(percent); was != usual {
+		debug.SetGCPercent(was) // GOGC says otherwise
 	}
 	debug.FreeOSMemory()
 }

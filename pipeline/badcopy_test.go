@@ -161,7 +161,7 @@ func TestNewCopiesAreReadBack(t *testing.T) {
 			a.deps.ReadBack = read
 			id := a.deposit("sample.tar", a.sample())
 			w := a.wired()
-			direct := a.bucket(a.deps.Targets["Standard-VA"].Name(), "")
+			direct := a.bucket(a.deps.Targets["Standard-VA"].Name())
 			engine := a.engine()
 			a.upTo(engine, "Storage Validation")
 			good := a.listed(direct)

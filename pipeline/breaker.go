@@ -92,6 +92,7 @@ func (b *breaker) fault(now time.Time, f *fault.Error) bool {
 		b.shut(now)
 	case claim.ServiceTrying:
 		b.shut(now)
+	case claim.ServiceFailing: // it is shut
 	}
 	return true
 }

@@ -173,7 +173,7 @@ func (g *breakers) without(trial bool) (scopes []claim.Scope) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.byName {
-		if one.state == claim.ServiceFailing || one.state == claim.ServiceTrying && !(trial && one.trial == reserved) {
+		if one.state == claim.ServiceFailing || one.state == claim.ServiceTrying && (!trial || one.trial != reserved) {
 			scopes = append(scopes, one.scopes...)
 		}
 	}

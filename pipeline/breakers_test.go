@@ -82,8 +82,10 @@ func (a *archive) unharmed(n int) {
 func (a *archive) with(change func(t *storage.Target)) Deps {
 	a.t.Helper()
 	open := func(name string) *storage.Bucket {
-		t := storage.Target{Name: name, Bucket: name, Endpoint: a.s3.Endpoint, Region: a.s3.Region, CAFile: a.s3.CAFile, PathStyle: true,
-			AccessKeyID: a.s3.AccessKeyID, SecretAccessKey: storage.Secret(a.s3.SecretAccessKey)}
+		t := storage.Target{
+			Name: name, Bucket: name, Endpoint: a.s3.Endpoint, Region: a.s3.Region, CAFile: a.s3.CAFile, PathStyle: true,
+			AccessKeyID: a.s3.AccessKeyID, SecretAccessKey: storage.Secret(a.s3.SecretAccessKey),
+		}
 		change(&t)
 		b, err := a.client.Bucket(t)
 		if err != nil {
@@ -216,7 +218,7 @@ func TestWorkerWithAnotherBucketLeavesTheTarget(t *testing.T) {
 	a.worker(a.deps)
 	a.worker(a.deps)
 	wait(t, 30*time.Second, "the others to live", func() bool { return value[int](a, `SELECT count(*) FROM workers`) == 2 })
-	wrong := a.created(a.s3.Prefix+"elsewhere", "")
+	wrong := a.created(a.s3.Prefix + "elsewhere")
 	target := a.deps.Targets["Standard-OR"]
 	bad := a.deps
 	bad.Targets = maps.Clone(a.deps.Targets)
@@ -245,7 +247,7 @@ func TestRecordNamesTheBucketThatWasVerified(t *testing.T) {
 	a.upTo(engine, "Record")
 	good := a.deps.Targets
 	a.deps.Targets = maps.Clone(good)
-	a.deps.Targets["Standard-OR"] = a.created(a.s3.Prefix+"elsewhere", "")
+	a.deps.Targets["Standard-OR"] = a.created(a.s3.Prefix + "elsewhere")
 	a.one(engine, "Record")
 	if item := a.item(id); item.Stage != "Record" || item.Status != "Pending" || item.ErrorCode != "settings-missing" || item.Attempt != 0 {
 		t.Fatalf("item = %+v", item)

@@ -180,7 +180,7 @@ func (a *archive) halfDeletedSaysSo() {
 	a.t.Helper()
 	there := map[string]bool{}
 	for _, name := range []string{"Standard-VA", "Standard-OR"} {
-		direct := a.bucket(a.deps.Targets[name].Name(), "")
+		direct := a.bucket(a.deps.Targets[name].Name())
 		for _, key := range a.keys(direct) {
 			there[name+" "+key] = true
 		}

@@ -103,7 +103,7 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 func TestDoctorSaysWhatItCouldNotReach(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	absent := a.bucket(a.s3.Prefix+"absent", "")
+	absent := a.bucket(a.s3.Prefix + "absent")
 	a.deps.Targets["Wasabi-TX"] = absent
 	delete(a.deps.Targets, "Glacier-OH")
 	a.deps.Staging = absent

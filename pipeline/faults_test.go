@@ -142,14 +142,14 @@ func (a *archive) through(proxy *testenv.Proxy) {
 func (a *archive) rewire() {
 	a.t.Helper()
 	deps := a.deps
-	deps.Staging = a.bucket(a.s3.Prefix+"staging", "")
+	deps.Staging = a.bucket(a.s3.Prefix + "staging")
 	deps.Targets = map[string]*storage.Bucket{}
 	for _, target := range storage.Targets() {
 		deps.Targets[target.Name] = a.target(target)
 	}
 	others := map[string]*storage.Bucket{}
 	for _, name := range []string{a.in.ReceivingBucket, a.in.RestoreBucket} {
-		others[name] = a.bucket(name, "")
+		others[name] = a.bucket(name)
 	}
 	deps.Receiving = func(name string) (*storage.Bucket, error) { return others[name], nil }
 	a.deps = deps

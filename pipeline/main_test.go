@@ -76,8 +76,8 @@ func newArchive(t testing.TB) *archive {
 	store := progress.New(testenv.Redis(t), prefix)
 	a.deps = Deps{
 		Registry: registry.New(a.db), Progress: store, Formats: goodIdentifier(t), Files: 4,
-		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket, ""), nil },
-		Staging:   a.created(a.s3.Prefix+"staging", ""),
+		Receiving: func(bucket string) (*storage.Bucket, error) { return a.bucket(bucket), nil },
+		Staging:   a.created(a.s3.Prefix + "staging"),
 		Targets:   map[string]*storage.Bucket{},
 		Log:       a.logger(),
 	}
@@ -94,8 +94,8 @@ func newArchive(t testing.TB) *archive {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.receiving = a.created(a.in.ReceivingBucket, "")
-	a.created(a.in.RestoreBucket, "")
+	a.receiving = a.created(a.in.ReceivingBucket)
+	a.created(a.in.RestoreBucket)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log:\n%s", a.log)
@@ -142,9 +142,9 @@ func startIdentifier(how string, children int) (*format.Identifier, error) {
 	})
 }
 
-func (a *archive) bucket(name, class string) *storage.Bucket {
+func (a *archive) bucket(name string) *storage.Bucket {
 	a.t.Helper()
-	return a.opened(storage.Target{Name: name, Bucket: name, StorageClass: class})
+	return a.opened(storage.Target{Name: name, Bucket: name})
 }
 
 // opened is a target on the test's server.
@@ -168,9 +168,9 @@ func (a *archive) target(spec storage.TargetSpec) *storage.Bucket {
 	})
 }
 
-func (a *archive) created(name, class string) *storage.Bucket {
+func (a *archive) created(name string) *storage.Bucket {
 	a.t.Helper()
-	b := a.bucket(name, class)
+	b := a.bucket(name)
 	if err := b.Create(context.Background()); err != nil {
 		a.t.Fatal(err)
 	}

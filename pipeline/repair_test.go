@@ -21,12 +21,12 @@ import (
 func (a *archive) warm() {
 	a.t.Helper()
 	was := a.deps.Targets["Standard-OR"]
-	a.deps.Targets["Standard-OR"] = a.bucket(was.Name(), "")
+	a.deps.Targets["Standard-OR"] = a.bucket(was.Name())
 }
 
 func (a *archive) repairer() *Repairer {
 	return &Repairer{
-		Deps: a.deps, Worker: "r", Quarantine: a.bucket(a.s3.Prefix+"quarantine", ""), Again: time.Millisecond,
+		Deps: a.deps, Worker: "r", Quarantine: a.bucket(a.s3.Prefix + "quarantine"), Again: time.Millisecond,
 		Limits: registry.BrakeLimits{Failures: 10, Share: 5, Least: 100},
 	}
 }

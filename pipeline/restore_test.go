@@ -38,7 +38,7 @@ func (a *archive) ask(identifier string) int64 {
 	return r.Item.ID
 }
 
-func (a *archive) restoreBucket() *storage.Bucket { return a.bucket(a.in.RestoreBucket, "") }
+func (a *archive) restoreBucket() *storage.Bucket { return a.bucket(a.in.RestoreBucket) }
 
 // restored asks for something, and returns its item once that is at rest.
 func (a *archive) restored(identifier string) registry.WorkItem {

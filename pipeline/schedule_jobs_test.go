@@ -76,7 +76,7 @@ func TestJanitorCleansOnSchedule(t *testing.T) {
 	if got := a.does(job); got != "removed 1 objects from staging" || len(a.keys(a.deps.Staging)) != 0 || told == nil {
 		t.Errorf("result = %q, %+v", got, told)
 	}
-	a.deps.Staging = a.bucket(a.s3.Prefix+"nowhere", "")
+	a.deps.Staging = a.bucket(a.s3.Prefix + "nowhere")
 	run, err := (&Scheduler{Registry: a.deps.Registry, Log: a.deps.Log}).Now(t.Context(), a.janitor().Job(time.Hour, func(*Report) {}))
 	if err != nil || run.Outcome != Failed || !strings.Contains(run.Err.Error(), "staging: ") {
 		t.Errorf("run without a staging bucket = %+v, %v", run, err)

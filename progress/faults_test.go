@@ -36,7 +36,7 @@ func at(t *testing.T, address string, change func(*url.URL)) string {
 
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}

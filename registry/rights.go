@@ -101,8 +101,9 @@ func (r *Registry) MissingRights(ctx context.Context, processes ...string) ([]st
 // with the rights of the schema's owner. SELECT … FOR UPDATE needs UPDATE.
 type needs struct{ tables, functions string }
 
-func rightsOf(process string) needs {
-	const queue = `
+// What every process that works the queue does, and the functions of its upkeep.
+const (
+	queueRights = `
 work_items UPDATE
 work_items_archive INSERT
 work_item_attempts INSERT UPDATE DELETE
@@ -124,9 +125,12 @@ topic_deliveries UPDATE
 topic_receivers UPDATE
 topic_readers UPDATE
 topic_partitions UPDATE`
-	const upkeep = "lock_object move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+	queueUpkeep = "lock_object move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+)
+
+func rightsOf(process string) needs {
 	return map[string]needs{
-		"work": {tables: queue + `
+		"work": {tables: queueRights + `
 intellectual_objects INSERT UPDATE
 generic_files INSERT UPDATE
 checksums INSERT UPDATE
@@ -140,7 +144,7 @@ fixity_done INSERT UPDATE DELETE
 fixity_failures INSERT UPDATE
 repair_brakes INSERT
 retrievals INSERT
-`, functions: upkeep + "lock_institution"},
+`, functions: queueUpkeep + "lock_institution"},
 		"schedule": {tables: `
 work_items INSERT UPDATE
 schedules INSERT UPDATE
@@ -152,12 +156,12 @@ unrecorded_copies DELETE
 institutions UPDATE
 spot_restores INSERT
 alerts INSERT`, functions: "lock_object lock_institution turn_log_partitions trim_log wake_retrieval"},
-		"serve": {tables: queue + `
+		"serve": {tables: queueRights + `
 api_tokens UPDATE
 queues INSERT UPDATE
 topic_receivers INSERT
 topic_deliveries INSERT DELETE
-pipeline_messages UPDATE`, functions: upkeep + "receiver_locked take_messages take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
+pipeline_messages UPDATE`, functions: queueUpkeep + "receiver_locked take_messages take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
 		"mirror": {tables: `
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE

@@ -217,7 +217,7 @@ var ErrContent = errors.New("virus: the file could not be read")
 // A contentError is an error of the caller's reader.
 type contentError struct{ error }
 
-func (e contentError) Is(target error) bool { return target == ErrContent } //nolint:errorlint // it is what Is is for
+func (e contentError) Is(target error) bool { return target == ErrContent }
 
 func (e contentError) Unwrap() error { return e.error }
 

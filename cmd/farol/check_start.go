@@ -35,13 +35,14 @@ func (w *waiting) flag(c *cobra.Command, usage string) {
 
 // String is for the flag's default, which is none.
 func (w *waiting) String() string {
-	switch d := time.Duration(*w); {
-	case d == 0:
+	d := time.Duration(*w)
+	if d == 0 {
 		return ""
-	case d == math.MaxInt64:
+	}
+	if d == math.MaxInt64 {
 		return forEver
 	}
-	return time.Duration(*w).String()
+	return d.String()
 }
 
 // Set reads a duration.

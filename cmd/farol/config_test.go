@@ -37,7 +37,7 @@ func worker(t *testing.T, more map[string]string) workerConfig {
 func TestWorkerHasDefaults(t *testing.T) {
 	t.Parallel()
 	c := worker(t, nil)
-	want := workConfig{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8}
+	want := workConfig{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8, Verify: "head"}
 	if diff := cmp.Diff(want, c.workConfig); diff != "" {
 		t.Error(diff)
 	}
