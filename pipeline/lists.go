@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -217,7 +218,7 @@ func readListOnce[T any](ctx context.Context, w *work, d Deps, name, inventoryID
 // request.
 func spoiled(ctx context.Context, err error) bool {
 	var list *uselessList
-	return errors.As(err, &list) || errors.Is(err, errDamaged) || err != nil && ctx.Err() == nil && !classified(err)
+	return errors.As(err, &list) || errors.Is(err, errDamaged) || err != nil && ctx.Err() == nil && (fault.In(err) != nil || !classified(err))
 }
 
 // uselessList is the error of a list whose bytes are wrong.
