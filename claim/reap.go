@@ -147,7 +147,9 @@ func (e *Engine) Reap(ctx context.Context) (int, error) {
 		return n, err
 	}
 	for _, o := range dead {
-		discardRecord(o.worker)
+		if complete && (n > 0 || len(o.hands) == 0) { // else its items may be locked, and the next round needs it
+			discardRecord(o.worker)
+		}
 	}
 	return n, nil
 }
@@ -281,6 +283,13 @@ WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
 
 // reap ends no lease if the clock was set forward since the reaper was heard of last:
 // so have the leases of the living lapsed, who renew them within a heartbeat.
+// unfinishedSQL leaves a dead worker to the next round of which an item is locked: the
+// server may still be at its last heartbeat, and what it had in hand is known by its
+// name.
+const unfinishedSQL = `
+UPDATE worker_processes p SET ended_at = NULL, ending = NULL
+WHERE p.worker = ANY ($1) AND EXISTS (SELECT FROM work_items w WHERE w.status = 'Started' AND w.worker = p.worker)`
+
 func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error) {
 	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {
 		list = nil
@@ -303,6 +312,9 @@ func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, 
 				return err
 			}
 			if list, err = reapIn(ctx, tx, ofDeadSQL, most, n.workers, n); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, unfinishedSQL, n.workers); err != nil {
 				return err
 			}
 		}

@@ -260,7 +260,61 @@ COMMENT ON FUNCTION grant_administration IS 'Gives a role the rights that farol_
 REVOKE EXECUTE ON FUNCTION grant_administration(regrole), grant_requests(regrole) FROM PUBLIC;
 SELECT grant_to_administrators();
 
+-- As in 00017, but that a request whose last items end in one statement is completed
+-- once.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION request_ended(w work_items) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	IF w.action IN ('Restore Object', 'Restore File') THEN
+		PERFORM restoration_ended(w);
+	ELSIF w.action = 'Glacier Restore' AND w.status = 'Success' THEN
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, date_processed, priority, object_identifier,
+			intellectual_object_id, generic_file_id, storage_option, "user", note, outcome)
+		VALUES (w.institution_id, CASE WHEN w.generic_file_id IS NULL THEN 'Restore Object' ELSE 'Restore File' END, 'Requested',
+			w.name, w.bucket, w.etag, w.size, w.bag_date, w.date_processed, w.priority, w.object_identifier,
+			w.intellectual_object_id, w.generic_file_id, w.storage_option, w."user",
+			'Moved from Glacier to S3, awaiting restoration', 'Moved from Glacier to S3, awaiting restoration');
+	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
+		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- the last of several that end at once says so
+		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
+		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
+			format('All that the request names is deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
+		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
+		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
+			SELECT FROM work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success')
+			AND NOT EXISTS (SELECT FROM alerts k WHERE k.deletion_request_id = d.id AND k.type = 'Deletion Completed');
+	END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- +goose Down
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION request_ended(w work_items) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	IF w.action IN ('Restore Object', 'Restore File') THEN
+		PERFORM restoration_ended(w);
+	ELSIF w.action = 'Glacier Restore' AND w.status = 'Success' THEN
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, date_processed, priority, object_identifier,
+			intellectual_object_id, generic_file_id, storage_option, "user", note, outcome)
+		VALUES (w.institution_id, CASE WHEN w.generic_file_id IS NULL THEN 'Restore Object' ELSE 'Restore File' END, 'Requested',
+			w.name, w.bucket, w.etag, w.size, w.bag_date, w.date_processed, w.priority, w.object_identifier,
+			w.intellectual_object_id, w.generic_file_id, w.storage_option, w."user",
+			'Moved from Glacier to S3, awaiting restoration', 'Moved from Glacier to S3, awaiting restoration');
+	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
+		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- the last of several that end at once says so
+		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
+		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
+			format('All that the request names is deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
+		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
+		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
+			SELECT FROM work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success');
+	END IF;
+END
+$$;
+-- +goose StatementEnd
 DROP FUNCTION grant_administration(regrole);
 ALTER FUNCTION grant_requests(regrole) RENAME TO grant_administration;
 DELETE FROM administration_rights WHERE on_table IN ('services', 'known_services', 'service_reports');
