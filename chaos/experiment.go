@@ -170,13 +170,7 @@ func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration
 // faults, and gives up when nothing moves any more.
 func (s *site) settle(ctx context.Context, r *result) error {
 	over := time.Now()
-	first, err := s.look(ctx)
-	for err != nil && time.Since(over) < time.Minute { // PostgreSQL may still be starting
-		if err := sleep(ctx, pollPause); err != nil {
-			return err
-		}
-		first, err = s.look(ctx)
-	}
+	first, err := s.firstLook(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,12 +201,31 @@ func (s *site) settle(ctx context.Context, r *result) error {
 	if late {
 		r.First = r.All
 	}
+	r.judgeRecovery()
+	return nil
+}
+
+// firstLook is look once PostgreSQL answers, which may still be starting.
+func (s *site) firstLook(ctx context.Context) (counts, error) {
+	began := time.Now()
+	for {
+		c, err := s.look(ctx)
+		if err == nil || time.Since(began) >= time.Minute {
+			return c, err
+		}
+		if err := sleep(ctx, pollPause); err != nil {
+			return c, err
+		}
+	}
+}
+
+// judgeRecovery is a violation where work went on too late.
+func (r *result) judgeRecovery() {
 	if r.First > firstProgress.Seconds() {
 		r.Violations = append(r.Violations, oracle.Violation{
 			Kind: "recovery-late", Detail: fmt.Sprintf("the first stage was done %.1f s after the faults, should be within %s", r.First, firstProgress),
 		})
 	}
-	return nil
 }
 
 // patience is how long all bags may take after the faults: six times what they take
