@@ -118,7 +118,7 @@ func fillDisk(_ context.Context, s *site) error {
 
 func freeDisk(_ context.Context, s *site) error {
 	if err := os.Remove(filler(s)); err != nil {
-		s.note("the worker's disk could not be freed, since it has started anew: %v", err)
+		s.note("the worker's disk could not be freed, since it has restarted: %v", err)
 	}
 	return nil
 }

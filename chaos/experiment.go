@@ -25,8 +25,8 @@ type experiment struct {
 	promise oracle.Promise
 }
 
-// usual is one large bag, one of many files, and small ones, of which one in ten is
-// invalid.
+// usual is one large bag, one with many files, and small ones; one small bag in ten
+// is invalid.
 func usual(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1} }
 
 const (

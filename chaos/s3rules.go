@@ -14,7 +14,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// The rules are made anew for each experiment, since they count.
+// The rules are rebuilt for each experiment, since they count.
 
 // refusal answers with an error of S3.
 func refusal(status int, code, message string) *rule {
@@ -161,7 +161,7 @@ func (r *rule) firstOnly() *rule {
 const maxSkew = 15 * time.Minute
 
 // skewed makes S3's clock, as one process sees it, differ by off. Requests that are
-// dated right by that clock are signed anew for the gateway's.
+// dated right by that clock are signed again for the gateway's.
 func skewed(off time.Duration, keys aws.Credentials, region string) *rule {
 	refused := refusal(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })

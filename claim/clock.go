@@ -46,7 +46,7 @@ func (w *watch) heard(ago *time.Duration, sent time.Time) time.Duration {
 }
 
 // clockSet returns by how much a clock was set that says that something is so long
-// ago, of which least and most are known; 0 if it can have been so long.
+// ago, between the known least and most; 0 if it can have been so long.
 func clockSet(says, least, most time.Duration) time.Duration {
 	switch {
 	case says < least-clockSlack:

@@ -24,7 +24,7 @@ func (f Filter) Within(s Scope) (Filter, bool) {
 	return f, some && more && len(f.Stages) > 0
 }
 
-// both is what two lists have in common, of which an empty one has everything.
+// both is what two lists have in common; an empty list has everything.
 func both(a, b []string) (common []string, some bool) {
 	switch {
 	case len(a) == 0:

@@ -50,7 +50,7 @@ type serviceBoard interface {
 type heldItem struct {
 	n     int       // times
 	last  time.Time // the last of them
-	alone int       // denials in a row, between each two of which the service served others
+	alone int       // denials in a row, with successes for others between them
 }
 
 func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *breakers {
@@ -191,7 +191,7 @@ func compareScopes(a, b claim.Scope) int {
 	return cmp.Or(slices.Compare(a.Steps, b.Steps), slices.Compare(a.StorageOptions, b.StorageOptions), slices.Compare(a.Institutions, b.Institutions))
 }
 
-// reserved is the item of a trial that somebody claims just now.
+// reserved is the item of a trial that is being claimed.
 const reserved = -1
 
 // tryOne has one item claimed that needs a service which is being tried, if there
@@ -219,7 +219,7 @@ func (g *breakers) tryOne(claimOne func(within claim.Scope) []claim.Item) []clai
 	defer g.mu.Unlock()
 	for _, one := range trying {
 		if one.trial != reserved {
-			continue // it failed meanwhile
+			continue // it failed since
 		}
 		one.trial = 0
 		if len(got) > 0 && one.needs(got[0]) {

@@ -83,8 +83,8 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 	return list
 }
 
-// unconfigured is shut for good, for the storage options of which this process
-// lacks a target: other workers may have it.
+// unconfigured is shut for good, for the storage options that name a target which
+// this process lacks: other workers may have it.
 func unconfigured(d Deps, steps []Step) *breaker {
 	if d.Targets == nil {
 		return nil

@@ -204,7 +204,7 @@ func (h *partsMD5) Sum(b []byte) []byte {
 	return all.outer.Sum(b)
 }
 
-// Reset begins anew.
+// Reset begins again.
 func (h *partsMD5) Reset() { *h = *newPartsMD5(h.part) }
 
 // Size is that of an MD5.

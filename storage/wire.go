@@ -122,7 +122,7 @@ func beginsWith(name string, r *http.Response) error {
 	}
 }
 
-// replayed is a body of which some was read before.
+// replayed is a body whose beginning was read before.
 type replayed struct {
 	io.Reader
 	io.Closer

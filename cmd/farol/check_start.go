@@ -132,7 +132,7 @@ func (w waiting) ready(ctx context.Context, s surroundings, addr string, log *sl
 	return nil
 }
 
-// waiter serves health for a process that waits: whoever watches it should not end
+// waiter serves health for a process that waits: a supervisor should not end
 // it for that.
 type waiter struct {
 	addr  string

@@ -131,7 +131,7 @@ func meaning(f field) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// Whoever is woken by an alert, or reads a code, finds a section about it.
+// Each alert and each code has a section.
 func TestRunbookHasASectionForEach(t *testing.T) {
 	t.Parallel()
 	sections := map[string]bool{}

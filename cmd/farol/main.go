@@ -9,12 +9,14 @@ import (
 	"os/signal"
 	"syscall"
 
+	redislog "github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends us at once
+	redislog.Disable()           // it prints lines of its own for errors that we get, and log
 	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
 }
 

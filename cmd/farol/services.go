@@ -21,8 +21,8 @@ ok       it works, as far as workers know
 failing  the workers named see it fail and claim nothing that needs it; others do
 held     most workers see it fail, or a person holds it: nobody claims what needs it
 
-Items wait meanwhile; no attempt is spent, and all goes on by itself: each worker
-probes the service, then tries one item, then all. The exit code is 1 if a service
+Items wait and spend no attempt, and work resumes by itself: each worker probes the
+service, then tries one item, then all. The exit code is 1 if a service
 is not ok.`
 	c.Example = `  farol services
   farol services --failing
@@ -67,7 +67,7 @@ items that need it wait, and all others go on. farol services lists the names.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asks what an item waits for")
+	c.Flags().StringVar(&reason, "reason", "", "the reason, which why-not shows for items that wait")
 	jsonFlag(c, &asJSON)
 	return c
 }

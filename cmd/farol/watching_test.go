@@ -180,7 +180,10 @@ func TestAlarmsAndDashboardAskForWhatThereIs(t *testing.T) {
 				Expr        string                    `yaml:"expr"`
 				For         string                    `yaml:"for"`
 				Labels      struct{ Severity string } `yaml:"labels"`
-				Annotations struct{ Summary, Description string }
+				Annotations struct {
+					Summary, Description string
+					Runbook              string `yaml:"runbook_url"`
+				}
 			} `yaml:"rules"`
 		} `yaml:"groups"`
 	}
@@ -189,14 +192,17 @@ func TestAlarmsAndDashboardAskForWhatThereIs(t *testing.T) {
 	if err := decoder.Decode(&rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 10 {
 		t.Fatalf("%d groups of rules, %v", len(rules.Groups), err)
 	}
-	manual := page(t, "docs", "operators.md")
+	manual := page(t, "docs", "runbook.md")
 	for _, r := range rules.Groups[0].Rules {
 		check(r.Alert, r.Expr)
 		if r.Annotations.Summary == "" || r.Annotations.Description == "" || !slices.Contains([]string{"warning", "critical"}, r.Labels.Severity) {
 			t.Errorf("%s says too little: %+v", r.Alert, r)
 		}
-		if !strings.Contains(manual, "`"+r.Alert+"`") {
-			t.Errorf("docs/operators.md does not say what to do about %s", r.Alert)
+		if !strings.Contains(manual, "\n### "+r.Alert+"\n") {
+			t.Errorf("docs/runbook.md does not say what to do about %s", r.Alert)
+		}
+		if want := "/docs/runbook.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations.Runbook, want) {
+			t.Errorf("the runbook_url of %s is %q, should end in %s", r.Alert, r.Annotations.Runbook, want)
 		}
 	}
 
