@@ -102,6 +102,36 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 	}
 }
 
+// The database may be at a dead worker's last statement for some time, and its item
+// locked. The next round that finds it free still knows the cause and the file.
+func TestDeadWorkersItemMayBeLocked(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.put("Receive", 1)
+	q.childDies("kill")
+	e := q.engine()
+	tx, err := q.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if n := q.reap(e); n != 0 {
+			t.Fatalf("reaped %d items that are locked", n)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.reapsOne(e)
+	if r := q.row(id); r.Code != "killed" || !strings.Contains(r.Note, "The file in hand was data/killer.pdf.") {
+		t.Errorf("item = %+v", r)
+	}
+}
+
 // A worker that signs off is not taken for dead. What it still held, its lease
 // ends.
 func TestWorkerThatSignsOffIsNotDead(t *testing.T) {

@@ -279,6 +279,38 @@ func (q *queue) comesTo(t *testing.T, code string) {
 	})
 }
 
+// A claim that was committed, and whose answer was lost on its way, is nobody's: the
+// worker lives, and does not know of it. However often that happens, the item goes
+// back at once when the lease ends, and no attempt is spent.
+func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.exec(`UPDATE stage_settings SET heartbeat = '200 milliseconds', lease = '1 second'`)
+	lost, kept := q.put("Store", 1), q.put("Record", 1)
+	e := q.engine()
+	q.running(e)
+	q.heardOf(e)
+	known := q.claimOne(e, "Record")
+	const most = 3
+	for n := range most + 1 {
+		items, err := e.Claim(t.Context(), at("Store", 1), 1) // nobody holds what it returns
+		if err != nil || len(items) != 1 || items[0].Attempt != 1 {
+			t.Fatalf("claim %d: %v, %v", n, items, err)
+		}
+		wait(t, "the item to come back", func() bool { r := q.row(lost); return r.Status == "Pending" && r.Due })
+	}
+	if r := q.row(lost); r.Attempt != 0 || r.Code != "claim-lost" || !strings.Contains(r.Note, e.Worker()+" did not receive the answer to its claim") {
+		t.Errorf("the item whose claims were lost is %+v", r)
+	}
+	if n := value[int](q, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'lease expired' AND error_code = 'claim-lost'`); n != most+1 {
+		t.Errorf("%d attempts are on record as lost claims, want %d", n, most+1)
+	}
+	q.settle(known, claim.Done{Next: "Cleanup"}, nil)
+	if r := q.row(kept); r.Stage != "Cleanup" {
+		t.Errorf("the item that its worker knows is %+v", r)
+	}
+}
+
 // A worker that stands still in the middle of reaping, or of a claim of a stage
 // with a cap, holds up all others only until the database ends its transaction.
 func TestReaperThatStandsStillIsPassed(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // Who gives up on an item says so in one ERROR line. Its number, and that in the
 // note, is that of the failures in the ledger: an attempt that was released,
-// snoozed, forgiven or lost to a clock that was set is none.
+// snoozed, forgiven, or lost to a clock or to the network is none.
 func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 	t.Parallel()
 	fail := func(q *queue, _ *claim.Engine, h *claim.Hold) {
@@ -33,6 +33,10 @@ func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 		"lost to a clock": func(q *queue, e *claim.Engine, h *claim.Hold) {
 			die(q, e, h)
 			q.exec(`UPDATE work_item_attempts SET error_code = 'clock-set' WHERE claim_token = $1`, h.Item.Token)
+		},
+		"cut off from the database": func(q *queue, e *claim.Engine, h *claim.Hold) {
+			die(q, e, h)
+			q.exec(`UPDATE work_item_attempts SET error_code = 'unreachable' WHERE claim_token = $1`, h.Item.Token)
 		},
 	}
 	for name, between := range free {

@@ -13,14 +13,16 @@ import (
 
 // reapSQL ends attempts whose worker is gone. Each counts, unless the next finds
 // that it got the item further: an item that kills its workers is parked after as
-// many as its stage allows. It finds them by work_items_lease, from where the last
+// many as its stage allows. A worker whose heartbeats went on for twice their interval
+// and never named the item does not know of it: the answer to its claim was lost, and
+// the attempt does not count. It finds them by work_items_lease, from where the last
 // round ended, so that it does not walk the dead entries of leases long over.
 const reapSQL = `
 WITH dead AS MATERIALIZED (
 	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
-		coalesce(p.ending, 'silent') AS ending,
-		n.attempt >= m.most AS parks,
-		backoff_of(s, n.attempt) AS backoff
+		CASE WHEN unaware.is THEN 'unaware' ELSE coalesce(p.ending, 'silent') END AS ending,
+		n.attempt >= m.most AND NOT unaware.is AS parks,
+		CASE WHEN unaware.is THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
 	FROM (SELECT DISTINCT stage FROM stage_settings) st
 	CROSS JOIN LATERAL (
 		SELECT * FROM work_items w
@@ -35,7 +37,13 @@ WITH dead AS MATERIALIZED (
 		SELECT coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS most
 	) m
 	CROSS JOIN LATERAL (
-		SELECT CASE WHEN w.attempt < m.most THEN w.attempt
+		SELECT EXISTS (
+			SELECT FROM work_item_attempts a
+			WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token
+			  AND a.heard_at < a.claimed_at + interval '100 microseconds' AND p.heard_at > a.claimed_at + 2 * p.heartbeat) AS is
+	) unaware
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN unaware.is THEN w.attempt - 1 WHEN w.attempt < m.most THEN w.attempt
 			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
 	) n
 	LIMIT $1
@@ -46,6 +54,7 @@ WITH dead AS MATERIALIZED (
 			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
 			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'
 			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
+			WHEN 'unaware' THEN 'The worker ' || of_worker || ' did not receive the answer to its claim.'
 			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
 		END AS what,
 		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
@@ -65,7 +74,7 @@ WITH dead AS MATERIALIZED (
 		worker             = NULL,
 		retry              = NOT parks,
 		needs_admin_review = parks,
-		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease-expired' END,
+		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END,
 		note               = told.what
 			|| CASE WHEN told.file <> '' THEN ' The file in hand was ' || told.file || '.' ELSE '' END
 			|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || told.attempt || ' times, and '

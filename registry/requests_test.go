@@ -346,6 +346,34 @@ func TestDeletionOfThousands(t *testing.T) {
 	}
 }
 
+// The engine ends many items in one statement, and each of the last ones sees that
+// there are no others.
+func TestDeletionWhoseItemsEndTogetherIsCompletedOnce(t *testing.T) {
+	t.Parallel()
+	a, ctx := newArchive(t), context.Background()
+	a.objects(3, "Standard")
+	first, second := a.twoAdmins()
+	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2", "test.edu/o3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = a.ApproveDeletion(ctx, d.ID, second, token); err != nil {
+		t.Fatal(err)
+	}
+	ended := func() int {
+		return value[int](a, `SELECT count(*) FROM alerts WHERE type = 'Deletion Completed' AND deletion_request_id = $1`, d.ID)
+	}
+	const end = `UPDATE work_items SET status = 'Success', stage = 'Resolve', retry = false, claim_token = claim_token + 1 WHERE deletion_request_id = $1 AND object_identifier`
+	a.exec(end+` = 'test.edu/o2'`, d.ID)
+	if n := ended(); n != 0 {
+		t.Errorf("%d alerts while items are left", n)
+	}
+	a.exec(end+` <> 'test.edu/o2'`, d.ID)
+	if n := ended(); n != 1 {
+		t.Errorf("%d alerts say that the deletion is completed, want 1", n)
+	}
+}
+
 // The example that AWS gives: 15 million objects of 100 TB in all cost $1,774 by the
 // tier Standard and more than $150,000 by Expedited.
 func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
