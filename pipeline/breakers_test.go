@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -257,4 +259,59 @@ func TestRecordNamesTheBucketThatWasVerified(t *testing.T) {
 	a.one(engine, "Record")
 	a.one(engine, "Cleanup")
 	a.intact(id)
+}
+
+// A worker that takes another bucket for a target than the record of a copy names
+// neither reads nor deletes there: what it does not find says nothing of the copy.
+func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		option string
+		ask    func(a *archive) error
+	}{
+		"deletion":    {"Standard", func(a *archive) error { a.doomed("test.edu/here"); return nil }},
+		"restoration": {"Standard", func(a *archive) error { a.ask("test.edu/here"); return nil }},
+		"retrieval from an archive": {"Glacier-Deep-OH", func(a *archive) error {
+			_, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{
+				Identifier: "test.edu/here", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10,
+			})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.deps.ColdPoll = 50 * time.Millisecond
+			spec := aBag("here")
+			spec.StorageOption = tc.option
+			a.ingested(spec)
+			before := a.allCopies()
+			good := a.deps.Targets
+			a.deps.Targets = maps.Clone(good)
+			for name, b := range good {
+				elsewhere := a.created(b.Name() + "-elsewhere").Name()
+				a.deps.Targets[name] = a.opened(storage.Target{Name: name, Bucket: elsewhere, Provider: b.Provider(), StorageClass: b.Class()})
+			}
+			if err := tc.ask(a); err != nil {
+				t.Fatal(err)
+			}
+			stop := a.start()
+			wait(t, 30*time.Second, "the worker to give the item back", func() bool {
+				return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held' AND error_code = 'settings-missing'`) > 0
+			})
+			stop()
+			a.deps.Targets = good
+			if got := a.allCopies(); !slices.Equal(got, before) {
+				t.Errorf("copies: %v, want %v", got, before)
+			}
+			if n := value[int](a, `SELECT count(*) FROM work_items WHERE action <> 'Ingest' AND (NOT retry OR attempt > 0)`); n != 0 {
+				t.Error("the item was ended, or an attempt was spent")
+			}
+			a.exec(`UPDATE work_items SET run_at = now() WHERE retry`)
+			a.work()
+			if n := value[int](a, `SELECT count(*) FROM work_items WHERE status <> 'Success'`); n != 0 {
+				t.Errorf("%d items did not succeed with the right worker", n)
+			}
+		})
+	}
 }

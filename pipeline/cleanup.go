@@ -50,17 +50,17 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	keys := map[string][]string{}
+	keysIn := map[*storage.Bucket][]string{}
 	for _, c := range list {
-		keys[c.Target] = append(keys[c.Target], c.Key)
-	}
-	for target, keys := range keys {
-		b, ok := s.Targets[target]
-		if !ok {
-			return noTarget(target)
+		b, err := s.holding(c.Target, c.Bucket)
+		if err != nil {
+			return err
 		}
+		keysIn[b] = append(keysIn[b], c.Key)
+	}
+	for b, keys := range keysIn {
 		if err := b.Delete(ctx, keys...); err != nil {
-			return fmt.Errorf("delete replaced copies in %s: %w", target, storageErr(err))
+			return fmt.Errorf("delete replaced copies in %s: %w", b.TargetName(), storageErr(err))
 		}
 	}
 	return s.Registry.ForgetRetiredCopies(ctx, w.item.ID)

@@ -71,29 +71,30 @@ func lost(err error) error {
 // files deletes some files. All their copies go before the first is recorded, so a
 // failure leaves them on record as what they are: being deleted.
 func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, order registry.DeletionOrder, files []registry.DoomedFile) error {
-	byTarget := map[string][]string{}
+	keysIn := map[*storage.Bucket][]string{}
 	var receipts []registry.Receipt
 	ids := make([]int64, len(files))
 	for i, f := range files {
 		ids[i] = f.ID
 		for _, c := range f.Copies {
 			receipts = append(receipts, registry.Receipt{FileID: f.ID, DoomedCopy: c})
-			if c.Kept == "" {
-				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
+			if c.Kept != "" {
+				continue
 			}
+			b, err := s.holding(c.Target, c.Bucket)
+			if err != nil {
+				return err
+			}
+			keysIn[b] = append(keysIn[b], c.Key)
 		}
 	}
 	w.hold.InHand(files[0].Identifier)
 	if err := w.hold.Check(ctx); err != nil {
 		return err
 	}
-	for target, keys := range byTarget {
-		b, ok := s.Targets[target]
-		if !ok {
-			return noTarget(target)
-		}
+	for b, keys := range keysIn {
 		if err := b.Erase(ctx, keys...); err != nil {
-			return undeleted(ctx, b, target, err)
+			return undeleted(ctx, b, err)
 		}
 	}
 	if err := s.Registry.NoteReceipts(ctx, d, receipts); err != nil {
@@ -127,13 +128,13 @@ func (s *deletion) absent(ctx context.Context, receipts []registry.Receipt) erro
 // undeleted explains what a bucket refuses. One that serves us and denies only this
 // is a matter for a person: an object may be locked, or be younger than its provider
 // lets go. One that denies everything is a failure of its own.
-func undeleted(ctx context.Context, b *storage.Bucket, target string, err error) error {
+func undeleted(ctx context.Context, b *storage.Bucket, err error) error {
 	if !deniedAlone(ctx, b, err) {
-		return fmt.Errorf("delete copies in %s: %w", target, storageErr(err))
+		return fmt.Errorf("delete copies in %s: %w", b.TargetName(), storageErr(err))
 	}
 	why := "An object may be locked, or the key lacks the right"
-	if strings.HasPrefix(target, "Wasabi") {
+	if strings.HasPrefix(b.Provider(), "Wasabi") {
 		why = "Wasabi refuses it for objects younger than its minimum of 30 days, and where the key lacks the right"
 	}
-	return claim.Doubt(b.Service(), claim.Suspend("storage-denied", fmt.Sprintf("The copies in %s cannot be deleted. %s: %v", target, why, err)))
+	return claim.Doubt(b.Service(), claim.Suspend("storage-denied", fmt.Sprintf("The copies in %s cannot be deleted. %s: %v", b.TargetName(), why, err)))
 }

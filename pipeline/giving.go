@@ -89,11 +89,11 @@ var errBadCopy = errors.New("its bytes are not those on record")
 // may pass is tried again, and no other copy blamed for it.
 func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {
 	for _, c := range g.byPriority(f.Copies) {
-		b, ok := g.Targets[c.Target]
-		if !ok {
-			return noTarget(c.Target)
+		b, err := g.holding(c.Target, c.Bucket)
+		if err != nil {
+			return err
 		}
-		err := g.from(ctx, f, c, func() error { return read(b, c) })
+		err = g.from(ctx, f, c, func() error { return read(b, c) })
 		switch {
 		case g.why(c) != nil:
 		case errors.Is(err, errBadCopy) && !ends(err):
@@ -215,11 +215,11 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 // missing tells whether none of a file's copies is there, and notes why.
 func (g *giving) missing(ctx context.Context, f registry.StoredFile) bool {
 	for _, c := range f.Copies {
-		b, ok := g.Targets[c.Target]
-		if !ok {
+		b, err := g.holding(c.Target, c.Bucket)
+		if err != nil {
 			return false
 		}
-		_, err := b.Head(ctx, c.Key)
+		_, err = b.Head(ctx, c.Key)
 		if !errors.Is(err, storage.ErrNotFound) {
 			return false
 		}

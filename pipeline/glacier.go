@@ -126,7 +126,10 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	if !ok {
 		return nil // there is a copy that can be read at any time
 	}
-	b := l.Targets[c.Target]
+	b, err := l.holding(c.Target, c.Bucket)
+	if err != nil {
+		return err
+	}
 	o, err := b.Head(ctx, c.Key)
 	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
 		if err = b.Check(ctx); err == nil {

@@ -160,6 +160,9 @@ func (r *round) retired(ctx context.Context) error {
 		for some := range slices.Chunk(list, mostHeld) {
 			byTarget := map[string][]string{}
 			for _, c := range some {
+				if _, err := r.holding(c.Target, c.Bucket); err != nil {
+					return err
+				}
 				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
 			}
 			_, err := r.unnamed(ctx, s, t, byTarget, func(ctx context.Context, target string, keys []string) error {

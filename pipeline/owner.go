@@ -58,6 +58,27 @@ func noTarget(name string) error {
 	}
 }
 
+// otherBucket is that this worker takes another bucket for a target than the record
+// names: what it sees there says nothing of the copy.
+func otherBucket(target, configured, onRecord string) error {
+	return &fault.Error{
+		Service: fault.Settings, Kind: fault.Missing, Said: "another bucket than others have",
+		Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copy on record is in %s", configured, target, onRecord),
+	}
+}
+
+// holding returns the bucket of a target in which a copy on record is.
+func (d Deps) holding(target, bucket string) (*storage.Bucket, error) {
+	b, ok := d.Targets[target]
+	switch {
+	case !ok:
+		return nil, noTarget(target)
+	case b.Name() != bucket:
+		return nil, otherBucket(target, b.Name(), bucket)
+	}
+	return b, nil
+}
+
 // deniedAlone tells whether a bucket that serves us denies this one object.
 func deniedAlone(ctx context.Context, b *storage.Bucket, err error) bool {
 	return errors.Is(err, storage.ErrDenied) && b.Probe(ctx) == nil

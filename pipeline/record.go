@@ -12,7 +12,6 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -155,10 +154,7 @@ func damaged(err error) error {
 func (r *recorder) sameBuckets() error {
 	for i, b := range r.targets {
 		if i < len(r.verified.Buckets) && r.verified.Buckets[i] != b.Name() {
-			return &fault.Error{
-				Service: fault.Settings, Kind: fault.Missing, Said: "another bucket than others have",
-				Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copies were verified in %s", b.Name(), r.names[i], r.verified.Buckets[i]),
-			}
+			return otherBucket(r.names[i], b.Name(), r.verified.Buckets[i])
 		}
 	}
 	return nil

@@ -123,6 +123,10 @@ func (p *glacierPoll) readable(ctx context.Context, w registry.WaitingRetrieval)
 	if !ok || !w.Rested {
 		return false, nil
 	}
-	o, err := p.Targets[c.Target].Head(ctx, c.Key)
+	b, err := p.holding(c.Target, c.Bucket)
+	if err != nil {
+		return false, err
+	}
+	o, err := b.Head(ctx, c.Key)
 	return err == nil && o.Readable(time.Now().Add(readableFor)), err
 }

@@ -23,7 +23,7 @@ const waitingRetrievalsSQL = `
 SELECT w.id AS item, w.claim_token AS token, q.storage_class AS class,
 	coalesce(q.woken_at < now() - coalesce(p.poll, interval '1 hour'), true) AS rested,
 	f.identifier AS file,
-	coalesce((SELECT jsonb_agg(jsonb_build_object('target', s.target, 'key', s.key, 'url', s.url) ORDER BY s.target)
+	coalesce((SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url) ORDER BY s.target)
 		FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
 FROM work_items w
 JOIN retrievals q ON q.work_item_id = w.id
