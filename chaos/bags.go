@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/md5"
 	"crypto/sha256"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 type mix struct {
 	Bags  int
 	Large int // of Bags: 24 MiB in one file
-	Many  int // of Bags: 300 files
+	Many  int // of Bags: many files
+	Files int // of each of those; 0: 300
 }
 
 // invalid share of the bags: one in ten, in these ways by turns.
@@ -52,8 +54,8 @@ func makeBags(dir string, seed uint64, m mix, institutions []institution) ([]ora
 		case i < m.Large:
 			d.files = []content{noise(rng, "data/film.mov", 24<<20)}
 		case i < m.Large+m.Many:
-			for n := range 300 {
-				d.files = append(d.files, noise(rng, fmt.Sprintf("data/pages/%02d/page-%03d.txt", n%7, n), 200+rng.IntN(2000)))
+			for n := range cmp.Or(m.Files, 300) {
+				d.files = append(d.files, noise(rng, fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000)))
 			}
 		default:
 			for n := range 2 + rng.IntN(3) {

@@ -5,22 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/oracle"
 )
 
-// processExperiments harm workers, or set one of them up wrongly.
+// processExperiments harm workers.
 func processExperiments() []experiment {
 	spends := oracle.Promise{Spends: true}
-	wrong := func(change func(*site, map[string]string)) func(*site) {
-		return func(s *site) { change(s, s.workers[0].env) }
-	}
 	return []experiment{
 		{
 			name: "none", short: true, does: "nothing fails", must: "a green baseline",
-			prepare: func(s *site) { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham" },
+			prepare: func(s *site) error { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham"; return nil },
 		},
 		{
 			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be spent",
@@ -42,6 +40,25 @@ func processExperiments() []experiment {
 			name: "stop-continue", does: "one worker is stopped (SIGSTOP) for 45 s, longer than a lease, and continued", must: "its items go to others; it records nothing late",
 			script: hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT))), at: 0.1, promise: spends,
 		},
+		{
+			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt spent; it goes on when there is room",
+			prepare: func(s *site) error { return s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")) },
+			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
+		},
+		{
+			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 12,000 files", must: "the others take that bag; the kernel kills nobody",
+			mix:     func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 12_000} },
+			prepare: func(s *site) error { return s.inSmallMemory(s.workers[0], 208<<20) },
+		},
+	}
+}
+
+// settingsExperiments set one worker up wrongly.
+func settingsExperiments() []experiment {
+	wrong := func(change func(*site, map[string]string)) func(*site) error {
+		return func(s *site) error { change(s, s.workers[0].env); return nil }
+	}
+	return []experiment{
 		{
 			name: "one-wrong-secret", short: true, does: "one worker starts with a wrong S3 secret", must: "the others do all the bags",
 			prepare: wrong(func(_ *site, env map[string]string) { env["AWS_SECRET_ACCESS_KEY"] = "wrong" }),
@@ -66,11 +83,6 @@ func processExperiments() []experiment {
 				env["FAROL_S3_ENDPOINT"], env["TZ"] = "https://s3.chaos.invalid", "Asia/Kathmandu"
 			}),
 		},
-		{
-			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt spent; it goes on when there is room",
-			prepare: func(s *site) { s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")) },
-			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
-		},
 	}
 }
 
@@ -84,16 +96,39 @@ func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
 // onSmallDisk gives the process a file system of 200 MiB for its TMPDIR, in a mount
 // namespace of its own, which ends with it. Any user may do that where user
 // namespaces are allowed.
-func (p *process) onSmallDisk(dir string) {
+func (p *process) onSmallDisk(dir string) error {
 	flags := "-m"
 	if os.Geteuid() != 0 {
 		flags = "-Urm"
 	}
 	p.env["TMPDIR"] = dir
-	p.args = append([]string{
-		"unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh", p.binary,
-	}, p.args...)
+	p.within("unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh")
+	return nil
+}
+
+// within has another program start the process.
+func (p *process) within(command ...string) {
+	p.args = slices.Concat(command, []string{p.binary}, p.args)
 	p.binary = "/usr/bin/env"
+}
+
+// inSmallMemory gives the process a control group of its own with so much memory.
+// The machine's administrator may do that, under either version of control groups.
+func (s *site) inSmallMemory(p *process, limit int64) error {
+	root, file := "/sys/fs/cgroup", "memory.max"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		root, file = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+	}
+	group := filepath.Join(root, "farol-"+s.name)
+	if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // as the kernel's own
+		return fmt.Errorf("make a control group, which takes an administrator: %w", err)
+	}
+	s.after = append(s.after, func(context.Context) error { return os.Remove(group) })
+	if err := os.WriteFile(filepath.Join(group, file), fmt.Append(nil, limit), 0o600); err != nil {
+		return fmt.Errorf("limit the memory: %w", err)
+	}
+	p.within("sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"))
+	return nil
 }
 
 // filler is a file on the first worker's disk, as seen from outside of its namespace.

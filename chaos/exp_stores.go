@@ -66,35 +66,32 @@ func redisDo(command ...any) func(context.Context, *site) error {
 // postgresExperiments cut connections to the database, restart it, and set its
 // clock.
 func postgresExperiments() []experiment {
-	// A claim that was committed, and whose answer was lost with the connection,
-	// lapses with its lease; so do those of who cannot renew. Both count.
-	lapse := oracle.Promise{Spends: true}
 	clock := oracle.Promise{Clock: true, Spends: true}
 	return []experiment{
 		{
 			name: "pg-cut-each-second", short: true, does: "all connections to PostgreSQL are cut each second while there is work, for 60 s at most; 4 large bags", must: "all Success", at: 0.02,
 			mix:    func(bags int) mix { return mix{Bags: bags, Large: 4, Many: 2} },
-			script: untilDone(time.Minute, cut(all, toPostgres)), promise: lapse,
+			script: untilDone(time.Minute, cut(all, toPostgres)),
 		},
 		{
 			name: "pg-refused", does: "PostgreSQL refuses connections for 20 s", must: allDo, at: 0.1,
-			script: hold(20*time.Second, refused(all, toPostgres)), promise: lapse,
+			script: hold(20*time.Second, refused(all, toPostgres)),
 		},
 		{
 			name: "pg-refused-long", does: "PostgreSQL refuses connections for 60 s, longer than a lease", must: allDo, at: 0.1,
-			script: hold(time.Minute, refused(all, toPostgres)), promise: lapse,
+			script: hold(time.Minute, refused(all, toPostgres)),
 		},
 		{
 			name: "pg-killed", does: "PostgreSQL is killed (SIGKILL) and recovers, twice in 25 s", must: allDo, at: 0.1,
-			script: hold(25*time.Second, repeated("kill", 10*time.Second, killPostgres)), promise: lapse,
+			script: hold(25*time.Second, repeated("kill", 10*time.Second, killPostgres)),
 		},
 		{
 			name: "pg-stalled", does: "PostgreSQL lets nothing through for 25 s", must: allDo, at: 0.1,
-			script: hold(25*time.Second, stalled(all, toPostgres)), promise: lapse,
+			script: hold(25*time.Second, stalled(all, toPostgres)),
 		},
 		{
 			name: "one-pg-refused", does: "one worker is refused by PostgreSQL for 45 s, longer than a lease", must: "its items go to others", at: 0.1,
-			script: hold(45*time.Second, refused(firstWorker, toPostgres)), promise: lapse,
+			script: hold(45*time.Second, refused(firstWorker, toPostgres)),
 		},
 		{
 			name: "clock-back", short: true, does: "the database's clock is set back by an hour", must: "costs seconds", at: 0.2,
@@ -103,6 +100,17 @@ func postgresExperiments() []experiment {
 		{
 			name: "clock-forward", does: "the database's clock is set forward by an hour", must: "costs seconds", at: 0.2,
 			script: shiftClock(-time.Hour), promise: clock,
+		},
+		{
+			name: "hour-away", does: "S3 refuses connections for 40 s, in the middle of which every stored time ages by an hour", must: "no attempt spent, nothing parked", at: 0.1,
+			script: during(func(ctx context.Context, s *site) error {
+				for _, step := range []func(context.Context, *site) error{pause(20 * time.Second), shiftClock(-time.Hour), pause(20 * time.Second)} {
+					if err := step(ctx, s); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, refused(all, toS3)), promise: oracle.Promise{Clock: true},
 		},
 		{
 			name: "clock-back-killed", does: "the database's clock is set back by an hour, and all workers are killed at that moment", must: "leases of the dead lapse soon", at: 0.2,

@@ -18,7 +18,7 @@ type experiment struct {
 	must  string // what must come of it, besides what always must
 	short bool   // part of `make chaos`, and not of ARGS=--all alone
 
-	prepare func(*site)                        // before the processes start
+	prepare func(*site) error                  // before the processes start
 	script  func(context.Context, *site) error // nil: nothing is done
 	at      float64                            // how far the work has come when the script begins, from 0 to 1
 	mix     func(bags int) mix                 // nil: the usual one
@@ -74,6 +74,9 @@ func run(ctx context.Context, srv *servers, e experiment, number int, o options)
 	}
 	if s != nil {
 		s.stopProcesses()
+		for i := range s.after {
+			err = errors.Join(err, s.after[len(s.after)-1-i](context.WithoutCancel(ctx)))
+		}
 		r.Notes = append(r.Notes, s.notes...)
 		if !o.keep && err == nil && len(r.Violations) == 0 {
 			err = s.remove(context.WithoutCancel(ctx))
@@ -105,7 +108,9 @@ func (s *site) experiment(ctx context.Context, e experiment, o options, r *resul
 		return err
 	}
 	if e.prepare != nil {
-		e.prepare(s)
+		if err := e.prepare(s); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
 	}
 	began := time.Now()
 	for _, p := range s.everyone() {

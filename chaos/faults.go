@@ -21,7 +21,11 @@ type active struct {
 
 // hold has some faults last for a while, all at once.
 func hold(d time.Duration, faults ...fault) func(context.Context, *site) error {
-	return during(func(ctx context.Context, _ *site) error { return sleep(ctx, d) }, faults...)
+	return during(pause(d), faults...)
+}
+
+func pause(d time.Duration) func(context.Context, *site) error {
+	return func(ctx context.Context, _ *site) error { return sleep(ctx, d) }
 }
 
 func during(wait func(context.Context, *site) error, faults ...fault) func(context.Context, *site) error {

@@ -20,6 +20,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	inner   net.Listener // nil while it refuses
+	server  string       // where connections are passed on to
 	open    map[net.Conn]struct{}
 	stalled chan struct{} // closed when nothing is held back any more
 	closed  bool
@@ -201,14 +202,25 @@ func reset(c net.Conn) {
 	c.Close() //nolint:errcheck // it may be closed
 }
 
-// forward makes the gate a proxy in front of a server. It ends with the gate.
+// forward makes the gate a proxy in front of a server. It ends with the gate. Called
+// again, it leads later connections to another server.
 func (g *gate) forward(server string) {
+	g.mu.Lock()
+	running := g.server != ""
+	g.server = server
+	g.mu.Unlock()
+	if running {
+		return
+	}
 	go func() {
 		for {
 			client, err := g.Accept()
 			if err != nil {
 				return
 			}
+			g.mu.Lock()
+			server := g.server
+			g.mu.Unlock()
 			go carry(client, server)
 		}
 	}()

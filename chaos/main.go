@@ -17,7 +17,7 @@ import (
 )
 
 func experiments() []experiment {
-	return slices.Concat(processExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), dataExperiments())
+	return slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments())
 }
 
 func main() {

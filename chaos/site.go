@@ -32,7 +32,8 @@ type site struct {
 	workers      []*process
 	scheduler    *process
 	rng          *rand.Rand
-	notes        []string // what the experiment has to say
+	notes        []string                      // what the experiment has to say
+	after        []func(context.Context) error // what ends with the experiment, the last first
 }
 
 // targets are the promised copies by storage option. There are more targets; the

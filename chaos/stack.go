@@ -120,10 +120,12 @@ func (s *servers) connect() error {
 func (s *servers) database(name string) string { return s.through(name, "") }
 
 // through is the URL of a database by way of a proxy.
-func (s *servers) through(name, addr string) string {
-	u, err := url.Parse(s.DatabaseURL)
+func (s *servers) through(name, addr string) string { return throughTo(s.DatabaseURL, name, addr) }
+
+func throughTo(server, name, addr string) string {
+	u, err := url.Parse(server)
 	if err != nil {
-		return s.DatabaseURL // which then is refused
+		return server // which then is refused
 	}
 	u.Path = "/" + name
 	if addr != "" {

@@ -7,8 +7,13 @@ func uncounted() []string {
 	return []string{"held", "released", "snoozed", "done", "sent back", "cancelled"}
 }
 
-// Spent are the outcomes that cost an item an attempt, or its end.
-func Spent(outcome string) bool { return !slices.Contains(uncounted(), outcome) }
+// Codes of leases that lapsed for what the item has no part in.
+func surroundings() []string { return []string{"clock-set", "unreachable", "claim-lost"} }
+
+// Spent tells whether an attempt cost the item one, or its end.
+func (a Attempt) Spent() bool {
+	return !slices.Contains(uncounted(), a.Outcome) && !slices.Contains(surroundings(), a.Code)
+}
 
 // ledger judges the attempts of one item, which are in the order of their tokens.
 func (j *judge) ledger(bag Bag, item Item, attempts []Attempt) {
@@ -20,7 +25,7 @@ func (j *judge) ledger(bag Bag, item Item, attempts []Attempt) {
 		if most := j.Most[a.Stage]; a.Number > most {
 			j.say("too-many-attempts", item, bag, "attempt %d at %s, of %d", a.Number, a.Stage, most)
 		}
-		if bag.Wrong == "" && Spent(a.Outcome) {
+		if bag.Wrong == "" && a.Spent() {
 			if spent++; spent == 1 {
 				first = a
 			}
@@ -33,7 +38,7 @@ func (j *judge) ledger(bag Bag, item Item, attempts []Attempt) {
 			j.say("in-two-hands", item, bag, "%s had it at %s until %s, and %s took it at %s",
 				a.Worker, a.Stage, a.Ended.Format("15:04:05.000"), next.Worker, next.Claimed.Format("15:04:05.000"))
 		}
-		if next.Stage == a.Stage && slices.Contains([]string{"held", "released", "snoozed"}, a.Outcome) && next.Number > a.Number {
+		if next.Stage == a.Stage && (slices.Contains([]string{"held", "released", "snoozed"}, a.Outcome) || a.Code == "claim-lost") && next.Number > a.Number {
 			j.say("counted-though-"+a.Outcome, item, bag, "attempt %d at %s was %s, and the next is attempt %d", a.Number, a.Stage, a.Outcome, next.Number)
 		}
 	}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// failoverExperiments have a replica take the place of Redis or of PostgreSQL. Every
+// process goes by an address that leads to the new one some seconds later, as the
+// name of a hosted service does.
+func failoverExperiments() []experiment {
+	return []experiment{
+		{
+			name: "redis-failover", does: "Redis is lost, its replica is promoted, and the address leads there 5 s later", must: allDo, at: 0.1,
+			script: redisFailover,
+		},
+		{
+			name: "redis-switchover", does: "the replica of Redis is promoted, and the address leads to the old one, now read-only, for 10 s more", must: allDo, at: 0.1,
+			script: redisSwitchover,
+		},
+		{
+			name: "pg-failover", does: "PostgreSQL is lost, its synchronous standby is promoted, and the address leads there 10 s later", must: allDo, at: 0.1,
+			script: postgresFailover,
+		},
+	}
+}
+
+// another starts one more server of a kind, which ends with the site.
+func (s *site) another(ctx context.Context, service devstack.Service, o devstack.Options) (*devstack.Stack, error) {
+	o.Dir, o.Executable, o.Only = filepath.Join(s.dir, "replica"), s.binary, []devstack.Service{service}
+	stack, err := devstack.Start(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("start the replica: %w", err)
+	}
+	s.after = append(s.after, func(ctx context.Context) error {
+		return errors.Join(stack.Stop(ctx), stack.Remove(ctx))
+	})
+	return stack, nil
+}
+
+// replica starts a replica of Redis and waits until it has everything.
+func (s *site) replica(ctx context.Context) (*redis.Client, string, error) {
+	stack, err := s.another(ctx, devstack.Redis, devstack.Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	options, err := redis.ParseURL(stack.RedisURL)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the replica's address: %w", err)
+	}
+	replica := redis.NewClient(options)
+	s.after = append(s.after, func(context.Context) error { return replica.Close() })
+	primary := s.redis.Options()
+	host, port, err := net.SplitHostPort(primary.Addr)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the primary's address: %w", err)
+	}
+	// It takes the primary's password, since that is what the workers have.
+	for _, command := range [][]any{
+		{"CONFIG", "SET", "masterauth", primary.Password}, {"CONFIG", "SET", "requirepass", primary.Password}, {"REPLICAOF", host, port},
+	} {
+		if err := replica.Do(ctx, command...).Err(); err != nil {
+			return nil, "", fmt.Errorf("make the replica: %w", err)
+		}
+	}
+	err = s.await(ctx, "the replica of Redis to have everything", func() bool {
+		info, err := replica.Info(ctx, "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+	return replica, options.Addr, err
+}
+
+func redisFailover(ctx context.Context, s *site) error {
+	replica, addr, err := s.replica(ctx)
+	if err != nil {
+		return err
+	}
+	return hold(5*time.Second, refused(all, toRedis), once("promote", func(ctx context.Context, s *site) error {
+		if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+			return fmt.Errorf("promote the replica: %w", err)
+		}
+		s.lead(toRedis, addr)
+		return nil
+	}, nil))(ctx, s)
+}
+
+func redisSwitchover(ctx context.Context, s *site) error {
+	replica, addr, err := s.replica(ctx)
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("read the replica's address: %w", err)
+	}
+	s.after = append(s.after, func(ctx context.Context) error { return s.redis.Do(ctx, "REPLICAOF", "NO", "ONE").Err() })
+	return hold(10*time.Second, once("change places", func(ctx context.Context, s *site) error {
+		if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+			return fmt.Errorf("promote the replica: %w", err)
+		}
+		for _, command := range [][]any{{"CONFIG", "SET", "masterauth", s.redis.Options().Password}, {"REPLICAOF", host, port}} {
+			if err := s.redis.Do(ctx, command...).Err(); err != nil {
+				return fmt.Errorf("make the primary a replica: %w", err)
+			}
+		}
+		return nil
+	}, func(_ context.Context, s *site) error {
+		s.lead(toRedis, addr)
+		return nil
+	}))(ctx, s)
+}
+
+// postgresFailover loses nothing that was committed, since the standby is
+// synchronous.
+func postgresFailover(ctx context.Context, s *site) error {
+	standby, err := s.another(ctx, devstack.Postgres, devstack.Options{StandbyOf: s.DatabaseURL, PostgresSettings: []string{"fsync=off", "jit=off"}})
+	if err != nil {
+		return err
+	}
+	s.after = append(s.after, func(ctx context.Context) error {
+		return errors.Join(s.admin(ctx, `ALTER SYSTEM RESET synchronous_standby_names`), s.admin(ctx, `SELECT pg_reload_conf()`))
+	})
+	if err := errors.Join(s.admin(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`), s.admin(ctx, `SELECT pg_reload_conf()`)); err != nil {
+		return err
+	}
+	err = s.await(ctx, "the standby to be synchronous", func() bool {
+		var n int
+		err := s.db.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`).Scan(&n)
+		return err == nil && n == 1
+	})
+	if err != nil {
+		return err
+	}
+	return hold(10*time.Second, refused(all, toPostgres), once("promote", func(ctx context.Context, s *site) error {
+		s.db.Close() // from here on, we too look at the new primary
+		address := throughTo(standby.DatabaseURL, s.name, "")
+		if s.db, err = pgxpool.New(ctx, address+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
+			return fmt.Errorf("connect to the standby: %w", err)
+		}
+		if err := s.exec(ctx, `SELECT pg_promote()`); err != nil {
+			return err
+		}
+		s.lead(toPostgres, hostOf(standby.DatabaseURL))
+		return nil
+	}, nil))(ctx, s)
+}
+
+// lead has later connections of every process go to another server.
+func (s *site) lead(way func(*process) *gate, server string) {
+	for _, p := range s.everyone() {
+		way(p).forward(server)
+	}
+}
+
+// await waits for a condition, for half a minute at most.
+func (s *site) await(ctx context.Context, what string, is func() bool) error {
+	for deadline := time.Now().Add(30 * time.Second); !is(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited in vain for %s", what)
+		}
+		if err := sleep(ctx, pollPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
