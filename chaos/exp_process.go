@@ -46,8 +46,8 @@ func processExperiments() []experiment {
 			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
 		},
 		{
-			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 12,000 files", must: "the others take that bag; the kernel kills nobody",
-			mix:     func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 12_000} },
+			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 25,000 files", must: "the others do that bag; the kernel kills nobody",
+			mix:     func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 25_000} },
 			prepare: func(s *site) error { return s.inSmallMemory(s.workers[0], 208<<20) },
 		},
 	}
