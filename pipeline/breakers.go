@@ -267,9 +267,10 @@ func (g *breakers) judge(item claim.Item, result error) error {
 		}
 		return result
 	}
-	g.untry(item, now)
 	one := g.breakerOf(item, f.Service)
-	if one != nil && one.fault(now, f) {
+	onTrial := one != nil && one.trial == item.ID // after a probe that succeeded: it may be this object alone
+	g.untry(item, now)
+	if one != nil && one.fault(now, f) && !onTrial {
 		return claim.Held(f, firstHeld, result)
 	}
 	return g.hold(item, one, f, now, result)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -314,4 +315,38 @@ func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An object at which its provider always fails is probed for no other: the service
+// answers, and the item on which it was tried waits longer each time, so that the
+// next trial is another's.
+func TestObjectThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	w := a.wired()
+	w.answers = func(r *http.Response) {
+		if r.Request.Method == http.MethodGet && strings.HasSuffix(r.Request.URL.Path, "/poison.tar") {
+			r.StatusCode = http.StatusInternalServerError
+		}
+	}
+	poison := a.deposit("poison.tar", a.bag(bagtest.Spec{Name: "poison", Files: []bagtest.File{{Path: "data/a.txt", Size: 1000}}}))
+	a.worker(a.deps)
+	wait(t, time.Minute, "the receiving bucket to be held", func() bool {
+		return value[int](a, `SELECT count(*) FROM services WHERE state = 'held'`) == 1
+	})
+	wait(t, 2*time.Minute, "the item to wait for longer than there is between two probes", func() bool {
+		return value[bool](a, `SELECT run_at > now() + interval '10 seconds' FROM work_items`)
+	})
+	const n = 8
+	a.bags(n)
+	wait(t, time.Minute, "the others to be done", func() bool {
+		return value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Success'`) == n
+	})
+	if item := a.item(poison); item.Attempt > 1 || !item.Retry || item.Stage != "Receive" {
+		t.Errorf("the item whose object fails is %+v", item)
+	}
+	w.mu.Lock()
+	w.answers = nil
+	w.mu.Unlock()
+	a.unharmed(n + 1)
 }
