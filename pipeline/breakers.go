@@ -36,7 +36,15 @@ type breakers struct {
 	mu      sync.Mutex
 	byName  map[string]*breaker
 	items   map[int64]*heldItem
+	avoided map[string]avoided // by step and storage option
 	changed chan struct{}
+}
+
+// avoided is work that this process leaves to others for a while, since its settings do
+// not fit it. It knows first when the item is due again, and would have it each time.
+type avoided struct {
+	scope claim.Scope
+	until time.Time
 }
 
 // serviceBoard is where processes tell each other of services: the engine.
@@ -56,7 +64,7 @@ type heldItem struct {
 func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *breakers {
 	g := &breakers{
 		deps: d, steps: steps, engine: engine, log: log,
-		byName: map[string]*breaker{}, items: map[int64]*heldItem{}, changed: make(chan struct{}, 1),
+		byName: map[string]*breaker{}, items: map[int64]*heldItem{}, avoided: map[string]avoided{}, changed: make(chan struct{}, 1),
 	}
 	for _, one := range servicesOf(d, steps) {
 		g.byName[one.service] = one
@@ -183,6 +191,13 @@ func (g *breakers) without(trial bool) (scopes []claim.Scope) {
 			scopes = append(scopes, h.Scopes...)
 		}
 	}
+	for key, l := range g.avoided {
+		if time.Now().After(l.until) {
+			delete(g.avoided, key)
+			continue
+		}
+		scopes = append(scopes, l.scope)
+	}
 	slices.SortFunc(scopes, compareScopes) // the same holds make the same filter
 	return scopes
 }
@@ -267,6 +282,9 @@ func (g *breakers) judge(item claim.Item, result error) error {
 		}
 		return result
 	}
+	if f.Service == fault.Settings {
+		g.avoid(item, now)
+	}
 	one := g.breakerOf(item, f.Service)
 	onTrial := one != nil && one.trial == item.ID // after a probe that succeeded: it may be this object alone
 	g.untry(item, now)
@@ -284,6 +302,16 @@ func unjudged(result error) bool {
 		return true
 	}
 	return false
+}
+
+// avoid leaves the items of a step and storage option to other processes, for longer
+// than any of them is held.
+func (g *breakers) avoid(item claim.Item, now time.Time) {
+	l := avoided{claim.Scope{Steps: []string{item.Step()}}, now.Add(2 * longestHeld)}
+	if item.StorageOption != "" {
+		l.scope.StorageOptions = []string{item.StorageOption}
+	}
+	g.avoided[item.Step()+" "+item.StorageOption] = l
 }
 
 // untry ends the trial of an item that ended in no verdict on some services.

@@ -3,9 +3,10 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -317,36 +319,62 @@ func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
 	}
 }
 
-// An object at which its provider always fails is probed for no other: the service
-// answers, and the item on which it was tried waits longer each time, so that the
-// next trial is another's.
-func TestObjectThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
+// An object at which its provider always fails holds up no other: the service answers
+// each probe, and the item that then fails on trial waits longer each time, so that
+// the next trial is another's.
+func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
-	w := a.wired()
-	w.answers = func(r *http.Response) {
-		if r.Request.Method == http.MethodGet && strings.HasSuffix(r.Request.URL.Path, "/poison.tar") {
-			r.StatusCode = http.StatusInternalServerError
+	item := claim.Item{ID: 7, Action: "Ingest", Stage: "Store", StorageOption: "Standard"}
+	bad := &fault.Error{Service: "s3:Standard-OR", Kind: fault.Unavailable, Err: errors.New("500 InternalError")}
+	g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+	one := &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
+	g.byName[bad.Service] = one
+	for one.state == claim.ServiceOK {
+		g.judge(item, bad)
+	}
+	before := g.items[item.ID].n
+	g.judge(item, bad) // it was claimed before the breaker was shut
+	if n := g.items[item.ID].n; n != before {
+		t.Errorf("what was under way when the service failed waits as if it had failed %d times, want %d", n, before)
+	}
+	for n := 1; n <= 4; n++ {
+		one.probed(time.Now(), nil)
+		one.trial = item.ID
+		g.judge(item, bad)
+		if got := g.items[item.ID].n; got != before+n || one.state != claim.ServiceFailing {
+			t.Fatalf("after %d failures on trial it waits as if it had failed %d times, and the service is %s", n, got, one.state)
 		}
 	}
-	poison := a.deposit("poison.tar", a.bag(bagtest.Spec{Name: "poison", Files: []bagtest.File{{Path: "data/a.txt", Size: 1000}}}))
-	a.worker(a.deps)
-	wait(t, time.Minute, "the receiving bucket to be held", func() bool {
-		return value[int](a, `SELECT count(*) FROM services WHERE state = 'held'`) == 1
-	})
-	wait(t, 2*time.Minute, "the item to wait for longer than there is between two probes", func() bool {
-		return value[bool](a, `SELECT run_at > now() + interval '10 seconds' FROM work_items`)
-	})
-	const n = 8
-	a.bags(n)
-	wait(t, time.Minute, "the others to be done", func() bool {
-		return value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Success'`) == n
-	})
-	if item := a.item(poison); item.Attempt > 1 || !item.Retry || item.Stage != "Receive" {
-		t.Errorf("the item whose object fails is %+v", item)
-	}
-	w.mu.Lock()
-	w.answers = nil
-	w.mu.Unlock()
-	a.unharmed(n + 1)
 }
+
+// A worker whose settings do not fit an item leaves the like of it to others for
+// longer than the item is held: it knows first when that is due again.
+func TestWorkerWithWrongSettingsLeavesItemsToOthers(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 1, Action: "Ingest", Stage: "Record", StorageOption: "Standard"}
+	for name, tc := range map[string]struct {
+		fault error
+		want  int
+	}{
+		"settings": {otherBucket("Standard-OR", "mistyped", "right"), 1},
+		"a target": {noTarget("Standard-OR"), 1},
+		"Redis":    {&fault.Error{Service: fault.Redis, Kind: fault.Unavailable, Err: errors.New("away")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+			g.judge(item, tc.fault)
+			got := g.without(false)
+			if len(got) != tc.want || tc.want == 1 && (!slices.Equal(got[0].Steps, []string{item.Step()}) || !slices.Equal(got[0].StorageOptions, []string{"Standard"})) {
+				t.Errorf("after %v it leaves out %+v", tc.fault, got)
+			}
+		})
+	}
+}
+
+// silentBoard is a board on which nobody writes.
+type silentBoard struct{}
+
+func (silentBoard) ServiceHolds() []claim.ServiceHold                 { return nil }
+func (silentBoard) Report(context.Context, claim.ServiceReport) error { return nil }
+func (silentBoard) Wake()                                             {}
