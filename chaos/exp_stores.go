@@ -103,14 +103,7 @@ func postgresExperiments() []experiment {
 		},
 		{
 			name: "hour-away", does: "S3 refuses connections for 40 s, in the middle of which every stored time ages by an hour", must: "no attempt spent, nothing parked", at: 0.1,
-			script: during(func(ctx context.Context, s *site) error {
-				for _, step := range []func(context.Context, *site) error{pause(20 * time.Second), shiftClock(-time.Hour), pause(20 * time.Second)} {
-					if err := step(ctx, s); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, refused(all, toS3)), promise: oracle.Promise{Clock: true},
+			script: during(inTurn(pause(20*time.Second), shiftClock(-time.Hour), pause(20*time.Second)), refused(all, toS3)), promise: oracle.Promise{Clock: true},
 		},
 		{
 			name: "clock-back-killed", does: "the database's clock is set back by an hour, and all workers are killed at that moment", must: "leases of the dead lapse soon", at: 0.2,

@@ -244,7 +244,7 @@ func (s *site) ask(ctx context.Context, e experiment, r *result) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	w, err := oracle.Collect(ctx, oracle.Sources{
-		DB: s.db, S3: s.s3, Bags: s.bags, Targets: s.targets(), Staging: s.staging(), Receiving: s.receiving(),
+		DB: s.db, S3: s.s3, Bags: s.bags, Targets: s.targets(), Staging: s.staging(), Receiving: s.receiving(), Restoring: s.restoring(),
 	})
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it was reading

@@ -24,6 +24,18 @@ func hold(d time.Duration, faults ...fault) func(context.Context, *site) error {
 	return during(pause(d), faults...)
 }
 
+// inTurn takes steps one after the other.
+func inTurn(steps ...func(context.Context, *site) error) func(context.Context, *site) error {
+	return func(ctx context.Context, s *site) error {
+		for _, step := range steps {
+			if err := step(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 func pause(d time.Duration) func(context.Context, *site) error {
 	return func(ctx context.Context, _ *site) error { return sleep(ctx, d) }
 }

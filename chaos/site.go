@@ -50,6 +50,14 @@ func (s *site) bucket(what string) string { return strings.ReplaceAll(s.name, "_
 
 func (s *site) staging() string { return s.bucket("staging") }
 
+func (s *site) restoring() map[string]string {
+	buckets := map[string]string{}
+	for _, i := range s.institutions {
+		buckets[i.Identifier] = s.bucket("out." + i.Identifier)
+	}
+	return buckets
+}
+
 func (s *site) receiving() (list []string) {
 	for _, i := range s.institutions {
 		list = append(list, i.Receiving)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,7 @@ type Sources struct {
 	Targets   map[string][]Target // by storage option
 	Staging   string              // bucket
 	Receiving []string            // buckets
+	Restoring map[string]string   // bucket, by institution
 }
 
 // Collect reads the rows, lists the buckets, and reads every copy back.
@@ -52,6 +55,9 @@ func Collect(ctx context.Context, from Sources) (World, error) {
 		}
 	}
 	var err error
+	if err := w.restored(ctx, from); err != nil {
+		return w, err
+	}
 	if w.Staging, err = keys(ctx, from.S3, from.Staging); err != nil {
 		return w, err
 	}
@@ -77,7 +83,7 @@ func each(ctx context.Context, db *pgxpool.Pool, sql string, dest []any, then fu
 
 func (w *World) queue(ctx context.Context, db *pgxpool.Pool) error {
 	var i Item
-	err := each(ctx, db, `SELECT id, bucket::text, name::text, status::text, stage::text, error_code, note FROM all_work_items ORDER BY id`,
+	err := each(ctx, db, `SELECT id, bucket::text, name::text, status::text, stage::text, error_code, note FROM all_work_items WHERE action = 'Ingest' ORDER BY id`,
 		[]any{&i.ID, &i.Bucket, &i.Name, &i.Status, &i.Stage, &i.Code, &i.Note}, func() { w.Items = append(w.Items, i) })
 	var stage, topic string
 	var most int
@@ -86,6 +92,45 @@ func (w *World) queue(ctx context.Context, db *pgxpool.Pool) error {
 			w.Most[stage] = most
 			w.Topics = append(w.Topics, topic)
 		}))
+}
+
+// restored reads what was asked for, and what lies ready for the depositors.
+func (w *World) restored(ctx context.Context, from Sources) error {
+	var r Restoration
+	err := each(ctx, from.DB, `SELECT id, bucket::text, name::text, status::text, stage::text, error_code, note, object_identifier::text
+		FROM all_work_items WHERE action = 'Restore Object' ORDER BY id`,
+		[]any{&r.ID, &r.Bucket, &r.Name, &r.Status, &r.Stage, &r.Code, &r.Note, &r.Object}, func() { w.Restored = append(w.Restored, r) })
+	for i := range w.Restored {
+		r := &w.Restored[i]
+		institution, name, _ := strings.Cut(r.Object, "/")
+		if err != nil || r.Status != "Success" {
+			continue
+		}
+		var path string
+		if path, err = download(ctx, from.S3, from.Restoring[institution], r.Object+".tar"); err == nil {
+			r.Bag, err = ReadBag(path, institution, from.Restoring[institution], name+".tar")
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// download copies an object to a temporary file.
+func download(ctx context.Context, client *s3.Client, bucket, key string) (path string, err error) {
+	out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
+	if err != nil {
+		return "", fmt.Errorf("read %s/%s: %w", bucket, key, err)
+	}
+	defer out.Body.Close() //nolint:errcheck // only read
+	f, err := os.CreateTemp("", "farol-chaos-*.tar")
+	if err != nil {
+		return "", fmt.Errorf("keep %s: %w", key, err)
+	}
+	_, err = io.Copy(f, out.Body)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("keep %s: %w", key, errors.Join(err, os.Remove(f.Name())))
+	}
+	return f.Name(), nil
 }
 
 func (w *World) ledgerRows(ctx context.Context, db *pgxpool.Pool) error {

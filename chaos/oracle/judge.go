@@ -43,6 +43,14 @@ func Judge(w World, p Promise) []Violation {
 		}
 		j.bag(bag, found[0], attempts[found[0].ID])
 	}
+	for _, r := range w.Restored {
+		i := slices.IndexFunc(w.Bags, func(b Bag) bool { return b.Object() == r.Object })
+		if i < 0 {
+			j.say("restored-a-stranger", r.Item, Bag{}, "there is no bag %s", r.Object)
+			continue
+		}
+		j.restoration(w.Bags[i], r, attempts[r.ID])
+	}
 	j.strangers()
 	j.doubledEvents()
 	return j.found
@@ -88,6 +96,23 @@ func (j *judge) bag(bag Bag, item Item, attempts []Attempt) {
 	default:
 		j.unfinished[bag.Object()] = true
 		j.say("valid-bag-"+strings.ToLower(end), item, bag, "%s", at)
+	}
+}
+
+// restoration judges what came of a request to give a bag back.
+func (j *judge) restoration(bag Bag, r Restoration, attempts []Attempt) {
+	j.ledger(bag, r.Item, attempts)
+	switch {
+	case r.Status != "Success":
+		j.say("restoration-"+strings.ToLower(r.Status), r.Item, bag, "%s %s", r.Code, shorten(r.Note))
+	case r.Bag.Wrong != "":
+		j.say("restored-invalid", r.Item, bag, "the bag given back is invalid: %s", r.Bag.Wrong)
+	default:
+		for _, f := range bag.Preserved() {
+			if !slices.ContainsFunc(r.Bag.Files, func(b File) bool { return b.Path == f.Path && b.Digests["sha256"] == f.Digests["sha256"] }) {
+				j.say("restored-without", r.Item, bag, "%s is not in the bag given back, or is altered", f.Path)
+			}
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (j *judge) ledger(bag Bag, item Item, attempts []Attempt) {
 		if a.Ended.IsZero() {
 			j.say("attempt-open", item, bag, "the attempt at %s by %s has not ended", a.Stage, a.Worker)
 		}
-		if most := j.Most[a.Stage]; a.Number > most {
+		if most, known := j.Most[a.Stage]; known && a.Number > most {
 			j.say("too-many-attempts", item, bag, "attempt %d at %s, of %d", a.Number, a.Stage, most)
 		}
 		if bag.Wrong == "" && a.Spent() {

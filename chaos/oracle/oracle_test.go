@@ -45,6 +45,7 @@ func world() oracle.World {
 		Targets:   map[string][]oracle.Target{"Standard": {{Name: "VA", Bucket: "va"}, {Name: "OR", Bucket: "or"}}},
 		Buckets:   map[string][]oracle.Object{"va": {{Key: "k", SHA256: "s256", Size: 5}}, "or": {{Key: "k", SHA256: "s256", Size: 5}}},
 		Receiving: map[string][]string{"in": {"bad.tar"}},
+		Restored:  []oracle.Restoration{{Item: oracle.Item{ID: 3, Status: "Success", Stage: "Resolve"}, Object: "test.edu/good", Bag: good}},
 	}
 	at := time.Unix(1_800_000_000, 0)
 	for i, stage := range stages {
@@ -53,6 +54,7 @@ func world() oracle.World {
 		w.Attempts = append(w.Attempts, oracle.Attempt{Item: 1, Token: int64(2 * i), Stage: stage, Number: 1, Worker: "w", Claimed: begin, Ended: begin.Add(time.Second), Outcome: "done"})
 	}
 	w.Attempts = append(w.Attempts, oracle.Attempt{Item: 2, Token: 1, Stage: "Validate", Number: 1, Worker: "w", Claimed: at, Ended: at, Outcome: "fatal"})
+	w.Attempts = append(w.Attempts, oracle.Attempt{Item: 3, Token: 1, Stage: "Requested", Number: 1, Worker: "w", Claimed: at, Ended: at, Outcome: "done"})
 	about := func(file, kind string, details ...string) {
 		for _, d := range details {
 			w.Events = append(w.Events, oracle.Event{Object: "test.edu/good", File: file, Type: kind, Detail: d})
@@ -93,10 +95,14 @@ func TestWrongWorldsAreNoticed(t *testing.T) {
 		w.Attempts = slices.Insert(w.Attempts, i, a)
 	}
 	for kind, spoil := range map[string]func(*oracle.World){
-		"copy-damaged":      func(w *oracle.World) { w.Buckets["or"][0].SHA256 = "another" },
-		"copy-missing":      func(w *oracle.World) { w.Buckets["or"] = nil },
-		"copy-not-named":    func(w *oracle.World) { w.Buckets["or"] = append(w.Buckets["or"], oracle.Object{Key: "orphan"}) },
-		"copy-not-recorded": func(w *oracle.World) { file(w, func(r *oracle.FileRow) { r.Copies[1].Target = "VA" }) },
+		"restoration-failed":  func(w *oracle.World) { w.Restored[0].Status = "Failed" },
+		"restored-invalid":    func(w *oracle.World) { w.Restored[0].Bag.Wrong = "missing file data/a" },
+		"restored-without":    func(w *oracle.World) { w.Restored[0].Bag.Files = nil },
+		"restored-a-stranger": func(w *oracle.World) { w.Restored[0].Object = "test.edu/another" },
+		"copy-damaged":        func(w *oracle.World) { w.Buckets["or"][0].SHA256 = "another" },
+		"copy-missing":        func(w *oracle.World) { w.Buckets["or"] = nil },
+		"copy-not-named":      func(w *oracle.World) { w.Buckets["or"] = append(w.Buckets["or"], oracle.Object{Key: "orphan"}) },
+		"copy-not-recorded":   func(w *oracle.World) { file(w, func(r *oracle.FileRow) { r.Copies[1].Target = "VA" }) },
 		"copies-recorded": func(w *oracle.World) {
 			file(w, func(r *oracle.FileRow) {
 				r.Copies = append(r.Copies, oracle.Copy{Target: "XX", Bucket: "va", Key: "k"})

@@ -14,10 +14,11 @@ type World struct {
 	Attempts []Attempt          // by item and claim token
 	Messages map[int64][]string // topics of an item's messages, in their order
 	ByHand   map[int64]int      // changes by people, by item
-	Most     map[string]int     // attempts that a stage allows
+	Most     map[string]int     // attempts that a stage of an ingest allows
 	Topics   []string           // of the stages of an ingest, in their order
 	Files    map[string]FileRow // by identifier
 	Events   []Event
+	Restored []Restoration
 
 	Targets   map[string][]Target // promised copies, by storage option
 	Buckets   map[string][]Object // what the preservation buckets hold, by bucket
@@ -29,6 +30,14 @@ type World struct {
 type Item struct {
 	ID                                      int64
 	Bucket, Name, Status, Stage, Code, Note string
+}
+
+// A Restoration is what came of a request to give an object back.
+type Restoration struct {
+	Item
+
+	Object string
+	Bag    Bag // what is in the restoration bucket; without files if nothing is
 }
 
 // An Attempt is a row of the ledger.
