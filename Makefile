@@ -21,6 +21,7 @@ test: deps                      ## all tests, against real servers that they sta
 	.ci/deps scanner
 	.ci/deps clients
 	CGO_ENABLED=1 go test -race -shuffle=on -parallel 4 -timeout 15m ./...
+	cd chaos && CGO_ENABLED=1 go test -race -shuffle=on ./...
 
 check: lint                     ## what must hold before a commit, besides the tests
 	go vet ./...
@@ -42,7 +43,7 @@ bench-queue: deps               ## the queue beside public ones; make bench-queu
 	cd bench && go run ./queue $(ARGS)
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
-	cd chaos && go test ./... && go run . $(ARGS)
+	cd chaos && go run . $(ARGS)
 
 mutants: deps                  ## break the queue on purpose, and see which test notices
 	go run ./internal/mutants $(ARGS)
