@@ -25,8 +25,8 @@ func s3Experiments() []experiment {
 			script: hold(5*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
 		},
 		{
-			name: "s3-expired-token", does: "S3 answers 403 ExpiredToken to all for 20 s", must: allDo, at: 0.1,
-			script: hold(20*time.Second, onS3(all, always(refusal(http.StatusForbidden, "ExpiredToken", "The provided token has expired.")))),
+			name: "s3-expired-token", does: "S3 answers 400 ExpiredToken to all for 20 s", must: allDo, at: 0.1,
+			script: hold(20*time.Second, onS3(all, always(refusal(http.StatusBadRequest, "ExpiredToken", "The provided token has expired.")))),
 		},
 		{
 			name: "s3-503", short: true, does: "S3 answers 503 SlowDown to all for 40 s", must: allDo, at: 0.1,

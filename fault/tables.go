@@ -102,7 +102,9 @@ func OfS3(code string, status int) (k Kind, ok bool) {
 		return Full, true
 	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "AccountProblem",
 		"AllAccessDisabled", "AuthorizationHeaderMalformed", "NotSignedUp", "InvalidSecurity", "XAdminUserNotFound", // the last is versitygw's InvalidAccessKeyId, a 404
-		"Forbidden":
+		"UnauthorizedAccess", "AuthFailure", "MissingSecurityHeader", "OptInRequired", "Forbidden",
+		"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
+		"BadRequest": // the SDK's word for 400 without a body: what S3 says to HEAD with a token that has expired
 		return Denied, true
 	case "RequestTimeout", "InternalError", "OperationAborted":
 		return Unavailable, true

@@ -137,9 +137,6 @@ func TestWhoseFailureItIs(t *testing.T) {
 				if again := tt.kind == fault.Unavailable || tt.kind == fault.Overloaded || tt.kind == fault.Full; again && !patient(op) {
 					continue
 				}
-				if name == "expired token" && strings.HasPrefix(op, "Head") {
-					continue // HEAD's 400 has no words, and is not known to be one
-				}
 				err := do(t.Context())
 				if op == "Put, streamed" && fault.In(err) != nil {
 					continue // a server that hangs up while it is sent a body may not be heard
