@@ -349,3 +349,52 @@ func TestCopyThatStaysIsNotDeleted(t *testing.T) {
 		t.Errorf("new version: %s (%s): %s", item.Status, item.ErrorCode, item.Note)
 	}
 }
+
+// A bucket that serves us and denies the deletion has its reasons, which a person has
+// to know; but one worker's word is not enough, since its key may be the wrong one.
+func TestDeniedDeletionIsForAPerson(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.ingested(bagtest.Spec{Name: "locked"})
+	before := a.allCopies()
+	d := a.doomed("test.edu/locked")
+	good := a.deps.Targets["Standard-OR"]
+	a.deps.Targets["Standard-OR"] = a.behind(good, func(proxy *httputil.ReverseProxy) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodDelete || r.URL.Query().Has("delete") {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Object is WORM protected</Message></Error>`)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		})
+	})
+	a.work()
+	id := value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
+	if item := a.item(id); item.Status != "Suspended" || item.ErrorCode != "storage-denied" || !strings.Contains(item.Note, "may be locked") {
+		t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)
+	}
+	if ends := value[string](a, `SELECT string_agg(outcome || ' ' || error_code, ', ' ORDER BY claim_token) FROM work_item_attempts
+		WHERE work_item_id = (SELECT id FROM work_items WHERE action = 'Delete')`); ends != "held storage-denied, fatal storage-denied" {
+		t.Errorf("the ledger says %s", ends)
+	}
+	if n := value[int](a, `SELECT count(*) FROM generic_files WHERE state = 'D'`); n != 0 {
+		t.Errorf("%d files are on record as deleted", n)
+	}
+	left := slices.DeleteFunc(slices.Clone(before), func(c string) bool { return !strings.HasPrefix(c, "Standard-OR ") })
+	for _, copied := range left {
+		if !slices.Contains(a.allCopies(), copied) {
+			t.Errorf("%s is gone", copied)
+		}
+	}
+	// The person unlocks it.
+	a.deps.Targets["Standard-OR"] = good
+	a.exec(`SELECT requeue(id) FROM work_items WHERE status = 'Suspended'`)
+	a.work()
+	if item := a.item(id); item.Status != "Success" {
+		t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)
+	}
+	if now, err := a.deps.Registry.DeletionRequest(t.Context(), d.ID); err != nil || now.Done != now.Items {
+		t.Errorf("request = %+v, %v", now, err)
+	}
+}

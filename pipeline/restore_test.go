@@ -198,3 +198,29 @@ func TestArchivedObjectIsMadeReadableFirst(t *testing.T) {
 		t.Errorf("restored: %v, %+v", err, b.Validate(nil).Errors)
 	}
 }
+
+// An archived copy that is gone ends its retrieval, once it was looked for twice: the
+// first look may have been at the wrong place.
+func TestArchivedCopyThatIsGoneEndsTheRetrieval(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	spec := aBag("thawed")
+	spec.StorageOption = "Glacier-Deep-OH"
+	a.ingested(spec)
+	key := a.keyOf("test.edu/thawed/data/a.txt")
+	if err := a.deps.Targets["Glacier-Deep-OH"].Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.deps.Registry.RequestRestoration(t.Context(), registry.RestorationRequest{Identifier: "test.edu/thawed", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.work()
+	if item := a.item(r.Item.ID); item.Status != "Failed" || item.ErrorCode != "copy-missing" || !strings.Contains(item.Note, "data/a.txt") {
+		t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)
+	}
+	if ends := value[string](a, `SELECT string_agg(outcome || ' ' || error_code, ', ' ORDER BY claim_token) FROM work_item_attempts
+		WHERE work_item_id = `+fmt.Sprint(r.Item.ID)); ends != "held copy-missing, fatal copy-missing" {
+		t.Errorf("the ledger says %s", ends)
+	}
+}
