@@ -130,6 +130,8 @@ ON CONFLICT (generic_file_id, url) DO UPDATE SET
 WHERE storage_records.verified_at < excluded.verified_at
 
 -- name: file events
+-- A file is replicated once by an item, whatever name the worker that records it has
+-- for the bucket: one that records again, since the answer was lost, may have another.
 WITH event AS (
 	SELECT r.id, r.identifier, 'fixity check' AS event_type, r.digested_at AS date_time, 'Success' AS outcome,
 		'Fixity check against registered hash' AS detail, m.entry AS outcome_detail, 'Fixity matches' AS outcome_information,
@@ -177,8 +179,8 @@ WITH event AS (
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)
-SELECT event_identifier(@item, identifier, event_type, outcome_detail), @institution_id, @object_id, id, event_type, date_time,
-	detail, outcome, outcome_detail, outcome_information, object, agent
+SELECT event_identifier(@item, identifier, event_type, CASE event_type WHEN 'replication' THEN '' ELSE outcome_detail END),
+	@institution_id, @object_id, id, event_type, date_time, detail, outcome, outcome_detail, outcome_information, object, agent
 FROM event
 ON CONFLICT (identifier) DO NOTHING
 
