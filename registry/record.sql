@@ -153,7 +153,9 @@ WITH event AS (
 	SELECT r.id, r.identifier, 'replication', r.stored_at[2], 'Success',
 		'Copied to replication storage and assigned replication URL identifier', r.urls[2], 'Replicated to secondary storage',
 		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
-	FROM recording r WHERE cardinality(r.urls) >= 2
+	FROM recording r WHERE cardinality(r.urls) >= 2 AND (r.is_new OR NOT EXISTS ( -- by premis_events_file
+		SELECT FROM premis_events e WHERE e.generic_file_id = r.id AND e.event_type = 'replication'
+		  AND e.identifier = event_identifier(@item, r.identifier, e.event_type, e.outcome_detail)))
 	UNION ALL
 	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
 		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier',
@@ -179,8 +181,8 @@ WITH event AS (
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)
-SELECT event_identifier(@item, identifier, event_type, CASE event_type WHEN 'replication' THEN '' ELSE outcome_detail END),
-	@institution_id, @object_id, id, event_type, date_time, detail, outcome, outcome_detail, outcome_information, object, agent
+SELECT event_identifier(@item, identifier, event_type, outcome_detail), @institution_id, @object_id, id, event_type, date_time,
+	detail, outcome, outcome_detail, outcome_information, object, agent
 FROM event
 ON CONFLICT (identifier) DO NOTHING
 
