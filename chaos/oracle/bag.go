@@ -77,6 +77,9 @@ func ReadBag(path, institution, bucket, key string) (Bag, error) {
 			b.Wrong = "not a whole tar: " + err.Error()
 			return b, nil
 		}
+		if h.Typeflag == tar.TypeDir {
+			continue // it is nothing to keep
+		}
 		inside, ok := strings.CutPrefix(h.Name, name+"/")
 		if !ok {
 			b.Wrong = "entry outside of the bag's directory: " + h.Name
