@@ -76,7 +76,7 @@ func ofLeases() []mutant {
 		},
 		{
 			"crash-does-not-count", "claim/reap.go",
-			`n.attempt >= m.most AS parks`, `n.attempt > 1000 + m.most AS parks`,
+			`n.attempt >= m.most AND NOT`, `n.attempt > 1000 + m.most AND NOT`,
 			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
 		},
 		{
