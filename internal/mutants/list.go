@@ -96,7 +96,7 @@ func ofLeases() []mutant {
 func ofRules() []mutant {
 	return []mutant{
 		{
-			"waiters-not-freed", "migrations/00003_work_item_rules.sql",
+			"waiters-not-freed", "migrations/00017_requests.sql",
 			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
 			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
 		},
@@ -106,7 +106,7 @@ func ofRules() []mutant {
 			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"typed-to-a-later-stage", "migrations/00004_administration.sql",
+			"typed-to-a-later-stage", "migrations/00022_added_stages.sql",
 			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
 			"./registry", "TestChangesByHand|TestRefusalsHaveAHint",
 		},
@@ -140,7 +140,7 @@ func ofRules() []mutant {
 			"./registry", "TestUpdateOfVeryManyIsRefused",
 		},
 		{
-			"live-items-before-objects", "migrations/00004_administration.sql",
+			"live-items-before-objects", "migrations/00017_requests.sql",
 			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
 			"./registry", "TestPlanAndBucketReaderDoNotCross",
 		},
@@ -151,7 +151,7 @@ func ofRules() []mutant {
 func ofTyping() []mutant {
 	return []mutant{
 		{
-			"paused-for-good", "migrations/00006_typed_by_hand.sql",
+			"paused-for-good", "migrations/00022_added_stages.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
@@ -193,7 +193,7 @@ func ofTyping() []mutant {
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"autoscaler-stops-the-busy", "migrations/00007_views.sql",
+			"autoscaler-stops-the-busy", "migrations/00022_added_stages.sql",
 			`count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)`, `count(*) FILTER (WHERE q.run_at <= now())`,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
