@@ -287,7 +287,8 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	q := newQueue(t)
 	q.exec(`UPDATE stage_settings SET heartbeat = '200 milliseconds', lease = '1 second'`)
 	lost, kept := q.put("Store", 1), q.put("Record", 1)
-	e := q.engine()
+	seen := make(ended, 100)
+	e := q.engine(func(o *claim.Options) { o.Observer = seen })
 	q.running(e)
 	q.heardOf(e)
 	known := q.claimOne(e, "Record")
@@ -305,11 +306,24 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	if n := value[int](q, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'lease expired' AND error_code = 'claim-lost'`); n != most+1 {
 		t.Errorf("%d attempts are on record as lost claims, want %d", n, most+1)
 	}
+	for range most + 1 {
+		if end := <-seen; end.Outcome != "lease expired" || end.Attempt != 0 {
+			t.Errorf("the metrics were told of %+v, and the ledger says lease expired", end)
+		}
+	}
 	q.settle(known, claim.Done{Next: "Cleanup"}, nil)
 	if r := q.row(kept); r.Stage != "Cleanup" {
 		t.Errorf("the item that its worker knows is %+v", r)
 	}
 }
+
+// ended is an observer that passes on how attempts ended.
+type ended chan claim.End
+
+func (c ended) Ended(end claim.End)      { c <- end }
+func (ended) Claimed(time.Duration, int) {}
+func (ended) Settled(time.Duration, int) {}
+func (ended) Lost(string)                {}
 
 // A worker that stands still in the middle of reaping, or of a claim of a stage
 // with a cap, holds up all others only until the database ends its transaction.

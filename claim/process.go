@@ -43,6 +43,7 @@ type givenUp struct {
 const (
 	codeLost        = "lease-lost"  // it stood still
 	codeUnreachable = "unreachable" // the database was, from there
+	codeClaimLost   = "claim-lost"  // it never heard that it has the item
 	codeClockSet    = "clock-set"   // the database's clock was set forward, and the claim ended before its time
 )
 

@@ -95,7 +95,7 @@ WITH dead AS MATERIALIZED (
 	SELECT s.topic, moved.id FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
 	WHERE moved.status = 'Pending'
 )
-SELECT id, action, stage, size_band, priority, turn, note, replace(error_code, '-', ' '), status, attempt FROM moved`
+SELECT id, action, stage, size_band, priority, turn, note, error_code, status, attempt FROM moved`
 
 // Which attempts a round ends: those whose lease lapsed not longer ago than a
 // time, or those of workers that are known to be dead, however long their leases
@@ -128,6 +128,7 @@ type reaped struct {
 	place
 
 	id   int64
+	code string
 	note string
 	end  End
 }
@@ -172,7 +173,11 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		}
 		put := make([]place, 0, len(list))
 		for _, r := range list {
-			e.log.WarnContext(ctx, "worker gone", "item", r.id, "stage", r.end.Stage, "note", r.note)
+			what := "worker gone"
+			if r.code == codeClaimLost {
+				what = "claim lost; another worker will continue"
+			}
+			e.log.WarnContext(ctx, what, "item", r.id, "stage", r.end.Stage, "code", r.code, "note", r.note)
 			if r.end.Status == "Suspended" {
 				e.logGivenUp(ctx, r.id, r.end.Stage, r.end.Attempt, r.note)
 			}
@@ -401,8 +406,11 @@ func reapIn(ctx context.Context, db querier, which string, most int, arg any, n 
 		max(most, 0), arg, n.attempts, n.stages, n.items, n.files, n.workers, n.words)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
 		var action string
-		err = row.Scan(&r.id, &action, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.end.Outcome, &r.end.Status, &r.end.Attempt)
+		err = row.Scan(&r.id, &action, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
 		r.end.Stage = StepOf(action, r.cell.stage)
+		if r.end.Outcome = strings.ReplaceAll(r.code, "-", " "); r.code == codeClaimLost {
+			r.end.Outcome = "lease expired" // as in the ledger
+		}
 		return r, err
 	})
 }
