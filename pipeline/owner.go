@@ -58,12 +58,12 @@ func noTarget(name string) error {
 	}
 }
 
-// otherBucket is that this worker takes another bucket for a target than the record
-// names: what it sees there says nothing of the copy.
-func otherBucket(target, configured, onRecord string) error {
+// otherBucket is that this worker takes another bucket for a target than that in which
+// a copy was verified: what it sees there says nothing of the copy.
+func otherBucket(target, configured, holds string) error {
 	return &fault.Error{
 		Service: fault.Settings, Kind: fault.Missing, Said: "another bucket than others have",
-		Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copy on record is in %s", configured, target, onRecord),
+		Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copy is in %s", configured, target, holds),
 	}
 }
 
