@@ -42,7 +42,7 @@ func processExperiments() []experiment {
 		},
 		{
 			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt spent; it goes on when there is room",
-			prepare: func(s *site) error { return s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")) },
+			prepare: func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")); return nil },
 			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
 		},
 		{
@@ -96,14 +96,13 @@ func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
 // onSmallDisk gives the process a file system of 200 MiB for its TMPDIR, in a mount
 // namespace of its own, which ends with it. Any user may do that where user
 // namespaces are allowed.
-func (p *process) onSmallDisk(dir string) error {
+func (p *process) onSmallDisk(dir string) {
 	flags := "-m"
 	if os.Geteuid() != 0 {
 		flags = "-Urm"
 	}
 	p.env["TMPDIR"] = dir
 	p.within("unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh")
-	return nil
 }
 
 // within has another program start the process.

@@ -103,7 +103,7 @@ func postgresExperiments() []experiment {
 			script: shiftClock(-time.Hour), promise: clock,
 		},
 		{
-			name: "hour-away", does: "S3 refuses connections for 40 s, in the middle of which every stored time ages by an hour", must: "no attempt spent, nothing parked", at: 0.1,
+			name: "hour-away", does: "S3 refuses connections for 40 s, and halfway every stored time ages by an hour", must: "no attempt spent, nothing parked", at: 0.1,
 			script: during(inTurn(pause(20*time.Second), shiftClock(-time.Hour), pause(20*time.Second)), refused(all, toS3)), promise: oracle.Promise{Clock: true},
 		},
 		{

@@ -30,20 +30,24 @@ func (j *judge) ledger(bag Bag, item Item, attempts []Attempt) {
 				first = a
 			}
 		}
-		if i+1 == len(attempts) {
-			continue
-		}
-		next := attempts[i+1]
-		if !j.promise.Clock && (a.Ended.IsZero() || next.Claimed.Before(a.Ended)) {
-			j.say("in-two-hands", item, bag, "%s had it at %s until %s, and %s took it at %s",
-				a.Worker, a.Stage, a.Ended.Format("15:04:05.000"), next.Worker, next.Claimed.Format("15:04:05.000"))
-		}
-		if next.Stage == a.Stage && (slices.Contains([]string{"held", "released", "snoozed"}, a.Outcome) || a.Code == "claim-lost") && next.Number > a.Number {
-			j.say("counted-though-"+a.Outcome, item, bag, "attempt %d at %s was %s, and the next is attempt %d", a.Number, a.Stage, a.Outcome, next.Number)
+		if i+1 < len(attempts) {
+			j.follows(bag, item, a, attempts[i+1])
 		}
 	}
 	if spent > 0 && !j.promise.Spends {
 		j.say("attempt-spent", item, bag, "%d attempts spent; the first at %s: %s %s %s", spent, first.Stage, first.Outcome, first.Code, shorten(first.Error))
+	}
+}
+
+// follows judges an attempt by the next of the same item.
+func (j *judge) follows(bag Bag, item Item, a, next Attempt) {
+	if !j.promise.Clock && (a.Ended.IsZero() || next.Claimed.Before(a.Ended)) {
+		j.say("in-two-hands", item, bag, "%s had it at %s until %s, and %s took it at %s",
+			a.Worker, a.Stage, a.Ended.Format("15:04:05.000"), next.Worker, next.Claimed.Format("15:04:05.000"))
+	}
+	free := slices.Contains([]string{"held", "released", "snoozed"}, a.Outcome) || a.Code == "claim-lost"
+	if free && next.Stage == a.Stage && next.Number > a.Number {
+		j.say("counted-though-"+a.Outcome, item, bag, "attempt %d at %s was %s, and the next is attempt %d", a.Number, a.Stage, a.Outcome, next.Number)
 	}
 }
 
