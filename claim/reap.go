@@ -173,11 +173,12 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 		}
 		put := make([]place, 0, len(list))
 		for _, r := range list {
-			what := "worker gone"
+			log := e.log.With("item", r.id, "stage", r.end.Stage, "code", r.code, "note", r.note)
 			if r.code == codeClaimLost {
-				what = "claim lost; another worker will continue"
+				log.WarnContext(ctx, "claim lost; another worker will continue")
+			} else {
+				log.WarnContext(ctx, "worker gone")
 			}
-			e.log.WarnContext(ctx, what, "item", r.id, "stage", r.end.Stage, "code", r.code, "note", r.note)
 			if r.end.Status == "Suspended" {
 				e.logGivenUp(ctx, r.id, r.end.Stage, r.end.Attempt, r.note)
 			}
