@@ -171,36 +171,36 @@ func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration
 	}
 }
 
+// stuck is how long nothing may move before an experiment is given up.
+const stuck = 100 * time.Second
+
 // settle waits until every bag has ended, measures how soon work went on after the
 // faults, and gives up when nothing moves any more.
 func (s *site) settle(ctx context.Context, r *result) error {
 	over := time.Now()
-	first, err := s.firstLook(ctx)
+	last, err := s.firstLook(ctx)
 	if err != nil {
 		return err
 	}
-	last, moved, late := first, over, first.live > 0 || first.ended < len(s.bags)
-	for {
-		c, err := s.look(ctx)
-		if err != nil && ctx.Err() != nil {
-			return err
-		}
-		if err == nil && c.done+c.ended > last.done+last.ended {
-			if late {
-				r.First, late = time.Since(over).Seconds(), false
-			}
-			last, moved = c, time.Now()
-		}
-		if err == nil && c.live == 0 && c.ended >= len(s.bags) {
-			break
-		}
-		if time.Since(moved) > 100*time.Second || time.Since(over) > s.patience() {
-			s.note("gave up %.0f s after the faults, %.0f s after the last stage that was done: %d items are live", time.Since(over).Seconds(), time.Since(moved).Seconds(), c.live)
+	moved, late := over, last.live > 0 || last.ended < len(s.bags)
+	for !s.allEnded(last) {
+		if time.Since(moved) > stuck || time.Since(over) > s.patience() {
+			s.note("gave up %.0f s after the faults, %.0f s after the last stage that was done: %d items are live", time.Since(over).Seconds(), time.Since(moved).Seconds(), last.live)
 			break
 		}
 		if err := sleep(ctx, pollPause); err != nil {
 			return err
 		}
+		c, err := s.look(ctx)
+		if err != nil {
+			continue // sleep returns once ctx is done
+		}
+		if c.done+c.ended > last.done+last.ended {
+			if moved = time.Now(); late {
+				r.First, late = moved.Sub(over).Seconds(), false
+			}
+		}
+		last = c
 	}
 	r.All = time.Since(over).Seconds()
 	if late {
@@ -209,6 +209,9 @@ func (s *site) settle(ctx context.Context, r *result) error {
 	r.judgeRecovery()
 	return nil
 }
+
+// allEnded tells whether every bag has ended.
+func (s *site) allEnded(c counts) bool { return c.live == 0 && c.ended >= len(s.bags) }
 
 // firstLook is look once PostgreSQL answers, which may still be starting.
 func (s *site) firstLook(ctx context.Context) (counts, error) {
