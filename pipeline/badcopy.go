@@ -92,19 +92,20 @@ func (s *store) replaced(ctx context.Context, w *work, c copyPlan, target int, f
 	return nil
 }
 
-// readBack compares the bytes of a new copy with its digest.
-func readBack(ctx context.Context, f *file, target *storage.Bucket) error {
+// readBack compares the bytes of a new copy with its digest, and tells whether it could:
+// what was archived at once cannot be read.
+func readBack(ctx context.Context, f *file, target *storage.Bucket) (read bool, err error) {
 	want := hex.EncodeToString(f.sha256[:])
 	l, err := look(ctx, target, f.key, want, time.Second)
 	switch {
 	case errors.Is(err, storage.ErrArchived):
-		return nil
+		return false, nil
 	case errors.Is(err, errWavers):
-		return wrongAnswer(target, "two reads differ", "read %s back: %w", f.path, err)
+		return false, wrongAnswer(target, "two reads differ", "read %s back: %w", f.path, err)
 	case err != nil:
-		return storageErr(err)
+		return false, storageErr(err)
 	case l.found != want:
-		return wrong("its content has the SHA-256 %s and should have %s", orNothing(l.found), want)
+		return false, wrong("its content has the SHA-256 %s and should have %s", orNothing(l.found), want)
 	}
-	return nil
+	return true, nil
 }

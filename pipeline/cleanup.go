@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -29,6 +31,9 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	w.objectID = object.ID
+	if err := s.needed(ctx, w, object); err != nil {
+		return err
+	}
 	if err := w.hold.Check(ctx); err != nil {
 		return err
 	}
@@ -44,23 +49,54 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	return s.tar(ctx, w)
 }
 
+// needed sends an item back whose tar has the good bytes of a file of which a copy was
+// found bad since the bag was compared with the record: before they go, they are used.
+func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
+	bad, err := s.Registry.BadFiles(ctx, object.ID)
+	if err != nil || len(bad) == 0 {
+		return err
+	}
+	if there, err := s.tarThere(ctx, w); err != nil || !there {
+		return err
+	}
+	again := ""
+	_, _, err = w.inventory(ctx, s.Deps, func(i int, f *bag.File) {
+		if i == 0 { // see there
+			again = ""
+		}
+		if sum, ok := bad[object.Identifier+"/"+f.Path]; ok && sum == f.Digests.Hex(bag.SHA256) {
+			again = f.Path
+		}
+	})
+	if err != nil || again == "" {
+		return err
+	}
+	return claim.SendBack("Reingest Check", fmt.Sprintf("A copy of %s was found to be bad. The bag has its bytes, which are stored again.", again))
+}
+
 // retired deletes the copies that the record named before this item changed it.
 func (s *cleanup) retired(ctx context.Context, w *work) error {
 	list, err := s.Registry.RetiredCopies(ctx, w.item.ID)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	keysIn := map[*storage.Bucket][]string{}
+	keysIn := map[registry.RetiredCopy][]string{}
 	for _, c := range list {
-		b, err := s.holding(c.Target, c.Bucket)
-		if err != nil {
+		if _, err := s.holding(c.Target, c.Bucket); err != nil {
 			return err
 		}
-		keysIn[b] = append(keysIn[b], c.Key)
+		place := registry.RetiredCopy{Target: c.Target, Bucket: c.Bucket}
+		keysIn[place] = append(keysIn[place], c.Key)
 	}
-	for b, keys := range keysIn {
-		if err := b.Delete(ctx, keys...); err != nil {
-			return fmt.Errorf("delete replaced copies in %s: %w", b.TargetName(), storageErr(err))
+	const batch = 1000
+	for place, keys := range keysIn {
+		for some := range slices.Chunk(keys, batch) {
+			if err := s.Targets[place.Target].Delete(ctx, some...); err != nil {
+				return fmt.Errorf("delete replaced copies in %s: %w", place.Target, storageErr(err))
+			}
+			if err := s.Registry.RecordRetired(ctx, w.item.ID, place.Target, some); err != nil {
+				return err
+			}
 		}
 	}
 	return s.Registry.ForgetRetiredCopies(ctx, w.item.ID)
@@ -97,20 +133,32 @@ func (s *cleanup) staging(ctx context.Context, w *work) error {
 // tar deletes the bag from the receiving bucket. A newer upload under the same
 // key is left for an item of its own.
 func (s *cleanup) tar(ctx context.Context, w *work) error {
+	there, err := s.tarThere(ctx, w)
+	if err != nil || !there {
+		return err
+	}
 	receiving, err := s.Receiving(w.item.Bucket)
 	if err != nil {
 		return fmt.Errorf("open the receiving bucket: %w", err)
 	}
-	object, err := receiving.Head(ctx, w.item.Name)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return storageErr(err)
-	}
-	if object.ETag != w.item.ETag {
-		w.log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", w.item.Name, "etag", object.ETag)
-		return nil
-	}
 	return storageErr(receiving.Delete(ctx, w.item.Name))
+}
+
+// tarThere tells whether the bag is still in the receiving bucket.
+func (s *cleanup) tarThere(ctx context.Context, w *work) (bool, error) {
+	receiving, err := s.Receiving(w.item.Bucket)
+	if err != nil {
+		return false, fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	object, err := receiving.Head(ctx, w.item.Name)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, storageErr(err)
+	case object.ETag != w.item.ETag:
+		w.log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", w.item.Name, "etag", object.ETag)
+		return false, nil
+	}
+	return true, nil
 }

@@ -27,8 +27,9 @@ type giving struct {
 	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
 
 	mu      sync.Mutex
-	bad     map[string]error  // copies that are of no use, by URL
-	doubted map[string]string // what was wrong with the bytes of copies that are read again, by URL
+	bad     map[string]error              // copies that are of no use, by URL
+	untold  []func(context.Context) error // what was seen of these and could not be put on record yet
+	doubted map[string]string             // what was wrong with the bytes of copies that are read again, by URL
 }
 
 // smallContent is the size up to which a file is read into memory, and known to be
@@ -59,17 +60,42 @@ func (g *giving) doubt(c registry.StoredCopy, err error) (same bool) {
 	return same
 }
 
-// spoil notes why a copy is of no use.
+// spoil notes why a copy is of no use, and has it on record if the copy is to blame.
 func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.bad == nil {
 		g.bad = map[string]error{}
 	}
-	if g.bad[c.URL] == nil {
-		g.w.log.WarnContext(ctx, "a copy is of no use, the next one is tried", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
-	}
+	known := g.bad[c.URL] != nil
 	g.bad[c.URL] = err
+	g.mu.Unlock()
+	if known {
+		return
+	}
+	g.w.log.WarnContext(ctx, "a copy is of no use, the next one is tried", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
+	prove := func(ctx context.Context) error {
+		_, err := g.prove(ctx, c, f.SHA256, err)
+		return err
+	}
+	if failed := prove(ctx); failed != nil {
+		g.w.log.WarnContext(ctx, "a bad copy will be put on record at the end of the restoration", "url", c.URL, "err", failed)
+		g.mu.Lock()
+		g.untold = append(g.untold, prove)
+		g.mu.Unlock()
+	}
+}
+
+// tell puts on record what could not be when it was seen.
+func (g *giving) tell(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.untold) > 0 {
+		if err := g.untold[0](ctx); err != nil {
+			return err
+		}
+		g.untold = g.untold[1:]
+	}
+	return nil
 }
 
 // useless tells whether another try at the same copy is of no use, now or later.
@@ -81,9 +107,6 @@ func useless(err error) bool {
 func mayBeTheWay(err error) bool {
 	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, errBadCopy)
 }
-
-// errBadCopy says that a copy's bytes are not those on record.
-var errBadCopy = errors.New("its bytes are not those on record")
 
 // fromAny has read try the copies of a file, the best first, until one serves. What
 // may pass is tried again, and no other copy blamed for it.
@@ -202,6 +225,9 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 		if g.missing(ctx, f) {
 			list = append(list, g.complaint(f))
 		}
+	}
+	if err := g.tell(ctx); err != nil {
+		return err
 	}
 	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
 	for _, c := range first.Copies {

@@ -147,6 +147,11 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 		}
 	}
 	lost := errors.Is(err, storage.ErrNotFound) || deniedAlone(ctx, b, err)
+	if errors.Is(err, storage.ErrNotFound) {
+		if _, err := l.prove(ctx, c, f.SHA256, err); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

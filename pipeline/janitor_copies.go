@@ -166,7 +166,7 @@ func (r *round) retired(ctx context.Context) error {
 				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
 			}
 			_, err := r.unnamed(ctx, s, t, byTarget, func(ctx context.Context, target string, keys []string) error {
-				return r.Registry.ForgetRetired(ctx, s.ID, target, keys)
+				return r.Registry.RecordRetired(ctx, s.ID, target, keys)
 			})
 			if err != nil {
 				return err

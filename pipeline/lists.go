@@ -72,6 +72,7 @@ type known struct {
 	UUID      string `json:"uuid"`
 	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
 	Deleted   bool   `json:"deleted,omitempty"`
+	Key       string `json:"key,omitempty"` // under which content that is on record is stored anew, as a copy of it is bad; "": as its content says
 }
 
 // copies are a file's verified copies in the order of the storage option's targets.
@@ -160,6 +161,9 @@ func (f *file) reingest(k known) {
 	if k.UUID != "" {
 		f.uuid = k.UUID
 		f.key = k.UUID + "." + hex.EncodeToString(f.sha256[:8])
+		if k.Key != "" {
+			f.key = k.Key
+		}
 		f.alone = !k.Deleted
 	}
 }

@@ -46,7 +46,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
 		Item: w.item.ID, Token: w.item.Token, Object: r.object(), Validation: registry.Validation(verdict),
-		FileCount: r.count, Files: r.files(),
+		Files: r.files(),
 	})
 	switch {
 	case errors.Is(err, registry.ErrMoved):
@@ -63,7 +63,6 @@ type recorder struct {
 	Deps
 	w          *work
 	bag        bag.Bag // without its files
-	count      int64   // of its files
 	id         string  // of the inventory
 	plan       plan    // without what it says of files
 	spools     map[string]*os.File
@@ -112,13 +111,9 @@ func (r *recorder) close() {
 
 // look reads the inventory to its end, to know the bag and that it is whole.
 func (r *recorder) look() error {
-	r.count = 0
-	for f, err := range r.inventory() {
+	for _, err := range r.inventory() {
 		if err != nil {
 			return err
-		}
-		if !f.Missing {
-			r.count++
 		}
 	}
 	return nil
@@ -319,7 +314,7 @@ func (r *recorder) file(i int, f *bag.File, k known, l *lists) (registry.FileRec
 		}
 		rec.Copies = append(rec.Copies, registry.Copy{
 			Target: c.Target, Bucket: r.targets[i].Name(), Key: of.key, URL: r.targets[i].URL(of.key),
-			ETag: c.ETag, StoredAt: c.Stored, VerifiedAt: c.Verified,
+			ETag: c.ETag, StoredAt: c.Stored, VerifiedAt: c.Verified, VerifiedBy: c.By,
 		})
 	}
 	return rec, nil

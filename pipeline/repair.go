@@ -241,7 +241,7 @@ func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w regist
 		return fmt.Errorf("ask for the new copy: %w", err)
 	}
 	err = r.Registry.RecordRepair(ctx, registry.Repaired{
-		RepairWork: w, ETag: object.ETag, StoredAt: object.LastModified, Software: r.software(),
+		RepairWork: w, ETag: object.ETag, StoredAt: object.LastModified,
 	})
 	if !errors.Is(err, registry.ErrLost) {
 		return err

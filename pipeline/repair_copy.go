@@ -90,15 +90,22 @@ func (r *Repairer) partSize(size int64) int64 {
 	return storage.PartSize(size)
 }
 
-// badSource tells errors that are the good copy's from others, and has one checked
+// badSource tells errors that are the good copy's from others, and puts one on record
 // that is none.
 func (r *Repairer) badSource(ctx context.Context, w registry.RepairWork, from registry.OtherCopy, err error) error {
 	if !errors.Is(err, storage.ErrDigest) && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	_, asked := r.Registry.RequestFixity(ctx, w.File, from.Target)
+	seen := err
+	if errors.Is(err, storage.ErrDigest) {
+		seen = errBadCopy
+	}
+	bad, failed := r.prove(ctx, from.StoredCopy, w.SHA256, seen)
+	if failed != nil || !bad { // then it was not the source
+		return errors.Join(err, failed)
+	}
 	noted := r.Registry.NoteRepair(ctx, w, "", "") // nothing was written by it
-	return fmt.Errorf("%w: %w", errBadSource, errors.Join(err, asked, noted))
+	return fmt.Errorf("%w: %w", errBadSource, errors.Join(err, noted))
 }
 
 // archived is the error of an object that has to be made readable first, which is

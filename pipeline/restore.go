@@ -23,6 +23,7 @@ type giveBack struct {
 	stream
 
 	key    string // final
+	about  string // identifier of the file or object
 	mime   string
 	size   int64
 	files  int64
@@ -69,8 +70,13 @@ func (g *giveBack) run(ctx context.Context) error {
 		g.w.log.WarnContext(ctx, "what was staged of the restoration is left to the janitor", "err", err)
 	}
 	g.w.objectID = g.w.item.Request.ObjectID
+	if err := g.tell(ctx); err != nil {
+		return err
+	}
+	bad, err := g.badNote(ctx, g.about)
 	g.w.note, g.w.outcome = g.note(restoredPrefix + g.bucket.Name() + "/" + g.key)
-	return nil
+	g.w.note += bad
+	return err
 }
 
 // stagedRestore is the name in staging of what is being restored.

@@ -21,7 +21,7 @@ func (s *restoreFile) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	g := giveBack{
-		key: file.Identifier, mime: file.Format, size: file.Size, files: 1, id: fmt.Sprintf("%s %d %s", file.Identifier, file.Size, file.SHA256),
+		key: file.Identifier, about: file.Identifier, mime: file.Format, size: file.Size, files: 1, id: fmt.Sprintf("%s %d %s", file.Identifier, file.Size, file.SHA256),
 		note: func(url string) (string, string) {
 			return fmt.Sprintf("File %s restored to %s.", file.Identifier, url), "File restoration complete"
 		},

@@ -31,7 +31,7 @@ func (s *restoreObject) Run(ctx context.Context, w *work) error {
 		return claim.Fatal("restore-deleted", "All files of the object %s were deleted.", object.Identifier)
 	}
 	g := giveBack{
-		key: object.Identifier + ".tar", mime: "application/x-tar", size: l.size, files: l.files, id: l.id(),
+		key: object.Identifier + ".tar", about: object.Identifier, mime: "application/x-tar", size: l.size, files: l.files, id: l.id(),
 		note: func(url string) (string, string) {
 			return fmt.Sprintf("Object %s restored to %s.", object.Identifier, url), "Bag restoration complete"
 		},

@@ -30,6 +30,7 @@ type storedCopy struct {
 	ETag     string    `json:"etag"`
 	Stored   time.Time `json:"stored"`
 	Verified time.Time `json:"verified"`
+	By       string    `json:"by"` // see [registry.Copy]
 }
 
 // verifiedIn is where the copies of a list were verified: the buckets of the storage
@@ -85,7 +86,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 }
 
 // packCopies writes copies as Redis keeps them, where each byte counts: of each
-// its two times, and its ETag unless that is the content's MD5.
+// its two times, how it was verified, and its ETag unless that is the content's MD5.
 func packCopies(f *file, list []storedCopy) string {
 	var b strings.Builder
 	for _, c := range list {
@@ -93,7 +94,7 @@ func packCopies(f *file, list []storedCopy) string {
 		if etag == storage.ExpectedETag(f.md5, nil) {
 			etag = ""
 		}
-		fmt.Fprintf(&b, "%d %d %s\n", c.Stored.UnixMilli(), c.Verified.UnixMilli(), etag)
+		fmt.Fprintf(&b, "%d %d %s %s\n", c.Stored.UnixMilli(), c.Verified.UnixMilli(), c.By, etag)
 	}
 	return b.String()
 }
@@ -104,7 +105,7 @@ func unpackCopies(f *file, names []string, packed string) []storedCopy {
 	var list []storedCopy
 	for line := range strings.Lines(packed) {
 		field := strings.Split(strings.TrimSuffix(line, "\n"), " ")
-		if len(field) != 3 || len(list) == len(names) {
+		if len(field) != 4 || len(list) == len(names) {
 			return nil
 		}
 		stored, err := strconv.ParseInt(field[0], 10, 64)
@@ -113,7 +114,7 @@ func unpackCopies(f *file, names []string, packed string) []storedCopy {
 			return nil
 		}
 		list = append(list, storedCopy{
-			Target: names[len(list)], ETag: cmp.Or(field[2], storage.ExpectedETag(f.md5, nil)),
+			Target: names[len(list)], By: field[2], ETag: cmp.Or(field[3], storage.ExpectedETag(f.md5, nil)),
 			Stored: time.UnixMilli(stored).UTC(), Verified: time.UnixMilli(verified).UTC(),
 		})
 	}
@@ -137,12 +138,20 @@ func (s *verify) copy(ctx context.Context, w *work, f *file, name string, target
 	if err := s.extra(ctx, f, name, target, others); err != nil {
 		return storedCopy{}, err
 	}
+	by := "etag"
+	if object.SHA256 != "" {
+		by = "sha256"
+	}
 	if s.ReadBack && object.Readable(time.Now()) {
-		if err := readBack(ctx, f, target); err != nil {
+		read, err := readBack(ctx, f, target)
+		if err != nil {
 			return storedCopy{}, err
 		}
+		if read {
+			by = "read"
+		}
 	}
-	return storedCopy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC()}, nil
+	return storedCopy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC(), By: by}, nil
 }
 
 // extra finds a copy of a file that nobody knows of. Only a file that is on record can

@@ -186,6 +186,8 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 	`UPDATE deletion_receipts SET absent_at = now()
 	WHERE work_item_id = @item AND generic_file_id = ANY (@files) AND kept = '' AND absent_at IS NULL`,
 	`UPDATE generic_files SET state = 'D', deleted_by_item = @item, updated_at = now() WHERE id = ANY (@files) AND state = 'A'`,
+	`UPDATE fixity_failures b SET state = 'deleted', closed_at = now()
+	FROM storage_records s WHERE s.generic_file_id = ANY (@files) AND b.storage_record_id = s.id AND b.state = 'open'`,
 	`DELETE FROM storage_records WHERE generic_file_id = ANY (@files)`,
 	`INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 		detail, outcome, outcome_detail, outcome_information, object, agent)
@@ -193,7 +195,7 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 		'All copies of this file have been deleted from preservation storage', 'Success', @requester,
 		'File deleted at the request of ' || @requester || '. Institutional approver: ' || @approver
 			|| '. This event confirms all preservation copies have been deleted.',
-		'Minio S3 library', 'APTrust preservation services'
+		@remove_object, @remove_agent
 	FROM generic_files f WHERE f.id = ANY (@files)
 	ON CONFLICT (identifier) DO NOTHING`,
 }
@@ -201,7 +203,8 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 // RecordDeletions ends files of which no copy is left: state, receipts, events and
 // storage records in one transaction.
 func (r *Registry) RecordDeletions(ctx context.Context, w DeletionWork, order DeletionOrder, files []int64) error {
-	args := pgx.NamedArgs{"item": w.Item, "files": files, "requester": order.Requester, "approver": order.Approver}
+	args := r.agents.args()
+	args["item"], args["files"], args["requester"], args["approver"] = w.Item, files, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		for _, sql := range deletedSQL {
 			if _, err := tx.Exec(ctx, sql, args); err != nil {
@@ -218,6 +221,8 @@ func (r *Registry) RecordDeletions(ctx context.Context, w DeletionWork, order De
 
 // RecordObjectDeletion ends an object, once none of its files is left.
 func (r *Registry) RecordObjectDeletion(ctx context.Context, w DeletionWork, order DeletionOrder) error {
+	args := r.agents.args()
+	args["item"], args["object"], args["requester"], args["approver"] = w.Item, w.ObjectID, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE intellectual_objects o SET state = 'D', updated_at = now()
@@ -231,12 +236,11 @@ func (r *Registry) RecordObjectDeletion(ctx context.Context, w DeletionWork, ord
 		_, err = tx.Exec(ctx, `
 			INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
 				detail, outcome, outcome_detail, outcome_information, object, agent)
-			SELECT event_identifier($2, o.identifier, 'deletion', $3), o.institution_id, o.id, 'deletion', now(),
-				'Object deleted from preservation storage', 'Success', $3,
-				'Object deleted at the request of ' || $3 || '. Institutional approver: ' || $4 || '.',
-				'Minio S3 library', 'APTrust preservation services'
-			FROM intellectual_objects o WHERE o.id = $1
-			ON CONFLICT (identifier) DO NOTHING`, w.ObjectID, w.Item, order.Requester, order.Approver)
+			SELECT event_identifier(@item, o.identifier, 'deletion', @requester), o.institution_id, o.id, 'deletion', now(),
+				'Object deleted from preservation storage', 'Success', @requester,
+				'Object deleted at the request of ' || @requester || '. Institutional approver: ' || @approver || '.', @remove_object, @remove_agent
+			FROM intellectual_objects o WHERE o.id = @object
+			ON CONFLICT (identifier) DO NOTHING`, args)
 		return err
 	})
 	if err != nil {

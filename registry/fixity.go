@@ -75,11 +75,11 @@ WITH target AS MATERIALIZED (
 	) w
 ), overdue AS MATERIALIZED (
 	SELECT d.*, t.target, t.most FROM target t CROSS JOIN LATERAL (
-		SELECT s.id, t.due - s.last_fixity_at AS late
+		SELECT s.id, t.due - s.fixity_from AS late
 		FROM storage_records s
-		WHERE s.target = t.target AND s.active AND s.last_fixity_at <= t.due AND t.reads
+		WHERE s.target = t.target AND s.active AND s.fixity_from <= t.due AND t.reads
 		  AND (SELECT c.run_at FROM fixity_checks c WHERE c.storage_record_id = s.id) IS NULL
-		ORDER BY s.last_fixity_at, s.id
+		ORDER BY s.fixity_from, s.id
 		LIMIT least(t.most, (SELECT allowance FROM fixity_feed))
 		FOR NO KEY UPDATE OF s SKIP LOCKED
 	) d

@@ -11,7 +11,7 @@ import (
 
 // A FixityResult is what was found of a copy.
 type FixityResult struct {
-	FixityHold // a report of the provider has no claim: its token is 0
+	FixityHold // a report of the provider, and who reads a copy for another purpose, has no claim: its token is 0
 
 	Key       string // under which it was looked at
 	Algorithm string // sha256, or another one of a report
@@ -19,7 +19,11 @@ type FixityResult struct {
 	Found     string // digest of its bytes; "" if there is no such object
 	Bytes     int64  // that were read for it
 	Wavered   bool   // a first look had another result
-	At        time.Time
+
+	// Without a claim it must be known which bytes were looked at: those that were
+	// stored at StoredAt, as is on record, or, if that is not known, before At.
+	StoredAt time.Time
+	At       time.Time // when it was looked at; zero: just now
 
 	// What computed the digest, as it goes on record. "" is this program.
 	Object, Agent string
@@ -43,14 +47,14 @@ const (
 // validFixitySQL selects those results that are about a copy as it is on record
 // (storage_records_pkey, fixity_checks_pkey,
 // checksums_generic_file_id_algorithm_digest_key). A report is older than its import,
-// and does not know of bytes that were stored since.
+// and does not know of bytes that were stored since; nor does who reads without a claim.
 const validFixitySQL = `
 SELECT s.id
-FROM unnest(@ids::bigint[], @tokens::bigint[], @keys::text[], @algorithms::text[], @expected::text[], @at::timestamptz[])
-	AS r (id, token, key, algorithm, expected, at)
+FROM unnest(@ids::bigint[], @tokens::bigint[], @keys::text[], @algorithms::text[], @expected::text[], @at::timestamptz[], @stored::timestamptz[])
+	AS r (id, token, key, algorithm, expected, at, stored)
 JOIN storage_records s ON s.id = r.id AND s.key = r.key AND s.active
 JOIN generic_files f ON f.id = s.generic_file_id
-WHERE CASE r.token WHEN 0 THEN s.stored_at <= r.at
+WHERE CASE r.token WHEN 0 THEN CASE WHEN r.stored IS NULL THEN s.stored_at <= r.at ELSE s.stored_at = r.stored END
 		ELSE EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id AND c.token = r.token AND c.worker <> '') END
   AND r.expected = (SELECT k.digest FROM checksums k WHERE k.generic_file_id = f.id AND k.algorithm = r.algorithm
 	ORDER BY k.datetime DESC LIMIT 1)
@@ -100,14 +104,14 @@ WITH result AS MATERIALIZED (
 ), told AS MATERIALIZED ( -- which has the URL in it
 	SELECT r.* FROM result r JOIN event e ON e.generic_file_id = r.generic_file_id AND e.outcome_information = r.information
 ), copy AS (
-	UPDATE storage_records s SET last_fixity_at = greatest(s.last_fixity_at, t.at), updated_at = now() FROM told t WHERE s.id = t.id
+	UPDATE storage_records s SET last_fixity_at = greatest(s.last_fixity_at, t.at), fixity_since = NULL, updated_at = now() FROM told t WHERE s.id = t.id
 ), file AS (
 	UPDATE generic_files f SET last_fixity_check = greatest(f.last_fixity_check, t.at), updated_at = now()
 	FROM (SELECT generic_file_id, max(at) AS at FROM told GROUP BY 1) t WHERE f.id = t.generic_file_id
 ), failure AS (
 	INSERT INTO fixity_failures AS b (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found, found_at, seen_at)
 	SELECT id, generic_file_id, target, provider, url, CASE found WHEN '' THEN 'missing' ELSE 'altered' END, algorithm, expected, found, at, at
-	FROM told WHERE NOT good
+	FROM told WHERE NOT good ORDER BY id
 	ON CONFLICT (storage_record_id) WHERE state = 'open' DO UPDATE SET seen_at = greatest(b.seen_at, excluded.seen_at), noted_at = now(),
 		problem = excluded.problem, algorithm = excluded.algorithm, expected = excluded.expected, found = excluded.found
 	RETURNING storage_record_id AS id, xmax = 0 AS is_new
@@ -211,7 +215,7 @@ func fixityArgs(results []FixityResult) pgx.NamedArgs {
 	var ids, tokens, bytes []int64
 	var keys, algorithms, expected, found, objects, agents []string
 	var wavered []bool
-	var at []*time.Time
+	var at, stored []*time.Time
 	for _, f := range results {
 		object, agent := f.Object, f.Agent
 		if object == "" {
@@ -222,9 +226,10 @@ func fixityArgs(results []FixityResult) pgx.NamedArgs {
 		expected, found = append(expected, strings.ToLower(f.Expected)), append(found, strings.ToLower(f.Found))
 		objects, agents = append(objects, object), append(agents, agent)
 		wavered, at = append(wavered, f.Wavered), append(at, timeOrNull(f.At))
+		stored = append(stored, timeOrNull(f.StoredAt))
 	}
 	return pgx.NamedArgs{
 		"ids": ids, "tokens": tokens, "bytes": bytes, "keys": keys, "algorithms": algorithms, "expected": expected, "found": found,
-		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "few": fixityFew,
+		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "stored": stored, "few": fixityFew,
 	}
 }

@@ -16,7 +16,8 @@ type FixityStatus struct {
 	Copies     int64          `json:"copies"`  // that are to be checked
 	Estimated  bool           `json:"copies_are_estimates"`
 	Overdue    int64          `json:"overdue"`    // of these, copies whose check is due
-	Compliance float64        `json:"compliance"` // per cent of these that are not overdue
+	Unread     int64          `json:"never_read"` // of these, copies that nobody has read since they were stored
+	Compliance float64        `json:"compliance"` // per cent of these that are neither overdue nor bad
 	Bad        int64          `json:"bad_copies"` // wherever they are
 	Stuck      int64          `json:"cannot_be_checked"`
 	Worst      []OverdueCopy  `json:"most_overdue"`
@@ -46,12 +47,14 @@ type FixityTarget struct {
 	ByDefault   bool       `json:"days_by_default"`
 	Copies      int64      `json:"copies"`
 	Overdue     int64      `json:"overdue"` // 0 if nothing is promised
+	Unread      int64      `json:"never_read"`
 	Compliance  float64    `json:"compliance"`
-	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest
+	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest; or since when it waits, if it was never read
 	Running     int64      `json:"running"`
 	Waiting     int64      `json:"waiting"` // asked for, or to be tried again
 	Stuck       int64      `json:"cannot_be_checked"`
 	Bad         int64      `json:"bad_copies"`
+	BadInTime   int64      `json:"-"` // of these, copies that are not overdue
 	Checks24h   int64      `json:"checks_in_24_hours" db:"checks_24h"`
 	Bytes24h    int64      `json:"bytes_in_24_hours" db:"bytes_24h"`
 	PausedUntil *time.Time `json:"paused_until"`
@@ -62,7 +65,7 @@ type FixityTarget struct {
 type OverdueCopy struct {
 	File    string        `json:"file"`
 	Target  string        `json:"target"`
-	Checked time.Time     `json:"last_check"`
+	Checked *time.Time    `json:"last_check"` // nil: nobody has read it yet
 	Late    time.Duration `json:"late_ns"`
 	Error   string        `json:"error"` // why the last try said nothing
 }
@@ -71,17 +74,23 @@ type OverdueCopy struct {
 // fixity_checks_waiting.
 const fixityTargetsSQL = `
 SELECT p.target, p.provider, p.mode, coalesce(p.interval_days, @days::int) AS days, p.interval_days IS NULL AS by_default,
-	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, 100::float8 AS compliance, s.oldest,
-	c.running, c.waiting, c.stuck, (SELECT count(*) FROM bad_copies b WHERE b.target = p.target) AS bad,
+	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, s.unread, 100::float8 AS compliance, s.oldest,
+	c.running, c.waiting, c.stuck, b.bad, b.bad_in_time,
 	d.checks AS checks_24h, d.bytes AS bytes_24h, CASE WHEN p.paused_until > now() THEN nullif(p.paused_until, 'infinity') END AS paused_until,
 	CASE WHEN p.paused_until > now() THEN p.pause_reason ELSE '' END AS pause_reason
 FROM fixity_policies p
 CROSS JOIN LATERAL (
 	SELECT CASE WHEN @exactly THEN (SELECT count(*) FROM storage_records s WHERE s.target = p.target AND s.active) ELSE 0 END AS copies,
 		(SELECT count(*) FROM storage_records s WHERE s.target = p.target AND s.active
-			AND s.last_fixity_at <= now() - make_interval(days => coalesce(p.interval_days, @days))) AS overdue,
-		(SELECT min(s.last_fixity_at) FROM storage_records s WHERE s.target = p.target AND s.active) AS oldest
+			AND s.fixity_from <= now() - make_interval(days => coalesce(p.interval_days, @days))) AS overdue,
+		CASE WHEN @exactly THEN (SELECT count(*) FROM storage_records s WHERE s.target = p.target AND s.active AND s.last_fixity_at IS NULL) ELSE 0 END AS unread,
+		(SELECT min(s.fixity_from) FROM storage_records s WHERE s.target = p.target AND s.active) AS oldest
 ) s
+CROSS JOIN LATERAL (
+	SELECT count(*) AS bad,
+		count(*) FILTER (WHERE p.mode = 'off' OR s.fixity_from > now() - make_interval(days => coalesce(p.interval_days, @days))) AS bad_in_time
+	FROM bad_copies b JOIN storage_records s ON s.id = b.storage_record_id WHERE b.target = p.target
+) b
 CROSS JOIN LATERAL (
 	SELECT count(*) FILTER (WHERE worker <> '' AND run_at > now()) AS running, count(*) FILTER (WHERE worker = '' OR run_at <= now()) AS waiting,
 		count(*) FILTER (WHERE attempts >= @tries::int) AS stuck
@@ -103,11 +112,11 @@ FROM (
 	SELECT w.* FROM fixity_policies p
 	CROSS JOIN LATERAL (
 		SELECT s.id, s.generic_file_id, s.target, s.last_fixity_at,
-			now() - make_interval(days => coalesce(p.interval_days, @days::int)) - s.last_fixity_at AS late
+			now() - make_interval(days => coalesce(p.interval_days, @days::int)) - s.fixity_from AS late
 		FROM storage_records s
 		WHERE s.target = p.target AND s.active AND p.mode <> 'off'
-		  AND s.last_fixity_at <= now() - make_interval(days => coalesce(p.interval_days, @days))
-		ORDER BY s.last_fixity_at, s.id
+		  AND s.fixity_from <= now() - make_interval(days => coalesce(p.interval_days, @days))
+		ORDER BY s.fixity_from, s.id
 		LIMIT @most
 	) w
 	ORDER BY w.late DESC, w.id
@@ -179,33 +188,48 @@ func (s *FixityStatus) estimate(ctx context.Context, tx pgx.Tx) error {
 		if !s.Estimated {
 			break
 		}
-		var plan []struct {
-			Plan struct {
-				Rows int64 `json:"Plan Rows"`
-			} `json:"Plan"`
-		}
-		err := tx.QueryRow(ctx, `EXPLAIN (FORMAT JSON) SELECT FROM storage_records WHERE target = $1 AND active`, s.Targets[i].Target).Scan(&plan)
+		t := &s.Targets[i]
+		copies, err := estimated(ctx, tx, t.Target, "")
 		if err != nil {
-			return fmt.Errorf("estimate the copies: %w", err)
+			return err
 		}
-		if t := &s.Targets[i]; t.Oldest != nil { // or else there are none
-			t.Copies = max(plan[0].Plan.Rows, t.Overdue, 1)
+		if t.Unread, err = estimated(ctx, tx, t.Target, " AND last_fixity_at IS NULL"); err != nil {
+			return err
 		}
+		if t.Oldest != nil { // or else there are none
+			t.Copies = max(copies, t.Overdue, 1)
+		}
+		t.Unread = min(t.Unread, t.Copies)
 	}
 	return nil
 }
 
+// estimated is how many copies of a target the planner expects.
+func estimated(ctx context.Context, tx pgx.Tx, target, and string) (int64, error) {
+	var plan []struct {
+		Plan struct {
+			Rows int64 `json:"Plan Rows"`
+		} `json:"Plan"`
+	}
+	err := tx.QueryRow(ctx, `EXPLAIN (FORMAT JSON) SELECT FROM storage_records WHERE target = $1 AND active`+and, target).Scan(&plan)
+	if err != nil {
+		return 0, fmt.Errorf("estimate the copies: %w", err)
+	}
+	return plan[0].Plan.Rows, nil
+}
+
 // sum adds up the targets.
 func (s *FixityStatus) sum() {
-	compliance := func(overdue, copies int64) float64 {
+	compliance := func(failing, copies int64) float64 {
 		if copies == 0 {
 			return 100
 		}
-		return 100 * (1 - float64(overdue)/float64(copies))
+		return 100 * (1 - float64(min(failing, copies))/float64(copies))
 	}
+	var badInTime int64
 	for i := range s.Targets {
 		t := &s.Targets[i]
-		t.Compliance = compliance(t.Overdue, t.Copies)
+		t.Compliance = compliance(t.Overdue+t.BadInTime, t.Copies)
 		s.Bad += t.Bad
 		s.Stuck += t.Stuck
 		s.Checks24h += t.Checks24h
@@ -213,9 +237,11 @@ func (s *FixityStatus) sum() {
 		if t.Mode != "off" {
 			s.Copies += t.Copies
 			s.Overdue += t.Overdue
+			s.Unread += t.Unread
+			badInTime += t.BadInTime
 		}
 	}
-	s.Compliance = compliance(s.Overdue, s.Copies)
+	s.Compliance = compliance(s.Overdue+badInTime, s.Copies)
 }
 
 // measure works out the pace from the checks that were made in so many seconds, and
@@ -238,15 +264,15 @@ func (s *FixityStatus) measure(checks, fastest, seconds float64) {
 
 // comingDueSQL counts by storage_records_fixity what comes due in each step of time.
 const comingDueSQL = `
-SELECT least(floor(extract(epoch FROM s.last_fixity_at - d.due) / @step::float8), @steps::int - 1)::int, count(*)
+SELECT least(floor(extract(epoch FROM s.fixity_from - d.due) / @step::float8), @steps::int - 1)::int, count(*)
 FROM (SELECT now() - make_interval(days => @days::int) AS due) d
-JOIN storage_records s ON s.target = @target AND s.active AND s.last_fixity_at > d.due
-	AND s.last_fixity_at <= d.due + make_interval(secs => @step::float8 * @steps::int)
+JOIN storage_records s ON s.target = @target AND s.active AND s.fixity_from > d.due
+	AND s.fixity_from <= d.due + make_interval(secs => @step::float8 * @steps::int)
 GROUP BY 1`
 
 // sampleDueSQL reads some pages of the table.
 const sampleDueSQL = `
-SELECT s.target, extract(epoch FROM s.last_fixity_at - now())::float8
+SELECT s.target, extract(epoch FROM s.fixity_from - now())::float8
 FROM storage_records s TABLESAMPLE SYSTEM (100 * @share::float8) REPEATABLE (1)
 WHERE s.active AND s.target = ANY (@targets)`
 

@@ -181,15 +181,6 @@ func (r *Registry) ForgetUnrecorded(ctx context.Context, item int64) error {
 	return nil
 }
 
-// ForgetRetired says that some of the copies which an item replaced are deleted.
-func (r *Registry) ForgetRetired(ctx context.Context, item int64, target string, keys []string) error {
-	_, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1 AND target = $2 AND key = ANY ($3)`, item, target, keys)
-	if err != nil {
-		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
-	}
-	return nil
-}
-
 // StoringSince returns how long ago the first of the passes through Store began
 // that are not over; 0 if none is under way (work_items_ready, work_items_lease,
 // work_item_attempts_pkey). Nothing that is older belongs to one of them.

@@ -58,16 +58,26 @@ type KnownFile struct {
 	UUID          string
 	State         string
 	StorageOption string
-	SHA256        string // the current one; "" if none was ever recorded
-	MD5           string `db:"md5"`
+	SHA256        string   // the current one; "" if none was ever recorded
+	MD5           string   `db:"md5"`
+	Bad           bool     // a copy of it is known to be bad
+	Targets       []string // where there are copies of it
+	Keys          []string // under which they are
 }
 
+// knownFilesSQL goes by generic_files_object, and of each file by
+// checksums_generic_file_id_algorithm_digest_key, storage_records_generic_file_id_url_key
+// and fixity_failures_open.
 const knownFilesSQL = `
 SELECT f.id, f.identifier, f.uuid::text AS uuid, f.state, f.storage_option,
 	coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'sha256'
 		ORDER BY c.datetime DESC LIMIT 1), '') AS sha256,
 	coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'md5'
-		ORDER BY c.datetime DESC LIMIT 1), '') AS md5
+		ORDER BY c.datetime DESC LIMIT 1), '') AS md5,
+	EXISTS (SELECT FROM fixity_failures b JOIN storage_records s ON s.id = b.storage_record_id
+		WHERE s.generic_file_id = f.id AND b.state = 'open') AS bad,
+	ARRAY(SELECT s.target FROM storage_records s WHERE s.generic_file_id = f.id ORDER BY s.id) AS targets,
+	ARRAY(SELECT s.key FROM storage_records s WHERE s.generic_file_id = f.id ORDER BY s.id) AS keys
 FROM generic_files f WHERE f.intellectual_object_id = $1`
 
 // KnownFiles streams all files of an object, in whichever state, in one query.
@@ -156,33 +166,4 @@ func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, e
 		return nil, fmt.Errorf("list events of object %d: %w", objectID, err)
 	}
 	return list, nil
-}
-
-// RetiredCopy is a stored copy that a re-ingest has replaced.
-type RetiredCopy struct {
-	Target string
-	Bucket string
-	Key    string
-}
-
-// RetiredCopies returns what an item has replaced and nobody deleted yet. A key
-// that any record still names is not among them.
-func (r *Registry) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
-	rows, _ := r.db.Query(ctx, `
-		SELECT target, bucket, key FROM retired_copies c
-		WHERE work_item_id = $1
-		  AND NOT EXISTS (SELECT FROM storage_records s WHERE s.key = c.key AND s.target = c.target)`, item)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RetiredCopy])
-	if err != nil {
-		return nil, fmt.Errorf("list copies that item %d replaced: %w", item, err)
-	}
-	return list, nil
-}
-
-// ForgetRetiredCopies says that the copies which an item replaced are deleted.
-func (r *Registry) ForgetRetiredCopies(ctx context.Context, item int64) error {
-	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
-		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
-	}
-	return nil
 }

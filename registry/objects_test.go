@@ -83,7 +83,7 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 	if diff := cmp.Diff(row{"application/pdf", "fmt/276", "siegfried", "A", "Standard", 2, day, day}, got); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
 	}
-	rows, _ = a.db.Query(context.Background(), `SELECT target, bucket, key, url, etag, stored_at, verified_at FROM storage_records ORDER BY id`)
+	rows, _ = a.db.Query(context.Background(), `SELECT target, bucket, key, url, etag, stored_at, verified_at, verified_by FROM storage_records ORDER BY id`)
 	copies, err := pgx.CollectRows(rows, pgx.RowToStructByPos[registry.Copy])
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +122,7 @@ func TestDigestsOfTheLastVersionAreTheCurrentOnes(t *testing.T) {
 	for _, f := range []registry.FileRecord{again, fileRecord("data/a.txt", 2)} {
 		want[f.Identifier] = registry.KnownFile{
 			ID: known[f.Identifier].ID, Identifier: f.Identifier, UUID: f.UUID, State: "A", StorageOption: "Standard", SHA256: f.SHA256, MD5: f.MD5,
+			Targets: []string{f.Copies[0].Target, f.Copies[1].Target}, Keys: []string{f.Copies[0].Key, f.Copies[1].Key},
 		}
 	}
 	if diff := cmp.Diff(want, known); diff != "" {
@@ -215,11 +216,11 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each of the three files that were put on record has 2, 4, 1, 1 and 1 events,
-	// and the two that were new 2 more; the object has 5 and 3.
+	// Each of the three files that were put on record has 2, 4, 1, 1, 1 and 1 events,
+	// and the two that were new 1 more; the object has 5 and 3.
 	want := registry.ObjectSummary{Files: 1, Bytes: 7, Copies: 2, Events: map[string]int64{
 		"fixity check": 6, "message digest calculation": 12, "ingestion": 3 + 2, "replication": 3,
-		"identifier assignment": 4 + 1, "creation": 1, "access assignment": 2,
+		"identifier assignment": 3 + 2 + 1, "creation": 1, "access assignment": 2,
 		"format identification": 3, "validation": 2,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

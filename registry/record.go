@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type Copy struct {
 	ETag       string
 	StoredAt   time.Time
 	VerifiedAt time.Time
+	VerifiedBy string // sha256 (the provider's checksum), etag, or read: its bytes
 }
 
 // FileRecord is a file as it goes on record.
@@ -79,7 +81,6 @@ type Recording struct {
 	Token      int64 // its claim; a newer one refuses the recording
 	Object     Object
 	Validation Validation
-	FileCount  int64 // regular files in the tar
 	Files      iter.Seq2[FileRecord, error]
 }
 
@@ -102,7 +103,7 @@ func statement(name string) string {
 func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, err error) {
 	err = Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			objectID, err = record(ctx, tx, rec)
+			objectID, err = record(ctx, tx, rec, r.agents)
 			return err
 		})
 	})
@@ -112,7 +113,7 @@ func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, e
 	return objectID, nil
 }
 
-func record(ctx context.Context, tx pgx.Tx, rec Recording) (int64, error) {
+func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64, error) {
 	// An item that was lost before we begin is not worth the work; the look that
 	// counts is the one before the commit.
 	if err := fence(ctx, tx, rec.Item, rec.Token, ""); err != nil {
@@ -128,11 +129,12 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording) (int64, error) {
 	args := pgx.NamedArgs{
 		"item": rec.Item, "object_id": objectID, "institution_id": rec.Object.InstitutionID,
 		"storage_option": rec.Object.StorageOption, "identifier": rec.Object.Identifier,
-		"access": rec.Object.Access, "file_count": rec.FileCount, "is_new": isNew,
+		"access": rec.Object.Access, "is_new": isNew,
 		"validated_by": rec.Validation.By, "validator": rec.Validation.Software, "warnings": rec.Validation.Warnings,
 		"validated_at": rec.Validation.At,
 	}
-	for _, name := range []string{"files", "checksums", "retire", "copies", "file events", "object events"} {
+	maps.Copy(args, agents.args())
+	for _, name := range []string{"files", "renamed", "replaced", "retire", "checksums", "copies", "file events", "object events"} {
 		if _, err := tx.Exec(ctx, statement(name), args); err != nil {
 			return 0, fmt.Errorf("%s: %w", name, refusal(err))
 		}
@@ -185,7 +187,7 @@ func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error
 		"identifier", "uuid", "file_format", "format_puid", "identified_by", "format_name", "format_method", "signature_version",
 		"format_reason", "identified_at", "virus_scanner", "not_scanned", "scanned_at", "size", "mod_time",
 		"md5", "sha1", "sha256", "sha512", "digested_at", "manifests",
-		"targets", "buckets", "keys", "urls", "etags", "stored_at", "verified_at",
+		"targets", "buckets", "keys", "urls", "etags", "stored_at", "verified_at", "verified_by",
 	}
 	var fileErr error // the server's answer to a COPY that we break off has only its text
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"recording"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
@@ -209,12 +211,13 @@ func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error
 }
 
 func (f FileRecord) row() []any {
-	var targets, buckets, keys, urls, etags []string
+	var targets, buckets, keys, urls, etags, by []string
 	var stored, verified []time.Time
 	for _, c := range f.Copies {
 		targets, buckets, keys = append(targets, c.Target), append(buckets, c.Bucket), append(keys, c.Key)
 		urls, etags = append(urls, c.URL), append(etags, c.ETag)
 		stored, verified = append(stored, c.StoredAt), append(verified, c.VerifiedAt)
+		by = append(by, c.VerifiedBy)
 	}
 	var scanner *string
 	if f.Virus.Scanner != "" {
@@ -224,7 +227,7 @@ func (f FileRecord) row() []any {
 		f.Identifier, f.UUID, f.Format.MIME, f.Format.PUID, f.Format.IdentifiedBy, f.Format.Name, f.Format.Method, f.Format.SignatureVersion,
 		f.Format.Reason, timeOrNull(f.Format.At), scanner, f.Virus.Unchecked, timeOrNull(f.Virus.At), f.Size, timeOrNull(f.ModTime),
 		f.MD5, f.SHA1, f.SHA256, f.SHA512, f.DigestedAt, f.Manifests,
-		targets, buckets, keys, urls, etags, stored, verified,
+		targets, buckets, keys, urls, etags, stored, verified, by,
 	}
 }
 

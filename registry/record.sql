@@ -33,6 +33,7 @@ CREATE TEMPORARY TABLE recording (
 	etags         text[],
 	stored_at     timestamptz[],
 	verified_at   timestamptz[],
+	verified_by   text[],
 	id            bigint,
 	is_new        boolean
 ) ON COMMIT DROP
@@ -94,6 +95,45 @@ WITH saved AS (
 )
 UPDATE recording r SET id = saved.id, is_new = saved.is_new FROM saved WHERE saved.identifier = r.identifier
 
+-- name: renamed
+-- Another worker may have another name for the same bucket. The copy stays the same, with
+-- all that is known of it (storage_records_generic_file_id_url_key).
+UPDATE storage_records s SET url = c.url, updated_at = now()
+FROM recording r CROSS JOIN LATERAL unnest(r.targets, r.keys, r.urls) AS c (target, key, url)
+WHERE s.generic_file_id = r.id AND s.target = c.target AND s.key = c.key AND s.url <> c.url
+
+-- name: replaced
+-- A bad copy of which the record is about to go is bad no longer: the bytes of this
+-- item stand in its place (storage_records_generic_file_id_url_key, fixity_failures_open).
+WITH replaced AS (
+	UPDATE fixity_failures b SET state = 'replaced', closed_at = now()
+	FROM storage_records s JOIN recording r ON r.id = s.generic_file_id
+	WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)
+	RETURNING r.id, b.problem, s.url, coalesce(r.urls[array_position(r.targets, s.target)], r.urls[1]) AS new_url
+)
+INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
+	detail, outcome, outcome_detail, outcome_information, object, agent)
+SELECT event_identifier(@item, url, 'replication', new_url), @institution_id, @object_id, id, 'replication', now(),
+	'Replaced ' || CASE problem WHEN 'missing' THEN 'a missing' ELSE 'a damaged' END || ' copy by bytes that were deposited anew', 'Success', new_url,
+	'Work item ' || @item::bigint || ' brought them. The ' || problem || ' copy was at ' || url, @copy_object, @copy_agent
+FROM replaced
+ON CONFLICT (identifier) DO NOTHING
+
+-- name: retire
+-- Before the new digests are on record, since the old ones are what the old copies had.
+WITH gone AS (
+	DELETE FROM storage_records s USING recording r
+	WHERE s.generic_file_id = r.id AND NOT s.url = ANY (r.urls)
+	RETURNING s.id, s.generic_file_id, s.target, s.bucket, s.key, s.url
+)
+INSERT INTO retired_copies (work_item_id, target, bucket, key, generic_file_id, url, digest, problem)
+SELECT @item, target, bucket, key, generic_file_id, url,
+	coalesce((SELECT c.algorithm || ':' || c.digest FROM checksums c WHERE c.generic_file_id = gone.generic_file_id AND c.algorithm IN ('sha256', 'md5')
+		ORDER BY c.algorithm DESC, c.datetime DESC LIMIT 1), ''),
+	coalesce((SELECT b.problem FROM fixity_failures b WHERE b.storage_record_id = gone.id AND b.state = 'replaced' ORDER BY b.id DESC LIMIT 1), '')
+FROM gone
+ON CONFLICT DO NOTHING
+
 -- name: checksums
 -- The newest of an algorithm is the current one, so a digest that is recorded is newer
 -- than all others of its file, even if two versions came within a second or a clock
@@ -108,25 +148,16 @@ ON CONFLICT (generic_file_id, algorithm, digest) DO UPDATE SET
 	datetime = greatest(checksums.datetime, excluded.datetime), updated_at = now()
 WHERE checksums.datetime < excluded.datetime
 
--- name: retire
-WITH gone AS (
-	DELETE FROM storage_records s USING recording r
-	WHERE s.generic_file_id = r.id AND NOT s.url = ANY (r.urls)
-	RETURNING s.target, s.bucket, s.key, r.keys
-)
-INSERT INTO retired_copies (work_item_id, target, bucket, key)
-SELECT @item, target, bucket, key FROM gone WHERE NOT key = ANY (keys)
-ON CONFLICT DO NOTHING
-
 -- name: copies
-INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, last_fixity_at)
-SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, r.digested_at
+-- Nobody has read a copy yet, unless that is how it was verified.
+INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, verified_by, last_fixity_at)
+SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
 FROM recording r
-CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at)
-	AS c (url, target, bucket, key, etag, stored_at, verified_at)
+CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
+	AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
 ON CONFLICT (generic_file_id, url) DO UPDATE SET
-	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, last_fixity_at = excluded.last_fixity_at,
-	updated_at = now()
+	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, verified_by = excluded.verified_by,
+	last_fixity_at = greatest(storage_records.last_fixity_at, excluded.last_fixity_at), updated_at = now()
 WHERE storage_records.verified_at < excluded.verified_at
 
 -- name: file events
@@ -146,26 +177,23 @@ WITH event AS (
 	CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
 	UNION ALL
 	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1], 'Success',
-		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5, 'Put using md5 checksum',
-		'preservation-services + Minio S3 client', 'https://github.com/minio/minio-go v7'
+		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5, 'Put using md5 checksum', @put_object, @put_agent
 	FROM recording r
 	UNION ALL
-	SELECT r.id, r.identifier, 'replication', r.stored_at[2], 'Success',
-		'Copied to replication storage and assigned replication URL identifier', r.urls[2], 'Replicated to secondary storage',
-		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
-	FROM recording r WHERE cardinality(r.urls) >= 2 AND (r.is_new OR NOT EXISTS ( -- by premis_events_file
+	SELECT r.id, r.identifier, 'replication', c.stored_at, 'Success',
+		'Copied to replication storage and assigned replication URL identifier', c.url, 'Replicated to secondary storage', @copy_object, @copy_agent
+	FROM recording r CROSS JOIN LATERAL unnest(r.urls[2:], r.stored_at[2:]) AS c (url, stored_at)
+	WHERE r.is_new OR NOT EXISTS ( -- by premis_events_file
 		SELECT FROM premis_events e WHERE e.generic_file_id = r.id AND e.event_type = 'replication'
-		  AND e.identifier = event_identifier(@item, r.identifier, e.event_type, e.outcome_detail)))
+		  AND e.identifier = event_identifier(@item, r.identifier, e.event_type, e.outcome_detail))
 	UNION ALL
 	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
-		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier',
-		'APTrust exchange/ingest processor', 'https://github.com/APTrust/preservation-services'
+		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier', @name_object, @name_agent
 	FROM recording r WHERE r.is_new
 	UNION ALL
 	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
-		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier',
-		'Go uuid library + Minio S3 library', 'http://github.com/google/uuid'
-	FROM recording r WHERE r.is_new
+		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
+	FROM recording r
 	UNION ALL
 	SELECT r.id, r.identifier, 'format identification', coalesce(r.identified_at, now()),
 		CASE WHEN identification_failed(r.format_reason) THEN 'Failure' ELSE 'Success' END, 'Identified file format',
@@ -189,19 +217,15 @@ ON CONFLICT (identifier) DO NOTHING
 -- name: object events
 WITH event (event_type, date_time, detail, outcome_detail, outcome_information, object, agent, first_only) AS (VALUES
 	('creation', now(), 'Object created', 'Intellectual object created',
-		'Object created, files copied to preservation storage',
-		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
+		'Object created, files copied to preservation storage', @record_object, @record_agent, true),
 	('identifier assignment', now(), 'Assigned object identifier ' || @identifier, @identifier::text,
-		'Institution domain + tar file name',
-		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', true),
+		'Institution domain + tar file name', @record_object, @record_agent, true),
 	('validation', @validated_at::timestamptz, 'Validated bag by its profile', @validated_by::text,
 		CASE @warnings::bigint WHEN 0 THEN 'Bag is valid' ELSE 'Bag is valid, warnings: ' || @warnings END,
 		@validator::text, 'https://github.com/farol-preservation/farol', false),
 	('ingestion', now(), 'Copied files to perservation storage', -- as every stored row spells it
-		@file_count::bigint || ' files copied',
-		'Multipart put using s3 etags', 'Minio S3 client', 'https://github.com/minio/minio-go v7', false),
-	('access assignment', now(), 'Assigned object access rights', @access::text, 'Set access to ' || @access,
-		'APTrust preservation services', 'https://github.com/APTrust/preservation-services', false)
+		(SELECT count(*) FROM recording) || ' files copied', 'Multipart put using s3 etags', @upload_object, @upload_agent, false),
+	('access assignment', now(), 'Assigned object access rights', @access::text, 'Set access to ' || @access, @record_object, @record_agent, false)
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)

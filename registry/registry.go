@@ -30,11 +30,17 @@ var ErrRefused = errors.New("refused")
 var ErrLost = errors.New("claim lost")
 
 // Registry is the records in one database. It is safe for concurrent use.
-type Registry struct{ db *pgxpool.Pool }
+type Registry struct {
+	db     *pgxpool.Pool
+	agents Agents
+}
 
 // New returns the registry in db, which package migrations has brought up to
-// date.
-func New(db *pgxpool.Pool) *Registry { return &Registry{db} }
+// date. Its events name [Farol].
+func New(db *pgxpool.Pool) *Registry { return &Registry{db, Farol("", "")} }
+
+// Signed returns the same registry, whose events name other agents.
+func (r *Registry) Signed(a Agents) *Registry { return &Registry{r.db, a} }
 
 // Ping tells whether the database answers.
 func (r *Registry) Ping(ctx context.Context) error {

@@ -44,6 +44,26 @@ func (r *Registry) BadCopies(ctx context.Context, identifier string, known time.
 		pgx.NamedArgs{"identifier": identifier, "known": known, "after": after, "n": n})
 }
 
+// BadFiles returns the SHA-256 on record of an object's files of which a copy is known
+// to be bad, by their identifiers (fixity_failures_open).
+func (r *Registry) BadFiles(ctx context.Context, objectID int64) (map[string]string, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT f.identifier, coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'sha256'
+			ORDER BY c.datetime DESC LIMIT 1), '')
+		FROM bad_copies b JOIN generic_files f ON f.id = b.generic_file_id
+		WHERE f.intellectual_object_id = $1`, objectID)
+	bad := map[string]string{}
+	var identifier, sum string
+	_, err := pgx.ForEachRow(rows, []any{&identifier, &sum}, func() error {
+		bad[identifier] = sum
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list bad files of object %d: %w", objectID, err)
+	}
+	return bad, nil
+}
+
 // RepairWork is a bad copy in the hands of who repairs it.
 type RepairWork struct {
 	FixityHold
@@ -63,11 +83,9 @@ type RepairWork struct {
 
 // OtherCopy is another copy of the same file.
 type OtherCopy struct {
-	Target string `json:"target"`
-	Bucket string `json:"bucket"`
-	Key    string `json:"key"`
-	URL    string `json:"url"`
-	Bad    bool   `json:"bad"`
+	StoredCopy
+
+	Bad bool `json:"bad"`
 }
 
 // holdRepairSQL takes a bad copy that nobody has in hand.
@@ -84,7 +102,8 @@ SELECT b.failure, b.file, b.institution, b.target, b.provider, b.url, b.problem,
 	substr(f.identifier, length(o.identifier) + 2) AS path, f.size, f.file_format AS format,
 	coalesce((SELECT digest FROM checksums WHERE generic_file_id = f.id AND algorithm = 'md5' ORDER BY datetime DESC LIMIT 1), '') AS md5,
 	coalesce((SELECT digest FROM checksums WHERE generic_file_id = f.id AND algorithm = 'sha256' ORDER BY datetime DESC LIMIT 1), '') AS sha256,
-	coalesce((SELECT jsonb_agg(jsonb_build_object('target', n.target, 'bucket', n.bucket, 'key', n.key, 'url', n.url, 'bad',
+	coalesce((SELECT jsonb_agg(jsonb_build_object('id', n.id, 'target', n.target, 'bucket', n.bucket, 'key', n.key, 'url', n.url, 'etag', n.etag, 'stored_at', n.stored_at,
+			'bad',
 			EXISTS (SELECT FROM fixity_failures e WHERE e.storage_record_id = n.id AND e.state = 'open')) ORDER BY n.id)
 		FROM storage_records n WHERE n.generic_file_id = f.id AND n.id <> s.id), '[]') AS others
 FROM bad_copies b
@@ -150,7 +169,6 @@ type Repaired struct {
 
 	ETag     string
 	StoredAt time.Time // by the provider's clock
-	Software string    // that did it
 }
 
 // recordRepairSQL ends a failure, and the claim with it.
@@ -162,7 +180,8 @@ WITH ended AS (
 	FROM ended e WHERE b.id = @failure AND b.storage_record_id = e.id AND b.state = 'open'
 	RETURNING b.storage_record_id AS id, b.problem, b.quarantined_as, b.repaired_from
 ), copy AS (
-	UPDATE storage_records s SET etag = @etag, stored_at = @stored_at, verified_at = now(), last_fixity_at = now(), updated_at = now()
+	UPDATE storage_records s SET etag = @etag, stored_at = @stored_at, verified_at = now(), verified_by = 'read', last_fixity_at = now(),
+		fixity_since = NULL, updated_at = now()
 	FROM failure WHERE s.id = failure.id
 	RETURNING s.id, s.generic_file_id, s.url
 ), file AS (
@@ -176,7 +195,7 @@ WITH ended AS (
 		'Replaced a ' || CASE failure.problem WHEN 'missing' THEN 'missing' ELSE 'damaged' END || ' copy from a verified one', 'Success', copy.url,
 		'Copied from ' || failure.repaired_from || CASE failure.quarantined_as WHEN '' THEN '. There were no bytes to keep.'
 			ELSE '. The damaged bytes are at ' || failure.quarantined_as || '.' END,
-		@software, 'https://github.com/farol-preservation/farol'
+		@copy_object, @copy_agent
 	FROM copy JOIN failure USING (id) CROSS JOIN file f
 	ON CONFLICT (identifier) DO NOTHING
 )
@@ -186,9 +205,8 @@ SELECT id FROM copy`
 // the end of the failure, in one transaction. If the claim was lost, or the copy is
 // on record no more, it is ErrLost, and nothing was written.
 func (r *Registry) RecordRepair(ctx context.Context, d Repaired) error {
-	args := pgx.NamedArgs{
-		"id": d.ID, "token": d.Token, "failure": d.Failure, "etag": d.ETag, "stored_at": d.StoredAt, "software": d.Software,
-	}
+	args := r.agents.args()
+	args["id"], args["token"], args["failure"], args["etag"], args["stored_at"] = d.ID, d.Token, d.Failure, d.ETag, d.StoredAt
 	err := Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			var id int64

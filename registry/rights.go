@@ -147,6 +147,7 @@ retrievals INSERT
 `, functions: queueUpkeep + "lock_institution"},
 		"schedule": {tables: `
 work_items INSERT UPDATE
+premis_events INSERT
 schedules INSERT UPDATE
 fixity_feed UPDATE
 objects_in_work DELETE

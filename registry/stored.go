@@ -27,10 +27,13 @@ type StoredFile struct {
 
 // StoredCopy is one of its copies.
 type StoredCopy struct {
-	Target string `json:"target"`
-	Bucket string `json:"bucket"`
-	Key    string `json:"key"`
-	URL    string `json:"url"`
+	ID       int64     `json:"id"`
+	Target   string    `json:"target"`
+	Bucket   string    `json:"bucket"`
+	Key      string    `json:"key"`
+	URL      string    `json:"url"`
+	ETag     string    `json:"etag"`
+	StoredAt time.Time `json:"stored_at"` // by the provider's clock
 }
 
 // storedFilesSQL walks the files of an object in the order of their identifiers
@@ -39,7 +42,8 @@ type StoredCopy struct {
 const storedFilesSQL = `
 SELECT f.id, f.identifier, f.uuid::text AS uuid, f.size, f.file_format AS format, f.mod_time,
 	coalesce(c.md5, '') AS md5, coalesce(c.sha1, '') AS sha1, coalesce(c.sha256, '') AS sha256, coalesce(c.sha512, '') AS sha512,
-	coalesce((SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url) ORDER BY s.target)
+	coalesce((SELECT jsonb_agg(jsonb_build_object('id', s.id, 'target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url, 'etag', s.etag, 'stored_at', s.stored_at)
+			ORDER BY s.target)
 		FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
 FROM (
 	SELECT f.* FROM generic_files f

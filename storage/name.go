@@ -1,6 +1,13 @@
 package storage
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+)
+
+// Library is the software by which this package speaks to S3, for the record.
+const Library = "AWS SDK for Go v" + aws.SDKVersion
 
 // Name is the bucket's name at its provider.
 func (b *Bucket) Name() string { return b.target.Bucket }

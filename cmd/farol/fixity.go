@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -107,7 +108,7 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		if t.Mode == "off" && t.Copies == 0 {
 			continue
 		}
-		days, overdue, compliant := strconv.Itoa(t.Days), strconv.FormatInt(t.Overdue, 10), fmt.Sprintf("%.2f %%", t.Compliance)
+		days, overdue, compliant := strconv.Itoa(t.Days), strconv.FormatInt(t.Overdue, 10), perCent(t.Compliance)
 		if t.ByDefault {
 			days += "*"
 		}
@@ -115,18 +116,21 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 			days, overdue, compliant = "-", "-", "-"
 		}
 		rows = append(rows, []string{
-			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
+			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), strconv.FormatInt(t.Unread, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
 			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, sizeOf(t.Bytes24h)),
 		})
 	}
-	if err := writeTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
+	if err := writeTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
 		return err
 	}
 	about := ""
 	if r.Estimated {
 		about = "about "
 	}
-	fmt.Fprintf(out, "\n%d of %s%s overdue: %.3f %% are checked as often as is promised.\n", r.Overdue, about, isAre(r.Copies), r.Compliance)
+	fmt.Fprintf(out, "\n%d of %s%s overdue: %s are neither overdue nor bad.\n", r.Overdue, about, isAre(r.Copies), perCent(r.Compliance))
+	if r.Unread > 0 {
+		fmt.Fprintf(out, "%s%d of them were verified when they were stored, and nobody has read them since.\n", about, r.Unread)
+	}
 	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.FixityStatus), doneBy(r.FixityStatus))
 	for _, t := range r.Targets {
 		if t.PausedUntil != nil {
@@ -137,6 +141,11 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, at(b.PulledAt), plain(b.Reason))
 	}
 	return writeWorst(out, r)
+}
+
+// perCent rounds down, so that only all is 100 %.
+func perCent(share float64) string {
+	return fmt.Sprintf("%.2f %%", math.Floor(share*100)/100)
 }
 
 func isAre(copies int64) string {
@@ -173,7 +182,11 @@ func writeWorst(out io.Writer, r fixityReport) error {
 		fmt.Fprintln(out, "\nMost overdue:")
 		var rows [][]string
 		for _, w := range r.Worst {
-			rows = append(rows, []string{spanOf(w.Late), w.Target, w.Checked.UTC().Format(time.DateOnly), plain(w.File), plain(w.Error)})
+			checked := "never"
+			if w.Checked != nil {
+				checked = w.Checked.UTC().Format(time.DateOnly)
+			}
+			rows = append(rows, []string{spanOf(w.Late), w.Target, checked, plain(w.File), plain(w.Error)})
 		}
 		if err := writeTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
 			return err

@@ -84,6 +84,14 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 	return s, nil
 }
 
+// agentsOf are the agents that events name.
+func agentsOf(c databaseConfig) registry.Agents {
+	if c.Agents == "aptrust" {
+		return registry.APTrust()
+	}
+	return registry.Farol(thisBuild().Version, storage.Library)
+}
+
 func (s *services) connectDatabase(ctx context.Context, command string, c databaseConfig) error {
 	var options []registry.Option
 	if c.Pooler != "" {
@@ -93,7 +101,7 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 	if err != nil {
 		return err
 	}
-	s.db, s.registry = db, registry.New(db)
+	s.db, s.registry = db, registry.New(db).Signed(agentsOf(c))
 	s.closers = append(s.closers, func() error { db.Close(); return nil })
 	if err := s.registry.Ping(ctx); err != nil {
 		return failure{code: exitFailed, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}

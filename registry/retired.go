@@ -1,0 +1,64 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RetiredCopy is a stored copy that a re-ingest has replaced.
+type RetiredCopy struct {
+	Target string
+	Bucket string
+	Key    string
+}
+
+// RetiredCopies returns what an item has replaced and nobody deleted yet. A key
+// that any record still names is not among them.
+func (r *Registry) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT target, bucket, key FROM retired_copies c
+		WHERE work_item_id = $1
+		  AND NOT EXISTS (SELECT FROM storage_records s WHERE s.key = c.key AND s.target = c.target)`, item)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RetiredCopy])
+	if err != nil {
+		return nil, fmt.Errorf("list copies that item %d replaced: %w", item, err)
+	}
+	return list, nil
+}
+
+// retiredSQL forgets replaced copies and says in an event of each what was deleted
+// (retired_copies_pkey). Saying it twice is saying it once.
+const retiredSQL = `
+WITH gone AS (
+	DELETE FROM retired_copies WHERE work_item_id = @item AND target = @target AND key = ANY (@keys)
+	RETURNING generic_file_id, url, digest, problem
+)
+INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
+	detail, outcome, outcome_detail, outcome_information, object, agent)
+SELECT event_identifier(@item, g.url, 'deletion', g.digest), f.institution_id, f.intellectual_object_id, f.id, 'deletion', now(),
+	'Deleted a replaced copy from preservation storage', 'Success', g.url,
+	'Work item ' || @item::bigint || ' has replaced this copy. It was on record with ' || coalesce(nullif(g.digest, ''), 'no digest')
+		|| CASE g.problem WHEN '' THEN '' ELSE ', and was known to be ' || g.problem END, @remove_object, @remove_agent
+FROM gone g JOIN generic_files f ON f.id = g.generic_file_id
+ON CONFLICT (identifier) DO NOTHING`
+
+// RecordRetired says that copies in a target, which an item replaced, are deleted.
+func (r *Registry) RecordRetired(ctx context.Context, item int64, target string, keys []string) error {
+	args := r.agents.args()
+	args["item"], args["target"], args["keys"] = item, target, keys
+	if _, err := r.db.Exec(ctx, retiredSQL, args); err != nil {
+		return fmt.Errorf("record that copies replaced by item %d are deleted: %w", item, err)
+	}
+	return nil
+}
+
+// ForgetRetiredCopies forgets what is left of the copies that an item replaced:
+// those which a record names again, so that they stay.
+func (r *Registry) ForgetRetiredCopies(ctx context.Context, item int64) error {
+	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
+		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
+	}
+	return nil
+}
