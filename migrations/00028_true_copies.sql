@@ -55,12 +55,28 @@ ALTER TABLE retired_copies
 	ADD COLUMN digest          text NOT NULL DEFAULT '', -- algorithm:digest that was on record
 	ADD COLUMN problem         text NOT NULL DEFAULT ''; -- altered or missing, if that was known
 
--- A copy of which a deletion found nothing, although nobody here had deleted it.
+-- A deletion looks for all copies before the first goes. One that is not there, although
+-- nobody here has deleted it, was lost: a person has to know before the rest goes.
 ALTER TABLE deletion_receipts
-	ADD COLUMN found_missing boolean NOT NULL DEFAULT false;
+	ALTER COLUMN removed_at DROP NOT NULL, -- NULL: its bytes stay, it was found missing, or it has still to go
+	ALTER COLUMN removed_at DROP DEFAULT,
+	ADD COLUMN seen_at       timestamptz,                    -- when it was looked for
+	ADD COLUMN found_missing boolean NOT NULL DEFAULT false, -- and was not there
+	ADD COLUMN accepted_by   text    NOT NULL DEFAULT '';    -- who lets the deletion go on without it
+UPDATE deletion_receipts SET removed_at = NULL WHERE kept <> '';
+INSERT INTO administration_rights (privilege, on_table) VALUES ('UPDATE (accepted_by)', 'deletion_receipts');
+SELECT grant_to_administrators();
 
 -- +goose Down
-ALTER TABLE deletion_receipts DROP COLUMN found_missing;
+DELETE FROM administration_rights WHERE (privilege, on_table) = ('UPDATE (accepted_by)', 'deletion_receipts');
+DELETE FROM deletion_receipts WHERE removed_at IS NULL AND kept = '' AND absent_at IS NULL;
+UPDATE deletion_receipts SET removed_at = coalesce(absent_at, seen_at, now()) WHERE removed_at IS NULL;
+ALTER TABLE deletion_receipts
+	ALTER COLUMN removed_at SET NOT NULL,
+	ALTER COLUMN removed_at SET DEFAULT now(),
+	DROP COLUMN seen_at,
+	DROP COLUMN found_missing,
+	DROP COLUMN accepted_by;
 ALTER TABLE retired_copies DROP COLUMN generic_file_id, DROP COLUMN url, DROP COLUMN digest, DROP COLUMN problem;
 UPDATE fixity_failures SET state = 'good again' WHERE state IN ('replaced', 'deleted');
 ALTER TABLE fixity_failures

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,10 +16,10 @@ import (
 )
 
 // deletion deletes a file or an object that two people have decided to delete. In
-// this order: it is authorised and marked, its copies go, with a receipt for each,
-// each is seen to be gone, and then the record says so. A worker that dies on any
-// line leaves a mark, or receipts, of what it has begun; the next does all of it
-// again, and finds that there is less to do.
+// this order: it is authorised and marked, all of its copies are looked for, they go,
+// with a receipt for each, each is seen to be gone, and then the record says so. A
+// worker that dies on any line leaves a mark, or receipts, of what it has begun; the
+// next does all of it again, and finds that there is less to do.
 type deletion struct{ Deps }
 
 // deleteAtOnce is how many files are deleted in one round.
@@ -35,8 +36,13 @@ func (s *deletion) Run(ctx context.Context, w *work) error {
 		return lost(err)
 	}
 	w.count.begin(ctx, s.Deps, w, progress.Counters{BytesTotal: w.item.Size})
+	if !order.Done {
+		if err := s.lookForAll(ctx, w, d); err != nil {
+			return lost(err)
+		}
+	}
 	for !order.Done {
-		files, err := s.Registry.DoomedFiles(ctx, d, deleteAtOnce)
+		files, err := s.Registry.DoomedFiles(ctx, d, 0, deleteAtOnce)
 		if err != nil {
 			return err
 		}
@@ -66,6 +72,94 @@ func lost(err error) error {
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
 	}
 	return err
+}
+
+// lookForAll notes of all copies that they are there, before the first goes. A copy that
+// is not, although nobody here has deleted it, was lost, and the others may be the last:
+// then nothing is deleted until a person has accepted that.
+func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionWork) error {
+	var misled string
+	for after := int64(0); ; {
+		files, err := s.Registry.DoomedFiles(ctx, d, after, deleteAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			break
+		}
+		after = files[len(files)-1].ID
+		w.hold.InHand(files[0].Identifier)
+		receipts, err := s.lookFor(ctx, files)
+		if err != nil {
+			return err
+		}
+		for _, r := range receipts {
+			if r.Missing {
+				misled = s.Targets[r.Target].Service()
+			}
+		}
+		if len(receipts) > 0 {
+			if err := s.Registry.NoteLook(ctx, d, receipts); err != nil {
+				return err
+			}
+		}
+	}
+	const most = 20
+	names, all, err := s.Registry.MissingCopies(ctx, d.Item, most)
+	if err != nil || all == 0 {
+		return err
+	}
+	more := ""
+	if n := all - int64(len(names)); n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return claim.Doubt(misled, claim.Suspend("copies-missing", fmt.Sprintf(
+		"Copies are missing that nobody here has deleted, so nothing was deleted: %s%s. See why before the others go. "+
+			"`farol requeue %d --accept-missing` lets the deletion go on without them.", strings.Join(names, ", "), more, d.Item)))
+}
+
+// lookFor asks the providers for copies of which no receipt tells yet.
+func (s *deletion) lookFor(ctx context.Context, files []registry.DoomedFile) (receipts []registry.Receipt, err error) {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(s.Files, 1))
+	var mu sync.Mutex
+	for _, f := range files {
+		for _, c := range f.Copies {
+			if c.Kept != "" || c.Ours {
+				continue
+			}
+			group.Go(func() error {
+				there, err := s.there(groupCtx, c)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				receipts = append(receipts, registry.Receipt{FileID: f.ID, DoomedCopy: c, Missing: !there})
+				return nil
+			})
+		}
+	}
+	return receipts, group.Wait()
+}
+
+// there tells whether a copy is. So says a bucket that is gone, too: its word counts
+// if the bucket answers, and then once more.
+func (s *deletion) there(ctx context.Context, c registry.DoomedCopy) (bool, error) {
+	b, err := s.holding(c.Target, c.Bucket)
+	if err != nil {
+		return false, err
+	}
+	_, err = b.Head(ctx, c.Key)
+	if errors.Is(err, storage.ErrNotFound) {
+		if err = b.Check(ctx); err == nil {
+			_, err = b.Head(ctx, c.Key)
+		}
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, storageErr(err)
 }
 
 // files deletes some files. All their copies go before the first is recorded, so a

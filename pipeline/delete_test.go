@@ -64,7 +64,7 @@ func (a *archive) isDeleted(d registry.DeletionRequest, files ...string) {
 			FROM generic_files f WHERE f.identifier = $1`, identifier)
 		want := "D; 0; Success, All copies of this file have been deleted from preservation storage, first@test.edu, " +
 			"File deleted at the request of first@test.edu. Institutional approver: second@test.edu. " +
-			"This event confirms all preservation copies have been deleted., Minio S3 library, APTrust preservation services; " +
+			"This event confirms all preservation copies have been deleted., Farol, https://github.com/farol-preservation/farol; " +
 			"Standard-OR gone, Standard-VA gone"
 		if got != want {
 			a.t.Errorf("%s:\n%s\nwant\n%s", identifier, got, want)

@@ -116,71 +116,6 @@ func (r *Registry) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.
 	})
 }
 
-// DoomedFile is a file that is to be deleted, with its copies.
-type DoomedFile struct {
-	ID         int64
-	Identifier string
-	UUID       string
-	Copies     []DoomedCopy
-}
-
-// DoomedCopy is one of its copies.
-type DoomedCopy struct {
-	Target string `json:"target"`
-	Bucket string `json:"bucket"`
-	Key    string `json:"key"`
-	URL    string `json:"url"`
-	Kept   string `json:"kept"` // why its bytes must stay; "": they go
-}
-
-// doomedSQL goes by generic_files_object, or by the file's id. A copy under a key
-// that the record of another living file names is not touched.
-const doomedSQL = `
-SELECT f.id, f.identifier, f.uuid::text AS uuid, coalesce((
-	SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url, 'kept', coalesce((
-		SELECT 'the record of ' || o.identifier || ' names it too' FROM storage_records n JOIN generic_files o ON o.id = n.generic_file_id
-		WHERE n.target = s.target AND n.key = s.key AND n.generic_file_id <> f.id AND o.state = 'A' LIMIT 1), '')) ORDER BY s.target, s.key)
-	FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
-FROM generic_files f
-WHERE f.intellectual_object_id = $1 AND ($2::bigint = 0 OR f.id = $2) AND f.state = 'A'
-ORDER BY f.id
-LIMIT $3`
-
-// DoomedFiles returns up to n of the files that an item has still to delete. Those
-// that are done are not among the next.
-func (r *Registry) DoomedFiles(ctx context.Context, w DeletionWork, n int) ([]DoomedFile, error) {
-	rows, _ := r.db.Query(ctx, doomedSQL, w.ObjectID, w.FileID, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DoomedFile])
-	if err != nil {
-		return nil, fmt.Errorf("list what item %d deletes: %w", w.Item, err)
-	}
-	return list, nil
-}
-
-// A Receipt says that a copy is deleted.
-type Receipt struct {
-	FileID int64
-	DoomedCopy
-}
-
-// NoteReceipts puts on record which copies an item has deleted. The first word on a
-// copy stays.
-func (r *Registry) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
-	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
-		for _, c := range receipts {
-			batch.Queue(`
-				INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, kept) VALUES ($1, $2, $3, $4, $5, $6, $7)
-				ON CONFLICT DO NOTHING`, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
-		}
-		return tx.SendBatch(ctx, batch).Close()
-	})
-	if err != nil {
-		return fmt.Errorf("note %d deleted copies of item %d: %w", len(receipts), w.Item, err)
-	}
-	return nil
-}
-
 // deletedSQL ends files whose copies were all seen to be gone.
 var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for Go
 	`UPDATE deletion_receipts SET absent_at = now()
@@ -194,7 +129,10 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 	SELECT event_identifier(@item, f.identifier, 'deletion', @requester), f.institution_id, f.intellectual_object_id, f.id, 'deletion', now(),
 		'All copies of this file have been deleted from preservation storage', 'Success', @requester,
 		'File deleted at the request of ' || @requester || '. Institutional approver: ' || @approver
-			|| '. This event confirms all preservation copies have been deleted.',
+			|| '. This event confirms all preservation copies have been deleted.' || coalesce((
+			SELECT ' Before that, it was found that these were missing: ' || string_agg(r.url, ', ' ORDER BY r.url)
+				|| '. ' || string_agg(DISTINCT r.accepted_by, ', ') || ' let the deletion go on.'
+			FROM deletion_receipts r WHERE r.work_item_id = @item AND r.generic_file_id = f.id AND r.found_missing), ''),
 		@remove_object, @remove_agent
 	FROM generic_files f WHERE f.id = ANY (@files)
 	ON CONFLICT (identifier) DO NOTHING`,
@@ -262,32 +200,4 @@ func (r *Registry) LiveRequests(ctx context.Context, object string) (item int64,
 		return 0, 0, fmt.Errorf("look for requests for %q: %w", object, err)
 	}
 	return item, since, nil
-}
-
-// DeletedCopy is a receipt as people see it.
-type DeletedCopy struct {
-	Item       int64      `json:"work_item_id"`
-	Identifier string     `json:"identifier"` // of the file
-	Target     string     `json:"target"`
-	Bucket     string     `json:"bucket"`
-	Key        string     `json:"key"`
-	URL        string     `json:"url" db:"url"`
-	RemovedAt  time.Time  `json:"removed_at"`
-	Kept       string     `json:"kept"`      // why its bytes stay; "": they are gone
-	AbsentAt   *time.Time `json:"absent_at"` // nil: not seen to be gone
-}
-
-// Receipts returns up to n receipts of a deletion request (work_items_deletion,
-// deletion_receipts_pkey).
-func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
-	rows, _ := r.db.Query(ctx, `
-		SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.removed_at, d.kept, d.absent_at
-		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
-		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
-		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletedCopy])
-	if err != nil {
-		return nil, fmt.Errorf("list the receipts of request %d: %w", request, err)
-	}
-	return list, nil
 }

@@ -334,7 +334,16 @@ func writeDeletionRequest(out io.Writer, d registry.DeletionRequest, receipts []
 		case r.AbsentAt != nil:
 			gone = at(*r.AbsentAt)
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, at(r.RemovedAt), gone, plain(r.Identifier)})
+		deleted := "-"
+		switch {
+		case r.RemovedAt != nil:
+			deleted = at(*r.RemovedAt)
+		case r.Missing && r.AcceptedBy != "":
+			deleted = "found missing, accepted by " + plain(r.AcceptedBy)
+		case r.Missing:
+			deleted = "found missing"
+		}
+		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, deleted, gone, plain(r.Identifier)})
 	}
 	fmt.Fprintln(out)
 	return writeTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)

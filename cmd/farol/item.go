@@ -133,7 +133,7 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 
 func itemRequeueCommand() *cobra.Command {
 	var stage string
-	var asJSON bool
+	var acceptMissing, asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue ID",
 		Short: "Put an item back into the queue",
@@ -145,24 +145,38 @@ it. Items that succeeded or were cancelled stay as they are.`,
   farol item requeue 7 --stage Validate --json`,
 		Args: oneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return requeueItem(cmd, args[0], stage, asJSON)
+			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
 		},
 	}
 	stageFlag(c, &stage)
+	acceptFlag(c, &acceptMissing)
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func acceptFlag(c *cobra.Command, accept *bool) {
+	c.Flags().BoolVar(accept, "accept-missing", false, "let a deletion go on although copies were found missing")
 }
 
 func stageFlag(c *cobra.Command, stage *string) {
 	c.Flags().StringVar(stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
 }
 
-func requeueItem(cmd *cobra.Command, arg, stage string, asJSON bool) error {
+func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bool) error {
 	stage, err := oneStage(cmd.Context(), "--stage", stage)
 	if err != nil {
 		return err
 	}
 	return changeItem(cmd, arg, asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+		if acceptMissing {
+			n, err := r.AcceptMissing(ctx, id, "")
+			if err != nil {
+				return registry.WorkItem{}, err
+			}
+			if n == 0 {
+				return registry.WorkItem{}, usage(fmt.Errorf("item %d lacks no copies that somebody has still to accept", id), "requeue it without --accept-missing")
+			}
+		}
 		return r.Requeue(ctx, id, stage)
 	})
 }

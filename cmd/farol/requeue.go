@@ -14,7 +14,7 @@ import (
 
 func requeueCommand() *cobra.Command {
 	var stage, where string
-	var yes, asJSON bool
+	var yes, acceptMissing, asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue ID | --where CONDITION",
 		Short: "Put items back into the queue",
@@ -25,6 +25,7 @@ are only told what would happen, and what would be refused and why, unless you a
 --yes; what is refused does not stop the rest.`,
 		Example: `  farol requeue 7
   farol requeue 7 --stage Validate --json
+  farol requeue 8 --accept-missing
   farol requeue --where needs_admin_review
   farol requeue --where 'needs_admin_review AND id > 6' --stage Receive --yes`,
 		Args: cobra.MaximumNArgs(1),
@@ -34,12 +35,15 @@ are only told what would happen, and what would be refused and why, unless you a
 				return usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
 			case !many && yes:
 				return usage(errors.New("--yes goes with --where"), "leave it out")
+			case many && acceptMissing:
+				return usage(errors.New("--accept-missing is for one item"), "look at what each lacks, and requeue it by its ID")
 			case many:
 				return requeueMany(cmd, where, stage, yes, asJSON)
 			}
-			return requeueItem(cmd, args[0], stage, asJSON)
+			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
 		},
 	}
+	acceptFlag(c, &acceptMissing)
 	c.Flags().StringVar(&where, "where", "", "all items that this condition of SQL holds for")
 	c.Flags().BoolVar(&yes, "yes", false, "do it; without it nothing is changed")
 	stageFlag(c, &stage)

@@ -43,6 +43,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 const timesThatStay = `
 	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempts_forgiven.forgiven_at
 	checksums.created_at checksums.datetime checksums.updated_at deletion_receipts.absent_at deletion_receipts.removed_at
+	deletion_receipts.seen_at
 	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at
 	fixity_done.minute fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
 	generic_files.created_at generic_files.format_identified_at generic_files.last_fixity_check generic_files.mod_time

@@ -1,0 +1,172 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DoomedFile is a file that is to be deleted, with its copies.
+type DoomedFile struct {
+	ID         int64
+	Identifier string
+	UUID       string
+	Copies     []DoomedCopy
+}
+
+// DoomedCopy is one of its copies.
+type DoomedCopy struct {
+	Target string `json:"target"`
+	Bucket string `json:"bucket"`
+	Key    string `json:"key"`
+	URL    string `json:"url"`
+	Kept   string `json:"kept"` // why its bytes must stay; "": they go
+	Ours   bool   `json:"ours"` // whoever deletes it saw it there, or has accepted that it is missing: if it is not there, that is no loss
+}
+
+// doomedSQL goes by generic_files_object, or by the file's id. A copy under a key
+// that the record of another living file names is not touched. What an earlier item
+// has deleted is ours as well (deletion_receipts_file).
+const doomedSQL = `
+SELECT f.id, f.identifier, f.uuid::text AS uuid, coalesce((
+	SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url,
+		'ours', EXISTS (SELECT FROM deletion_receipts r WHERE r.generic_file_id = f.id AND r.target = s.target AND r.key = s.key
+			AND CASE r.work_item_id WHEN @item THEN NOT r.found_missing OR r.accepted_by <> '' ELSE r.removed_at IS NOT NULL END),
+		'kept', coalesce((
+			SELECT 'the record of ' || o.identifier || ' names it too' FROM storage_records n JOIN generic_files o ON o.id = n.generic_file_id
+			WHERE n.target = s.target AND n.key = s.key AND n.generic_file_id <> f.id AND o.state = 'A' LIMIT 1), '')) ORDER BY s.target, s.key)
+	FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
+FROM generic_files f
+WHERE f.intellectual_object_id = @object AND (@file::bigint = 0 OR f.id = @file) AND f.state = 'A' AND f.id > @after
+ORDER BY f.id
+LIMIT @n`
+
+// DoomedFiles returns up to n of the files that an item has still to delete, in the
+// order of their IDs, from after one on.
+func (r *Registry) DoomedFiles(ctx context.Context, w DeletionWork, after int64, n int) ([]DoomedFile, error) {
+	rows, _ := r.db.Query(ctx, doomedSQL, pgx.NamedArgs{"item": w.Item, "object": w.ObjectID, "file": w.FileID, "after": after, "n": n})
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DoomedFile])
+	if err != nil {
+		return nil, fmt.Errorf("list what item %d deletes: %w", w.Item, err)
+	}
+	return list, nil
+}
+
+// A Receipt tells of a copy that a deletion removes.
+type Receipt struct {
+	FileID int64
+	DoomedCopy
+
+	Missing bool // it was looked for, and not there
+}
+
+// lookedSQL notes what was seen of a copy before any goes. What was deleted, or
+// accepted as missing, stays so.
+const lookedSQL = `
+INSERT INTO deletion_receipts AS r (work_item_id, generic_file_id, target, bucket, key, url, found_missing, seen_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, now())
+ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET found_missing = excluded.found_missing, seen_at = excluded.seen_at
+WHERE r.removed_at IS NULL AND r.accepted_by = '' AND r.kept = ''`
+
+// removedSQL notes that a copy was deleted, or why its bytes stay. One that was found
+// missing was not deleted.
+const removedSQL = `
+INSERT INTO deletion_receipts AS r (work_item_id, generic_file_id, target, bucket, key, url, kept, removed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, CASE $7 WHEN '' THEN now() END)
+ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET removed_at = excluded.removed_at, kept = excluded.kept
+WHERE r.removed_at IS NULL AND NOT r.found_missing`
+
+// NoteLook puts on record which copies of a deletion are there, and which are not,
+// before the first is deleted. From then on one that is gone was deleted by us.
+func (r *Registry) NoteLook(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
+		batch.Queue(lookedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Missing)
+	})
+}
+
+// NoteReceipts puts on record which copies an item has deleted. The first word on a
+// copy stays.
+func (r *Registry) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
+		batch.Queue(removedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
+	})
+}
+
+func (r *Registry) noteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt, queue func(*pgx.Batch, Receipt)) error {
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		for _, c := range receipts {
+			queue(batch, c)
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("note %d copies of item %d: %w", len(receipts), w.Item, err)
+	}
+	return nil
+}
+
+// MissingCopies counts the copies that a deletion found missing and nobody has
+// accepted, and names the first n of them (deletion_receipts_pkey).
+func (r *Registry) MissingCopies(ctx context.Context, item int64, n int) (names []string, all int64, err error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT f.identifier || ' in ' || d.target, count(*) OVER ()
+		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
+		WHERE d.work_item_id = $1 AND d.found_missing AND d.accepted_by = ''
+		ORDER BY f.identifier, d.target LIMIT $2`, item, n)
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&name, &all}, func() error {
+		names = append(names, name)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list the missing copies of item %d: %w", item, err)
+	}
+	return names, all, nil
+}
+
+// AcceptMissing lets a deletion go on although copies were found missing, in the name
+// of a person, and returns how many these are. The item still has to be requeued.
+func (r *Registry) AcceptMissing(ctx context.Context, item int64, by string) (int64, error) {
+	tag, err := r.db.Exec(ctx, `
+		UPDATE deletion_receipts SET accepted_by = coalesce(nullif($2, ''), session_user)
+		WHERE work_item_id = $1 AND found_missing AND accepted_by = ''`, item, by)
+	if err != nil {
+		return 0, fmt.Errorf("accept the missing copies of item %d: %w", item, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// DeletedCopy is a receipt as people see it.
+type DeletedCopy struct {
+	Item       int64      `json:"work_item_id"`
+	Identifier string     `json:"identifier"` // of the file
+	Target     string     `json:"target"`
+	Bucket     string     `json:"bucket"`
+	Key        string     `json:"key"`
+	URL        string     `json:"url" db:"url"`
+	SeenAt     *time.Time `json:"seen_at"`       // when it was looked for; nil: that was not done then
+	Missing    bool       `json:"found_missing"` // it was not there, and nobody here had deleted it
+	AcceptedBy string     `json:"accepted_by"`   // who let the deletion go on without it
+	RemovedAt  *time.Time `json:"removed_at"`    // nil: it was not deleted
+	Kept       string     `json:"kept"`          // why its bytes stay; "": they are gone
+	AbsentAt   *time.Time `json:"absent_at"`     // nil: not seen to be gone
+}
+
+// Receipts returns up to n receipts of a deletion request (work_items_deletion,
+// deletion_receipts_pkey).
+func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
+			d.removed_at, d.kept, d.absent_at
+		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
+		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
+		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletedCopy])
+	if err != nil {
+		return nil, fmt.Errorf("list the receipts of request %d: %w", request, err)
+	}
+	return list, nil
+}
