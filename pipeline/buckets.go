@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -55,14 +56,15 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 	if err != nil {
 		return 0, err
 	}
+	listed, err := r.Registry.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
 	const batch = 500
 	var uploads []registry.Upload
 	flush := func() error {
-		ids, err := r.Registry.CreateIngests(ctx, in, uploads)
-		if len(ids) > 0 {
-			r.Log.InfoContext(ctx, "new bags", "institution", in.Identifier, "items", len(ids), "first", ids[0])
-		}
-		created += len(ids)
+		n, err := r.create(ctx, in, listed, uploads)
+		created += n
 		uploads = uploads[:0]
 		return err
 	}
@@ -84,6 +86,28 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 		}
 	}
 	return created, flush()
+}
+
+// create makes items of uploads. Of what the database refuses each is judged by itself:
+// the one is named and left, and the others go on.
+func (r *BucketReader) create(ctx context.Context, in registry.Institution, listed time.Time, uploads []registry.Upload) (created int, err error) {
+	ids, err := r.Registry.CreateIngests(ctx, in, listed, uploads)
+	switch {
+	case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:
+		r.Log.ErrorContext(ctx, "no item can be made of an upload; it is left", "institution", in.Identifier, "key", uploads[0].Key, "err", err)
+		return 0, nil
+	case errors.Is(err, registry.ErrRefused):
+		for i := range uploads {
+			n, err := r.create(ctx, in, listed, uploads[i:i+1])
+			if created += n; err != nil {
+				return created, err
+			}
+		}
+		return created, nil
+	case len(ids) > 0:
+		r.Log.InfoContext(ctx, "new bags", "institution", in.Identifier, "items", len(ids), "first", ids[0])
+	}
+	return len(ids), err
 }
 
 // tell logs what is no bag, once and not at every look.
@@ -112,6 +136,8 @@ func notABag(o storage.Object) string {
 		return "it has no name before .tar"
 	case len(o.Key) > 1000:
 		return "its name is longer than 1000 bytes"
+	case o.ETag == "":
+		return "its bucket gives it no ETag, by which one upload is told from the next"
 	}
 	return ""
 }

@@ -31,6 +31,9 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	w.objectID = object.ID
+	if err := s.onRecord(ctx, w); err != nil {
+		return err
+	}
 	if err := s.needed(ctx, w, object); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
@@ -51,7 +50,9 @@ func (r *round) depositsOf(ctx context.Context, in registry.Institution) error {
 			return err
 		}
 		if notABag(o) != "" {
-			r.report.add(deposit(o, in, whyNoBag))
+			t := deposit(o, in, whyNoBag)
+			t.person = r.now.Sub(o.LastModified) >= r.OrphanAge // somebody waits for it in vain
+			r.report.add(t)
 			continue
 		}
 		if objects = append(objects, o); len(objects) == batch {
@@ -111,27 +112,20 @@ func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *s
 // judge says what is to become of a bag that no live item is about, and whether it
 // is worth a word.
 func (r *round) judge(t *thing, o storage.Object, s registry.ItemState, known bool) bool {
-	again := o.LastModified.Sub(s.BagDate) > time.Second // uploaded once more, with the same bytes
-	rested := s.Rested
-	if again {
-		rested = min(rested, r.now.Sub(o.LastModified))
-	}
-	expired := rested >= r.Retention
+	expired := s.Rested >= r.Retention
 	switch {
-	case !known:
+	case !known, o.LastModified.After(s.BagDate), s.Status == "Success":
+		// It is new, whatever became of the same bytes before, and the next look into the
+		// bucket makes an item of it.
 		t.why, t.person = whyNoItem, true
 		return r.now.Sub(o.LastModified) >= r.OrphanAge
-	case again && (s.Status == "Cancelled" || s.Status == "Suspended"):
-		return false // it counts as new, and the next look into the bucket makes an item of it
 	case s.Status == "Failed" && refused(s):
 		t.why, t.janitor = whyRefused, Removes
 		if !expired {
-			t.janitor, t.due = Waits, r.now.Add(r.Retention-rested)
+			t.janitor, t.due = Waits, r.now.Add(r.Retention-s.Rested)
 		}
-	case s.Status == "Success":
-		t.why, t.person = whyIngested, expired
 	default:
-		t.why, t.person = whyUndecided, expired || s.ErrorCode == "infected"
+		t.why, t.person = whyUndecided, true
 	}
 	return true
 }

@@ -31,6 +31,14 @@ type receive struct{ Deps }
 const checkpoints, within = "checkpoints", "within"
 
 func (s *receive) Run(ctx context.Context, w *work) error {
+	earlier, err := w.repeats(ctx, s.Deps)
+	if err != nil {
+		return err
+	}
+	if earlier != 0 {
+		w.atTheEnd(earlier)
+		return nil
+	}
 	tar, err := s.Receiving(w.item.Bucket)
 	if err != nil {
 		return fmt.Errorf("open the receiving bucket: %w", err)

@@ -92,8 +92,7 @@ func (f Finding) Text() string {
 		whyMissing:               "on record, and not in the bucket",
 		whyRefused:               "refused as invalid",
 		whyUndecided:             "ended without being ingested: a person has to decide",
-		whyIngested:              "on record already, uploaded once more",
-		whyNoBag:                 "not bags: nobody will take them up",
+		whyNoBag:                 "not bags: no item will ever take them up; tell who uploaded them, or remove them",
 		whyNoItem:                "no item was made of them: does farol schedule run?",
 		"incomplete":             "files with fewer copies on record than promised, or without a checksum",
 		"lapsed-lease":           "claims that lapsed and were not taken back: does any worker run?",
@@ -103,6 +102,7 @@ func (f Finding) Text() string {
 		"upload-without-item":    "uploads in work and live items that do not match",
 		"item-without-upload":    "uploads in work and live items that do not match",
 		"success-without-object": "items that succeeded without an object on record",
+		"open-review":            "items that wait for a person: farol item list --needs-review",
 		"deletion-unfinished":    "files and objects whose deletion has begun and is in nobody's hands: requeue its item",
 	}
 	return texts[f.Why]
@@ -123,7 +123,6 @@ const (
 	whyMissing   = "missing"
 	whyRefused   = "refused"
 	whyUndecided = "undecided"
-	whyIngested  = "ingested-already"
 	whyNoBag     = "no-bag"
 	whyNoItem    = "no-item"
 )

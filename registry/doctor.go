@@ -21,7 +21,7 @@ const mostViolations = 10_000
 
 // Rules are the codes of what Violations looks for.
 func Rules() []string {
-	return []string{"lapsed-lease", "claim-without-attempt", "attempt-without-claim", "waits-for-nobody", "upload-without-item", "item-without-upload", "success-without-object", "deletion-unfinished"}
+	return []string{"lapsed-lease", "claim-without-attempt", "attempt-without-claim", "waits-for-nobody", "upload-without-item", "item-without-upload", "success-without-object", "deletion-unfinished", "open-review"}
 }
 
 // ruleSQL selects the names of what violates a rule. All but two go by the partial
@@ -31,6 +31,8 @@ func ruleSQL(code string) string {
 	switch code {
 	case "lapsed-lease": // a reaper comes every few seconds
 		return `SELECT 'item ' || id FROM work_items WHERE status = 'Started' AND lease_expires_at < now() - interval '10 minutes'`
+	case "open-review": // work_items_review
+		return `SELECT 'item ' || id FROM work_items WHERE needs_admin_review`
 	case "claim-without-attempt":
 		return `SELECT 'item ' || w.id FROM work_items w WHERE w.status = 'Started' AND NOT EXISTS (
 			SELECT FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token AND a.ended_at IS NULL)`

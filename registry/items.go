@@ -16,28 +16,23 @@ type Upload struct {
 	LastModified time.Time
 }
 
-// newUploadsSQL leaves out what has a live item (one_live_ingest), and
-// what has ended in a way that the same bytes would end in again
-// (work_items_ended_bag, work_items_archive_bag). A cancelled or suspended upload counts as new once it
-// was uploaded again; a successful one only after its object was deleted.
+// newUploadsSQL leaves out what has a live item (one_live_ingest), and uploads whose
+// item has ended (work_items_ended_bag, work_items_archive_bag). What was uploaded once
+// more, with the same bytes, is new: its object may be another version by now, or lack
+// what was deleted. So is an upload that was listed after its item had succeeded, since
+// Cleanup had removed the one before, however quickly it came.
 const newUploadsSQL = `
 SELECT u.key, u.etag, u.size, u.modified AS last_modified
 FROM unnest(@keys::text[], @etags::text[], @sizes::bigint[], @modified::timestamptz[]) AS u (key, etag, size, modified)
 LEFT JOIN LATERAL (
-	SELECT w.status, w.intellectual_object_id, w.bag_date FROM all_work_items w
+	SELECT w.status, w.updated_at, w.bag_date FROM all_work_items w
 	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND NOT w.retry
 	ORDER BY w.id DESC LIMIT 1
 ) ended ON true
-LEFT JOIN intellectual_objects o ON o.id = ended.intellectual_object_id
 WHERE NOT EXISTS (
 	SELECT FROM uploads_in_work w
 	WHERE w.object_identifier = object_identifier_of(@identifier, u.key) AND w.name = u.key AND w.etag = u.etag)
-  AND CASE ended.status
-	WHEN 'Success'   THEN o.state = 'D'
-	WHEN 'Cancelled' THEN u.modified > ended.bag_date
-	WHEN 'Suspended' THEN u.modified > ended.bag_date
-	WHEN 'Failed'    THEN false
-	ELSE true END
+  AND (ended IS NULL OR u.modified > ended.bag_date OR ended.status = 'Success' AND ended.updated_at < @listed)
 ORDER BY u.modified, u.key`
 
 const createIngestSQL = `
@@ -47,15 +42,16 @@ VALUES (@institution, 'Ingest', 'Receive', @key, @bucket, @etag, @size, @modifie
 RETURNING id`
 
 // CreateIngests makes a work item for each of the uploads that has none yet and
-// returns their ids. Readers of the same institution take turns here, so that
-// an upload never gets two items however many of them see it at once.
-func (r *Registry) CreateIngests(ctx context.Context, in Institution, uploads []Upload) (ids []int64, err error) {
+// returns their ids. They were listed from a time on, by the database's clock. Readers
+// of the same institution take turns here, so that an upload never gets two items
+// however many of them see it at once. If one is [ErrRefused], none is made.
+func (r *Registry) CreateIngests(ctx context.Context, in Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
 	if len(uploads) == 0 {
 		return nil, nil
 	}
 	err = Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
-			ids, err = createIngests(ctx, tx, in, uploads)
+			ids, err = createIngests(ctx, tx, in, listed, uploads)
 			return err
 		})
 	})
@@ -65,7 +61,7 @@ func (r *Registry) CreateIngests(ctx context.Context, in Institution, uploads []
 	return ids, nil
 }
 
-func createIngests(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upload) (ids []int64, err error) {
+func createIngests(ctx context.Context, tx pgx.Tx, in Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
 	var keys, etags []string
 	var sizes []int64
 	var modified []time.Time
@@ -77,6 +73,7 @@ func createIngests(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upl
 	}
 	rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
 		"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
+		"listed": listed,
 	})
 	fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
 	if err != nil {

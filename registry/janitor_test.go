@@ -61,7 +61,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 		ended <- err
 	}()
 	go func() {
-		_, err := a.CreateIngests(context.Background(), a.in, []registry.Upload{{Key: "bag.tar", ETag: etag2, LastModified: time.Now()}})
+		_, err := a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{{Key: "bag.tar", ETag: etag2, LastModified: time.Now()}})
 		ended <- err
 	}()
 	wait(t, "all to stand in line", inLine(3))

@@ -152,7 +152,7 @@ func TestOldestUploadsComeFirst(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	at := time.Now().Add(-time.Hour)
-	ids, err := a.CreateIngests(context.Background(), a.in, []registry.Upload{
+	ids, err := a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{
 		{Key: "b.tar", ETag: etag1, Size: 1, LastModified: at.Add(time.Minute)},
 		{Key: "z.tar", ETag: etag1, Size: 2, LastModified: at},
 		{Key: "a.tar", ETag: etag1, Size: 3, LastModified: at.Add(time.Minute)},

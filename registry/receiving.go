@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -38,4 +39,37 @@ func (r *Registry) UploadFates(ctx context.Context, in Institution, uploads []Up
 		return nil, fmt.Errorf("look up %d uploads of %s: %w", len(uploads), in.Identifier, err)
 	}
 	return list, nil
+}
+
+// repeatsSQL finds the item that brought the upload of another one before, if that is
+// what the object is now, whole (intellectual_objects_identifier_key,
+// work_items_ended_bag, work_items_archive_bag, generic_files_object,
+// storage_records_generic_file_id_url_key, fixity_failures_copy).
+const repeatsSQL = `
+SELECT coalesce(max(e.id), 0) FROM work_items w
+JOIN intellectual_objects o ON o.identifier = w.object_identifier AND o.institution_id = w.institution_id AND o.etag = w.etag
+	AND o.state = 'A' AND o.deleted_by_item IS NULL
+JOIN all_work_items e ON e.institution_id = w.institution_id AND e.name = w.name AND e.etag = w.etag AND e.action = 'Ingest'
+	AND NOT e.retry AND e.status = 'Success' AND e.size = w.size AND e.intellectual_object_id = o.id AND e.id <> w.id
+WHERE w.id = $1 AND NOT EXISTS (
+	SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND (f.state = 'D' OR f.deleted_by_item IS NOT NULL
+		OR NOT EXISTS (SELECT FROM storage_records s WHERE s.generic_file_id = f.id)
+		OR EXISTS (SELECT FROM storage_records s JOIN fixity_failures b ON b.storage_record_id = s.id AND b.state = 'open' WHERE s.generic_file_id = f.id)))`
+
+// Repeats returns the item that brought the same upload as an ingest does, if it is what
+// the object is now, nothing of that was deleted, and no copy is missing on record or
+// known to be bad. 0 is none.
+func (r *Registry) Repeats(ctx context.Context, item int64) (earlier int64, err error) {
+	if err := r.db.QueryRow(ctx, repeatsSQL, item).Scan(&earlier); err != nil {
+		return 0, fmt.Errorf("ask whether item %d repeats an upload: %w", item, err)
+	}
+	return earlier, nil
+}
+
+// Now is the time by the database's clock.
+func (r *Registry) Now(ctx context.Context) (now time.Time, err error) {
+	if err := r.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, fmt.Errorf("ask the database for the time: %w", err)
+	}
+	return now, nil
 }
