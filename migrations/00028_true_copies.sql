@@ -67,7 +67,29 @@ UPDATE deletion_receipts SET removed_at = NULL WHERE kept <> '';
 INSERT INTO administration_rights (privilege, on_table) VALUES ('UPDATE (accepted_by)', 'deletion_receipts');
 SELECT grant_to_administrators();
 
+-- The outcome of an item that was given up or called off is that, and not what it was
+-- when the item came into the queue.
+-- +goose StatementBegin
+CREATE FUNCTION outcome_of_the_end() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	NEW.outcome := NEW.action || CASE NEW.status WHEN 'Cancelled' THEN ' was cancelled' ELSE ' was suspended: a person has to decide' END;
+	RETURN NEW;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER work_items_outcome BEFORE UPDATE ON work_items -- the last by its name: others complete what is typed by hand
+	FOR EACH ROW WHEN (NEW.status IN ('Cancelled', 'Suspended') AND OLD.status <> NEW.status AND NEW.outcome = OLD.outcome)
+	EXECUTE FUNCTION outcome_of_the_end();
+ALTER TABLE work_items DISABLE TRIGGER USER;
+UPDATE work_items SET outcome = action || CASE status WHEN 'Cancelled' THEN ' was cancelled' ELSE ' was suspended: a person has to decide' END
+WHERE status IN ('Cancelled', 'Suspended') AND outcome LIKE 'Item is pending%';
+ALTER TABLE work_items ENABLE TRIGGER USER;
+UPDATE work_items_archive SET outcome = action || ' was cancelled' WHERE status = 'Cancelled' AND outcome LIKE 'Item is pending%';
+
 -- +goose Down
+DROP TRIGGER work_items_outcome ON work_items;
+DROP FUNCTION outcome_of_the_end();
 DELETE FROM administration_rights WHERE (privilege, on_table) = ('UPDATE (accepted_by)', 'deletion_receipts');
 DELETE FROM deletion_receipts WHERE removed_at IS NULL AND kept = '' AND absent_at IS NULL;
 UPDATE deletion_receipts SET removed_at = coalesce(absent_at, seen_at, now()) WHERE removed_at IS NULL;

@@ -13,9 +13,6 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// restoredPrefix begins the address that the depositor is told.
-const restoredPrefix = "https://s3.amazonaws.com/"
-
 // giveBack is a restoration on its way: content that is produced goes under a key in
 // staging, is judged there, and appears under its final key only then, by a copy that
 // the store makes.
@@ -74,7 +71,7 @@ func (g *giveBack) run(ctx context.Context) error {
 		return err
 	}
 	bad, err := g.badNote(ctx, g.about)
-	g.w.note, g.w.outcome = g.note(restoredPrefix + g.bucket.Name() + "/" + g.key)
+	g.w.note, g.w.outcome = g.note(g.bucket.URL(g.key))
 	g.w.note += bad
 	return err
 }

@@ -103,9 +103,9 @@ func (l *layout) newInfo(ctx context.Context, g *giving) ([]byte, error) {
 		}
 		content, err = bag.RewriteBagInfo(content, l.object.TagEncoding, []bag.Tag{
 			{Name: "Payload-Oxum", Value: fmt.Sprintf("%d.%d", bytes, files)},
-			{Name: "Bagging-Date", Value: l.at.Format(time.RFC3339)},
+			{Name: "Bagging-Date", Value: l.at.UTC().Format(time.DateOnly)},
 			{Name: "Bag-Size", Value: humanSize(bytes)},
-			{Name: "Bagging-Software", Value: "APTrust preservation-services restoration bagger"},
+			{Name: "Bagging-Software", Value: g.software()},
 		})
 		if err != nil {
 			return nil, claim.Fatal("restore-bag-info", "The bag's bag-info.txt cannot be brought up to date: %w", err)

@@ -77,7 +77,7 @@ func TestRestoredBagIsWhatCameIn(t *testing.T) {
 			spec.Profile = profile
 			a.ingested(spec)
 			item := a.restored("test.edu/whole")
-			url := "https://s3.amazonaws.com/" + a.in.RestoreBucket + "/test.edu/whole.tar"
+			url := a.s3.Endpoint + "/" + a.in.RestoreBucket + "/test.edu/whole.tar"
 			if item.Status != "Success" || item.Stage != "Resolve" || item.Note != "Object test.edu/whole restored to "+url+"." || item.Outcome != "Bag restoration complete" {
 				t.Fatalf("item = %s at %s: %s (%s)", item.Status, item.Stage, item.Note, item.Outcome)
 			}
@@ -91,7 +91,7 @@ func TestRestoredBagIsWhatCameIn(t *testing.T) {
 			}
 			a.sameAsOnRecord(b, "test.edu/whole")
 			for tag, want := range map[string]string{
-				"Bagging-Software": "APTrust preservation-services restoration bagger", "Original-Bagging-Software": "by hand", "Original-Bagging-Date": "2020-02-02", "Original-Bag-Size": "1 KB",
+				"Bagging-Software": "Farol", "Bagging-Date": item.CreatedAt.UTC().Format(time.DateOnly), "Original-Bagging-Software": "by hand", "Original-Bagging-Date": "2020-02-02", "Original-Bag-Size": "1 KB",
 				"Bag-Size": "3.1 MB",
 			} {
 				if got, _ := b.Tag("bag-info.txt", tag); got != want {
@@ -154,7 +154,7 @@ func TestRestoredFileIsWhatCameIn(t *testing.T) {
 	for path, size := range map[string]int{"data/a.txt": 5, "data/empty": 0, "data/larger.bin": 3<<20 + 7} {
 		item := a.restored("test.edu/files/" + path)
 		if item.Status != "Success" || item.Stage != "Resolve" || item.Outcome != "File restoration complete" ||
-			item.Note != "File test.edu/files/"+path+" restored to https://s3.amazonaws.com/"+a.in.RestoreBucket+"/test.edu/files/"+path+"." {
+			item.Note != "File test.edu/files/"+path+" restored to "+a.s3.Endpoint+"/"+a.in.RestoreBucket+"/test.edu/files/"+path+"." {
 			t.Errorf("%s: %s at %s: %s", path, item.Status, item.Stage, item.Note)
 		}
 		if got := a.content(a.restoreBucket(), "test.edu/files/"+path); len(got) != size {

@@ -301,3 +301,25 @@ func TestInstitutionsThatCannotBe(t *testing.T) {
 		t.Errorf("a good one: %v", err)
 	}
 }
+
+// An item that was called off or given up does not go on saying that it is pending,
+// whoever ended it.
+func TestOutcomeSaysHowTheItemEnded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ end, want string }{
+		"cancelled":              {`SELECT cancel(id) FROM work_items`, "Ingest was cancelled"},
+		"cancelled by hand":      {`UPDATE work_items SET status = 'Cancelled'`, "Ingest was cancelled"},
+		"suspended by hand":      {`UPDATE work_items SET status = 'Suspended'`, "Ingest was suspended: a person has to decide"},
+		"with a word of its own": {`UPDATE work_items SET status = 'Cancelled', outcome = 'Sent by mistake'`, "Sent by mistake"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.upload(etag1, time.Now(), "bag.tar")[0]
+			a.exec(tc.end)
+			if item := a.item(id); item.Outcome != tc.want || item.Status == "Pending" {
+				t.Errorf("%s: %q, want %q", item.Status, item.Outcome, tc.want)
+			}
+		})
+	}
+}

@@ -34,7 +34,9 @@ func TestSecretsDoNotShow(t *testing.T) {
 	}
 }
 
-func TestURLNamesRegionBucketAndKey(t *testing.T) {
+// Where AWS and Wasabi are, the region is named; anywhere else the place is the one that
+// is configured.
+func TestURLIsWhereTheObjectIs(t *testing.T) {
 	t.Parallel()
 	const uuid = "5d2f1c3e-0000-4000-8000-000000000000"
 	for _, tt := range []struct{ endpoint, region, bucket, want string }{
@@ -42,7 +44,9 @@ func TestURLNamesRegionBucketAndKey(t *testing.T) {
 		{"", "us-west-2", "preservation-or", "https://s3.us-west-2.amazonaws.com/preservation-or/" + uuid},
 		{"https://s3.amazonaws.com", "us-east-2", "glacier-oh", "https://s3.us-east-2.amazonaws.com/glacier-oh/" + uuid},
 		{"https://s3.us-central-1.wasabisys.com", "us-central-1", "wasabi-tx", "https://s3.us-central-1.wasabisys.com/wasabi-tx/" + uuid},
-		{"https://localhost:9899", "us-east-1", "preservation-va", "https://s3.us-east-1.localhost:9899/preservation-va/" + uuid},
+		{"https://localhost:9899", "us-east-1", "preservation-va", "https://localhost:9899/preservation-va/" + uuid},
+		{"http://127.0.0.1:9000/s3", "us-east-1", "va", "http://127.0.0.1:9000/s3/va/" + uuid},
+		{"https://s3.wasabisys.com", "us-west-1", "wasabi-or", "https://s3.us-west-1.wasabisys.com/wasabi-or/" + uuid},
 	} {
 		b := open(t, storage.Target{
 			Bucket: tt.bucket, Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x",

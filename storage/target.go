@@ -108,16 +108,16 @@ func (t Target) bucketURL(endpoint *url.URL) *url.URL {
 
 var regionalHost = regexp.MustCompile(`^s3\.\w{2}-\w+-\d\.`)
 
-// URL is the name under which a stored file is recorded:
-// https://s3.<region>.<host>/<bucket>/<key>. It identifies a copy and is parsed
-// back into bucket and key; on a server other than AWS's and Wasabi's nothing
-// need answer there.
+// URL is where an object is, and the name under which a stored file is recorded: the
+// bucket at its endpoint, as that is configured. Of AWS and Wasabi it names the
+// region, which their endpoints need not: https://s3.<region>.<host>/<bucket>/<key>.
 func (b *Bucket) URL(key string) string {
-	host := b.endpoint.Host
-	if !regionalHost.MatchString(host) {
-		host = "s3." + b.target.region() + "." + strings.TrimPrefix(host, "s3.")
+	u := *b.endpoint
+	regional := strings.HasSuffix(u.Host, ".amazonaws.com") || strings.HasSuffix(u.Host, ".wasabisys.com")
+	if regional && !regionalHost.MatchString(u.Host) {
+		u.Host = "s3." + b.target.region() + "." + strings.TrimPrefix(u.Host, "s3.")
 	}
-	return "https://" + host + "/" + b.target.Bucket + "/" + escapeKey(key)
+	return u.String() + "/" + b.target.Bucket + "/" + escapeKey(key)
 }
 
 // escapeKey percent-encodes all of a key but its slashes and the unreserved
