@@ -39,9 +39,8 @@ func S3(t testing.TB) S3Server {
 	}
 }
 
-// SetVersioning has a bucket keep a version of each object that is replaced or
-// deleted, or has one that did so cease to: those that it has stay.
-func (s S3Server) SetVersioning(t testing.TB, bucket string, keep bool) {
+// Client is a client of the SDK's own, for who shall not see the server through our code.
+func (s S3Server) Client(t testing.TB) *s3.Client {
 	t.Helper()
 	pem, err := os.ReadFile(s.CAFile)
 	if err != nil {
@@ -50,12 +49,19 @@ func (s S3Server) SetVersioning(t testing.TB, bucket string, keep bool) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	client := s3.New(s3.Options{
+	t.Cleanup(transport.CloseIdleConnections)
+	return s3.New(s3.Options{
 		BaseEndpoint: &s.Endpoint, Region: s.Region, UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
 		HTTPClient:  &http.Client{Transport: transport},
 	})
+}
+
+// SetVersioning has a bucket keep a version of each object that is replaced or
+// deleted, or has one that did so cease to: those that it has stay.
+func (s S3Server) SetVersioning(t testing.TB, bucket string, keep bool) {
+	t.Helper()
+	client := s.Client(t)
 	status := types.BucketVersioningStatusSuspended
 	if keep {
 		status = types.BucketVersioningStatusEnabled
