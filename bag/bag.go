@@ -210,29 +210,3 @@ func (b *Bag) file(path string) *File {
 	}
 	return nil
 }
-
-// Name is the bag's name: the key of its tar in the receiving bucket, without
-// ".tar" and without the ".b01.of05" of a part of a larger whole.
-func Name(key string) string {
-	name := strings.TrimSuffix(key, ".tar")
-	head, total, ok := cutLast(name, ".of")
-	if !ok || !isDigits(total) {
-		return name
-	}
-	head, part, ok := cutLast(head, ".b")
-	if !ok || !isDigits(part) {
-		return name
-	}
-	return head
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
-}

@@ -22,6 +22,7 @@ const (
 	codeTopDirs          = "multiple-top-directories"
 	codeDuplicateFile    = "duplicate-file"
 	codeTooManyFiles     = "too-many-files"
+	codeIllegalName      = "illegal-name"
 
 	// Manifests.
 	codeManifestLine      = "manifest-line-malformed"

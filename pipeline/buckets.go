@@ -2,12 +2,17 @@ package pipeline
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -76,9 +81,11 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 			r.tell(ctx, in, object.Key, why)
 			continue
 		}
-		uploads = append(uploads, registry.Upload{
-			Key: object.Key, ETag: object.ETag, Size: object.Size, LastModified: object.LastModified,
-		})
+		u := registry.Upload{Key: recordable(object.Key), ETag: object.ETag, Size: object.Size, LastModified: object.LastModified}
+		if slices.ContainsFunc(uploads, func(o registry.Upload) bool { return o.Key == u.Key && o.ETag == u.ETag }) {
+			continue // keys that the server cannot tell apart in its listing: one item says what is wrong with them
+		}
+		uploads = append(uploads, u)
 		if len(uploads) == batch {
 			if err := flush(); err != nil {
 				return created, err
@@ -124,20 +131,44 @@ func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, w
 }
 
 // notABag says why an object in a receiving bucket is not taken for a bag; ""
-// if it is.
+// if it is. A tar whose name no bag may have is taken for one, so that its item
+// tells the depositor: see [bag.JudgeName].
 func notABag(o storage.Object) string {
-	name, isTar := strings.CutSuffix(o.Key, ".tar")
 	switch {
-	case !isTar:
+	case !strings.HasSuffix(o.Key, ".tar"):
 		return "its name does not end in .tar"
-	case strings.Contains(o.Key, "/"):
+	case inFolder(o.Key):
 		return "it is in a folder"
-	case name == "":
-		return "it has no name before .tar"
-	case len(o.Key) > 1000:
-		return "its name is longer than 1000 bytes"
 	case o.ETag == "":
 		return "its bucket gives it no ETag, by which one upload is told from the next"
 	}
 	return ""
+}
+
+// inFolder tells whether a key lies in what people see as folders. A slash that
+// makes none, as in "/bag.tar" or "../bag.tar", is part of a name.
+func inFolder(key string) bool {
+	parts := strings.Split(key, "/")
+	folders := parts[:len(parts)-1]
+	return len(folders) > 0 && !slices.ContainsFunc(folders, func(f string) bool { return bag.NameFault(f) != "" })
+}
+
+// recordable is a key as the registry can keep it. One that is no text, or too
+// long, is replaced: by something that is no legal name either, is always the
+// same, and is what people can read.
+func recordable(key string) string {
+	const longest = 1000 // of a name on record
+	name := key
+	if !utf8.ValidString(key) || strings.Contains(key, "\x00") {
+		quoted := strconv.Quote(key)
+		name = quoted[1 : len(quoted)-1]
+	}
+	if len(name) <= longest {
+		return name
+	}
+	head := name[:longest-100]
+	for !utf8.ValidString(head) {
+		head = head[:len(head)-1]
+	}
+	return fmt.Sprintf("%s…%x.tar", head, sha256.Sum256([]byte(key)))
 }

@@ -26,6 +26,9 @@ type glacierRestore struct{ Deps }
 const readableFor = 24 * time.Hour
 
 func (s *glacierRestore) Run(ctx context.Context, w *work) error {
+	if _, err := w.beforeRestoring(ctx, s.Deps); err != nil {
+		return err // before it costs anything
+	}
 	r, err := s.Registry.Retrieval(ctx, w.item.ID)
 	if err != nil {
 		return err

@@ -217,7 +217,7 @@ func TestExtraCopyIsFound(t *testing.T) {
 func TestBucketReaderLeavesOtherFilesAlone(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	for _, key := range []string{"readme.txt", "bag.tar.gz", ".tar", "folder/bag.tar"} {
+	for _, key := range []string{"readme.txt", "bag.tar.gz", "folder/bag.tar", "a/folder/..tar"} {
 		a.depositRaw(key)
 	}
 	reader := &BucketReader{Registry: a.deps.Registry, Receiving: a.deps.Receiving, Log: a.deps.Log}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
@@ -75,7 +77,7 @@ func deposit(o storage.Object, in registry.Institution, why string) thing {
 func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *storage.Bucket, objects []storage.Object, wrong *few) error {
 	uploads := make([]registry.Upload, len(objects))
 	for i, o := range objects {
-		uploads[i] = registry.Upload{Key: o.Key, ETag: o.ETag}
+		uploads[i] = registry.Upload{Key: recordable(o.Key), ETag: o.ETag}
 	}
 	fates, err := r.Registry.UploadFates(ctx, in, uploads)
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *s
 			continue
 		}
 		if r.act && t.janitor == Removes {
-			if err := r.removeBag(ctx, bucket, s, t); wrong.tooMany(err) {
+			if err := r.removeBag(ctx, bucket, o.Key, s, t); wrong.tooMany(err) {
 				return nil
 			}
 			continue
@@ -119,6 +121,8 @@ func (r *round) judge(t *thing, o storage.Object, s registry.ItemState, known bo
 		// bucket makes an item of it.
 		t.why, t.person = whyNoItem, true
 		return r.now.Sub(o.LastModified) >= r.OrphanAge
+	case s.Status == "Failed" && strings.ContainsRune(o.Key, utf8.RuneError): // its key is another one, and not known
+		t.why, t.person = whyUndecided, true
 	case s.Status == "Failed" && refused(s):
 		t.why, t.janitor = whyRefused, Removes
 		if !expired {
@@ -139,15 +143,15 @@ func refused(s registry.ItemState) bool {
 
 // removeBag deletes a bag if it is still the one that was refused, and nobody wants
 // it tried again.
-func (r *round) removeBag(ctx context.Context, bucket *storage.Bucket, s registry.ItemState, t thing) error {
+func (r *round) removeBag(ctx context.Context, bucket *storage.Bucket, key string, s registry.ItemState, t thing) error {
 	_, err := r.Registry.WhileAlone(ctx, s, func(ctx context.Context) error {
-		if err := bucket.DeleteMatching(ctx, s.Name, s.ETag); err != nil {
+		if err := bucket.DeleteMatching(ctx, key, s.ETag); err != nil {
 			return err
 		}
 		return r.removed(ctx, s.ID, t)
 	})
 	if errors.Is(err, storage.ErrChanged) {
-		r.log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", s.Name)
+		r.log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", key)
 		return nil
 	}
 	return err

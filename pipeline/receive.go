@@ -31,6 +31,11 @@ type receive struct{ Deps }
 const checkpoints, within = "checkpoints", "within"
 
 func (s *receive) Run(ctx context.Context, w *work) error {
+	// Nothing is read of what could not be given back: the key may not even be the one
+	// in the bucket, where a server cannot say what is in it.
+	if err := legalName(w.item.Name); err != nil {
+		return err
+	}
 	earlier, err := w.repeats(ctx, s.Deps)
 	if err != nil {
 		return err
@@ -60,6 +65,14 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 		f.Format = format.ByExtension(f.Path)
 	}
 	return w.putStaged(ctx, s.Deps, inventoryName, func(out io.Writer) error { return bag.WriteInventory(out, b) })
+}
+
+// legalName refuses what no bag may be called.
+func legalName(key string) error {
+	if f, ok := bag.JudgeName(key); !ok {
+		return claim.Fatal(f.Code, "%w", foundIn([]bag.Finding{f}, 0))
+	}
+	return nil
 }
 
 // read reads the tar, from where an earlier attempt came to; inFile is whether that

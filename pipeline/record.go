@@ -22,6 +22,9 @@ import (
 type record struct{ Deps }
 
 func (s *record) Run(ctx context.Context, w *work) error {
+	if err := legalName(w.item.Name); err != nil { // Receive of an earlier version took it
+		return err
+	}
 	if err := w.afterRequests(ctx, s.Deps); err != nil {
 		return err
 	}

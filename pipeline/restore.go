@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -203,6 +205,17 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
 }
 
+// illegalIdentifier says why what is given back of an object would not stay under its
+// own name in the restoration bucket or on the disk of whoever unpacks it; blank if it
+// does. Such objects are on record from versions that took any name.
+func illegalIdentifier(o registry.Object) string {
+	_, name, ok := strings.Cut(o.Identifier, "/")
+	if !ok {
+		return "it does not name an institution and a bag"
+	}
+	return bag.NameFault(name)
+}
+
 // beforeRestoring looks up what is to be given back, and sees that its bytes can be
 // relied on.
 func (w *work) beforeRestoring(ctx context.Context, d Deps) (registry.Object, error) {
@@ -212,6 +225,10 @@ func (w *work) beforeRestoring(ctx context.Context, d Deps) (registry.Object, er
 		return o, err
 	case o.State != "A":
 		return o, claim.Fatal("restore-deleted", "The object %s was deleted.", o.Identifier)
+	case illegalIdentifier(o) != "":
+		return o, claim.Fatal("restore-name", "The object %q cannot be given back under its name: %s. "+
+			"Its files are intact; read them from the preservation buckets by the keys of their storage records.",
+			o.Identifier, illegalIdentifier(o))
 	case o.Deleting:
 		return o, claim.Suspend("deletion-unfinished", fmt.Sprintf(
 			"A deletion of the object %s has begun and has not come to its end, so that its files cannot be relied on.", o.Identifier))

@@ -55,6 +55,9 @@ Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
 			if err != nil {
 				return err
 			}
+			if f, ok := judgeName(args[0]); !ok {
+				return report(cmd.OutOrStdout(), args[0], bag.Verdict{Errors: []bag.Finding{f}, Warnings: []bag.Finding{}}, asJSON)
+			}
 			b, err := readBag(cmd.Context(), args[0], cmd.InOrStdin(), most)
 			if err != nil {
 				return err
@@ -88,6 +91,15 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 	}
 	profiles, err := load((*settings).readProfiles)
 	return profiles.Of, err
+}
+
+// judgeName judges the name that the tar at path would be uploaded under, as Receive
+// does before it reads the bag. A directory gets its tar's name later.
+func judgeName(path string) (f bag.Finding, ok bool) {
+	if info, err := os.Stat(path); path == "-" || err != nil || info.IsDir() {
+		return f, true
+	}
+	return bag.JudgeName(filepath.Base(path))
 }
 
 // readBag reads the bag at path: a tar, a directory, or stdin if it is "-". Its
@@ -210,8 +222,11 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 	if len(v.Warnings) > 0 {
 		verdict += ", " + count(len(v.Warnings), "warning", "warnings")
 	}
-	fmt.Fprintf(out, "%s is %s (profile %s, %s, %s)\n",
-		plain(path), verdict, v.Profile, count(v.Files, "file", "files"), sizeOf(v.Bytes))
+	about := "it was not read"
+	if v.Profile != "" {
+		about = fmt.Sprintf("profile %s, %s, %s", v.Profile, count(v.Files, "file", "files"), sizeOf(v.Bytes))
+	}
+	fmt.Fprintf(out, "%s is %s (%s)\n", plain(path), verdict, about)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write the verdict: %w", err)
 	}
