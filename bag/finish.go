@@ -127,16 +127,21 @@ func (rd *reader) cutShort() bool {
 
 // cutShort says whether a bag with these problems was not read to its end. If
 // so, that something was not found does not mean that it is not there.
-func cutShort(problems []Finding) bool {
-	return slices.ContainsFunc(problems, func(f Finding) bool {
+func cutShort(problems []Finding) bool { return cutBy(problems) != "" }
+
+func cutBy(problems []Finding) (code string) {
+	for _, f := range problems {
 		switch f.Code {
 		case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeTooManyFiles:
-			return true
-		default:
-			return false
+			return f.Code
 		}
-	})
+	}
+	return ""
 }
+
+// Cut returns the code of the problem for which the bag could not be read to its
+// end, blank if it was.
+func (b *Bag) Cut() (code string) { return cutBy(b.Problems) }
 
 // finish makes the bag out of what was gathered.
 func (rd *reader) finish() *Bag {

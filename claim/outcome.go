@@ -181,6 +181,7 @@ type Done struct {
 	Next          string // stage; "": the item has come to its end
 	Note          string // for the depositor
 	Outcome       string // set at the end only
+	Remark        string // for the ledger, which has errors of other attempts in its place
 	ObjectID      int64  // intellectual object, set at the end only
 	StorageOption string // of the bag, set by the stage that learns it
 	MemoryNeed    int64  // bytes for the lists of its files, set by the stage that learns it; 0: as it was
@@ -265,7 +266,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 // goOn moves an item whose stage is done to the next, or to its end.
 func goOn(m move, item Item, done Done, of func(stage string) StageSettings) move {
 	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
-	m.MemoryNeed = done.MemoryNeed
+	m.MemoryNeed, m.Error = done.MemoryNeed, readable(done.Remark)
 	if done.Next != "" {
 		m.Stage, m.Topic = done.Next, of(done.Next).Topic
 		return m

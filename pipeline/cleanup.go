@@ -49,6 +49,13 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	if err := s.Progress.Clear(ctx, w.item.ID); err != nil {
 		return fmt.Errorf("clear the progress: %w", err)
 	}
+	attempts, err := s.Registry.Attempts(ctx, w.item.ID)
+	if err != nil {
+		return err
+	}
+	if found := remarkOf(attempts); found != "" {
+		w.note += " " + found // the last word that the depositor reads
+	}
 	return s.tar(ctx, w)
 }
 

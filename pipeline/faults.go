@@ -3,10 +3,14 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // What follows keeps beside the note, which is for reading, what a stage knew of a
@@ -29,14 +33,44 @@ type mismatch struct{ text, expected, found string }
 func (m *mismatch) Error() string { return m.text }
 
 // badBag is what is wrong with a bag, as an error.
-type badBag struct {
-	list []bag.Finding
-	more int
+type badBag struct{ bag.Verdict }
+
+// refusal ends the ingest of a bag that was judged.
+func refusal(code string, v bag.Verdict) error { return claim.Fatal(code, "%w", &badBag{v}) }
+
+func (b *badBag) Error() string { return findings(b.Errors, b.More) }
+
+// warnings puts what was odd of a valid bag into words, for the note, the ledger and
+// the record; "" if nothing was.
+func warnings(list []bag.Finding) string {
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return "1 warning: " + findings(list, 0)
+	}
+	return fmt.Sprintf("%d warnings: %s", len(list), findings(list, 0))
 }
 
-func foundIn(list []bag.Finding, more int) error { return &badBag{list, more} }
+// remarkOf is what the ledger has of the last time that the item's bag was found
+// valid, in the words of warnings.
+func remarkOf(attempts []registry.Attempt) string {
+	for _, a := range slices.Backward(attempts) {
+		if a.Stage == "Validate" && a.Outcome != nil && *a.Outcome == "done" {
+			return a.Error
+		}
+	}
+	return ""
+}
 
-func (b *badBag) Error() string { return findings(b.list, b.more) }
+// WarningsOf are the warnings that the ledger has of an item whose bag is valid.
+func WarningsOf(attempts []registry.Attempt) []string {
+	_, list, ok := strings.Cut(remarkOf(attempts), ": ")
+	if !ok {
+		return []string{}
+	}
+	return strings.Split(list, findingsEnd)
+}
 
 // keepFaults keeps what a stage failed of for who asks why. The note has the same
 // in words, so that nothing is lost but convenience where Redis does not take it.
@@ -59,13 +93,7 @@ func faultsOf(result error) (f progress.Faults) {
 	}
 	var b *badBag
 	if errors.As(result, &b) {
-		f.More = b.more
-		for _, finding := range b.list {
-			f.List = append(f.List, progress.Fault{
-				Code: finding.Code, Path: finding.Path, Expected: finding.Expected, Found: finding.Found, Message: finding.Message,
-			})
-		}
-		return f
+		return progress.Faults{List: faultsIn(b.Errors), More: b.More, Warnings: faultsIn(b.Warnings)}
 	}
 	for _, err := range errorsInFiles(result) {
 		fault := progress.Fault{Code: claim.Code(err), Path: err.path, Message: err.Error()}
@@ -76,6 +104,13 @@ func faultsOf(result error) (f progress.Faults) {
 		f.List = append(f.List, fault)
 	}
 	return f
+}
+
+func faultsIn(list []bag.Finding) (faults []progress.Fault) {
+	for _, f := range list {
+		faults = append(faults, progress.Fault{Code: f.Code, Path: f.Path, Expected: f.Expected, Found: f.Found, Message: f.Message})
+	}
+	return faults
 }
 
 // errorsInFiles finds the errors about files in a tree of errors.

@@ -96,7 +96,7 @@ func TestWrongBagIsRefusedWithItsReasons(t *testing.T) {
 		"option.tar":  {a.bag(bagtest.Spec{Name: "option", Files: files, StorageOption: "Attic"}), "Validate", []string{"Attic"}},
 		"cut.tar":     {whole[:60_000], "Receive", []string{"data/a.bin"}},
 		"text.tar":    {[]byte(strings.Repeat("this is no tar ", 100)), "Receive", nil},
-		"escape.tar":  {a.bag(bagtest.Spec{Name: "escape", Files: files, Entries: []bagtest.Entry{{Name: "escape/../../etc/passwd", Type: '0', Content: "x"}}}), "Receive", nil},
+		"escape.tar":  {a.bag(bagtest.Spec{Name: "escape", Files: files, Entries: []bagtest.Entry{{Name: "escape/../../etc/passwd", Type: '0', Content: "x"}}}), "Validate", []string{`component ".."`}},
 	} {
 		id := a.deposit(name, tc.tar)
 		a.work()

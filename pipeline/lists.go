@@ -63,6 +63,7 @@ type judged struct {
 	By       string    `json:"by"`       // profile and version of BagIt
 	Software string    `json:"software"` // that judged
 	Warnings int       `json:"warnings"`
+	Found    string    `json:"found,omitempty"` // the warnings, in words
 	At       time.Time `json:"at"`
 }
 

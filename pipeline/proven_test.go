@@ -179,7 +179,7 @@ func TestBrokenBagIsTheBags(t *testing.T) {
 			a := newArchive(t)
 			w := a.wired()
 			w.answers = answers
-			type broken struct{ code, note, key string }
+			type broken struct{ code, note, stage, key string }
 			want := map[int64]broken{}
 			for i := 0; len(want) < 12; i++ {
 				bagName := fmt.Sprintf("bag-%02d", i)
@@ -196,9 +196,9 @@ func TestBrokenBagIsTheBags(t *testing.T) {
 					continue
 				}
 				key := bagName + ".tar"
-				is := broken{"invalid-bag", findings(v.Errors, v.More), key}
-				if len(b.Problems) > 0 {
-					is.code, is.note = b.Problems[0].Code, findings(b.Problems, b.More)
+				is := broken{"invalid-bag", findings(v.Errors, v.More), "Validate", key}
+				if code := b.Cut(); code != "" {
+					is.code, is.stage = code, "Receive"
 				}
 				want[a.deposit(key, slices.Clone(tar))] = is
 			}
@@ -206,7 +206,7 @@ func TestBrokenBagIsTheBags(t *testing.T) {
 			reads := map[string]int{"by its checksum": 1, "by two reads": 2}[name]
 			for id, is := range want {
 				item := a.item(id)
-				if item.Status != "Failed" || item.ErrorCode != is.code || item.Note != is.note {
+				if item.Status != "Failed" || item.Stage != is.stage || item.ErrorCode != is.code || item.Note != is.note {
 					t.Errorf("item = %+v, want Failed, %s: %s", item, is.code, is.note)
 				}
 				if n := w.count("GET", "/"+is.key); n != reads {

@@ -55,8 +55,8 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if len(b.Problems) > 0 {
-		return claim.Fatal(b.Problems[0].Code, "%w", foundIn(b.Problems, b.More))
+	if code := b.Cut(); code != "" { // there is no whole bag for Validate to judge
+		return refusal(code, b.Validate(s.Profiles.Of(b)))
 	}
 	w.memoryNeed = MemoryNeed(len(b.Files))
 	w.count.read("", len(b.Files), w.item.Size)
@@ -70,7 +70,7 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 // legalName refuses what no bag may be called.
 func legalName(key string) error {
 	if f, ok := bag.JudgeName(key); !ok {
-		return claim.Fatal(f.Code, "%w", foundIn([]bag.Finding{f}, 0))
+		return refusal(f.Code, bag.Verdict{Errors: []bag.Finding{f}})
 	}
 	return nil
 }
@@ -220,6 +220,9 @@ func kept(z *zstd.Decoder, entry string, to any) error {
 	return json.Unmarshal(line, to)
 }
 
+// findingsEnd stands between two findings in a note.
+const findingsEnd = " | "
+
 // findings puts what is wrong with a bag into a note: the first thirty, and how
 // many more there are.
 func findings(list []bag.Finding, more int) string {
@@ -230,7 +233,7 @@ func findings(list []bag.Finding, more int) string {
 			break
 		}
 		if i > 0 {
-			b.WriteString(" | ")
+			b.WriteString(findingsEnd)
 		}
 		b.WriteString(f.Message)
 	}

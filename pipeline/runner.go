@@ -361,7 +361,8 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	}
 
 	done := claim.Done{
-		Next: cmp.Or(w.next, r.engine.NextStage(item.Action, item.Stage)), Note: w.note, Outcome: w.outcome, ObjectID: w.objectID, StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
+		Next: cmp.Or(w.next, r.engine.NextStage(item.Action, item.Stage)), Note: w.note, Outcome: w.outcome, Remark: w.remark, ObjectID: w.objectID,
+		StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
 	}
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()

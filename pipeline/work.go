@@ -26,6 +26,7 @@ type work struct {
 	storageOption string // set by the stage that learns it
 	note, outcome string // of a stage that is done; requests set them
 	next          string // stage that follows; "": as the order of stages has it
+	remark        string // on a stage that is done, for the ledger
 	memoryNeed    int64  // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
 	had           bool   // an earlier pass has finished this stage
 	inRoom        func() // gives back the room that the bag has in memory; nil if it needs none

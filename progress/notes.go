@@ -62,6 +62,8 @@ type Faults struct {
 	Token int64   `json:"token"`
 	List  []Fault `json:"list"`
 	More  int     `json:"more"` // that are not in the list
+	// Warnings are what was odd as well, and no reason to fail.
+	Warnings []Fault `json:"warnings,omitempty"`
 }
 
 // noteLua keeps a value with the time that Redis has, the only clock that writer
@@ -94,9 +96,12 @@ func (s *Store) Fail(ctx context.Context, c Claim, faults Faults) error {
 	if over := len(faults.List) - MaxFaults; over > 0 {
 		faults.List, faults.More = faults.List[:MaxFaults], faults.More+over
 	}
-	for i := range faults.List {
-		f := &faults.List[i]
-		f.Path, f.Message, f.Expected, f.Found = cut(f.Path), cut(f.Message), cut(f.Expected), cut(f.Found)
+	faults.Warnings = faults.Warnings[:min(len(faults.Warnings), MaxFaults)]
+	for _, list := range [][]Fault{faults.List, faults.Warnings} {
+		for i := range list {
+			f := &list[i]
+			f.Path, f.Message, f.Expected, f.Found = cut(f.Path), cut(f.Message), cut(f.Expected), cut(f.Found)
+		}
 	}
 	return s.keepNote(ctx, c, "faults", faults)
 }

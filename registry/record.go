@@ -72,6 +72,7 @@ type Validation struct {
 	By       string // profile and BagIt version
 	Software string // what judged
 	Warnings int
+	Found    string // the warnings, in words
 	At       time.Time
 }
 
@@ -130,7 +131,7 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 		"item": rec.Item, "object_id": objectID, "institution_id": rec.Object.InstitutionID,
 		"storage_option": rec.Object.StorageOption, "identifier": rec.Object.Identifier,
 		"access": rec.Object.Access, "is_new": isNew,
-		"validated_by": rec.Validation.By, "validator": rec.Validation.Software, "warnings": rec.Validation.Warnings,
+		"validated_by": rec.Validation.By, "validator": rec.Validation.Software, "warnings": rec.Validation.Warnings, "found": rec.Validation.Found,
 		"validated_at": rec.Validation.At,
 	}
 	maps.Copy(args, agents.args())

@@ -221,7 +221,8 @@ WITH event (event_type, date_time, detail, outcome_detail, outcome_information, 
 	('identifier assignment', now(), 'Assigned object identifier ' || @identifier, @identifier::text,
 		'Institution domain + tar file name', @record_object, @record_agent, true),
 	('validation', @validated_at::timestamptz, 'Validated bag by its profile', @validated_by::text,
-		CASE @warnings::bigint WHEN 0 THEN 'Bag is valid' ELSE 'Bag is valid, warnings: ' || @warnings END,
+		CASE WHEN @warnings::bigint = 0 THEN 'Bag is valid' WHEN @found::text = '' THEN 'Bag is valid, warnings: ' || @warnings
+			ELSE 'Bag is valid. ' || @found END,
 		@validator::text, 'https://github.com/farol-preservation/farol', false),
 	('ingestion', now(), 'Copied files to perservation storage', -- as every stored row spells it
 		(SELECT count(*) FROM recording) || ' files copied', 'Multipart put using s3 etags', @upload_object, @upload_agent, false),

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -41,6 +42,7 @@ type explanation struct {
 	Cause   *verdict            `json:"cause"`  // of its last failure or end; null if there is none
 	Faults  []progress.Fault    `json:"faults"` // what exactly, as far as that is known
 	More    int                 `json:"more_faults"`
+	Odd     []string            `json:"warnings"` // about the bag
 	InHand  string              `json:"file_in_hand"` // when it failed
 	Waits   []registry.Obstacle `json:"waits_for"`
 	Current stageView           `json:"current"`
@@ -99,6 +101,7 @@ func (e *explanation) conclude(attempts []registry.Attempt, changes []registry.C
 		e.Since = *i.StageStartedAt
 	}
 	e.Summary = e.summary()
+	e.Odd = append(pipeline.WarningsOf(attempts), warningsAtEnd(found, attempts)...)
 	if i.ErrorCode != "" && i.Status != "Started" && i.Status != "Success" {
 		v := verdictOn(i.ErrorCode)
 		v.Todo = strings.ReplaceAll(v.Todo, "{id}", fmt.Sprint(i.ID))

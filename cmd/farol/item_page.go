@@ -37,6 +37,7 @@ func (e *explanation) print(w io.Writer) error {
 	heading(&b, "What happened", lines)
 	heading(&b, "How far it is", e.progressLines())
 	heading(&b, "Why", e.why())
+	heading(&b, "Warnings", e.odd())
 	heading(&b, "What it waits for", e.waits())
 	var todo []string
 	for _, t := range e.Todo {
@@ -97,6 +98,16 @@ func describeFault(f progress.Fault) (lines []string) {
 	}
 	if v := verdictOn(f.Code); v.Fault == "bag" && f.Code != "invalid-bag" {
 		lines = append(lines, "    "+f.Code+": "+v.Todo)
+	}
+	return lines
+}
+
+func (e *explanation) odd() (lines []string) {
+	for _, warning := range e.Odd[:min(len(e.Odd), mostFaults)] {
+		lines = append(lines, "- "+plain(shorten(warning, mostWords)))
+	}
+	if more := len(e.Odd) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more; add --json for all that is kept", more))
 	}
 	return lines
 }

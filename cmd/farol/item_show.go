@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -64,6 +65,7 @@ type itemView struct {
 	State    string             `json:"state"` // for people: what happens next, or must
 	Current  stageView          `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
+	Warnings []string           `json:"warnings"` // about the bag
 	Progress []stageProgress    `json:"progress"` // null if Redis did not answer
 	Object   *objectView        `json:"object"`   // null if it is not on record
 	Events   []registry.Event   `json:"events"`   // of the object itself
@@ -85,6 +87,7 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 	v := &itemView{Attempts: []registry.Attempt{}, Events: []registry.Event{}}
 	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		v.Item, v.State, v.Attempts = item, stateOf(item, time.Now()), append(v.Attempts, attempts...)
+		v.Warnings = pipeline.WarningsOf(attempts)
 		if err := v.readObject(ctx, r); err != nil {
 			return err
 		}
@@ -159,9 +162,25 @@ func (v *itemView) readProgress(ctx context.Context, c redisConfig) (err error) 
 			return err
 		}
 		v.Progress = filesByStage(summary)
+		found, _, err := store.Faults(ctx, v.Item.ID)
+		if err != nil {
+			return err
+		}
+		v.Warnings = append(v.Warnings, warningsAtEnd(found, v.Attempts)...)
 		v.Current, err = readStage(ctx, store, v.Item)
 		return err
 	})
+}
+
+// warningsAtEnd are what was odd of a bag that the last attempt found invalid.
+func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []string) {
+	if n := len(attempts); n == 0 || found.Token != attempts[n-1].ClaimToken {
+		return nil
+	}
+	for _, f := range found.Warnings {
+		list = append(list, f.Message)
+	}
+	return list
 }
 
 // filesByStage adds up by stage what is finished. A stage that was begun anew has
@@ -237,6 +256,9 @@ func (v *itemView) print(w io.Writer) error {
 	}
 	if i.NeedsAdminReview {
 		lines = append(lines, []string{"Review", "a person has to look at it"})
+	}
+	for _, warning := range v.Warnings {
+		lines = append(lines, []string{"Warning", plain(warning)})
 	}
 	lines = append(lines, v.progressLines()...)
 	if err := writeTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
