@@ -122,7 +122,7 @@ func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string
 		switch {
 		case other.Algorithm != e.Algorithm || other.TagManifest != e.TagManifest:
 		case other.Digest == e.Digest:
-			m.warnings.add(codeManifestDuplicate, m.name,
+			rd.duplicates.add(codeManifestDuplicate, m.name,
 				"%s, line %d: %s is listed a second time, with the same digest.", m.name, number, show(f.Path))
 			return
 		default:
@@ -218,6 +218,7 @@ func (rd *reader) forget(m *manifestParser) {
 	said := func(f Finding) bool { return f.Path == m.name }
 	rd.textProblems.list = slices.DeleteFunc(rd.textProblems.list, said)
 	rd.textWarned.list = slices.DeleteFunc(rd.textWarned.list, said)
+	rd.duplicates.list = slices.DeleteFunc(rd.duplicates.list, said)
 	rd.encoded = slices.DeleteFunc(rd.encoded, func(e encodedPath) bool { return e.manifest == m.name })
 }
 

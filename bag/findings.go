@@ -2,6 +2,7 @@ package bag
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ const (
 	codeUnsupportedEntry = "unsupported-entry"
 	codeIllegalPath      = "illegal-path"
 	codeTopDirs          = "multiple-top-directories"
+	codeNoTopDir         = "no-top-directory"
 	codeDuplicateFile    = "duplicate-file"
 	codeTooManyFiles     = "too-many-files"
 	codeIllegalName      = "illegal-name"
@@ -35,6 +37,8 @@ const (
 	codeManifestDotSlash  = "manifest-dot-slash"
 	codeManifestScope     = "manifest-scope"
 	codeManifestPercent   = "manifest-percent-sign"
+	codeManifestBinary    = "manifest-binary-marker"
+	codeManifestForm      = "manifest-unicode-form"
 	codeByteOrderMark     = "byte-order-mark"
 
 	// Tag files.
@@ -64,6 +68,7 @@ const (
 	codeTagRecommended     = "tag-recommended"
 	codeTagOnce            = "tag-not-repeatable"
 	codeDeclaration        = "bagit-txt-extra"
+	codeDeclarationOrder   = "bagit-txt-order"
 	codeFetchNotAllowed    = "fetch-not-allowed"
 	codeFetchMissing       = "fetch-missing"
 	codeFetchLine          = "fetch-line-malformed"
@@ -121,13 +126,15 @@ func (l *findings) stop(code, path, format string, args ...any) {
 	l.list = append(l.list, Finding{Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-func (l *findings) has(code string) bool {
-	for _, f := range l.list {
-		if f.Code == code {
-			return true
-		}
-	}
-	return false
+func (l *findings) has(code string) bool { return hasCode(l.list, code) }
+
+// all says that there is no finding of another code.
+func (l *findings) all(code string) bool {
+	return !slices.ContainsFunc(l.list, func(f Finding) bool { return f.Code != code })
+}
+
+func hasCode(list []Finding, code string) bool {
+	return slices.ContainsFunc(list, func(f Finding) bool { return f.Code == code })
 }
 
 // show makes a stranger's text fit for a message: on one line, valid UTF-8,

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"slices"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // read reads the tar from where it is to its end.
@@ -99,24 +101,33 @@ func (rd *reader) drain(ctx context.Context) error {
 		return nil
 	}
 	buf := rd.digester.small
-	garbage := false
+	rest := after(rd.tar.offset)
 	for {
 		if err := ctx.Err(); err != nil {
 			return rd.fault(err)
 		}
 		n, err := rd.tar.Read(buf)
-		garbage = garbage || len(bytes.Trim(buf[:n], "\x00")) > 0
+		rest.write(buf[:n])
 		switch {
 		case rd.src.err != nil:
 			return rd.fault(rd.src.err)
 		case errors.Is(err, io.EOF):
-			if garbage && !rd.cutShort() {
-				rd.warnings.add(codeTrailingData, "", "There is data after the end of the tar, which is ignored.")
-			}
+			rd.behindTheEnd(rest)
 			return nil
 		case err != nil:
 			return rd.fault(err)
 		}
+	}
+}
+
+func (rd *reader) behindTheEnd(rest trailing) {
+	switch {
+	case rd.cutShort():
+	case rest.archive:
+		rd.problems.stop(codeTrailingData, "", "Another tar follows the first one in the same file. "+
+			"Unpack both, put all files of the bag into one directory, and pack that as one tar.")
+	case rest.garbage:
+		rd.warnings.add(codeTrailingData, "", "There is data after the end of the tar, which is ignored.")
 	}
 }
 
@@ -145,10 +156,13 @@ func (b *Bag) Cut() (code string) { return cutBy(b.Problems) }
 
 // finish makes the bag out of what was gathered.
 func (rd *reader) finish() *Bag {
+	rd.unwrap()
 	b := rd.bag
 	rd.parseTagFiles()
+	rd.judgeDuplicates()
 	rd.undoDecoding()
 	rd.fetched()
+	rd.matchForms()
 	b.NoPayloadDir = !rd.payloadDir
 	for _, f := range rd.mentioned {
 		if f.Missing && len(f.Expected) > 0 {
@@ -202,4 +216,75 @@ func (rd *reader) undoDecoding() {
 				"%s lists %s without encoding its percent sign as %%25; the name was taken as it is.", e.manifest, show(e.raw))
 		}
 	}
+}
+
+// judgeDuplicates takes files that one manifest lists twice, with the same digest,
+// for errors or warnings. BagIt 1.0 allows each payload file once (RFC 8493, 3).
+func (rd *reader) judgeDuplicates() {
+	strict := !rd.bag.before10()
+	for _, f := range rd.duplicates.list {
+		if strict && kindOf(f.Path) == Manifest {
+			rd.textProblems.add(f.Code, f.Path, "%s BagIt 1.0 allows each file once in a manifest.", f.Message)
+		} else {
+			rd.textWarned.add(f.Code, f.Path, "%s", f.Message)
+		}
+	}
+	if strict {
+		rd.textProblems.more += rd.duplicates.more
+	}
+}
+
+// matchForms gives what manifests say of a name that is not in the tar to the one file
+// whose name is the same text in another of Unicode's forms: systems change the form
+// as they store a name, and no person sees it. Where two files match, or the manifest
+// lists the other name too, nobody can tell what was meant.
+func (rd *reader) matchForms() {
+	byForm := map[string]*File{} // only of names that are missed; nil where two files match
+	for _, f := range rd.mentioned {
+		if f.Missing && len(f.Expected) > 0 && !isASCII([]byte(f.Path)) {
+			byForm[norm.NFC.String(f.Path)] = nil
+		}
+	}
+	if len(byForm) == 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for _, f := range rd.bag.Files {
+		if isASCII([]byte(f.Path)) {
+			continue
+		}
+		form := norm.NFC.String(f.Path)
+		if _, missed := byForm[form]; !missed {
+			continue
+		}
+		byForm[form] = f
+		if seen[form] {
+			byForm[form] = nil
+		}
+		seen[form] = true
+	}
+	warned := map[string]bool{}
+	for _, f := range rd.mentioned {
+		if other := byForm[norm.NFC.String(f.Path)]; f.Missing && other != nil {
+			rd.takeOver(f, other, warned)
+		}
+	}
+}
+
+// takeOver moves what manifests say of a missing file to another one.
+func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
+	var kept []Expected
+	for _, e := range missing.Expected {
+		if slices.ContainsFunc(f.Expected, func(x Expected) bool { return x.Algorithm == e.Algorithm && x.TagManifest == e.TagManifest }) {
+			kept = append(kept, e)
+			continue
+		}
+		f.Expected = append(f.Expected, e)
+		if name := e.manifest(); !warned[name] {
+			warned[name] = true
+			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. It was taken for the same file, here and wherever else only the form differs.",
+				name, ascii(missing.Path), ascii(f.Path))
+		}
+	}
+	missing.Expected = kept
 }

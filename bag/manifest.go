@@ -29,7 +29,7 @@ type manifestParser struct {
 	raw     []byte // as long as the encoding is not known
 	dropped bool   // raw was too large
 
-	dotSlash, scope bool // warned of already
+	dotSlash, scope, binary bool // warned of already
 }
 
 // setup must be called before the first write.
@@ -56,10 +56,17 @@ func (m *manifestParser) parseLine(number int, line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	digest, path, ok := splitLine(line)
+	digest, path, binary, ok := splitLine(line)
 	if !ok {
 		m.problems.add(codeManifestLine, m.name,
 			"%s, line %d: expected a digest, white space and a path; found '%s'.", m.name, number, show(string(line)))
+		return
+	}
+	if hex, escaped := bytes.CutPrefix(digest, []byte(`\`)); escaped && isHexDigest(hex, m.algorithm.size()) {
+		m.problems.add(codeManifestDigest, m.name,
+			`%s, line %d: it begins with a backslash. So %ssum of GNU marks a line whose file name it has escaped, which BagIt does not know. `+
+				`Write the line without that backslash, and each "\\" in the name as "\"; a file with a line break ("\n") in its name has to be renamed.`,
+			m.name, number, m.algorithm)
 		return
 	}
 	if !isHexDigest(digest, m.algorithm.size()) {
@@ -71,6 +78,11 @@ func (m *manifestParser) parseLine(number int, line []byte) {
 	path, raw, ok := m.parsePath(number, path)
 	if !ok {
 		return
+	}
+	if binary && !m.binary {
+		m.binary = true
+		m.warnings.add(codeManifestBinary, m.name,
+			`%s, line %d: there is a "*" before the path, as md5sum and its like write for a binary file. It is ignored here and in the lines after it.`, m.name, number)
 	}
 	m.entry(number, path, raw, Expected{
 		Algorithm:   m.algorithm,
@@ -92,16 +104,23 @@ func (m *manifestParser) dropMark(line []byte) []byte {
 	return rest
 }
 
-// splitLine parts a line at its first run of white space. A "*" before the path
-// is how md5sum marks a file that was read as binary.
-func splitLine(line []byte) (digest, path []byte, ok bool) {
+// splitLine parts a line at its first run of white space. A "*" in the second place
+// after the digest is how md5sum marks a file that was read as binary; elsewhere it
+// begins a name, but that of no payload file.
+func splitLine(line []byte) (digest, path []byte, binary, ok bool) {
 	i := bytes.IndexAny(line, " \t")
 	if i <= 0 {
-		return nil, nil, false
+		return nil, nil, false, false
 	}
 	path = bytes.TrimLeft(line[i:], " \t")
-	path = bytes.TrimPrefix(path, []byte("*"))
-	return line[:i], path, len(path) > 0
+	if rest, star := bytes.CutPrefix(path, []byte("*")); star && (len(line)-len(path) == i+1 || isPayloadLine(rest)) {
+		path, binary = rest, !bytes.ContainsAny(rest[:min(len(rest), 1)], " \t*") // else it keeps a name that begins so
+	}
+	return line[:i], path, binary, len(path) > 0
+}
+
+func isPayloadLine(path []byte) bool {
+	return bytes.HasPrefix(bytes.TrimPrefix(path, []byte("./")), []byte(payloadDir))
 }
 
 func isHexDigest(b []byte, size int) bool {

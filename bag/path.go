@@ -70,7 +70,7 @@ func splitEntry(name string) (top, path, fault string) {
 	case strings.HasPrefix(name, "/"):
 		return "", "", "it is absolute"
 	case !ok:
-		return "", "", "it has no top-level directory: all files of a bag must lie in one directory"
+		return "", "", noTopDir
 	}
 	if fault := pathFault(top); fault != "" {
 		return "", "", "in its top-level directory, " + fault

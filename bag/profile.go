@@ -163,18 +163,34 @@ func NewProfiles(further ...*Profile) (Profiles, error) {
 }
 
 // Of is the profile that the bag says it follows, or APTrust's profile 2.3 if it
-// names none that is known.
+// names none that is known. That is also the one for a bag that follows 2.2 but for a
+// storage option that came with 2.3. Where bag-info.txt cannot be read, nothing is known
+// of the profile, and the rules are those of BagIt.
 func (s Profiles) Of(b *Bag) *Profile {
 	id := b.ProfileIdentifier()
+	if b.unread(bagInfoTxt) {
+		return PlainBagIt()
+	}
 	if p := s.further[id]; p != nil {
 		return p
 	}
 	name, _ := profileFor(id)
+	if name == aptrustV22 && newerOption(b) {
+		name = aptrustV23
+	}
 	p, err := ProfileNamed(name)
 	if err != nil {
 		return &Profile{name: name, fault: err}
 	}
 	return p
+}
+
+// newerOption says that a bag asks for a storage option that profile 2.2 does not have
+// and 2.3 has.
+func newerOption(b *Bag) bool {
+	file, tag := storageTag(aptrustV22)
+	value, ok := b.Tag(file, tag)
+	return ok && strings.EqualFold(value, "Wasabi-TX")
 }
 
 // profileFor returns the name of the profile for an identifier, and whether the

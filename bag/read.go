@@ -105,6 +105,7 @@ type reader struct {
 	// of manifests and tag files arise anew when these are read again.
 	problems, warnings       findings
 	textProblems, textWarned findings
+	duplicates               findings // lines of manifests that only the version of BagIt can judge
 
 	tagFiles map[string][]byte // raw, by path
 	encoding tagEncoding
@@ -221,6 +222,9 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 		rd.next = rd.tar.offset // archive/tar has read what belongs to it
 		if header.Typeflag == tar.TypeDir {
 			rd.directory(header.Name)
+		} else if key := misleading(header.PAXRecords); key != "" {
+			rd.problems.add(codeUnsupportedEntry, "",
+				"The tar has a PAX global header with the record '%s', which would hold for all files after it. A bag may not have one.", key)
 		}
 		return true, nil
 	}
@@ -351,11 +355,16 @@ func (rd *reader) place(name string) (path string, ok bool) {
 	return path, true
 }
 
+const illegalEntry = "The %s entry '%s' has an illegal path: %s."
+
 // inTop says whether an entry lies in the bag's directory.
 func (rd *reader) inTop(name, top, fault string) bool {
 	switch {
+	case fault == noTopDir && saysBag(withoutDot(name)):
+		rd.problems.stop(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault) // unwrap must know of it
+		return false
 	case fault != "":
-		rd.problems.add(codeIllegalPath, show(name), "The %s entry '%s' has an illegal path: %s.", rd.container, show(name), fault)
+		rd.problems.add(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault)
 		return false
 	case rd.bag.TopDir == "":
 		rd.bag.TopDir = top

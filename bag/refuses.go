@@ -5,7 +5,7 @@ package bag
 // Codes of warnings, and codes that are none of this package's, are not.
 func Refuses(code string) bool {
 	switch code {
-	case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeUnsupportedEntry, codeIllegalPath, codeTopDirs,
+	case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeUnsupportedEntry, codeIllegalPath, codeTopDirs, codeNoTopDir,
 		codeDuplicateFile, codeTooManyFiles, codeIllegalName,
 		codeManifestLine, codeManifestLong, codeManifestDigest, codeManifestPath, codeManifestEncoding, codeManifestConflict,
 		codeByteOrderMark, codeTagFileTooLarge, codeTagFileMalformed, codeTagFileEncoding, codeEncodingUnknown, codeTagControl,

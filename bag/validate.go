@@ -8,7 +8,10 @@ import (
 
 // A Verdict is what [Bag.Validate] found. As JSON its lists are never null.
 type Verdict struct {
-	Valid    bool      `json:"valid"`
+	Valid bool `json:"valid"`
+	// Unknown says that nothing is wrong with the bag but that a manifest cannot be
+	// verified, so that it may well be valid.
+	Unknown  bool      `json:"unknown,omitempty"`
 	Errors   []Finding `json:"errors"`
 	Warnings []Finding `json:"warnings"`
 	Profile  string    `json:"profile"`
@@ -27,7 +30,7 @@ func (b *Bag) Validate(p *Profile) Verdict {
 	if p == nil {
 		p = Profiles{}.Of(b)
 	}
-	j := &judge{bag: b, profile: p, rules: p.rules, cut: cutShort(b.Problems)}
+	j := &judge{bag: b, profile: p, rules: p.rules, cut: cutShort(b.Problems) || hasCode(b.Problems, codeNoTopDir)}
 	if p.fault != nil {
 		j.errors.add(codeProfileUnreadable, "", "The rules of the profile %s are not available: %v.", p.name, p.fault)
 	}
@@ -51,6 +54,7 @@ func (b *Bag) Validate(p *Profile) Verdict {
 
 	return Verdict{
 		Valid:    len(b.Problems) == 0 && len(j.errors.list) == 0,
+		Unknown:  len(b.Problems) == 0 && len(j.errors.list) > 0 && j.errors.all(codeManifestUnknown),
 		Errors:   capped(b.Problems, j.errors.list),
 		Warnings: capped(b.Warnings, j.warnings.list),
 		Profile:  p.name,
@@ -112,6 +116,7 @@ func (j *judge) version() {
 		if !j.cut {
 			j.errors.add(codeTagFileMissing, bagitTxt, "bagit.txt is missing. Every bag must have it.")
 		}
+	case j.bag.unread(bagitTxt):
 	case !ok || version == "":
 		j.errors.add(codeVersionMissing, bagitTxt, "Missing required tag bagit.txt/BagIt-Version.")
 	case !slices.Contains(accepted, version):
@@ -119,17 +124,41 @@ func (j *judge) version() {
 			"BagIt-Version %s is not permitted in this BagIt profile. It allows %s.",
 			show(version), strings.Join(accepted, ", "))
 	}
-	for _, t := range j.bag.Tags { // RFC 8493, 2.1.1
-		if t.File == bagitTxt && !strings.EqualFold(t.Name, "BagIt-Version") && !strings.EqualFold(t.Name, encodingTag) {
-			j.warnings.add(codeDeclaration, bagitTxt,
-				"bagit.txt has the tag %s. It should have BagIt-Version and Tag-File-Character-Encoding only.", show(t.Name))
+	j.declaration()
+}
+
+// declaration sees that bagit.txt has its two lines, in their order (RFC 8493, 2.1.1).
+func (j *judge) declaration() {
+	const should = "It should have BagIt-Version and then Tag-File-Character-Encoding, and nothing else."
+	seen := map[string]bool{}
+	for _, t := range j.bag.Tags {
+		if t.File != bagitTxt {
+			continue
 		}
+		name := strings.ToLower(t.Name)
+		switch version, encoding := strings.ToLower("BagIt-Version"), strings.ToLower(encodingTag); {
+		case name != version && name != encoding:
+			j.warnings.add(codeDeclaration, bagitTxt, "bagit.txt has the tag %s. %s", show(t.Name), should)
+		case seen[name]:
+			j.warnings.add(codeDeclaration, bagitTxt, "bagit.txt has the tag %s more than once. %s", show(t.Name), should)
+		case name == version && seen[encoding]:
+			j.warnings.add(codeDeclarationOrder, bagitTxt, "In bagit.txt, BagIt-Version comes second. %s", should)
+		}
+		seen[name] = true
 	}
 }
 
+// unread says that a tag file is there and could not be read to its end: what is not in
+// its tags may still be in the file, and one fault needs one message.
+func (b *Bag) unread(file string) bool {
+	return slices.ContainsFunc(b.Problems, func(f Finding) bool {
+		return f.Path == file && (f.Code == codeTagFileTooLarge || f.Code == codeTagFileEncoding)
+	})
+}
+
 // before10 says whether the bag follows a version of BagIt before 1.0.
-func (j *judge) before10() bool {
-	version, _ := j.bag.Tag(bagitTxt, "BagIt-Version")
+func (b *Bag) before10() bool {
+	version, _ := b.Tag(bagitTxt, "BagIt-Version")
 	return strings.HasPrefix(version, "0.") && slices.Contains(versions(), version)
 }
 
@@ -142,6 +171,10 @@ func (j *judge) identifiers() {
 	name, known := profileFor(id)
 	switch {
 	case id == j.profile.Identifier(), known && name == j.profile.name:
+	case name == aptrustV22 && newerOption(j.bag):
+		j.warnings.add(codeProfileNotNamed, bagInfoTxt,
+			"The bag names the profile %s, which does not have the storage option %s. It was checked as %s, which has all of the other and this one.",
+			name, show(j.bag.StorageOption()), j.profile)
 	case name == j.profile.name:
 		j.warnings.add(codeUnknownProfile, bagInfoTxt,
 			"The BagIt-Profile-Identifier %s is not known. The bag was checked as %s.", show(id), name)
@@ -200,7 +233,8 @@ func (j *judge) allowed(what string, tag bool, have []Algorithm, allowed []strin
 				"Bag contains illegal %s '%s'. The profile allows %s.", what, show(string(a)), strings.Join(allowed, ", "))
 		case a.size() == 0:
 			j.errors.add(codeManifestUnknown, ManifestName(a, tag),
-				"The %s '%s' cannot be verified: its algorithm is not supported.", what, show(string(a)))
+				"The %s '%s' cannot be verified, since its algorithm is not supported: whether the bag is valid is not known. "+
+					"Put a manifest of md5, sha1, sha256 or sha512 in its place.", what, show(string(a)))
 		}
 	}
 }
@@ -249,6 +283,9 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 			j.errors.add(codeTagFileMissing, file,
 				"%s is missing. The profile requires it, with the tags %s.", file, strings.Join(required, ", "))
 		}
+		return
+	}
+	if j.bag.unread(file) {
 		return
 	}
 	for _, name := range required {

@@ -13,7 +13,7 @@ import (
 // files checks each file's name and digests, and that manifests and tar agree
 // on which files there are.
 func (j *judge) files() {
-	j.loose = j.before10()
+	j.loose = j.bag.before10()
 	payload := j.complete(j.bag.Manifests, false)
 	tag := j.complete(j.bag.TagManifests, true)
 	for _, f := range j.bag.Files {

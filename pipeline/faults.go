@@ -35,7 +35,7 @@ func (m *mismatch) Error() string { return m.text }
 // badBag is what is wrong with a bag, as an error.
 type badBag struct{ bag.Verdict }
 
-// refusal ends the ingest of a bag that was judged.
+// refusal ends the ingest of a bag that cannot be judged as a whole.
 func refusal(code string, v bag.Verdict) error { return claim.Fatal(code, "%w", &badBag{v}) }
 
 func (b *badBag) Error() string { return findings(b.Errors, b.More) }

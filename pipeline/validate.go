@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/farol-preservation/farol/claim"
 )
 
 // validate judges the bag by BagIt and by the profile that it names, from its
@@ -20,8 +22,11 @@ func (s *validate) Run(ctx context.Context, w *work) error {
 	}
 	profile := s.Profiles.Of(b)
 	verdict := b.Validate(profile)
-	if !verdict.Valid {
-		return refusal("invalid-bag", verdict)
+	switch {
+	case verdict.Unknown: // nobody can say that it breaks a rule, and it cannot be preserved as a valid one
+		return claim.Fatal("manifest-unsupported", "%w", &badBag{verdict})
+	case !verdict.Valid:
+		return claim.Fatal("invalid-bag", "%w", &badBag{verdict})
 	}
 	w.remark = warnings(verdict.Warnings)
 	if w.remark != "" {

@@ -38,7 +38,8 @@ The bag is judged by the profile that its BagIt-Profile-Identifier names: a
 built-in one (` + strings.Join(bag.BuiltInProfiles(), ", ") + `) or one of the directory
 FAROL_PROFILES, and APTrust's if it names none that is known.
 
-Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out.`,
+Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out, or a
+manifest cannot be verified and nothing else is wrong.`,
 		Example: `  farol validate photographs.tar
   farol validate photographs/
   farol validate photographs.tar --json
@@ -198,8 +199,11 @@ func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
 		}
 		answer.next = "correct the bag and validate it again; docs/validation-codes.md explains the codes"
 	}
-	if v.Valid {
+	switch {
+	case v.Valid:
 		return nil
+	case v.Unknown:
+		answer.code = exitUsage
 	}
 	return answer
 }
@@ -216,7 +220,10 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 		fmt.Fprintln(out, line("warning: ", f))
 	}
 	verdict := "valid"
-	if !v.Valid {
+	switch {
+	case v.Unknown:
+		verdict = "not verified, whether it is valid is unknown: " + count(len(v.Errors)+v.More, "error", "errors")
+	case !v.Valid:
 		verdict = "not valid: " + count(len(v.Errors)+v.More, "error", "errors")
 	}
 	if len(v.Warnings) > 0 {

@@ -1,0 +1,59 @@
+package bag
+
+import (
+	"slices"
+	"strings"
+)
+
+// noTopDir is the fault of an entry that lies in no directory.
+const noTopDir = "it has no top-level directory: all files of a bag must lie in one directory"
+
+// saysBag tells whether a file's name is one by which a bag is known, and that lies
+// nowhere but at its top.
+func saysBag(name string) bool {
+	return isParsedTagFile(name) || kindOf(name) == Manifest || kindOf(name) == TagManifest
+}
+
+// unwrap makes one finding of a bag that was packed without its directory: whoever
+// runs tar in it, or with -C, makes that mistake. Nothing of such a tar is where it
+// should be, so that each of its files would have a fault, and none of these would say
+// what to do. What is wrong with the tar itself stays.
+func (rd *reader) unwrap() {
+	at := slices.IndexFunc(rd.problems.list, func(f Finding) bool {
+		return f.Code == codeIllegalPath && saysBag(withoutDot(f.Path))
+	})
+	if at < 0 || rd.container != "tar" {
+		return
+	}
+	if inside := rd.byPath[bagitTxt]; rd.bag.TopDir+"/" != payloadDir && inside != nil && !inside.Missing {
+		return // a bag in its directory, and something beside it
+	}
+	one := findings{}
+	one.stop(codeNoTopDir, rd.problems.list[at].Path,
+		"The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
+			"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag", rd.problems.list[at].Path)
+	for _, f := range rd.problems.list {
+		if cutShort([]Finding{f}) {
+			one.list = append(one.list, f)
+		}
+	}
+	rd.problems, rd.textProblems, rd.textWarned, rd.duplicates = one, findings{}, findings{}, findings{}
+	rd.bag, rd.mentioned, rd.tagFiles, rd.encoded, rd.fetchLines = &Bag{}, nil, nil, nil, nil
+}
+
+// misleading finds a record of a PAX global header that says of all entries after it
+// where or what they are. Some programs obey it, and archive/tar does not: the files
+// would not be the same for both.
+func misleading(records map[string]string) string {
+	for _, key := range []string{"path", "linkpath", "size"} {
+		if _, ok := records[key]; ok {
+			return key
+		}
+	}
+	for key := range records {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return "GNU.sparse"
+		}
+	}
+	return ""
+}
