@@ -134,6 +134,7 @@ func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
 	rd.bag.TopDir, rd.after, rd.payloadDir = c.TopDir, c.After, c.PayloadDir
 	rd.problems = findings{list: slices.Clone(c.Problems), more: c.More}
 	rd.warnings = findings{list: slices.Clone(c.Warnings)}
+	rd.stray = strayIn(c.Problems)
 	for _, f := range c.Files {
 		f.Expected = nil
 		tee, done := rd.interpreter(f)

@@ -282,7 +282,8 @@ func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
 		f.Expected = append(f.Expected, e)
 		if name := e.manifest(); !warned[name] {
 			warned[name] = true
-			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. It was taken for the same file, here and wherever else only the form differs.",
+			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
+				"It was taken for the same file, here and wherever else only the form differs.",
 				name, ascii(missing.Path), ascii(f.Path))
 		}
 	}

@@ -14,24 +14,30 @@ func saysBag(name string) bool {
 	return isParsedTagFile(name) || kindOf(name) == Manifest || kindOf(name) == TagManifest
 }
 
+// strayIn finds what reader.stray was in the problems of a checkpoint.
+func strayIn(problems []Finding) string {
+	i := slices.IndexFunc(problems, func(f Finding) bool { return f.Code == codeIllegalPath && saysBag(withoutDot(f.Path)) })
+	if i < 0 {
+		return ""
+	}
+	return problems[i].Path
+}
+
 // unwrap makes one finding of a bag that was packed without its directory: whoever
 // runs tar in it, or with -C, makes that mistake. Nothing of such a tar is where it
 // should be, so that each of its files would have a fault, and none of these would say
 // what to do. What is wrong with the tar itself stays.
 func (rd *reader) unwrap() {
-	at := slices.IndexFunc(rd.problems.list, func(f Finding) bool {
-		return f.Code == codeIllegalPath && saysBag(withoutDot(f.Path))
-	})
-	if at < 0 || rd.container != "tar" {
+	if rd.stray == "" || rd.bag.Unpacked {
 		return
 	}
 	if inside := rd.byPath[bagitTxt]; rd.bag.TopDir+"/" != payloadDir && inside != nil && !inside.Missing {
 		return // a bag in its directory, and something beside it
 	}
 	one := findings{}
-	one.stop(codeNoTopDir, rd.problems.list[at].Path,
+	one.stop(codeNoTopDir, rd.stray,
 		"The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
-			"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag", rd.problems.list[at].Path)
+			"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag", rd.stray)
 	for _, f := range rd.problems.list {
 		if cutShort([]Finding{f}) {
 			one.list = append(one.list, f)

@@ -116,6 +116,7 @@ type reader struct {
 
 	fetchLines []fetchLine
 
+	stray      string // the first file by which a bag is known and that lies in no directory
 	payloadDir bool   // there is a directory data/, as an entry of its own or by a file in it
 	container  string // "tar" or "directory", for messages
 
@@ -360,8 +361,9 @@ const illegalEntry = "The %s entry '%s' has an illegal path: %s."
 // inTop says whether an entry lies in the bag's directory.
 func (rd *reader) inTop(name, top, fault string) bool {
 	switch {
-	case fault == noTopDir && saysBag(withoutDot(name)):
-		rd.problems.stop(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault) // unwrap must know of it
+	case fault == noTopDir && rd.stray == "" && saysBag(withoutDot(name)):
+		rd.stray = show(name)
+		rd.problems.stop(codeIllegalPath, rd.stray, illegalEntry, rd.container, rd.stray, fault) // in a checkpoint too: see strayIn
 		return false
 	case fault != "":
 		rd.problems.add(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault)

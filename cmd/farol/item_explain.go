@@ -42,7 +42,7 @@ type explanation struct {
 	Cause   *verdict            `json:"cause"`  // of its last failure or end; null if there is none
 	Faults  []progress.Fault    `json:"faults"` // what exactly, as far as that is known
 	More    int                 `json:"more_faults"`
-	Odd     []string            `json:"warnings"` // about the bag
+	Odd     []string            `json:"warnings"`     // about the bag
 	InHand  string              `json:"file_in_hand"` // when it failed
 	Waits   []registry.Obstacle `json:"waits_for"`
 	Current stageView           `json:"current"`
