@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,20 @@ func TestBagWithoutItsDirectoryHasOneFault(t *testing.T) {
 	v := read(t, sample(t, bagtest.Spec{Entries: []bagtest.Entry{{Name: "bagit.txt", Type: '0', Content: "x"}, {Name: ".DS_Store", Type: '0'}}})).Validate(nil)
 	if diff := cmp.Diff([]string{"illegal-path", "illegal-path"}, codes(v.Errors)); diff != "" {
 		t.Errorf("files beside a good bag: %s", diff)
+	}
+}
+
+// A second tar is not ignored: what it has would be lost without a word.
+func TestReadRefusesASecondTar(t *testing.T) {
+	t.Parallel()
+	data := sample(t, bagtest.Spec{})
+	for name, between := range map[string][]byte{
+		"at once": nil, "after padding": make([]byte, 9<<10), "after much of it": make([]byte, 1<<20), "after other data": bytes.Repeat([]byte("x"), 700),
+	} {
+		b := read(t, slices.Concat(data, between, make([]byte, -(len(data)+len(between))&511), data))
+		if diff := cmp.Diff([]string{"tar-trailing-data"}, codes(b.Problems)); diff != "" || len(b.Warnings) > 0 {
+			t.Errorf("%s: %v, %s", name, b.Warnings, diff)
+		}
 	}
 }
 

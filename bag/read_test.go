@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -321,20 +320,6 @@ func TestReadWarnsOfDataAfterTheEnd(t *testing.T) {
 	b := read(t, append(append(bytes.Clone(data), zeros...), "something"...))
 	if diff := cmp.Diff([]string{"tar-trailing-data"}, codes(b.Warnings)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A second tar is not ignored: what it has would be lost without a word.
-func TestReadRefusesASecondTar(t *testing.T) {
-	t.Parallel()
-	data := sample(t, bagtest.Spec{})
-	for name, between := range map[string][]byte{
-		"at once": nil, "after padding": make([]byte, 9<<10), "after much of it": make([]byte, 1<<20), "after other data": bytes.Repeat([]byte("x"), 700),
-	} {
-		b := read(t, slices.Concat(data, between, make([]byte, -(len(data)+len(between))&511), data))
-		if diff := cmp.Diff([]string{"tar-trailing-data"}, codes(b.Problems)); diff != "" || len(b.Warnings) > 0 {
-			t.Errorf("%s: %v, %s", name, b.Warnings, diff)
-		}
 	}
 }
 
