@@ -31,7 +31,11 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	w.objectID = object.ID
-	if err := s.onRecord(ctx, w); err != nil {
+	attempts, err := s.Registry.Attempts(ctx, w.item.ID)
+	if err == nil {
+		err = s.onRecord(ctx, w, attempts)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.needed(ctx, w, object); err != nil {
@@ -48,10 +52,6 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	}
 	if err := s.Progress.Clear(ctx, w.item.ID); err != nil {
 		return fmt.Errorf("clear the progress: %w", err)
-	}
-	attempts, err := s.Registry.Attempts(ctx, w.item.ID)
-	if err != nil {
-		return err
 	}
 	if found := remarkOf(attempts); found != "" {
 		w.note += " " + found // the last word that the depositor reads

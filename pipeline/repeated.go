@@ -3,8 +3,10 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // repeats is the item that brought the same upload before, if that is what the object
@@ -29,10 +31,9 @@ const lastStage = "Cleanup"
 
 // onRecord sees that the object is on record as this item brought it, or as an earlier
 // item did that brought the same. Else the tar may be the only copy that there is.
-func (s *cleanup) onRecord(ctx context.Context, w *work) error {
-	recorded, err := s.Registry.StageDone(ctx, w.item.ID, "Record")
-	if err != nil || recorded {
-		return err
+func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Attempt) error {
+	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool { return a.Stage == "Record" && a.Outcome != nil && *a.Outcome == "done" }) {
+		return nil
 	}
 	earlier, err := w.repeats(ctx, s.Deps)
 	switch {

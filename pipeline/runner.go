@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -360,10 +359,7 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 		return
 	}
 
-	done := claim.Done{
-		Next: cmp.Or(w.next, r.engine.NextStage(item.Action, item.Stage)), Note: w.note, Outcome: w.outcome, Remark: w.remark, ObjectID: w.objectID,
-		StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
-	}
+	done := w.done(r.engine.NextStage(item.Action, item.Stage))
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
 	r.keepFaults(settled, w, result) // before another attempt can begin

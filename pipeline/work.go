@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,15 @@ type work struct {
 	had           bool   // an earlier pass has finished this stage
 	inRoom        func() // gives back the room that the bag has in memory; nil if it needs none
 	count         counting
+}
+
+// done is what follows when the stage's work is done; next is the stage that the order
+// of stages has.
+func (w *work) done(next string) claim.Done {
+	return claim.Done{
+		Next: cmp.Or(w.next, next), Note: w.note, Outcome: w.outcome, Remark: w.remark,
+		ObjectID: w.objectID, StorageOption: w.storageOption, MemoryNeed: w.memoryNeed,
+	}
 }
 
 func (w *work) claim() progress.Claim { return progress.Claim{Item: w.item.ID, Token: w.item.Token} }
