@@ -45,7 +45,7 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 	}
 	answers := func(r *rand.Rand) (list []Result) {
 		for _, n := range r.Perm(messages)[:1+r.IntN(4)] {
-			list = append(list, Result{queues[r.IntN(len(queues))], int64(1 + n), "ok"})
+			list = append(list, Result{Queue: queues[r.IntN(len(queues))], Message: int64(1 + n), Text: "ok"})
 		}
 		return list
 	}
@@ -109,7 +109,7 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 	}
 	exec(t, db, `CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$`)
 	exec(t, db, `CREATE TRIGGER broken BEFORE INSERT ON topic_deliveries FOR EACH ROW EXECUTE FUNCTION broken()`)
-	results := []Result{{"q", 1, "done"}}
+	results := []Result{{Queue: "q", Message: 1, Text: "done"}}
 	if got, err := q.Pull(t.Context(), "r", Answers{Results: results}, want, 0); err == nil {
 		t.Fatalf("Pull = %v although the message could not be noted", got)
 	}

@@ -118,18 +118,20 @@ func read[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
 	c := http.NewResponseController(w)
 	c.SetReadDeadline(time.Now().Add(bodyTime)) //nolint:errcheck // of what has none, the server's hold
 	defer c.SetReadDeadline(time.Time{})        //nolint:errcheck // or the claim that waits would be taken for gone
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBody))
-	d.DisallowUnknownFields()
-	if err = d.Decode(&q); err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the object")
-		}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	switch tooLarge := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &tooLarge):
+		return q, err
+	case err != nil:
+		return q, badRequest("The request did not come whole. Send it again.")
 	}
-	var tooLarge *http.MaxBytesError
-	if err != nil && !errors.As(err, &tooLarge) {
-		return q, badRequest("the request cannot be read: %v", err)
+	if err := wellFormed(body); err != nil {
+		return q, badRequest("The request cannot be read: %v.", err)
 	}
-	return q, err
+	if err := readInto(body, &q); err != nil {
+		return q, badRequest("The request cannot be read: %v.", err)
+	}
+	return q, nil
 }
 
 // named reads a request that names a claim, and sees to it that the caller may.

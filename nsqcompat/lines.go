@@ -20,6 +20,7 @@ type lines struct {
 // lineKey is the same for calls that may stand in for each other.
 type lineKey struct {
 	queue, receiver string
+	start           int64
 	retryNum        int
 	failTimeout     time.Duration
 }
@@ -43,7 +44,7 @@ func (l *lines) join(receiver string, wants []Want) *waiter {
 	defer l.mu.Unlock()
 	l.waiting++
 	for i, want := range wants {
-		k := lineKey{want.Queue, receiver, want.RetryNum, want.FailTimeout}
+		k := lineKey{want.Queue, receiver, afterFirst(want.Start), want.RetryNum, want.FailTimeout}
 		if l.of[k.queue] == nil {
 			l.of[k.queue] = map[lineKey]*queueLine{}
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type PullAPI struct {
 // PullOptions bound what a PullAPI takes in.
 type PullOptions struct {
 	MaxBody  int64                                 // bytes of a request; 0 is 4 MiB
+	Defaults Defaults                              // of pulls; all zero: those of NQ
 	Stopping <-chan struct{}                       // when it closes, calls that wait are answered; nil never does
 	Caller   func(r *http.Request) (Caller, error) // who sends a request; nil: somebody who may do all
 	Log      *slog.Logger                          // nil discards
@@ -44,6 +46,9 @@ const (
 func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
 	if o.MaxBody <= 0 {
 		o.MaxBody = 4 << 20
+	}
+	if o.Defaults == (Defaults{}) {
+		o.Defaults = NQDefaults()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -144,20 +149,20 @@ func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	sender, postings, err := readPost(body)
+	p, err := readPost(body)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), statementTime)
 	defer cancel()
-	firsts, err := a.queues.Post(ctx, sender, postings)
+	firsts, err := a.queues.PostLater(ctx, p.sender, p.postings, p.later)
 	if err != nil {
 		return err
 	}
-	ids := make(map[string][]int64, len(postings))
-	for i, p := range postings {
-		for n := range p.Messages {
-			ids[p.Queue] = append(ids[p.Queue], firsts[i]+int64(n))
+	ids := make(map[string][]int64, len(p.postings))
+	for i, posting := range p.postings {
+		for n := range posting.Messages {
+			ids[posting.Queue] = append(ids[posting.Queue], firsts[i]+int64(n))
 		}
 	}
 	answerJSON(w, http.StatusOK, ids)
@@ -192,9 +197,12 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := readPull(body)
+	p, err := readPull(body, a.o.Defaults)
 	if err != nil {
 		return err
+	}
+	if len(p.refused) > 0 {
+		return a.saveSome(r.Context(), p)
 	}
 	answers := Answers{p.results, leave}
 	p.results = nil
@@ -227,6 +235,19 @@ func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
 	}
 	answerJSON(w, http.StatusOK, answer{got})
 	return nil
+}
+
+// saveSome saves the results of a request that has others, which cannot be saved. Who
+// sent it has to hear of those, and so is given nothing.
+func (a *PullAPI) saveSome(ctx context.Context, p pullRequest) error {
+	saved, err := a.queues.SaveResults(ctx, p.receiver, p.results)
+	if err != nil {
+		return err
+	}
+	if unknown := allSaved(p.receiver, saved, p.results); unknown != nil {
+		p.refused = append(p.refused, unknown.Error())
+	}
+	return bad("%d results are saved; these are not: %s", saved, strings.Join(p.refused, "; "))
 }
 
 // untilStopping is a context that also ends, by [ErrStopping], when the server does.

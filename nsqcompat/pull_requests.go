@@ -1,7 +1,6 @@
 package nsqcompat
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,13 +27,18 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{}) //nolint:errcheck // it may wait as long as it likes for the answer
+	return body, wellFormed(body)
+}
+
+// wellFormed refuses text that would be stored as something else than it is.
+func wellFormed(body []byte) error {
 	switch {
 	case !utf8.Valid(body):
-		return nil, bad("the request is not valid UTF-8")
+		return bad("the request is not valid UTF-8")
 	case hasLoneSurrogate(body):
-		return nil, bad("the request has half of a surrogate pair, which is no character")
+		return bad("the request has half of a surrogate pair, which is no character")
 	}
-	return body, nil
+	return nil
 }
 
 // hasLoneSurrogate finds escapes such as \ud800 that stand for no character. Go's
@@ -61,52 +65,6 @@ func hasLoneSurrogate(body []byte) bool {
 		high = code >= 0xD800 && code <= 0xDBFF
 	}
 	return high
-}
-
-// fields is a JSON object whose keys are kept in their order. A key that is there
-// twice is an error: of two lists of messages one would be lost.
-type fields struct {
-	names  []string
-	values map[string]json.RawMessage
-}
-
-func (f *fields) UnmarshalJSON(raw []byte) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return bad("%s is no object", short(raw))
-	}
-	f.values = map[string]json.RawMessage{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return bad("it is no JSON: %v", err)
-		}
-		name, _ := t.(string) // the decoder sees to it
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return bad("it is no JSON: %v", err)
-		}
-		if _, twice := f.values[name]; twice {
-			return bad("the key %s is there twice", strconv.Quote(name))
-		}
-		f.names = append(f.names, name)
-		f.values[name] = value
-	}
-	return nil
-}
-
-// object reads a JSON object; what is null or not there is empty.
-func object(what string, raw json.RawMessage) (f fields, err error) {
-	if isNull(raw) {
-		return f, nil
-	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		if wrong, ok := err.(wrongRequest); ok { //nolint:errorlint // it is handed through as it is
-			return f, bad("%s: %s", what, wrong.text)
-		}
-		return f, bad("%s is no JSON object: %v", what, err)
-	}
-	return f, nil
 }
 
 // The names of queues and receivers.
@@ -142,47 +100,83 @@ func text(what string, raw json.RawMessage, most int) (string, error) {
 	return *s, nil
 }
 
+// postRequest is what one call posts, and when it is to be given.
+type postRequest struct {
+	sender   *string
+	postings []Posting
+	later    Later
+}
+
 // readPost reads the body of POST /post.
-func readPost(body []byte) (sender *string, postings []Posting, err error) {
-	all, err := object("the request", body)
+func readPost(body []byte) (p postRequest, err error) {
+	all, err := record("the request", body, "sender", "messages", "delay", "run_at")
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	if raw := all.values["sender"]; !isNull(raw) {
 		s, err := text("sender", raw, longestName)
 		if err != nil {
-			return nil, nil, err
+			return p, err
 		}
-		sender = &s
+		p.sender = &s
+	}
+	if p.later, err = readLater(all); err != nil {
+		return p, err
 	}
 	lists, err := object("messages", all.values["messages"])
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	for _, queue := range lists.names {
-		if err := checkQueue(queue); err != nil {
-			return nil, nil, err
+		posting, err := readPosting(queue, lists.values[queue])
+		if err != nil {
+			return p, err
 		}
-		p := Posting{Queue: queue}
-		var list []json.RawMessage
-		if raw := lists.values[queue]; len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
-			return nil, nil, bad("messages.%s is %s; it must be a list of strings", queue, short(lists.values[queue]))
-		}
-		for i, raw := range list {
-			m, err := text(fmt.Sprintf("messages.%s[%d]", queue, i), raw, math.MaxInt)
-			if err != nil {
-				return nil, nil, err
-			}
-			p.Messages = append(p.Messages, m)
-		}
-		if len(p.Messages) > 0 {
-			postings = append(postings, p)
+		if len(posting.Messages) > 0 {
+			p.postings = append(p.postings, posting)
 		}
 	}
-	if len(postings) == 0 {
-		return nil, nil, bad("there is nothing to post: messages must have a queue with a message in it")
+	if len(p.postings) == 0 {
+		return p, bad("there is nothing to post: messages must have a queue with a message in it")
 	}
-	return sender, postings, nil
+	return p, nil
+}
+
+func readPosting(queue string, raw json.RawMessage) (p Posting, err error) {
+	if err := checkQueue(queue); err != nil {
+		return p, err
+	}
+	p.Queue = queue
+	var list []json.RawMessage
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
+		return p, bad("messages.%s is %s; it must be a list of strings", queue, short(raw))
+	}
+	for i, one := range list {
+		m, err := text(fmt.Sprintf("messages.%s[%d]", queue, i), one, math.MaxInt)
+		if err != nil {
+			return p, err
+		}
+		p.Messages = append(p.Messages, m)
+	}
+	return p, nil
+}
+
+// readLater reads when messages are to be given: after a delay, or from a time on.
+func readLater(all fields) (l Later, err error) {
+	if l.Delay, err = seconds("delay", all.values["delay"], 0, longestTimeout); err != nil || isNull(all.values["run_at"]) {
+		return l, err
+	}
+	if !isNull(all.values["delay"]) {
+		return l, bad("the request has both delay and run_at; give one of them")
+	}
+	var at string
+	if json.Unmarshal(all.values["run_at"], &at) == nil {
+		l.At, err = time.Parse(time.RFC3339, at)
+	}
+	if err != nil || l.At.IsZero() {
+		return l, bad("run_at is %s; it must be a time such as 2026-12-31T06:00:00Z", short(all.values["run_at"]))
+	}
+	return l, nil
 }
 
 // What a pull may ask for.
@@ -192,23 +186,34 @@ const (
 	mostQueues      = 100 // in one call
 	longestResult   = 64 << 10
 	mostRetries     = 1_000_000
-	defaultWait     = 60 * time.Second
-	defaultRetries  = 2
-	defaultTimeout  = 120 * time.Second
-	newest          = -2 // the least that start may be
+	onlyNew         = -2 // the least that start may be
 	greatestMessage = math.MaxInt64
 )
+
+// Defaults are what a pull asks for that does not say it.
+type Defaults struct {
+	Timeout     time.Duration // how long it waits
+	Max         int           // messages of each queue
+	RetryNum    int
+	FailTimeout time.Duration
+}
+
+// NQDefaults are those of NQ.
+func NQDefaults() Defaults {
+	return Defaults{Timeout: time.Minute, Max: 1, RetryNum: 2, FailTimeout: 2 * time.Minute}
+}
 
 type pullRequest struct {
 	receiver string
 	timeout  time.Duration
 	wants    []Want // by queue
 	results  []Result
+	refused  []string // what is wrong with the other results
 }
 
 // readPull reads the body of POST /pull.
-func readPull(body []byte) (p pullRequest, err error) {
-	all, err := object("the request", body)
+func readPull(body []byte, d Defaults) (p pullRequest, err error) {
+	all, err := record("the request", body, "receiver", "timeout", "queues", "results")
 	if err != nil {
 		return p, err
 	}
@@ -218,22 +223,22 @@ func readPull(body []byte) (p pullRequest, err error) {
 	if p.receiver == "" || strings.ContainsFunc(p.receiver, unicode.IsControl) {
 		return p, bad("receiver must be a name, without control characters")
 	}
-	if p.timeout, err = seconds("timeout", all.values["timeout"], defaultWait, longestWait); err != nil {
+	if p.timeout, err = seconds("timeout", all.values["timeout"], d.Timeout, longestWait); err != nil {
 		return p, err
 	}
-	if p.wants, err = readWants(all.values["queues"]); err != nil {
+	if p.wants, err = readWants(all.values["queues"], d); err != nil {
 		return p, err
 	}
-	if p.results, err = readResults(all.values["results"]); err != nil {
+	if p.results, p.refused, err = readResults(all.values["results"]); err != nil {
 		return p, err
 	}
-	if len(p.wants) == 0 && len(p.results) == 0 {
+	if len(p.wants) == 0 && len(p.results)+len(p.refused) == 0 {
 		return p, bad("there is nothing to do: name queues, or give results")
 	}
 	return p, nil
 }
 
-func readWants(raw json.RawMessage) (wants []Want, err error) {
+func readWants(raw json.RawMessage, d Defaults) (wants []Want, err error) {
 	queues, err := object("queues", raw)
 	if err != nil {
 		return nil, err
@@ -246,56 +251,86 @@ func readWants(raw json.RawMessage) (wants []Want, err error) {
 		if err := checkQueue(queue); err != nil {
 			return nil, err
 		}
-		what := "queues." + queue
-		f, err := object(what, queues.values[queue])
+		w, err := readWant(queue, queues.values[queue], d)
 		if err != nil {
 			return nil, err
 		}
-		w := Want{Queue: queue}
-		if w.Start, err = number(what+".start", f.values["start"], 0, newest, greatestMessage); err != nil {
-			return nil, err
-		}
-		most, err := number(what+".max", f.values["max"], 1, 1, math.MaxInt32)
-		if err != nil {
-			return nil, err
-		}
-		retries, err := number(what+".retry_num", f.values["retry_num"], defaultRetries, 0, mostRetries)
-		if err != nil {
-			return nil, err
-		}
-		if w.FailTimeout, err = seconds(what+".fail_timeout", f.values["fail_timeout"], defaultTimeout, longestTimeout); err != nil {
-			return nil, err
-		}
-		w.Max, w.RetryNum = int(most), int(retries)
 		wants = append(wants, w)
 	}
 	return wants, nil
 }
 
-func readResults(raw json.RawMessage) (results []Result, err error) {
+func readWant(queue string, raw json.RawMessage, d Defaults) (w Want, err error) {
+	what := "queues." + queue
+	f, err := record(what, raw, "start", "max", "retry_num", "fail_timeout")
+	if err != nil {
+		return w, err
+	}
+	w.Queue = queue
+	if w.Start, err = number(what+".start", f.values["start"], 0, onlyNew, greatestMessage); err != nil {
+		return w, err
+	}
+	most, err := number(what+".max", f.values["max"], int64(d.Max), 1, math.MaxInt32)
+	if err != nil {
+		return w, err
+	}
+	retries, err := number(what+".retry_num", f.values["retry_num"], int64(d.RetryNum), 0, mostRetries)
+	if err != nil {
+		return w, err
+	}
+	w.FailTimeout, err = seconds(what+".fail_timeout", f.values["fail_timeout"], d.FailTimeout, longestTimeout)
+	w.Max, w.RetryNum = int(most), int(retries)
+	return w, err
+}
+
+// readResults reads the results that can be saved, and says of the others why not.
+func readResults(raw json.RawMessage) (results []Result, refused []string, err error) {
 	queues, err := object("results", raw)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, queue := range queues.names {
-		if err := checkQueue(queue); err != nil {
-			return nil, err
+		err := checkQueue(queue)
+		var f fields
+		if err == nil {
+			f, err = object("results."+queue, queues.values[queue])
 		}
-		f, err := object("results."+queue, queues.values[queue])
 		if err != nil {
-			return nil, err
+			refused = append(refused, err.Error())
+			continue
 		}
 		for _, name := range f.names {
-			id, err := strconv.ParseInt(name, 10, 64)
-			if err != nil || id < 1 {
-				return nil, bad("results.%s has a key %s, which is no message's id", queue, short(json.RawMessage(strconv.Quote(name))))
-			}
-			result, err := text(fmt.Sprintf("results.%s.%d", queue, id), f.values[name], longestResult)
+			r, err := readResult(queue, name, f.values[name])
 			if err != nil {
-				return nil, err
+				refused = append(refused, err.Error())
+				continue
 			}
-			results = append(results, Result{queue, id, result})
+			results = append(results, r)
 		}
 	}
-	return results, nil
+	return results, refused, nil
+}
+
+// readResult reads a result as NQ's client sends it, which is what a handler has
+// returned: null is none, and a number or a truth value is kept as it is written.
+func readResult(queue, name string, raw json.RawMessage) (r Result, err error) {
+	id, err := strconv.ParseInt(name, 10, 64)
+	if err != nil || id < 1 {
+		return r, bad("results.%s has a key %s, which is no message's id", queue, short(json.RawMessage(strconv.Quote(name))))
+	}
+	r = Result{Queue: queue, Message: id}
+	what := fmt.Sprintf("results.%s.%d", queue, id)
+	switch raw[0] {
+	case 'n':
+		r.None = true
+	case '"':
+		r.Text, err = text(what, raw, longestResult)
+	case '[', '{':
+		err = bad("%s is %s; it must be a string, a number, true, false or null", what, short(raw))
+	default:
+		if r.Text = string(raw); len(r.Text) > longestResult {
+			err = bad("%s is %d bytes long; it may be %d", what, len(r.Text), longestResult)
+		}
+	}
+	return r, err
 }

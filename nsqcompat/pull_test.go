@@ -219,7 +219,7 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"/pull", `{"receiver": "r", "queues": {"q": {"retry_num": -1}}}`, 400, "queues.q.retry_num is -1"},
 		{"/pull", `{"receiver": "r", "queues": {"q": {"fail_timeout": -1}}}`, 400, "queues.q.fail_timeout is -1"},
 		{"/pull", `{"receiver": "r", "results": {"q": {"x": "done"}}}`, 400, "no message's id"},
-		{"/pull", `{"receiver": "r", "results": {"q": {"1": 5}}}`, 400, "results.q.1 is 5"},
+		{"/pull", `{"receiver": "r", "results": {"q": {"1": [5]}}}`, 400, "results.q.1 is [5]"},
 		{"/pull", `{"receiver": "r", "results": {"q": {"1": "` + strings.Repeat("x", 64<<10+1) + `"}}}`, 400, "results.q.1 is 65537 bytes"},
 		{"/pull", `{"receiver": "r", "results": {"q": {"1": "done"}}}`, 400, "1 of 1 results are for messages that r was not given"},
 	} {

@@ -95,6 +95,25 @@ type Posting struct {
 type post struct {
 	sender   *string
 	postings []Posting
+	later    Later
+}
+
+// Later is when messages may be given at the earliest: after a delay, by the
+// database's clock, or from a time on, which counts if there are both. Zero is at once.
+type Later struct {
+	Delay time.Duration
+	At    time.Time
+}
+
+// columns are both as the database takes them.
+func (l Later) columns() (delay *float64, at *time.Time) {
+	if s := l.Delay.Seconds(); s > 0 {
+		delay = &s
+	}
+	if !l.At.IsZero() {
+		at = &l.At
+	}
+	return delay, at
 }
 
 // posted are the numbers of a call's last messages, in the order of its postings.
@@ -109,7 +128,12 @@ var ErrNotPostable = errors.New("is a topic of the pipeline, to which only the p
 // Post appends messages to queues, all or none, and returns the number of the first
 // in each, in their order; the others follow it without a gap. sender may be nil.
 func (q *Queues) Post(ctx context.Context, sender *string, postings []Posting) ([]int64, error) {
-	answer, err := q.posts.Ask(ctx, post{sender, postings})
+	return q.PostLater(ctx, sender, postings, Later{})
+}
+
+// PostLater appends messages that are given to nobody before a time.
+func (q *Queues) PostLater(ctx context.Context, sender *string, postings []Posting, later Later) ([]int64, error) {
+	answer, err := q.posts.Ask(ctx, post{sender, postings, later})
 	if err == nil {
 		err = answer.err
 	}
@@ -162,34 +186,31 @@ func (q *Queues) postTogether(ctx context.Context, calls []post) ([]posted, erro
 			}
 		}
 	}
-	var queueOf []int32
-	var place []int64
-	var senders []*string
-	var bodies []string
+	rows := postRows{}
 	ends := make([][]int64, len(calls)) // places of each call's last messages
 	for i, c := range calls {
 		for _, p := range c.postings {
 			n := at[p.Queue]
 			for _, body := range p.Messages {
 				counts[n]++
-				queueOf, place = append(queueOf, int32(n+1)), append(place, counts[n]) //nolint:gosec // a few queues
-				senders, bodies = append(senders, c.sender), append(bodies, body)
+				rows.add(n, counts[n], body, c)
 			}
 			ends[i] = append(ends[i], counts[n])
 		}
 	}
 	last := make([]int64, len(names))
 	if err := registry.Again(func() error {
-		rows, _ := q.db.Query(ctx, `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5, $6)`, names, counts, queueOf, place, senders, bodies)
+		found, _ := q.db.Query(ctx, `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5, $6, $7, $8)`,
+			names, counts, rows.queueOf, rows.place, rows.senders, rows.bodies, rows.delays, rows.runAts)
 		var name string
 		var number int64
-		_, err := pgx.ForEachRow(rows, []any{&name, &number}, func() error {
+		_, err := pgx.ForEachRow(found, []any{&name, &number}, func() error {
 			last[at[name]] = number
 			return nil
 		})
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("post %d messages: %w", len(bodies), err)
+		return nil, fmt.Errorf("post %d messages: %w", len(rows.bodies), err)
 	}
 	answers := make([]posted, len(calls))
 	for i, c := range calls {
@@ -204,11 +225,37 @@ func (q *Queues) postTogether(ctx context.Context, calls []post) ([]posted, erro
 	return answers, nil
 }
 
+// postRows are messages as columns.
+type postRows struct {
+	queueOf []int32
+	place   []int64 // among those of their queue
+	senders []*string
+	bodies  []string
+	delays  []*float64
+	runAts  []*time.Time
+}
+
+func (r *postRows) add(queue int, place int64, body string, c post) {
+	delay, at := c.later.columns()
+	r.queueOf, r.place = append(r.queueOf, int32(queue+1)), append(r.place, place) //nolint:gosec // a few queues
+	r.senders, r.bodies = append(r.senders, c.sender), append(r.bodies, body)
+	r.delays, r.runAts = append(r.delays, delay), append(r.runAts, at)
+}
+
 // Result is an answer to a message that was given to a receiver.
 type Result struct {
 	Queue   string
 	Message int64
 	Text    string
+	None    bool // it was answered without a result
+}
+
+// stored is what the database keeps of it.
+func (r Result) stored() *string {
+	if r.None {
+		return nil
+	}
+	return &r.Text
 }
 
 // UnknownResultsError says that some results were for messages that a receiver was
@@ -237,9 +284,9 @@ func allSaved(receiver string, saved int, results []Result) error {
 func (q *Queues) SaveResults(ctx context.Context, receiver string, results []Result) (saved int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	queues, messages, texts := make([]string, len(results)), make([]int64, len(results)), make([]string, len(results))
+	queues, messages, texts := make([]string, len(results)), make([]int64, len(results)), make([]*string, len(results))
 	for i, r := range results {
-		queues[i], messages[i], texts[i] = r.Queue, r.Message, r.Text
+		queues[i], messages[i], texts[i] = r.Queue, r.Message, r.stored()
 	}
 	if err := registry.Again(func() error {
 		return q.db.QueryRow(ctx, `SELECT save_results($1, $2, $3, $4)`, receiver, queues, messages, texts).Scan(&saved)

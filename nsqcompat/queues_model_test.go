@@ -42,6 +42,8 @@ func (q *modelQueue) receiver(name string) *modelReceiver {
 func (q *modelQueue) pull(name string, start, most, retries, timeout int) (given []int) {
 	r, last := q.receiver(name), len(q.messages)
 	switch {
+	case start > last: // nothing new before that, and nothing is passed over
+		return q.again(r, most, retries, timeout)
 	case start > 0:
 		r.position = max(r.position, start-1)
 	case start == -1 && last > r.position:
@@ -61,7 +63,12 @@ func (q *modelQueue) pull(name string, start, most, retries, timeout int) (given
 	if len(given) > 0 {
 		return given
 	}
-	for n := 1; n <= last && len(given) < most; n++ {
+	return q.again(r, most, retries, timeout)
+}
+
+// again returns the numbers that are given once more.
+func (q *modelQueue) again(r *modelReceiver, most, retries, timeout int) (given []int) {
+	for n := 1; n <= len(q.messages) && len(given) < most; n++ {
 		row := r.rows[n]
 		if row == nil || row.status != "processing" || row.age < timeout {
 			continue
@@ -118,7 +125,7 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 				var results []Result
 				unknown := 0
 				for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(1, 6), 0, 2, rapid.ID).Draw(t, "results") {
-					results = append(results, Result{queue, int64(n), "ok"})
+					results = append(results, Result{Queue: queue, Message: int64(n), Text: "ok"})
 					if !m.answer(name, n) {
 						unknown++
 					}
@@ -147,7 +154,7 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 			},
 			"answer": func(t *rapid.T) {
 				name, n := names.Draw(t, "name"), rapid.IntRange(1, 6).Draw(t, "message")
-				saved, err := q.SaveResults(ctx, name, []Result{{queue, int64(n), "ok"}})
+				saved, err := q.SaveResults(ctx, name, []Result{{Queue: queue, Message: int64(n), Text: "ok"}})
 				if given := m.answer(name, n); err != nil || (saved == 1) != given {
 					t.Fatalf("SaveResults = %d, %v; want it saved: %t", saved, err, given)
 				}

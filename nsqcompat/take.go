@@ -129,7 +129,7 @@ func takeStatement(calls []take, asks []ask) (sql string, args []any) {
 	var start []int64
 	var failTimeout []float64
 	var answered []int64
-	var results []string
+	var results []*string
 	var first, last []int32
 	for i, a := range asks {
 		w := calls[a.call].wants[a.want]
@@ -138,7 +138,7 @@ func takeStatement(calls []take, asks []ask) (sql string, args []any) {
 		failTimeout = append(failTimeout, w.FailTimeout.Seconds())
 		first = append(first, int32(len(answered)+1)) //nolint:gosec // as many as fit into small requests
 		for _, r := range calls[a.call].results {
-			answered, results = append(answered, r.Message), append(results, r.Text)
+			answered, results = append(answered, r.Message), append(results, r.stored())
 		}
 		last = append(last, int32(len(answered))) //nolint:gosec // as above
 	}

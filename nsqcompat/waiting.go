@@ -62,12 +62,22 @@ func (q *Queues) Pull(ctx context.Context, receiver string, answers Answers, wan
 			return got.given, nil
 		}
 		for i := range wants {
-			wants[i].Start = 0 // what was to be passed over has been
+			wants[i].Start = afterFirst(wants[i].Start)
 		}
 		if more, err := q.wait(ctx, w, got.due, end.C); !more {
 			return got.given, err
 		}
 	}
+}
+
+// afterFirst is where a call that waits starts from its second look on: what was to
+// be passed over has been, but the newest message and one that is to come are still
+// the first that it wants.
+func afterFirst(start int64) int64 {
+	if start == onlyNew {
+		return 0
+	}
+	return start
 }
 
 // answer saves results alone.

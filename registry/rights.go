@@ -156,13 +156,13 @@ retired_copies DELETE
 unrecorded_copies DELETE
 institutions UPDATE
 spot_restores INSERT
-alerts INSERT`, functions: "lock_object lock_institution turn_log_partitions trim_log wake_retrieval"},
+alerts INSERT`, functions: "lock_object lock_institution turn_log_partitions trim_log trim_receivers wake_retrieval"},
 		"serve": {tables: queueRights + `
 api_tokens UPDATE
 queues INSERT UPDATE
 topic_receivers INSERT
 topic_deliveries INSERT DELETE
-pipeline_messages UPDATE`, functions: queueUpkeep + "receiver_locked take_messages take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
+pipeline_messages UPDATE`, functions: queueUpkeep + "receiver_locked receiver_begins place_receiver take_messages take_delayed take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
 		"mirror": {tables: `
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE
