@@ -39,6 +39,7 @@ type LeaseAPI struct {
 	engine   *claim.Engine
 	remote   *claim.Remote
 	o        LeaseOptions
+	in       intakes
 
 	mu      sync.Mutex
 	lines   map[string]*line // of those that wait, by what they want
@@ -57,7 +58,7 @@ func NewLeaseAPI(db *pgxpool.Pool, engine *claim.Engine, o LeaseOptions) *LeaseA
 	if o.MaxWaiting == 0 {
 		o.MaxWaiting = 10_000
 	}
-	return &LeaseAPI{db: db, registry: registry.New(db), engine: engine, remote: engine.Remote(db), o: o, lines: map[string]*line{}}
+	return &LeaseAPI{db: db, registry: registry.New(db), engine: engine, remote: engine.Remote(db), o: o, in: newIntakes(mostBody), lines: map[string]*line{}}
 }
 
 //go:embed openapi.json

@@ -176,7 +176,7 @@ func claimedItems(list []claim.Leased) (items []claimedItem) {
 // claim hands out items, once there are any. What is claimed for somebody who is
 // gone by then goes back at once.
 func (a *LeaseAPI) claim(w http.ResponseWriter, r *http.Request, c Caller) {
-	q, err := read[claimRequest](w, r)
+	q, err := read[claimRequest](a.in, w, r, c)
 	if err == nil {
 		err = q.check(r, c)
 	}

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -54,6 +52,10 @@ func problemOf(err error) problem {
 		}
 	case errors.As(err, &tooLarge):
 		p = problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("A request has %d bytes at most.", tooLarge.Limit)}
+	case errors.Is(err, errBusy):
+		p = problem{Status: http.StatusServiceUnavailable, Code: "busy", Detail: "Too many requests are being read. Try again."}
+	case errors.Is(err, errSlow):
+		p = problem{Status: http.StatusRequestTimeout, Code: "too-slow", Detail: "The request came too slowly. Send it again over a quicker connection."}
 	case errors.As(err, &ended):
 		p = problem{
 			Status: http.StatusConflict, Code: "ended", Outcome: ended.Outcome, ErrorCode: ended.Code,
@@ -86,6 +88,7 @@ func (a *LeaseAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
 	}
+	hangUp(w, err)
 	answering(w)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -106,25 +109,20 @@ func writeJSON(w http.ResponseWriter, answer any) error {
 	return nil
 }
 
-// Bounds of what is read of a caller.
-const (
-	mostBody = 64 << 10
-	bodyTime = 30 * time.Second
-)
+// mostBody bounds what is read of a caller.
+const mostBody = smallBody
 
 // read reads what a caller has sent, which is JSON whatever it is called: curl's -d
 // calls it something else.
-func read[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
-	c := http.NewResponseController(w)
-	c.SetReadDeadline(time.Now().Add(bodyTime)) //nolint:errcheck // of what has none, the server's hold
-	defer c.SetReadDeadline(time.Time{})        //nolint:errcheck // or the claim that waits would be taken for gone
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+func read[T any](in intakes, w http.ResponseWriter, r *http.Request, c Caller) (q T, err error) {
+	body, leave, err := in.read(w, r, callerOf(c, r), mostBody)
 	switch tooLarge := (*http.MaxBytesError)(nil); {
-	case errors.As(err, &tooLarge):
+	case errors.As(err, &tooLarge), errors.Is(err, errBusy), errors.Is(err, errSlow):
 		return q, err
 	case err != nil:
 		return q, badRequest("The request did not come whole. Send it again.")
 	}
+	defer leave()
 	if err := wellFormed(body); err != nil {
 		return q, badRequest("The request cannot be read: %v.", err)
 	}
@@ -136,7 +134,7 @@ func read[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
 
 // named reads a request that names a claim, and sees to it that the caller may.
 func named[T interface{ ref() claimRef }](ctx context.Context, a *LeaseAPI, w http.ResponseWriter, r *http.Request, c Caller) (q T, err error) {
-	if q, err = read[T](w, r); err != nil {
+	if q, err = read[T](a.in, w, r, c); err != nil {
 		return q, err
 	}
 	if q.ref().ID < 1 || q.ref().Token < 1 {

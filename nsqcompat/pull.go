@@ -9,10 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // PullAPI is the HTTP API of [Queues], with the shapes and rules of NQ: POST /post
@@ -21,8 +18,7 @@ import (
 type PullAPI struct {
 	queues *Queues
 	o      PullOptions
-
-	small, large *semaphore.Weighted // bytes of requests that are being read and saved
+	in     intakes
 }
 
 // PullOptions bound what a PullAPI takes in.
@@ -33,14 +29,6 @@ type PullOptions struct {
 	Caller   func(r *http.Request) (Caller, error) // who sends a request; nil: somebody who may do all
 	Log      *slog.Logger                          // nil discards
 }
-
-const (
-	// bodiesBytes is how many bytes of requests are in memory at once, as they came:
-	// so many of small ones, and so many of large ones.
-	bodiesBytes = 32 << 20
-	// smallBody is what a small request has at most.
-	smallBody = 64 << 10
-)
 
 // NewPullAPI returns the API of queues.
 func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
@@ -53,7 +41,7 @@ func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &PullAPI{queues: queues, o: o, small: semaphore.NewWeighted(bodiesBytes), large: semaphore.NewWeighted(max(bodiesBytes, o.MaxBody))}
+	return &PullAPI{queues: queues, o: o, in: newIntakes(o.MaxBody)}
 }
 
 // Routes adds the API to a mux.
@@ -70,7 +58,7 @@ func (e wrongRequest) Error() string { return e.text }
 func bad(format string, args ...any) error { return wrongRequest{fmt.Sprintf(format, args...)} }
 
 // guarded lets in who has a right, and answers errors.
-func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request, Caller) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var caller Caller
 		err := error(nil)
@@ -81,7 +69,7 @@ func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.R
 			err = &AccessError{http.StatusForbidden, "the token " + caller.Name + " may not " + right}
 		}
 		if err == nil {
-			err = handle(w, r)
+			err = handle(w, r, caller)
 		}
 		if err != nil {
 			a.refuse(w, r, err)
@@ -98,6 +86,8 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var access *AccessError
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, errSlow): // the server takes its caller for gone
+		status, text = http.StatusRequestTimeout, errSlow.Error()
 	case r.Context().Err() != nil:
 		return // nobody is there
 	case errors.As(err, &wrong):
@@ -109,6 +99,9 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
 		}
+	case errors.Is(err, errBusy):
+		status, text = http.StatusServiceUnavailable, errBusy.Error()
+		w.Header().Set("Retry-After", "1")
 	case errors.As(err, &large):
 		status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", large.Limit)
 	case errors.Is(err, ErrNotPostable):
@@ -116,7 +109,16 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		a.o.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
 	}
+	hangUp(w, err)
 	answerJSON(w, status, map[string]string{"_error": text})
+}
+
+// hangUp has the connection closed of a request that was not read to its end.
+func hangUp(w http.ResponseWriter, err error) {
+	var large *http.MaxBytesError
+	if errors.Is(err, errBusy) || errors.Is(err, errSlow) || errors.As(err, &large) {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // answerTime is how long a client may take to read an answer.
@@ -139,16 +141,12 @@ func answerJSON(w http.ResponseWriter, status int, answer any) {
 }
 
 // post is POST /post.
-func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
-	leave, err := a.room(r)
+func (a *PullAPI) post(w http.ResponseWriter, r *http.Request, c Caller) error {
+	body, leave, err := a.body(w, r, c)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	body, err := readBody(w, r, a.o.MaxBody)
-	if err != nil {
-		return err
-	}
 	p, err := readPost(body)
 	if err != nil {
 		return err
@@ -169,34 +167,27 @@ func (a *PullAPI) post(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// room waits until there is room in memory for a request. Many small ones never
-// wait for few large ones.
-func (a *PullAPI) room(r *http.Request) (leave func(), err error) {
-	weight, room := a.o.MaxBody, a.large
-	if r.ContentLength >= 0 {
-		weight = min(weight, r.ContentLength)
+// body reads a request, which is in memory until leave is called.
+func (a *PullAPI) body(w http.ResponseWriter, r *http.Request, c Caller) (body []byte, leave func(), err error) {
+	body, leave, err = a.in.read(w, r, callerOf(c, r), a.o.MaxBody)
+	if err != nil {
+		return nil, nil, err
 	}
-	if weight <= smallBody {
-		room = a.small
+	if err := wellFormed(body); err != nil {
+		leave()
+		return nil, nil, err
 	}
-	if err := room.Acquire(r.Context(), weight); err != nil {
-		return nil, fmt.Errorf("wait for room for a request: %w", err)
-	}
-	return sync.OnceFunc(func() { room.Release(weight) }), nil
+	return body, leave, nil
 }
 
 // pull is POST /pull. What it has brought is in memory until its results are saved,
 // and not while it waits.
-func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request) error {
-	leave, err := a.room(r)
+func (a *PullAPI) pull(w http.ResponseWriter, r *http.Request, c Caller) error {
+	body, leave, err := a.body(w, r, c)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	body, err := readBody(w, r, a.o.MaxBody)
-	if err != nil {
-		return err
-	}
 	p, err := readPull(body, a.o.Defaults)
 	if err != nil {
 		return err

@@ -3,9 +3,7 @@ package nsqcompat
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,21 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 )
-
-// readTime is how long a client may take to send a request.
-const readTime = time.Minute
-
-// readBody reads a request whole. Text that is no valid UTF-8 would be stored as
-// something else than it is, and is refused.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) //nolint:errcheck // where there is none to set, none is needed
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
-	http.NewResponseController(w).SetReadDeadline(time.Time{}) //nolint:errcheck // it may wait as long as it likes for the answer
-	return body, wellFormed(body)
-}
 
 // wellFormed refuses text that would be stored as something else than it is.
 func wellFormed(body []byte) error {

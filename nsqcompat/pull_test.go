@@ -1,7 +1,6 @@
 package nsqcompat
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -620,70 +617,4 @@ func TestAnswersAreWrittenInTheirOwnTime(t *testing.T) {
 			t.Errorf("%s %s = %s, want %d", c.path, c.body, response.Status, c.status)
 		}
 	}
-}
-
-// What a request brings has its room in memory while it is sent and until its results
-// are saved, and gives it back for as long as the call waits.
-func TestRequestsTakeRoom(t *testing.T) {
-	t.Parallel()
-	queues := NewQueues(testenv.Database(t), QueuesOptions{})
-	stopping := make(chan struct{})
-	api := NewPullAPI(queues, PullOptions{MaxBody: bodiesBytes, Stopping: stopping})
-	mux := http.NewServeMux()
-	api.Routes(mux)
-	web := httptest.NewServer(mux)
-	t.Cleanup(web.Close)
-	free := func(room *semaphore.Weighted) bool {
-		if !room.TryAcquire(bodiesBytes) {
-			return false
-		}
-		room.Release(bodiesBytes)
-		return true
-	}
-	for _, path := range []string{"/post", "/pull"} {
-		for size, room := range map[int]*semaphore.Weighted{100: api.small, smallBody: api.small, smallBody + 1: api.large, bodiesBytes: api.large} {
-			conn, err := net.Dial("tcp", web.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close() //nolint:errcheck // it is closed below
-			// The server says that it reads the body once it does.
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, size)
-			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
-				t.Fatalf("%q, %v", line, err)
-			}
-			if free(room) {
-				t.Errorf("a request of %d bytes to %s takes no room", size, path)
-			}
-			conn.Close() //nolint:errcheck // the request is given up
-			eventually(t, "room again", func() bool { return free(room) })
-		}
-	}
-	if _, err := queues.Post(t.Context(), nil, []Posting{{"q", []string{"a"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := queues.Pull(t.Context(), "r", Answers{}, []Want{{Queue: "q", Max: 1, RetryNum: 1}}, 0); err != nil {
-		t.Fatal(err)
-	}
-	var waiting sync.WaitGroup
-	for n, body := range []string{
-		`{"receiver": "r", "timeout": 60, "queues": {"q": {}}, "results": {"q": {"1": "done"}}}`,
-		`{"receiver": "r", "timeout": 60, "queues": {"p": {}}, "results": {"q": {"1": "done"}}}`,
-		`{"receiver": "r", "timeout": 60, "queues": {"q": {}, "p": {}}}` + strings.Repeat(" ", smallBody),
-	} {
-		waiting.Go(func() {
-			response, err := web.Client().Post(web.URL+"/pull", "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			response.Body.Close() //nolint:errcheck // it has none
-			if response.StatusCode != http.StatusNoContent {
-				t.Errorf("pull = %s", response.Status)
-			}
-		})
-		eventually(t, "a call that waits, without its room", func() bool { return queues.Waiting() == n+1 && free(api.small) && free(api.large) })
-	}
-	close(stopping)
-	waiting.Wait()
 }
