@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,10 @@ func NewPullAPI(queues *Queues, o PullOptions) *PullAPI {
 func (a *PullAPI) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /post", a.guarded("post", a.post))
 	mux.HandleFunc("POST /pull", a.guarded("pull", a.pull))
+	mux.HandleFunc("GET /queues", a.guarded("post or pull", a.list))
+	mux.HandleFunc("GET /queues/{queue}", a.guarded("post or pull", a.show))
+	mux.HandleFunc("GET /queues/{queue}/messages/{id}", a.guarded("post or pull", a.message))
+	mux.HandleFunc("PUT /queues/{queue}/receivers/{name}", a.guarded("pull", a.place))
 }
 
 // wrongRequest is an error of the caller's.
@@ -57,7 +62,7 @@ func (e wrongRequest) Error() string { return e.text }
 
 func bad(format string, args ...any) error { return wrongRequest{fmt.Sprintf(format, args...)} }
 
-// guarded lets in who has a right, and answers errors.
+// guarded lets in who has a right, or one of several, and answers errors.
 func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.Request, Caller) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var caller Caller
@@ -65,7 +70,7 @@ func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.R
 		if a.o.Caller != nil {
 			caller, err = a.o.Caller(r)
 		}
-		if err == nil && !caller.May(right) {
+		if err == nil && !slices.ContainsFunc(strings.Split(right, " or "), caller.May) {
 			err = &AccessError{http.StatusForbidden, "the token " + caller.Name + " may not " + right}
 		}
 		if err == nil {
@@ -82,6 +87,7 @@ func (a *PullAPI) guarded(right string, handle func(http.ResponseWriter, *http.R
 func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "the messages could not be saved or read; try again"
 	var wrong wrongRequest
+	var none missing
 	var unknown *UnknownResultsError
 	var access *AccessError
 	var large *http.MaxBytesError
@@ -92,6 +98,8 @@ func (a *PullAPI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody is there
 	case errors.As(err, &wrong):
 		status, text = http.StatusBadRequest, wrong.text
+	case errors.As(err, &none):
+		status, text = http.StatusNotFound, none.text
 	case errors.As(err, &unknown):
 		status, text = http.StatusBadRequest, unknown.Error()
 	case errors.As(err, &access):

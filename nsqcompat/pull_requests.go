@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -203,8 +202,8 @@ func readPull(body []byte, d Defaults) (p pullRequest, err error) {
 	if p.receiver, err = text("receiver", all.values["receiver"], longestName); err != nil {
 		return p, err
 	}
-	if p.receiver == "" || strings.ContainsFunc(p.receiver, unicode.IsControl) {
-		return p, bad("receiver must be a name, without control characters")
+	if err := checkReceiver(p.receiver); err != nil {
+		return p, err
 	}
 	if p.timeout, err = seconds("timeout", all.values["timeout"], d.Timeout, longestWait); err != nil {
 		return p, err

@@ -54,7 +54,7 @@ Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), scheduleCommand(), workCommand(),
-		mirrorCommand(), serveCommand(), tokenCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), stageCommand(), pauseCommand(), resumeCommand(),
+		mirrorCommand(), serveCommand(), queueCommand(), tokenCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), stageCommand(), pauseCommand(), resumeCommand(),
 		whyNotCommand(), workersCommand(), servicesCommand(), identifyCommand(), restoreCommand(), deleteCommand(), userCommand(), fixityCommand(), repairCommand(), drainCommand(), janitorCommand(), doctorCommand(), checkCommand(), versionCommand(),
 		internalCommand())
 	return root

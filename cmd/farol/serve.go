@@ -79,11 +79,13 @@ func runServe(ctx context.Context, wait waiting) error {
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.registry, open)
-	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{MaxBody: config.Pull.MaxBody, Stopping: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
+	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
+		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
+	}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, metrics.collectors()...)
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.registry, log))...)
 	})
 	group.Go(func() error { return queues.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// mostMeasured is how many queues, and receivers of them, have figures: those that
+// pulled last.
+const mostMeasured = 500
+
+// pullFigures tells Prometheus of the queues of the pull API as the database has
+// them. They are the same whichever process tells them.
+type pullFigures struct {
+	registry *registry.Registry
+	log      *slog.Logger
+
+	depth, oldest, failed, lag, processing, behind *prometheus.Desc
+
+	mu   sync.Mutex // one look at a time
+	at   time.Time  // of the last look
+	last []registry.Queue
+}
+
+func newPullFigures(r *registry.Registry, log *slog.Logger) *pullFigures {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &pullFigures{
+		registry: r, log: log,
+		depth:      desc("farol_pull_queue_depth", "Messages that the receiver which is furthest behind has yet to end; all if nobody has pulled.", "queue"),
+		oldest:     desc("farol_pull_queue_oldest_seconds", "Age of the oldest message that a receiver has yet to end; 0 if there is none.", "queue"),
+		failed:     desc("farol_pull_queue_failed", "Deliveries that have failed.", "queue"),
+		lag:        desc("farol_pull_receiver_lag", "Messages that a receiver was not given yet.", "queue", "receiver"),
+		processing: desc("farol_pull_receiver_processing", "Messages that a receiver was given and has not answered.", "queue", "receiver"),
+		behind:     desc("farol_pull_receiver_oldest_seconds", "Age of the oldest message that a receiver has yet to end; 0 if there is none.", "queue", "receiver"),
+	}
+}
+
+// Describe is of prometheus.Collector.
+func (p *pullFigures) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{p.depth, p.oldest, p.failed, p.lag, p.processing, p.behind} {
+		ch <- d
+	}
+}
+
+// Collect is of prometheus.Collector. Without the database there are no figures.
+func (p *pullFigures) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, q := range p.look() {
+		gauge(p.depth, float64(q.Depth), q.Queue)
+		gauge(p.oldest, q.Oldest, q.Queue)
+		gauge(p.failed, float64(q.Failed), q.Queue)
+		for _, r := range q.Receivers {
+			gauge(p.lag, float64(r.Waiting), q.Queue, r.Receiver)
+			gauge(p.processing, float64(r.Processing), q.Queue, r.Receiver)
+			gauge(p.behind, r.Oldest, q.Queue, r.Receiver)
+		}
+	}
+}
+
+func (p *pullFigures) look() []registry.Queue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.at.IsZero() && time.Since(p.at) < lookFresh {
+		return p.last
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
+	defer cancel()
+	list, err := p.registry.Queues(ctx, "", mostMeasured)
+	if err != nil {
+		p.log.WarnContext(ctx, "no figures of the pull API's queues", "err", err)
+	}
+	p.last, p.at = list, time.Now()
+	return list
+}
