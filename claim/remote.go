@@ -51,6 +51,10 @@ type RemoteWorker struct {
 	// Timeout is how long a worker that cannot heartbeat may be at it: its lease
 	// is three times that. 0: it can.
 	Timeout time.Duration
+
+	// Silent says that it cannot heartbeat, and does not know how long it will be at
+	// it: then the stages' settings for such workers hold.
+	Silent bool
 }
 
 // Leased is an item that was claimed for a remote worker.
@@ -99,6 +103,15 @@ func (s *settings) remote(stages []Want) error {
 	return nil
 }
 
+// unrenewed is the lease of a worker that sends no heartbeats: the longest of those
+// of the stages that it asks for.
+func (s *settings) unrenewed(stages []Want) (lease time.Duration) {
+	for _, w := range stages {
+		lease = max(lease, s.of(ingest, w.Stage).UnrenewedLease)
+	}
+	return lease
+}
+
 // Claim takes up to n items of an ingest for a remote worker, as [Engine.Claim]
 // does. Items that cannot be handed out for an error are given back.
 func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]Leased, error) {
@@ -106,6 +119,9 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 		return nil, err
 	}
 	who := claimant{identity: identity{node: w.Node, pid: w.PID, worker: w.Name}, lease: 3 * w.Timeout}
+	if w.Silent && w.Timeout == 0 {
+		who.lease = r.engine.known.Load().unrenewed(f.Stages)
+	}
 	items, err := r.engine.claimAs(ctx, f, n, who)
 	if len(items) == 0 {
 		return nil, err
@@ -124,8 +140,11 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Expires, &l.StorageOption}, func() error {
 		l.Item = at[l.ID]
 		l.Lease, l.Heartbeat = l.lease, r.engine.known.Load().of(l.Action, l.Stage).Heartbeat
-		if w.Timeout > 0 {
+		if w.Timeout > 0 || w.Silent {
 			l.Heartbeat = 0
+		}
+		if w.Silent && w.Timeout == 0 {
+			l.Timeout = r.engine.known.Load().of(l.Action, l.Stage).UnrenewedTimeout
 		}
 		list = append(list, l)
 		return nil

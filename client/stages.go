@@ -42,7 +42,9 @@ type ClaimRequest struct {
 	Institution       string   `json:"institution,omitempty"`
 	StorageOptions    []string `json:"storage_options,omitempty"`
 	Wait              float64  `json:"wait"`                         // seconds
+	MinAge            float64  `json:"min_age,omitempty"`            // seconds since the item was made
 	ProcessingTimeout float64  `json:"processing_timeout,omitempty"` // seconds, of a worker that sends no heartbeats
+	Heartbeats        *bool    `json:"heartbeats,omitempty"`         // false: none is sent, and the stage says how long the work may take
 }
 
 // Claim claims items, and returns none if none came in time.

@@ -149,6 +149,7 @@ func (a *LeaseAPI) heartbeat(ctx context.Context, w http.ResponseWriter, r *http
 	if err != nil {
 		return nil, err
 	}
+	q.File = registry.CleanText(q.File)
 	if err := bounded("file", q.File, 0, 1000); err != nil {
 		return nil, err
 	}
@@ -169,6 +170,7 @@ func (a *LeaseAPI) finish(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if err != nil {
 		return nil, err
 	}
+	q.Note = registry.CleanText(q.Note)
 	if err := bounded("note", q.Note, 0, 4000); err != nil {
 		return nil, err
 	}
@@ -183,7 +185,8 @@ type ending struct {
 	Reason string `json:"reason"`
 }
 
-func (e ending) check() error {
+func (e *ending) check() error {
+	e.Reason = registry.CleanText(e.Reason)
 	if err := code(e.Code); err != nil {
 		return err
 	}
@@ -224,7 +227,7 @@ func (a *LeaseAPI) release(ctx context.Context, w http.ResponseWriter, r *http.R
 	if err != nil {
 		return nil, err
 	}
-	if q.Reason == "" {
+	if q.Reason = registry.CleanText(q.Reason); q.Reason == "" {
 		q.Reason = "Given back by its worker."
 	}
 	if err := bounded("reason", q.Reason, 1, 4000); err != nil {

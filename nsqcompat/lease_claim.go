@@ -19,11 +19,12 @@ import (
 
 // Bounds of what one claim may ask for.
 const (
-	mostWait    = 300.0            // seconds
-	mostTimeout = 30 * 24 * 3600.0 // seconds; the lease is three times that
-	mostClaimed = 100              // items
-	mostStages  = 20               // or storage options
-	mostSize    = int64(1) << 53   // bytes
+	mostWait    = 300.0                   // seconds
+	mostTimeout = 30 * 24 * 3600.0        // seconds; the lease is three times that
+	mostAge     = 100 * 365 * 24 * 3600.0 // seconds
+	mostClaimed = 100                     // items
+	mostStages  = 20                      // or storage options
+	mostSize    = int64(1) << 53          // bytes
 )
 
 type claimRequest struct {
@@ -37,7 +38,9 @@ type claimRequest struct {
 	Institution       string   `json:"institution"`
 	StorageOptions    []string `json:"storage_options"`
 	Wait              float64  `json:"wait"`
+	MinAge            float64  `json:"min_age"`
 	ProcessingTimeout float64  `json:"processing_timeout"`
+	Heartbeats        *bool    `json:"heartbeats"`
 }
 
 // check refuses what cannot be meant, or is not for the caller, and fills in what
@@ -63,6 +66,8 @@ func (q *claimRequest) checkWorker() error {
 		return badRequest("worker is %q; name who works, in 1 to 100 printable characters", q.Worker)
 	case !printable(q.Node, 100) || q.PID < 0 || q.PID > math.MaxInt32:
 		return badRequest("node must have 1 to 100 printable characters, and pid must be a process number")
+	case q.Heartbeats != nil && *q.Heartbeats && q.ProcessingTimeout != 0:
+		return badRequest("processing_timeout is for a worker that sends no heartbeats; leave it out, or say that heartbeats is false")
 	case !within(q.ProcessingTimeout, 0, mostTimeout):
 		return badRequest("processing_timeout is %v; it must be from 0 to %v seconds", q.ProcessingTimeout, mostTimeout)
 	}
@@ -77,6 +82,8 @@ func (q *claimRequest) checkBounds() error {
 		return badRequest("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
 	case !within(q.MinSize, 0, mostSize) || !within(q.MaxSize, 0, mostSize) || q.MaxSize != 0 && q.MaxSize <= q.MinSize:
 		return badRequest("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
+	case !within(q.MinAge, 0, mostAge):
+		return badRequest("min_age is %v; it must be from 0 to %v seconds", q.MinAge, mostAge)
 	case !within(q.Wait, 0, mostWait):
 		return badRequest("wait is %v; it must be from 0 to %v seconds", q.Wait, mostWait)
 	}
@@ -98,7 +105,7 @@ func (q *claimRequest) checkScope(c Caller) error {
 func within[N cmp.Ordered](n, least, most N) bool { return n >= least && n <= most }
 
 func (q *claimRequest) filter(c Caller) claim.Filter {
-	f := claim.Filter{MinSize: q.MinSize, MaxSize: q.MaxSize, StorageOptions: q.StorageOptions}
+	f := claim.Filter{MinSize: q.MinSize, MaxSize: q.MaxSize, MinAge: time.Duration(q.MinAge * float64(time.Second)), StorageOptions: q.StorageOptions}
 	for _, stage := range q.Stages {
 		f.Stages = append(f.Stages, claim.Want{Stage: stage, Most: q.Max})
 	}
@@ -116,7 +123,7 @@ func firstOf(a, b string) string {
 }
 
 func (q *claimRequest) who() claim.RemoteWorker {
-	return claim.RemoteWorker{Name: q.Worker, Node: q.Node, PID: q.PID, Timeout: time.Duration(q.ProcessingTimeout * float64(time.Second))}
+	return claim.RemoteWorker{Name: q.Worker, Node: q.Node, PID: q.PID, Timeout: time.Duration(q.ProcessingTimeout * float64(time.Second)), Silent: q.Heartbeats != nil && !*q.Heartbeats}
 }
 
 // knows refuses names of institutions and storage options that there are none of:

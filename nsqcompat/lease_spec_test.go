@@ -129,7 +129,7 @@ func TestEveryAnswerIsDocumented(t *testing.T) {
 		`{"worker": "a\u0000", "stages": ["Virus Scan"]}`, `{"worker": "a", "stages": ["Stroe"]}`, `{"worker": "a", "stages": ["Virus Scan"], "max": 101}`,
 		`{"worker": "a", "stages": ["Virus Scan"], "wait": 301}`, `{"worker": "a", "stages": ["Virus Scan"], "min_size": 5, "max_size": 5}`,
 		`{"worker": "a", "stages": ["Virus Scan"], "institution": "nowhere.edu"}`, `{"worker": "a", "stages": ["Virus Scan"], "storage_options": ["standard"]}`,
-		`{"worker": "a", "stages": ["Virus Scan"], "processing_timeout": -1}`, `{"worker": "a", "stages": ["Virus Scan"], "pid": -1}`,
+		`{"worker": "a", "stages": ["Virus Scan"], "processing_timeout": -1}`, `{"worker": "a", "stages": ["Virus Scan"], "min_age": -1}`, `{"worker": "a", "stages": ["Virus Scan"], "pid": -1}`,
 	} {
 		try(400, "POST", "/v1/claim", body)
 	}
@@ -199,7 +199,7 @@ func TestRequestsFitTheDocument(t *testing.T) {
 	t.Parallel()
 	s := readSpec(t)
 	for name, body := range map[string]string{
-		"ClaimRequest":     `{"worker": "anna", "node": "attic", "pid": 7, "stages": ["Virus Scan"], "max": 1, "min_size": 0, "max_size": 0, "institution": "test.edu", "storage_options": ["Standard"], "wait": 20.0, "processing_timeout": 0}`,
+		"ClaimRequest":     `{"worker": "anna", "node": "attic", "pid": 7, "stages": ["Virus Scan"], "max": 1, "min_size": 0, "max_size": 0, "institution": "test.edu", "storage_options": ["Standard"], "wait": 20.0, "min_age": 0.5, "processing_timeout": 0, "heartbeats": true}`,
 		"HeartbeatRequest": `{"id": 1, "token": 2, "file": "data/a"}`, "FinishRequest": `{"id": 1, "token": 2, "note": "Clean."}`,
 		"RetryRequest": `{"id": 1, "token": 2, "reason": "Away."}`, "FailRequest": `{"id": 1, "token": 2, "code": "virus-found", "reason": "Eicar."}`,
 		"ReleaseRequest": `{"id": 1, "token": 2}`,

@@ -40,8 +40,12 @@ FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
 
 // AddToken makes a token and returns it with its secret, which nobody can read again.
 // The name, institution, rights, stages and end of t count. A name that is taken is
-// ErrRefused, an institution that there is not ErrNotFound.
+// ErrRefused, an institution or stage
+// that there is not ErrNotFound.
 func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret string, err error) {
+	if err := r.knowsStages(ctx, t.Stages); err != nil {
+		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, err)
+	}
 	secret = "farol_" + rand.Text() + rand.Text() // 260 bits
 	var id int64
 	err = r.db.QueryRow(ctx, `
@@ -61,6 +65,22 @@ func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret s
 		return Token{}, "", fmt.Errorf("read token %q: %w", t.Name, err)
 	}
 	return added, secret, nil
+}
+
+// knowsStages refuses names of stages that there are not: a token for one that is
+// mistyped would let nobody in, and none of those who see it would know why.
+func (r *Registry) knowsStages(ctx context.Context, stages []string) error {
+	var unknown []string
+	err := r.db.QueryRow(ctx, `
+		SELECT coalesce(array_agg(DISTINCT n), '{}') FROM unnest($1::text[]) n
+		WHERE NOT EXISTS (SELECT FROM stage_settings s WHERE s.action = 'Ingest' AND s.stage = n)`, append([]string{}, stages...)).Scan(&unknown)
+	if err != nil {
+		return fmt.Errorf("look up stages: %w", err)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("%w: there is no stage %q", ErrNotFound, unknown)
+	}
+	return nil
 }
 
 func tokenDigest(secret string) []byte {

@@ -198,7 +198,7 @@ bag after all, the depositor uploads it again.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "note for the depositor")
+	reasonFlag(c, &reason, "note for the depositor")
 	jsonFlag(c, &asJSON)
 	return c
 }

@@ -31,7 +31,7 @@ waits. The stages are those of farol item list --help.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asks what an item waits for")
+	reasonFlag(c, &reason, "why, for whoever asks what an item waits for")
 	c.Flags().BoolVar(&all, "all", false, "all stages")
 	jsonFlag(c, &asJSON)
 	return c

@@ -79,7 +79,7 @@ changed before the plan is applied.` + conditionHelp,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
 	}
 	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar(&q.Reason, "reason", "", "note for the depositors")
+	reasonFlag(c, &q.Reason, "note for the depositors")
 	return c
 }
 

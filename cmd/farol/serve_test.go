@@ -162,12 +162,12 @@ func TestServeLetsInWhoMay(t *testing.T) {
 	}
 	waited := make(chan result)
 	go func() {
-		status, answer := send(t, near+"/pull", "", `{"receiver": "r", "queues": {"p": {}}}`)
+		status, answer := send(t, near+"/pull", "", `{"receiver": "waits", "queues": {"q": {"start": -2}}}`)
 		waited <- result{status, answer}
 	}()
 	p.eventually("a call that waits", func() bool {
 		var n int
-		return db.QueryRow(t.Context(), `SELECT count(*) FROM topic_receivers WHERE topic = 'p'`).Scan(&n) == nil && n == 1
+		return db.QueryRow(t.Context(), `SELECT count(*) FROM topic_receivers WHERE name = 'waits'`).Scan(&n) == nil && n == 1
 	})
 	if err := syscall.Kill(p.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -202,6 +202,8 @@ func metricsAreServed(t *testing.T, binary string, settings map[string]string) {
 	for _, want := range []string{
 		`farol_pull_requests_total{code="204",method="post",path="POST /pull"} 1`, `farol_pull_requests_total{code="404",method="post",path=""} 1`,
 		"farol_pull_waiting 0", "farol_pull_request_seconds_count", "farol_queue_items",
+		`farol_pull_queue_depth{queue="q"} 1`, `farol_pull_queue_failed{queue="q"} 0`, `farol_pull_queue_oldest_seconds{queue="q"}`,
+		`farol_pull_receiver_lag{queue="q",receiver="waits"} 0`, `farol_pull_receiver_processing{queue="q",receiver="r"} 1`,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in the metrics", want)

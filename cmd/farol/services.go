@@ -67,7 +67,7 @@ items that need it wait, and all others go on. farol services lists the names.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "the reason, which why-not shows for items that wait")
+	reasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
 	jsonFlag(c, &asJSON)
 	return c
 }

@@ -47,7 +47,7 @@ nothing else, since messages are of all.`,
 			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
-					return failure{code: exitFailed, err: err, next: "`farol token list` and `farol institution list` show what there is"}
+					return failure{code: exitFailed, err: err, next: "`farol token list`, `farol stage list` and `farol institution list` show what there is"}
 				}
 				if asJSON {
 					return writeJSON(cmd.OutOrStdout(), struct {
@@ -112,9 +112,12 @@ func tokenListCommand() *cobra.Command {
 func printTokens(out io.Writer, list []registry.Token) error {
 	var rows [][]string
 	for _, t := range list {
-		until, used := "removed", "never"
+		until, used := "no end", "never"
 		if t.ExpiresAt != nil {
 			until = at(*t.ExpiresAt)
+			if t.ExpiresAt.Before(time.Now()) {
+				until += " (over)"
+			}
 		}
 		if t.UsedAt != nil {
 			used = at(*t.UsedAt)

@@ -1,0 +1,20 @@
+package registry
+
+import (
+	"strings"
+	"unicode"
+)
+
+// CleanText is what is kept of a note or reason that somebody has written: its lines
+// as one, without control characters and those that turn the direction of text. Both
+// would have the terminal or page that shows it show something else.
+func CleanText(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	bad := func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+	}
+	if strings.IndexFunc(text, bad) < 0 {
+		return text
+	}
+	return strings.Join(strings.FieldsFunc(text, bad), " ")
+}
