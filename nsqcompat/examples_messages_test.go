@@ -53,7 +53,7 @@ func TestExampleClients(t *testing.T) {
 			s := serve(t, testenv.Database(t))
 			var odd strings.Builder // all control characters but U+0000
 			for r := rune(1); r < 0x20; r++ {
-				odd.WriteString(fmt.Sprintf("%c%d", r, r))
+				fmt.Fprintf(&odd, "%c%d", r, r)
 			}
 			messages := []string{
 				"plain", "", `{"id":7,"message":"a \"b\" \\u0041 \\\\n \\0101 %s"}`, odd.String(), "ü 😀 \u2028 \u2029 \x7f", strings.Repeat("long ", 10_000), "two\nlines\n\n",

@@ -65,7 +65,7 @@ func (r *reader) send(head, body string) net.Conn {
 func (r *reader) post(size int) (status int, retryAfter string) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"messages": {"q": [%q]}}`, strings.Repeat("x", size))
-	response, err := http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body)) //nolint:noctx // a test
+	response, err := http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 			if !announced {
 				from = io.MultiReader(from)
 			}
-			response, err := http.Post(r.web.URL+"/post", "application/json", from) //nolint:noctx // a test
+			response, err := http.Post(r.web.URL+"/post", "application/json", from)
 			if err != nil || response.StatusCode != http.StatusOK {
 				t.Fatalf("%d bytes: %v, %v", size, response, err)
 			}
