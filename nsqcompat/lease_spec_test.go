@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -167,12 +168,25 @@ func TestEveryAnswerIsDocumented(t *testing.T) {
 	try(401, "GET", "/v1/items/1", "")
 	try(401, "POST", "/v1/claim", scans)
 	denied = nil
+	l.tooSlow(func() {
+		for _, path := range []string{"claim", "heartbeat", "finish", "retry", "fail", "release"} {
+			try(408, "POST", "/v1/"+path, strings.Repeat(" ", mostBody/2))
+		}
+	})
 	l.db.Close()
 	try(503, "GET", "/v1/items/1", "")
 	for end, more := range ends {
 		try(503, "POST", "/v1/"+end, `{"id": 1, "token": 1`+more+`}`)
 	}
 	l.spec.allSeen(t)
+}
+
+// tooSlow has every request that is not there at once be too slow.
+func (l *leases) tooSlow(do func()) {
+	grace := l.api.in.grace
+	l.api.in.grace, l.api.in.rate = -time.Minute, 1e9
+	do()
+	l.api.in.grace, l.api.in.rate = grace, leastRate
 }
 
 // allSeen fails the test for each answer of the document that never came.

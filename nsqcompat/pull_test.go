@@ -260,7 +260,7 @@ func TestWhereAPullStarts(t *testing.T) {
 		steps []string // post:MESSAGE, or START=WHAT COMES
 	}{
 		{"from n", []string{"post:a", "post:b", "post:c", "2=q: 2 b", "1=q: 3 c", "1=nothing"}},
-		{"from one that is to come", []string{"post:a", "3=nothing", "post:b", "0=nothing", "post:c", "0=q: 3 c"}},
+		{"from one that is to come", []string{"post:a", "3=nothing", "post:b", "0=q: 1 a", "post:c", "3=q: 3 c"}},
 		{"from a number that was passed", []string{"post:a", "post:b", "0=q: 1 a", "1=q: 2 b", "1=nothing"}},
 		{"going on", []string{"0=nothing", "post:a", "0=q: 1 a", "0=nothing", "post:b", "0=q: 2 b"}},
 		{"the newest", []string{"post:a", "post:b", "-1=q: 2 b", "-1=nothing", "0=nothing", "post:c", "post:d", "-1=q: 4 d", "0=nothing"}},
