@@ -18,34 +18,41 @@ type Agents struct {
 	remove agent // copies were deleted
 }
 
-// An agent is the two columns of an event that name software.
-type agent struct{ object, agent string }
+// An agent is the two columns of an event that name software, and, where that is said in
+// words of its own, what was done and how.
+type agent struct{ object, agent, what, how string }
 
 const farolURL = "https://github.com/farol-preservation/farol"
 
 // Farol names this program, with its version, and the library by which it speaks to
 // storage. Either may be "".
 func Farol(version, library string) Agents {
-	farol := agent{strings.TrimSpace("Farol " + version), farolURL}
+	farol := agent{object: strings.TrimSpace("Farol " + version), agent: farolURL}
 	stores := farol
 	if library != "" {
 		stores.object += ", " + library
 	}
-	return Agents{put: stores, copy: stores, name: farol, record: farol, upload: stores, remove: stores}
+	all := stores
+	all.what, all.how = "Copied files to preservation storage", "Each copy was verified at its provider"
+	return Agents{put: stores, copy: stores, name: farol, record: farol, upload: all, remove: stores}
 }
 
 // APTrust has the wording that the system before Farol wrote, for those whose reports
-// select events by it. It names software that Farol does not use.
+// select events by it. It names software that Farol does not use, and what that did.
 func APTrust() Agents {
 	const minio = "https://github.com/minio/minio-go v7"
-	services := agent{"APTrust preservation services", "https://github.com/APTrust/preservation-services"}
+	services := agent{object: "APTrust preservation services", agent: "https://github.com/APTrust/preservation-services"}
 	return Agents{
-		put:    agent{"preservation-services + Minio S3 client", minio},
-		copy:   agent{"Go uuid library + Minio S3 library", "http://github.com/google/uuid"},
-		name:   agent{"APTrust exchange/ingest processor", services.agent},
+		put:    agent{object: "preservation-services + Minio S3 client", agent: minio, how: "Put using md5 checksum"},
+		copy:   agent{object: "Go uuid library + Minio S3 library", agent: "http://github.com/google/uuid"},
+		name:   agent{object: "APTrust exchange/ingest processor", agent: services.agent},
 		record: services,
-		upload: agent{"Minio S3 client", minio},
-		remove: agent{"Minio S3 library", services.object},
+		upload: agent{
+			object: "Minio S3 client", agent: minio,
+			what: "Copied files to perservation storage", //nolint:misspell // as every stored row spells it
+			how:  "Multipart put using s3 etags",
+		},
+		remove: agent{object: "Minio S3 library", agent: services.object},
 	}
 }
 
@@ -56,6 +63,7 @@ func (a Agents) args() pgx.NamedArgs {
 		"put": a.put, "copy": a.copy, "name": a.name, "record": a.record, "upload": a.upload, "remove": a.remove,
 	} {
 		args[what+"_object"], args[what+"_agent"] = is.object, is.agent
+		args[what+"_what"], args[what+"_how"] = is.what, is.how
 	}
 	return args
 }

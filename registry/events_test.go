@@ -252,3 +252,28 @@ func TestEventTypesHaveTheirTerms(t *testing.T) {
 		t.Error("a term was changed by hand")
 	}
 }
+
+// Without a word from anybody, events name Farol and what it did.
+func TestEventsNameWhoDidTheWork(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.Registry = a.Signed(registry.Farol("1.2.3", "a library"))
+	file := fileRecord("data/a.txt", 1)
+	file.Copies[0].VerifiedBy = "read"
+	a.ingested(etag1, file)
+	const stores = " | Farol 1.2.3, a library | https://github.com/farol-preservation/farol"
+	want := []string{
+		"identifier assignment now Success | Assigned new institution.bag/path identifier | " + file.Identifier +
+			" | Assigned bag/filepath identifier | Farol 1.2.3 | https://github.com/farol-preservation/farol",
+		"identifier assignment now Success | Assigned new storage URL identifier | " + file.Copies[0].URL + " | Assigned url identifier" + stores,
+		"ingestion 2026-01-01 01:00 Success | Completed copy to preservation storage (" + file.UUID + ") | md5:" + file.MD5 +
+			" | Stored, read back and verified by its SHA-256" + stores,
+		"ingestion now Success | Copied files to preservation storage | 1 files copied | Each copy was verified at its provider" + stores,
+	}
+	if diff := cmp.Diff(want, a.events("event_type IN ('ingestion', 'identifier assignment') AND outcome_detail <> 'test.edu/bag'")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if got := a.events("object || agent ~* 'minio|aptrust'"); len(got) != 0 {
+		t.Errorf("events of software that did nothing: %q", got)
+	}
+}

@@ -177,7 +177,9 @@ WITH event AS (
 	CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
 	UNION ALL
 	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1], 'Success',
-		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5, 'Put using md5 checksum', @put_object, @put_agent
+		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5,
+		coalesce(nullif(@put_how, ''), CASE r.verified_by[1] WHEN 'sha256' THEN 'Stored and verified by its SHA-256' WHEN 'etag' THEN 'Stored and verified by its MD5'
+			ELSE 'Stored, read back and verified by its SHA-256' END), @put_object, @put_agent
 	FROM recording r
 	UNION ALL
 	SELECT r.id, r.identifier, 'replication', c.stored_at, 'Success',
@@ -224,8 +226,7 @@ WITH event (event_type, date_time, detail, outcome_detail, outcome_information, 
 		CASE WHEN @warnings::bigint = 0 THEN 'Bag is valid' WHEN @found::text = '' THEN 'Bag is valid, warnings: ' || @warnings
 			ELSE 'Bag is valid. ' || @found END,
 		@validator::text, 'https://github.com/farol-preservation/farol', false),
-	('ingestion', now(), 'Copied files to perservation storage', -- as every stored row spells it
-		(SELECT count(*) FROM recording) || ' files copied', 'Multipart put using s3 etags', @upload_object, @upload_agent, false),
+	('ingestion', now(), @upload_what, (SELECT count(*) FROM recording) || ' files copied', @upload_how, @upload_object, @upload_agent, false),
 	('access assignment', now(), 'Assigned object access rights', @access::text, 'Set access to ' || @access, @record_object, @record_agent, false)
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
