@@ -113,7 +113,8 @@ func writeJSON(w http.ResponseWriter, answer any) error {
 const mostBody = smallBody
 
 // read reads what a caller has sent, which is JSON whatever it is called: curl's -d
-// calls it something else.
+// calls it something else. What is no text in it is replaced: whatever a command prints
+// is no reason to lose what it did.
 func read[T any](in intakes, w http.ResponseWriter, r *http.Request, c Caller) (q T, err error) {
 	body, leave, err := in.read(w, r, callerOf(c, r), mostBody)
 	switch tooLarge := (*http.MaxBytesError)(nil); {
@@ -123,9 +124,6 @@ func read[T any](in intakes, w http.ResponseWriter, r *http.Request, c Caller) (
 		return q, badRequest("The request did not come whole. Send it again.")
 	}
 	defer leave()
-	if err := wellFormed(body); err != nil {
-		return q, badRequest("The request cannot be read: %v.", err)
-	}
 	if err := readInto(body, &q); err != nil {
 		return q, badRequest("The request cannot be read: %v.", err)
 	}

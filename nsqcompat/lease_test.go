@@ -451,7 +451,7 @@ func TestAnyTextEndsAClaim(t *testing.T) {
 		if status, answer := l.call("POST", "/v1/"+path, fmt.Sprintf(`{"id": %d, "token": %v, %s}`, id, i["token"], more)); status != http.StatusOK {
 			t.Errorf("%s: %d %v", path, status, answer)
 		}
-		if note := l.value(`SELECT note FROM work_items WHERE id = $1`, id); note != "a\ufffd\ufffdb" {
+		if note := l.value(`SELECT note FROM work_items WHERE id = $1`, id); note != "a \ufffdb" {
 			t.Errorf("after %s the note is %q", path, note)
 		}
 		exec(t, l.db, `UPDATE work_items SET run_at = now() + interval '1 day' WHERE status = 'Pending'`)
