@@ -50,6 +50,7 @@ type channel struct {
 	refilledTo  int64     // the last id that was published again
 	quiet       bool      // the last look found nothing that we had not received
 	drift       int64     // at the last look
+	pauseOrder  string    // id of the order to pause or go on that is being carried out; "": there is none
 	lookedAt    time.Time // by nsqd's clock
 	attached    time.Time
 	touchedAt   time.Time

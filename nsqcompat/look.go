@@ -149,30 +149,3 @@ func lasting(before, now, number int64) (off, corrected int64) {
 	}
 	return now, number
 }
-
-// pauses carries a pause from one side to the other: whichever differs from what
-// both agreed on last has changed.
-func (l *link) pauses(ctx context.Context, c *channel, f TopicFigures) error {
-	if !c.is.requeuing || f.PausedInFarol == f.PausedInNSQ && l.agreed[c.topic] == f.PausedInNSQ {
-		return nil
-	}
-	paused := f.PausedInFarol
-	if paused == l.agreed[c.topic] { // nsqd's has changed
-		paused = f.PausedInNSQ
-		if err := l.m.pauseStages(ctx, c.topic, paused); err != nil {
-			return err
-		}
-		l.m.o.Log.InfoContext(ctx, "a pause was carried over from nsqd", "topic", c.topic, "paused", paused)
-	} else if f.PausedInNSQ != paused {
-		if err := l.at.pause(ctx, c.topic, paused); err != nil {
-			l.m.o.Log.WarnContext(ctx, "a pause was not carried over to nsqd, will try again", "topic", c.topic, "err", err)
-			return nil
-		}
-		l.m.o.Log.InfoContext(ctx, "a pause was carried over to nsqd", "topic", c.topic, "paused", paused)
-	}
-	if err := l.m.agreeOn(ctx, c.topic, paused); err != nil {
-		return err
-	}
-	l.agreed[c.topic] = paused
-	return nil
-}

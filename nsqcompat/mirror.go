@@ -38,6 +38,7 @@ type MirrorOptions struct {
 	Reader       string        // name of the cursor in topic_readers; "" is nsq-mirror
 	Batch        int           // messages read at once; 0 is 500
 	Poll         time.Duration // about how often an idle mirror looks; 0 is 250 ms
+	NoOrders     bool          // nsqd shows the queue, and what is done there changes nothing
 	Log          *slog.Logger  // nil discards
 }
 

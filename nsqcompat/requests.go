@@ -119,32 +119,35 @@ func (r request) shown() string {
 
 func (m *Mirror) answer(ctx context.Context, r request) error {
 	id, ok := itemOf(r.body)
-	if ok = ok && r.size <= bodyMost; ok && r.topic == fixityTopic {
-		return m.answerFixity(ctx, r, id)
-	}
+	ok = ok && r.size <= bodyMost
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var item *int64
 	if ok {
 		item = &id
 	}
-	if ok && !r.sure {
+	switch {
+	case ok && r.topic == fixityTopic && !m.o.NoOrders:
+		return m.answerFixity(ctx, r, id)
+	case ok && r.topic == fixityTopic && !r.sure:
+		return nil
+	case ok && r.topic != fixityTopic && !r.sure:
 		if old, err := m.explained(ctx, r, id); err != nil || old {
 			return err
 		}
 	}
+	if m.o.NoOrders {
+		return m.ignore(ctx, r, item)
+	}
 	var list []TopicRequest
-	err := pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('application_name', $1, true)`, nsqName); err != nil {
-			return err
-		}
+	err := m.asNSQ(ctx, "answer a request", func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `SELECT * FROM topic_request($1, $2, $3, $4, $5)`, r.topic, string(r.id[:]), r.shown(), item, r.sure)
 		var err error
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[TopicRequest])
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("answer a request: %w", err)
+		return err
 	}
 	for _, a := range list {
 		m.o.Log.InfoContext(ctx, "a request came from a topic", "topic", r.topic, "body", a.Body, "accepted", a.Accepted, "answer", a.Answer)

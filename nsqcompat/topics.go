@@ -136,34 +136,6 @@ func (m *Mirror) settle(ctx context.Context, l *link) error {
 	return err
 }
 
-// pauseStages pauses the stage of a topic, or lets it be claimed again.
-func (m *Mirror) pauseStages(ctx context.Context, topic string, paused bool) error {
-	return m.change(ctx, "carry a pause over from nsqd", `
-		SELECT set_paused(s.action, s.stage, $2, CASE WHEN $2 THEN 'paused in NSQ' END)
-		FROM stage_settings s WHERE s.topic = $1 AND s.paused <> $2`, topic, paused)
-}
-
-// nsqName is what changes that come from nsqd are on record under, as the
-// program's name.
-const nsqName = "nsq"
-
-// change makes a change that came from nsqd.
-func (m *Mirror) change(ctx context.Context, what, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err := pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('application_name', $1, true)`, nsqName); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, sql, args...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
 // requestsKept is for how long what was asked for on topics stays on record.
 const requestsKept = 90 * 24 * time.Hour
 

@@ -37,6 +37,7 @@ type nsqConfig struct {
 	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"address of nsqd's protocol, to which messages are published; it, or that of nsqlookupd, has to be set"`
 	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API; without it messages are only published: nsqd does not show the queue, and nothing is read from it"`
 	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"address of the HTTP API of nsqlookupd, which knows both addresses of nsqd; instead of these"`
+	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"whether pauses in NSQ and what others publish on the pipeline's topics are orders; off: nsqd shows the queue, and whatever is done there changes nothing in Farol"`
 }
 
 type logConfig struct {

@@ -23,7 +23,9 @@ func mirrorCommand() *cobra.Command {
 		Long: `Publish every hand-off between stages to nsqd, on the topics that the pipeline's
 predecessor used, and consume them as its workers did, so that nsqd's figures are
 those of the queue, until SIGTERM or Ctrl-C. What others publish on these topics
-is taken as a request to requeue an item; a pause in nsqadmin pauses the stage.
+is taken as a request to requeue an item; a pause in nsqadmin pauses the stage, and
+an unpause ends such a pause, not one that was made in Farol. FAROL_NSQ_ORDERS=off
+has it show the queue and take no orders.
 Nothing waits for the mirror: with nsqd away the pipeline goes on, and the mirror
 catches up afterwards. Of several that run, one mirrors and the others stand by.
 
@@ -79,7 +81,8 @@ func runMirror(ctx context.Context, wait waiting) error {
 
 func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
 	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
-		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr, Log: newLogger(c.Log),
+		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
+		NoOrders: c.NSQ.Orders == "off", Log: newLogger(c.Log),
 	})
 }
 
@@ -89,8 +92,8 @@ func mirrorStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Compare the registry with what nsqd shows",
 		Long: `Show each topic as the registry has it and as nsqd shows it, whether or not a
-mirror runs. With --requests, what others published on the topics instead, and
-how it was answered.
+mirror runs. With --requests, the orders that came by NSQ instead, and how each
+was answered.
 
 Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 		Example: `  farol mirror status
@@ -112,7 +115,7 @@ Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&requests, "requests", false, "show what others published on the topics")
+	c.Flags().BoolVar(&requests, "requests", false, "show the orders that came by NSQ")
 	jsonFlag(c, &asJSON)
 	return c
 }
