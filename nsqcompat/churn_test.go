@@ -59,7 +59,7 @@ func (q *queue) agrees() (list []TopicFigures, took time.Duration) {
 		}
 	}()
 	eventually(q.t, "the same figures on both sides", func() bool {
-		is, err := count(q.t.Context(), q.db, position{XID: 1 << 62})
+		is, err := count(q.t.Context(), q.db, position{XID: 1 << 62}, 90)
 		if err != nil {
 			q.t.Fatal(err)
 		}

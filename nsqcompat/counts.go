@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // counts are what the registry has of one topic, all topics of a look in one
@@ -38,8 +40,8 @@ const unreadMost = 50_000
 
 // countsSQL counts by the queue's partial indexes. Ingests have stages of their
 // own, so that their counts need no look at the items themselves. Of fixity
-// checks there are no items: those that run have a lease, and one message for a
-// file.
+// checks there are no items: those that run have a lease, those that are due and
+// allowed are found as a claim finds them, and there is one message for a file.
 const countsSQL = `
 WITH behind AS MATERIALIZED (
 	SELECT topic, count(*) AS n FROM (
@@ -70,7 +72,7 @@ WITH behind AS MATERIALIZED (
 	) r
 	GROUP BY s.topic
 	UNION ALL
-	SELECT 'fixity_check', false, 0, 0, 0, 0, (
+	SELECT 'fixity_check', (SELECT paused FROM fixity_feed), (SELECT count(*) FROM fixity_due(@days, @few)), 0, 0, 0, (
 		SELECT count(DISTINCT s.generic_file_id) FROM fixity_checks c JOIN storage_records s ON s.id = c.storage_record_id
 		WHERE c.worker <> '' AND c.run_at > now()), false
 )
@@ -79,13 +81,18 @@ SELECT s.topic, s.paused, s.due::bigint, s.later::bigint, s.far::bigint, s.waiti
 FROM stages s LEFT JOIN behind b USING (topic) LEFT JOIN untold u USING (topic)
 ORDER BY s.topic`
 
-// count counts each topic, for a reader that has come to a position.
-func count(ctx context.Context, db querier, at position) ([]counts, error) {
+// count counts each topic, for a reader that has come to a position. days is the
+// interval of fixity checks where a policy leaves it open.
+func count(ctx context.Context, db querier, at position, days int) ([]counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost}) // CollectRows returns the error
+	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost, "days": days, "few": registry.FixityFew}) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
-		return c, row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
+		err = row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
+		if !c.requeuing {
+			c.Unread = 0 // a file that is due has its message before its check is announced
+		}
+		return c, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count the queue: %w", err)
@@ -144,19 +151,28 @@ func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, err
 
 // live returns the next ids that a topic's messages would have, beyond one.
 func (l topicLog) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
+	return l.ids(ctx, `
+		SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+		WHERE s.topic = $1 AND w.retry AND w.id > $2
+		ORDER BY w.id LIMIT $3`, topic, beyond, n)
+}
+
+// checked returns the files whose fixity is checked, or would be next.
+func (l topicLog) checked(ctx context.Context, days int) ([]int64, error) {
+	return l.ids(ctx, `
+		SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
+		WHERE c.worker <> '' AND c.run_at > now()
+		UNION SELECT * FROM fixity_due($1, $2)
+		LIMIT $3`, days, registry.FixityFew, ownMost)
+}
+
+func (l topicLog) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, `
-		SELECT id FROM (
-			SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-			WHERE s.topic = $1 AND w.retry AND w.id > $2
-			UNION
-			SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
-			WHERE $1 = 'fixity_check' AND c.worker <> '' AND c.run_at > now() AND r.generic_file_id > $2) i
-		ORDER BY id LIMIT $3`, topic, beyond, n)
+	rows, _ := l.conn.Query(ctx, sql, args...) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, fmt.Errorf("read which items are live: %w", err)
+		return nil, fmt.Errorf("read which ids are live: %w", err)
 	}
 	return list, nil
 }

@@ -30,6 +30,7 @@ type echo struct {
 	published   time.Time             // when that was last
 	unanswered  bool                  // nsqd has not said whether it took the last ones
 	mine        map[nsq.MessageID]int // messages in the channel that we have received, and in which sweep last
+	said        map[string]bool       // of fixity checks: bodies that are there, and whether the log is still to tell of them
 	seen, asked ring                  // our own that were finished, and others': either may come again
 
 	actual  int64     // messages of ours that are in the channel by our books
@@ -43,7 +44,7 @@ type echo struct {
 }
 
 func newEcho() *echo {
-	return &echo{own: map[string]int{}, mine: map[nsq.MessageID]int{}, seen: newRing(seenMost), asked: newRing(seenMost)}
+	return &echo{own: map[string]int{}, mine: map[nsq.MessageID]int{}, said: map[string]bool{}, seen: newRing(seenMost), asked: newRing(seenMost)}
 }
 
 // leftover is what a mirror before us has left in order.
@@ -86,6 +87,7 @@ func (e *echo) doubt(now time.Time) {
 func (e *echo) lost() {
 	clear(e.own)
 	clear(e.mine)
+	clear(e.said)
 	e.actual, e.unknown = 0, 0
 }
 

@@ -155,9 +155,10 @@ func (m *Mirror) echo(topic string) *echo {
 	return m.echoes[topic]
 }
 
-// send publishes bodies to a topic and keeps the books.
+// send publishes bodies to a topic and keeps the books, also of a topic that is to
+// be linked yet.
 func (m *Mirror) send(ctx context.Context, topic string, bodies [][]byte) error {
-	if !m.mirrors() || m.link != nil && m.link.channels[topic] == nil {
+	if !m.mirrors() {
 		return m.nsqd.send(ctx, topic, bodies)
 	}
 	e := m.echo(topic)
@@ -167,7 +168,7 @@ func (m *Mirror) send(ctx context.Context, topic string, bodies [][]byte) error 
 	switch {
 	case err == nil:
 		e.actual += int64(len(bodies))
-		if m.link != nil {
+		if m.link != nil && m.link.channels[topic] != nil {
 			m.link.channels[topic].left += int64(len(bodies))
 		}
 	case isRefusal(err), errors.Is(err, errUnsent):

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -75,27 +74,10 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := l.open(ctx, topics); err != nil {
+	maps.DeleteFunc(m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
+	if err := l.join(ctx, topics, first, made, settled); err != nil {
 		return nil, err
 	}
-	stats, err := at.stats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l.started = stats.StartTime
-	var hush time.Duration
-	for _, c := range l.channels {
-		t, _ := stats.topic(c.topic)
-		if before, _ := first.topic(c.topic); made[c.topic] && before.Depth == 0 {
-			c.lost()
-		}
-		worker, _ := t.channel(c.topic + channelSuffix)
-		hush = max(hush, c.begin(stats.at, t.Depth+worker.messages(), made[c.topic], settled[c.topic]))
-		for range worker.Deferred { // until when is not known
-			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
-		}
-	}
-	pause(ctx, hush)
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // what was begun is ended, in bounded time
 	l.stop = stop
 	l.wg.Add(1)
@@ -103,9 +85,37 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 	return l, l.flush()
 }
 
-// open connects to all channels, some at a time.
+// join begins to consume topics, and takes stock of each. first are nsqd's figures
+// before the topics that it lacked were made.
+func (l *link) join(ctx context.Context, topics []string, first nsqdStats, made map[string]bool, settled map[string]*leftover) error {
+	if err := l.open(ctx, topics); err != nil {
+		return err
+	}
+	stats, err := l.at.stats(ctx)
+	if err != nil {
+		return err
+	}
+	l.started = stats.StartTime
+	var hush time.Duration
+	for _, topic := range topics {
+		c := l.channels[topic]
+		t, _ := stats.topic(topic)
+		if before, _ := first.topic(topic); made[topic] && before.Depth == 0 {
+			c.lost()
+		}
+		worker, _ := t.channel(topic + channelSuffix)
+		c.anew = !c.since.IsZero()
+		hush = max(hush, c.begin(stats.at, t.Depth+worker.messages(), made[topic], settled[topic]))
+		for range worker.Deferred { // until when is not known
+			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
+		}
+	}
+	pause(ctx, hush)
+	return nil
+}
+
+// open connects to channels, some at a time.
 func (l *link) open(ctx context.Context, topics []string) error {
-	maps.DeleteFunc(l.m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, topic := range topics {
@@ -192,7 +202,7 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 // behind with publishing.
 func (l *link) count(ctx context.Context, log topicLog, at position) (behind bool, err error) {
 	began := time.Now()
-	list, err := count(ctx, log.conn, at)
+	list, err := count(ctx, log.conn, at, l.m.o.FixityDays)
 	if err != nil {
 		return false, err
 	}
@@ -200,11 +210,11 @@ func (l *link) count(ctx context.Context, log topicLog, at position) (behind boo
 	if len(list) > 0 && list[0].behind >= unreadMost {
 		return true, nil
 	}
+	if err := l.follow(ctx, list); err != nil {
+		return false, broken(err)
+	}
 	for _, is := range list {
 		c := l.channels[is.Topic]
-		if c == nil {
-			return false, broken(fmt.Errorf("the topic %s is new", is.Topic))
-		}
 		c.count(is, l.ticked)
 		if c.missing = c.missing[:0]; c.lack() > 0 {
 			due, err := log.later(ctx, c.topic)
@@ -215,6 +225,47 @@ func (l *link) count(ctx context.Context, log topicLog, at position) (behind boo
 		}
 	}
 	return false, nil
+}
+
+// follow begins with topics that are new, and leaves those that are gone. The others
+// keep their connections, and so their figures.
+func (l *link) follow(ctx context.Context, list []counts) error {
+	var fresh []string
+	is := map[string]bool{}
+	for _, c := range list {
+		if is[c.Topic] = true; l.channels[c.Topic] == nil {
+			fresh = append(fresh, c.Topic)
+		}
+	}
+	for topic, c := range l.channels {
+		if !is[topic] {
+			l.leave(c)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	first, err := l.at.stats(ctx)
+	if err != nil {
+		return err
+	}
+	if first.StartTime != l.started {
+		return errors.New("nsqd has been started again")
+	}
+	made, err := l.at.make(ctx, fresh, first)
+	if err != nil {
+		return err
+	}
+	return l.join(ctx, fresh, first, made, nil)
+}
+
+// leave ends with a topic. What is still heard of its channel is passed over.
+func (l *link) leave(c *channel) {
+	c.worker.close()
+	delete(l.channels, c.topic)
+	delete(l.agreed, c.topic)
+	delete(l.m.echoes, c.topic)
+	l.pending = slices.DeleteFunc(l.pending, func(r request) bool { return r.of == c })
 }
 
 // lookPause is the time between two looks: short while somebody waits for the
@@ -299,7 +350,9 @@ func (l *link) hearAll(a arrival) error {
 		if err != nil {
 			return err
 		}
-		touched[c] = true
+		if c != nil {
+			touched[c] = true
+		}
 		select {
 		case a = <-l.heard:
 		default:
@@ -321,6 +374,8 @@ func (l *link) hearAll(a arrival) error {
 func (l *link) hear(a arrival) (*channel, error) {
 	c := l.channels[a.from.topic]
 	switch {
+	case c == nil || c.worker != a.from: // we have left it
+		return nil, nil //nolint:nilnil // nothing is to be done
 	case a.err != nil:
 		return c, a.err
 	case a.message != nil:
@@ -331,41 +386,4 @@ func (l *link) hear(a arrival) (*channel, error) {
 		c.refused(a.refused, a.id)
 	}
 	return c, nil
-}
-
-// refill publishes messages again that the channel lacks, which every other
-// channel of the topic gets once more: nsqd was wiped, or somebody emptied the
-// channel or takes from it.
-func (l *link) refill(ctx context.Context, log topicLog) error {
-	for _, c := range l.channels {
-		lack := -c.surplus(time.Now())
-		if lack <= 0 {
-			c.short, c.refilledTo = 0, 0
-			continue
-		}
-		if c.short < 2 {
-			continue // the next look may find them
-		}
-		ids, err := log.live(ctx, c.topic, c.refilledTo, min(lack, 5000))
-		if err != nil {
-			return err
-		}
-		if len(ids) == 0 { // there are not as many ids as messages
-			c.short, c.refilledTo = 0, 0
-			continue
-		}
-		l.m.o.Log.WarnContext(ctx, "messages are missing in nsqd, publishing them again", "topic", c.topic, "messages", len(ids))
-		for len(ids) > 0 {
-			n := min(len(ids), l.m.o.Batch)
-			bodies := make([][]byte, n)
-			for i, id := range ids[:n] {
-				bodies[i] = strconv.AppendInt(nil, id, 10)
-			}
-			if err := l.m.send(ctx, c.topic, bodies); err != nil {
-				return broken(err)
-			}
-			c.refilledTo, ids = ids[n-1], ids[n:]
-		}
-	}
-	return nil
 }

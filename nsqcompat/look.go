@@ -102,7 +102,11 @@ func (c *channel) compare(t topicStats, worker channelStats, us clientStats) {
 		c.excess, c.off = max(0, min(c.off, off)), off
 	} else {
 		c.excess = 0
+		had := c.actual
 		c.off, c.actual = lasting(c.off, off, c.actual)
+		if !c.anew || time.Since(c.attached) > settlesIn { // nsqd may have lost some by itself
+			c.gone += had - c.actual
+		}
 	}
 	c.orphans, c.depth = max(0, worker.InFlight-us.InFlight), worker.Depth
 	if !t.Paused {
@@ -111,7 +115,8 @@ func (c *channel) compare(t topicStats, worker channelStats, us clientStats) {
 	asking := c.asking()
 	had := int64(len(c.deferred))
 	var have int64
-	if c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-int64(len(c.strangers)-asking)-had, had); have < had {
+	c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-int64(len(c.strangers)-asking)-had, had)
+	if have = max(have, 0); have < had { // a message of somebody else's may be back that was deferred
 		slices.SortFunc(c.deferred, func(a, b comeback) int { return a.at.Compare(b.at) })
 		c.deferred = c.deferred[had-have:]
 	}

@@ -38,6 +38,7 @@ type MirrorOptions struct {
 	Reader       string        // name of the cursor in topic_readers; "" is nsq-mirror
 	Batch        int           // messages read at once; 0 is 500
 	Poll         time.Duration // about how often an idle mirror looks; 0 is 250 ms
+	FixityDays   int           // between two fixity checks, in targets whose policy leaves it open; 0 is 90
 	NoOrders     bool          // nsqd shows the queue, and what is done there changes nothing
 	Log          *slog.Logger  // nil discards
 }
@@ -84,6 +85,9 @@ func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
 	}
 	if o.MsgTimeout <= 0 {
 		o.MsgTimeout = 15 * time.Second
+	}
+	if o.FixityDays <= 0 {
+		o.FixityDays = 90
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -65,7 +65,7 @@ func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err e
 		m.discard(ctx, run[0], errors.New("no valid topic and body"))
 		return 1, nil
 	}
-	err = m.send(ctx, run[0].Topic, bodies)
+	err = m.announce(ctx, run[0].Topic, bodies)
 	switch {
 	case err == nil:
 		m.published.Add(int64(len(bodies)))

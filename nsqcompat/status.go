@@ -84,7 +84,7 @@ func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigure
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNSQD, err)
 	}
-	is, err := count(ctx, m.db, position{XID: 1 << 62})
+	is, err := count(ctx, m.db, position{XID: 1 << 62}, m.o.FixityDays)
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	if again := q.shown(receiveTopic).Requeued; again != requeued {
 		t.Errorf("%d messages were requeued after the sweep", again-requeued)
 	}
-	if n := q.value(`SELECT count(*)::text FROM topic_requests`); n != "0" {
+	if n := q.value(`SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`); n != "0" {
 		t.Errorf("%s answers", n)
 	}
 }

@@ -19,12 +19,12 @@ func cmpText(a, b string) int { return cmp.Compare(a, b) }
 func (m *Mirror) topics(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := m.db.Query(ctx, `SELECT DISTINCT topic FROM stage_settings ORDER BY topic`) // CollectRows returns the error
+	rows, _ := m.db.Query(ctx, `SELECT DISTINCT topic FROM stage_pauses ORDER BY topic`) // CollectRows returns the error
 	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("read the names of topics: %w", err)
 	}
-	return append(topics, fixityTopic), nil
+	return topics, nil
 }
 
 // make makes the topics and channels that nsqd lacks, so that dashboards show
@@ -72,8 +72,7 @@ func (l *link) agree(ctx context.Context, log topicLog, made map[string]bool) (s
 		WITH was AS MATERIALIZED (SELECT * FROM nsq_topics), began AS (UPDATE nsq_topics SET settled = false WHERE settled)
 		SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coalesce(bool_and(was.settled), false),
 			max(was.left_at), coalesce(max(was.left_messages), 0)
-		FROM stage_settings s LEFT JOIN was USING (topic) GROUP BY s.topic
-		UNION ALL SELECT topic, false, paused, settled, left_at, left_messages FROM was WHERE topic = 'fixity_check'`)
+		FROM stage_pauses s LEFT JOIN was USING (topic) GROUP BY s.topic`)
 	l.agreed, settled = map[string]bool{}, map[string]*leftover{}
 	var topic string
 	var farol, agreed, was bool

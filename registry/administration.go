@@ -12,6 +12,9 @@ import (
 // What follows calls the functions and views of docs/sql.md, where the rules
 // are: whoever uses them in psql comes to the same.
 
+// FixityStage is what fixity checks are called where they can be paused.
+const FixityStage = "Fixity Check"
+
 // StagePause tells whether a stage is paused, and by whom.
 type StagePause struct {
 	Action      string     `json:"action"`

@@ -96,7 +96,7 @@ ORDER BY s.action, s.ordinal, b.band`
 // item is counted at its stage even if that has no settings any more.
 const stagesSQL = `
 SELECT action, stage, bool_or(paused), sum(n)::bigint FROM (
-	SELECT action::text, stage::text, paused, 0 AS n FROM stage_settings
+	SELECT action, stage, paused, 0 AS n FROM stage_pauses
 	UNION ALL
 	SELECT action, stage, false, count(*) FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
 ) f

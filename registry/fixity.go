@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// fixityFew is how many checks of a target in a row may fail for what no copy is
+	// FixityFew is how many checks of a target in a row may fail for what no copy is
 	// to blame for. Then the target is left alone for fixityPause; after that one
 	// copy at a time is tried until one can be read. So a provider that is out leaves
 	// few copies that every claim would have to pass over.
-	fixityFew   = 5
+	FixityFew   = 5
 	fixityPause = 5 * time.Minute
 )
 
@@ -63,7 +63,7 @@ WITH target AS MATERIALIZED (
 	SELECT p.target, p.mode = 'read' AS reads, now() - make_interval(days => coalesce(p.interval_days, @days::int)) AS due,
 		CASE WHEN p.failures < @few::int THEN @most::int ELSE 1 END AS most
 	FROM fixity_policies p
-	WHERE p.target = ANY (@targets) AND p.paused_until <= now()
+	WHERE p.target = ANY (@targets) AND p.paused_until <= now() AND NOT (SELECT paused FROM fixity_feed)
 ), waiting AS MATERIALIZED (
 	SELECT w.*, t.target, t.most FROM target t CROSS JOIN LATERAL (
 		SELECT c.storage_record_id AS id, c.requested, c.run_at, c.token IS NULL AS is_new
@@ -106,7 +106,7 @@ WITH target AS MATERIALIZED (
 	UPDATE fixity_feed SET
 		allowance  = greatest(allowance - (SELECT count(*) FROM taken WHERE counts), 0),
 		drained_at = CASE WHEN drained THEN now() ELSE drained_at END
-	FROM (SELECT (SELECT count(*) FROM overdue) < least(@most, (SELECT allowance FROM fixity_feed)) AS drained) d
+	FROM (SELECT (SELECT count(*) FROM overdue) < least(@most, (SELECT allowance FROM fixity_feed)) AND NOT (SELECT paused FROM fixity_feed) AS drained) d
 	WHERE EXISTS (SELECT FROM taken WHERE counts)
 	   OR drained AND coalesce(drained_at, '-infinity') < now() - interval '10 seconds'
 ), announced AS (
@@ -125,7 +125,7 @@ ORDER BY c.rank, c.late DESC, c.run_at, t.id`
 
 // ClaimFixity claims copies to check: those that somebody asked for, those that were
 // begun and not ended, and then those that are due, the most overdue first, as long
-// as the allowance lasts. A copy is under one claim at a time. Of each file whose
+// as the allowance lasts; none while checks are paused. A copy is under one claim at a time. Of each file whose
 // check begins the topic log is told.
 func (r *Registry) ClaimFixity(ctx context.Context, c FixityClaim) (list []FixityCopy, err error) {
 	err = Again(func() error {
@@ -133,7 +133,7 @@ func (r *Registry) ClaimFixity(ctx context.Context, c FixityClaim) (list []Fixit
 		batch.Queue(lockFixitySQL)
 		batch.Queue(claimFixitySQL, pgx.NamedArgs{
 			"worker": c.Worker, "targets": c.Targets, "most": c.Most, "days": c.Days, "lease": c.Lease,
-			"few": fixityFew, "pause": fixityPause,
+			"few": FixityFew, "pause": fixityPause,
 		}).Query(func(rows pgx.Rows) (err error) {
 			list, err = pgx.CollectRows(rows, pgx.RowToStructByName[FixityCopy])
 			return err
@@ -255,7 +255,7 @@ func (r *Registry) RetryFixity(ctx context.Context, t FixityTrouble) (attempts i
 	}
 	err = Again(func() error {
 		rows, _ := r.db.Query(ctx, retryFixitySQL, pgx.NamedArgs{
-			"id": t.ID, "token": t.Token, "error": t.Error, "wait": t.Wait, "most_tries": t.Most, "few": fixityFew,
+			"id": t.ID, "token": t.Token, "error": t.Error, "wait": t.Wait, "most_tries": t.Most, "few": FixityFew,
 			"pause": pause, "outage": t.Outage, "wavered": t.Wavered,
 		})
 		list, err := pgx.CollectRows(rows, pgx.RowTo[int])

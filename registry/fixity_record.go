@@ -230,6 +230,6 @@ func fixityArgs(results []FixityResult) pgx.NamedArgs {
 	}
 	return pgx.NamedArgs{
 		"ids": ids, "tokens": tokens, "bytes": bytes, "keys": keys, "algorithms": algorithms, "expected": expected, "found": found,
-		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "stored": stored, "few": fixityFew,
+		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "stored": stored, "few": FixityFew,
 	}
 }

@@ -22,6 +22,11 @@ type FixityStatus struct {
 	Stuck      int64          `json:"cannot_be_checked"`
 	Worst      []OverdueCopy  `json:"most_overdue"`
 
+	Paused      bool       `json:"paused"` // nothing is claimed until a person or NSQ lets it go on
+	PausedBy    *string    `json:"paused_by"`
+	PausedAt    *time.Time `json:"paused_at"`
+	PauseReason *string    `json:"pause_reason"`
+
 	Allowance int64         `json:"allowance"` // copies that may be taken up until the scheduler runs again
 	Fed       int64         `json:"fed"`       // copies that it allowed the last time
 	Every     time.Duration `json:"every_ns"`  // time between two times; 0: it never ran
@@ -34,7 +39,7 @@ type FixityStatus struct {
 	pace      pace
 
 	// When everything will be done that is due then, at this rate; nil if it will
-	// never be.
+	// never be, or checks are paused.
 	DoneAt *time.Time `json:"done_at"`
 }
 
@@ -126,7 +131,7 @@ FROM (
 // fixityRateSQL counts the checks since the claims last found nothing left to do, or
 // since they began again: as long as something is due, that is all that is done.
 const fixityRateSQL = `
-SELECT now(), f.allowance, f.fed, f.every, f.fed_at, coalesce(d.checks, 0)::float8, coalesce(d.fastest, 0)::float8 / 60,
+SELECT now(), f.paused, f.paused_by, f.paused_at, f.pause_reason, f.allowance, f.fed, f.every, f.fed_at, coalesce(d.checks, 0)::float8, coalesce(d.fastest, 0)::float8 / 60,
 	coalesce(extract(epoch FROM now() - greatest(d.began, w.since)), 0)::float8
 FROM fixity_feed f
 CROSS JOIN LATERAL (SELECT greatest(coalesce(f.drained_at, '-infinity'), now() - interval '24 hours') AS since) w
@@ -166,7 +171,7 @@ func (r *Registry) fixityStatus(ctx context.Context, days, tries, worst int, mos
 			return fmt.Errorf("list the most overdue copies: %w", err)
 		}
 		var checks, fastest, seconds float64
-		if err := tx.QueryRow(ctx, fixityRateSQL).Scan(&s.At, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
+		if err := tx.QueryRow(ctx, fixityRateSQL).Scan(&s.At, &s.Paused, &s.PausedBy, &s.PausedAt, &s.PauseReason, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
 			return fmt.Errorf("count the checks: %w", err)
 		}
 		if err := s.estimate(ctx, tx); err != nil {
@@ -298,7 +303,7 @@ func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) e
 	case due == 0:
 		s.DoneAt = &s.At
 		return nil
-	case s.Rate <= 0:
+	case s.Rate <= 0, s.Paused:
 		return nil
 	}
 	if s.Estimated {

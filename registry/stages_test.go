@@ -58,13 +58,13 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 		t.Errorf("%d changes are on record, want %d", n, wantAudit)
 	}
 	all, err := a.Pause(ctx, "", "Upgrade")
-	if err != nil || len(all) != 13 || !all[0].Paused || *all[0].PauseReason != "Upgrade" || all[0].PausedBy == nil || all[0].PausedAt == nil {
+	if err != nil || len(all) != 14 || !all[0].Paused || *all[0].PauseReason != "Upgrade" || all[0].PausedBy == nil || all[0].PausedAt == nil {
 		t.Errorf("Pause of all = %+v, %v", all, err)
 	}
 	if one, err := a.Resume(ctx, "Store"); err != nil || len(one) != 1 || one[0].Paused || strings.Contains(a.paused(), "Ingest Store Up") {
 		t.Errorf("Resume = %+v, %v", one, err)
 	}
-	if all, err := a.Resume(ctx, ""); err != nil || len(all) != 13 || a.paused() != "" {
+	if all, err := a.Resume(ctx, ""); err != nil || len(all) != 14 || a.paused() != "" {
 		t.Errorf("Resume of all = %+v, %v", all, err)
 	}
 }

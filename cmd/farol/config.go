@@ -216,6 +216,7 @@ func readReaderConfig(s *settings) (c readerConfig) {
 type mirrorConfig struct {
 	Database databaseConfig
 	NSQ      nsqConfig
+	Fixity   fixityConfig
 	Log      logConfig
 	HTTP     httpConfig
 }
@@ -223,6 +224,7 @@ type mirrorConfig struct {
 func readMirrorConfig(s *settings) (c mirrorConfig) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
+	s.readBlock("", &c.Fixity)
 	switch {
 	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
 		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")

@@ -132,6 +132,13 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		fmt.Fprintf(out, "%s%d of them were verified when they were stored, and nobody has read them since.\n", about, r.Unread)
 	}
 	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.FixityStatus), doneBy(r.FixityStatus))
+	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
+		why := "."
+		if r.PauseReason != nil {
+			why = ": " + plain(*r.PauseReason)
+		}
+		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", plain(*r.PausedBy), at(*r.PausedAt), why, registry.FixityStage)
+	}
 	for _, t := range r.Targets {
 		if t.PausedUntil != nil {
 			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, at(*t.PausedUntil), plain(t.PauseReason))
@@ -169,6 +176,8 @@ func rateOf(s registry.FixityStatus) string {
 // doneBy says when all will be done that is due.
 func doneBy(s registry.FixityStatus) string {
 	switch {
+	case s.DoneAt == nil && s.Paused:
+		return "While checks are paused nothing of what is due will be done."
 	case s.DoneAt == nil:
 		return "At this rate all that is due will never be done: more comes due than is checked."
 	case !s.DoneAt.After(s.At):

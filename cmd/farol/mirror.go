@@ -82,7 +82,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
 	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
 		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
-		NoOrders: c.NSQ.Orders == "off", Log: newLogger(c.Log),
+		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: newLogger(c.Log),
 	})
 }
 

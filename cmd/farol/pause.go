@@ -20,8 +20,10 @@ func pauseCommand() *cobra.Command {
 		Use:   "pause STAGE | --all",
 		Short: "Stop claims of a stage, or of all",
 		Long: `Stop claims of a stage, or of all. What runs goes on, and what comes to the stage
-waits. The stages are those of farol item list --help.`,
+waits. The stages are those of farol item list --help, and Fixity Check, which has
+no items: it stops the checks of stored copies. --all stops these as well.`,
 		Example: `  farol pause Store --reason 'The bucket moves.'
+  farol pause 'Fixity Check' --reason 'The provider counts requests.'
   farol pause --all --reason Upgrade
   farol pause Record --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -32,7 +34,7 @@ waits. The stages are those of farol item list --help.`,
 		},
 	}
 	reasonFlag(c, &reason, "why, for whoever asks what an item waits for")
-	c.Flags().BoolVar(&all, "all", false, "all stages")
+	c.Flags().BoolVar(&all, "all", false, "all stages, and fixity checks")
 	jsonFlag(c, &asJSON)
 	return c
 }
@@ -51,7 +53,7 @@ func resumeCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all stages, also those that were paused one by one")
+	c.Flags().BoolVar(&all, "all", false, "all stages and fixity checks, also those that were paused one by one")
 	jsonFlag(c, &asJSON)
 	return c
 }
@@ -61,12 +63,12 @@ func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
 	change func(context.Context, *registry.Registry, string) ([]registry.StagePause, error),
 ) error {
 	if all == (len(args) == 1) {
-		return usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(allStages(), ", "))
+		return usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
 	}
 	stage := ""
 	if !all {
 		var err error
-		if stage, err = oneStage(cmd.Context(), "the stage", args[0]); err != nil {
+		if stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage); err != nil {
 			return err
 		}
 	}
@@ -92,7 +94,11 @@ func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
 				state += ": " + plain(*p.PauseReason)
 			}
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s of %s %s\n", p.Stage, p.Action, state)
+		name := p.Stage + " of " + p.Action
+		if p.Stage == registry.FixityStage {
+			name = p.Stage
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", name, state)
 	}
 	return nil
 }

@@ -152,10 +152,10 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 	return c
 }
 
-// oneStage spells the name of a stage as the registry does. Only for one that is
-// no stage of Farol's own does it ask there.
-func oneStage(ctx context.Context, flag, value string) (string, error) {
-	name, err := oneOf(flag, value, allStages())
+// oneStage spells the name of a stage as the registry does, or another name that is
+// allowed as well. Only for one that is no stage of Farol's own does it ask there.
+func oneStage(ctx context.Context, flag, value string, also ...string) (string, error) {
+	name, err := oneOf(flag, value, append(allStages(), also...))
 	if err == nil {
 		return name, nil
 	}
@@ -166,12 +166,12 @@ func oneStage(ctx context.Context, flag, value string) (string, error) {
 		return "", err // which is all that can be said
 	}
 	defer s.close()
-	return anyStage(ctx, s.registry, flag, value)
+	return anyStage(ctx, s.registry, flag, value, also...)
 }
 
 // anyStage is oneStage for who is connected. Of what there is no stage, the stages
 // that people can mean are told.
-func anyStage(ctx context.Context, r *registry.Registry, flag, value string) (string, error) {
+func anyStage(ctx context.Context, r *registry.Registry, flag, value string, also ...string) (string, error) {
 	names, err := r.StageNames(ctx)
 	if err != nil {
 		return "", err
@@ -191,5 +191,5 @@ func anyStage(ctx context.Context, r *registry.Registry, flag, value string) (st
 			live = append(live, s.Stage)
 		}
 	}
-	return oneOf(flag, value, append(live, "Resolve"))
+	return oneOf(flag, value, append(append(live, "Resolve"), also...))
 }

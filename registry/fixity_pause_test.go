@@ -1,0 +1,54 @@
+package registry_test
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Fixity checks are paused by themselves or with all else, also those that a person
+// asked for; what is being checked goes on.
+func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(3)
+	for _, path := range []string{"0", "1", "2"} {
+		a.checked(path, "Standard-VA", 91*day)
+	}
+	first := a.claims(registry.FixityClaim{Most: 1})
+	paused := func(stage string) {
+		t.Helper()
+		list, err := a.Pause(t.Context(), stage, "Upgrade")
+		if err != nil || list[len(list)-1].Stage != registry.FixityStage || !list[len(list)-1].Paused {
+			t.Fatalf("Pause(%q) = %+v, %v; want fixity checks among them", stage, list, err)
+		}
+		if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "" {
+			t.Errorf("while %q is paused %s is claimed", stage, got)
+		}
+		s, err := a.FixityStatus(t.Context(), 90, 5, 1)
+		if err != nil || !s.Paused || s.PausedBy == nil || s.PauseReason == nil || *s.PauseReason != "Upgrade" || s.DoneAt != nil {
+			t.Errorf("status = %+v, %v; want that it is paused and will never be done", s, err)
+		}
+	}
+	paused("")
+	kept, err := a.KeepFixity(t.Context(), day, registry.FixityHold{ID: first[0].ID, Token: first[0].Token})
+	if err != nil || len(kept) != 1 {
+		t.Errorf("KeepFixity = %v, %v; what runs goes on", kept, err)
+	}
+	if _, err := a.Resume(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	paused(registry.FixityStage)
+	if _, err := a.Resume(t.Context(), registry.FixityStage); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 VA" {
+		t.Errorf("afterwards %s is claimed, want what was asked for", got)
+	}
+	if _, err := a.Pause(t.Context(), "fixity check", ""); err == nil {
+		t.Error("a name that is not written right was taken")
+	}
+}
