@@ -7,6 +7,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -32,20 +33,41 @@ type Applied struct {
 }
 
 // Up applies what is missing in the database at url, each file in a transaction
-// of its own. It changes nothing where everything is there.
+// of its own, and gives the roles that work with it their rights to what there is
+// then. Where everything is there it changes nothing else.
 func Up(ctx context.Context, url string) error {
-	return with(url, func(p *goose.Provider) error {
+	return with(url, func(p *goose.Provider, db *sql.DB) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate the database: %w", err)
+		}
+		if err := grantRoles(ctx, db); err != nil {
+			return fmt.Errorf("grant the roles their rights: %w", err)
 		}
 		return nil
 	})
 }
 
+// grantRoles takes turns with others that migrate: they would write the same rows of
+// the catalogue.
+func grantRoles(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // it was committed, or there is nothing to keep
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('farol grants', 0))`); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `SELECT grant_roles() WHERE has_function_privilege('grant_roles()', 'EXECUTE')`); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // Status tells which migrations the database at url has, in their order.
 func Status(ctx context.Context, url string) ([]Applied, error) {
 	var list []Applied
-	err := with(url, func(p *goose.Provider) error {
+	err := with(url, func(p *goose.Provider, _ *sql.DB) error {
 		status, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("read the database's migrations: %w", err)
@@ -73,7 +95,7 @@ func Versions() ([]int64, error) {
 	return versions, nil
 }
 
-func with(url string, do func(*goose.Provider) error) error {
+func with(url string, do func(*goose.Provider, *sql.DB) error) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("read the database URL: %w", err)
@@ -91,5 +113,5 @@ func with(url string, do func(*goose.Provider) error) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	return do(p)
+	return do(p, db)
 }

@@ -1,0 +1,118 @@
+package migrations_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/migrations"
+)
+
+// login makes a role of a random name in the cluster and returns a connection of it
+// to the database of url.
+func login(t *testing.T, super *pgx.Conn, at, grants string) *pgx.Conn {
+	t.Helper()
+	name, password := "role_"+strings.ToLower(rand.Text()[:12]), rand.Text()
+	exec(t, super, `CREATE ROLE `+name+` LOGIN PASSWORD '`+password+`'`)
+	exec(t, super, strings.ReplaceAll(grants, "$role", name))
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(name, password)
+	c := connect(t, u.String())
+	t.Cleanup(func() {
+		c.Close(context.Background())
+		exec(t, super, `DROP OWNED BY `+name)
+		exec(t, super, `DROP ROLE `+name)
+	})
+	return c
+}
+
+func denied(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42501"
+}
+
+// The role that works has its rights to what there is, and to what later migrations
+// bring; the schema is not its own.
+func TestWorkingRoleOwnsNothing(t *testing.T) {
+	t.Parallel()
+	owner, super := empty(t)
+	up(t, owner)
+	works := login(t, super, owner, `SELECT grant_work('$role')`)
+	for _, sql := range []string{
+		`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`,
+		`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, bag_date, size, object_identifier)
+			SELECT id, 'Ingest', 'Receive', 'a.tar', 'receiving', 'e', now(), 1, 'x' FROM institutions`,
+		`SELECT pause_all('Upgrade')`, `SELECT resume_all()`,
+		`SELECT * FROM goose_db_version`,
+	} {
+		if _, err := works.Exec(t.Context(), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	for _, sql := range []string{
+		`DROP TABLE premis_events`, `ALTER TABLE work_items DISABLE TRIGGER ALL`, `TRUNCATE work_item_audit`, `CREATE TABLE mine (a int)`,
+		`DROP FUNCTION requeue(bigint, text)`, `DELETE FROM goose_db_version`, `UPDATE auditor_rights SET columns = ''`,
+		`CREATE OR REPLACE FUNCTION turn_cost(size bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'`,
+	} {
+		if _, err := works.Exec(t.Context(), sql); !denied(err) {
+			t.Errorf("%s: %v, want it denied", sql, err)
+		}
+	}
+	c := connect(t, owner)
+	defer c.Close(context.Background())
+	exec(t, c, `CREATE TABLE later (a int)`)
+	exec(t, c, `CREATE FUNCTION later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+	exec(t, c, `REVOKE EXECUTE ON FUNCTION later() FROM PUBLIC`)
+	up(t, owner) // as the next release does
+	if _, err := works.Exec(t.Context(), `INSERT INTO later SELECT later()`); err != nil {
+		t.Errorf("what a later migration brings: %v", err)
+	}
+	if err := migrations.Up(t.Context(), works.Config().ConnString()); err != nil {
+		t.Errorf("who works finds nothing to migrate, and fails: %v", err)
+	}
+}
+
+// An auditor reads what is on record and how it came to be, and no secret.
+func TestAuditorReadsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	owner, super := empty(t)
+	up(t, owner)
+	auditor := login(t, super, owner, `SELECT grant_audit('$role')`)
+	for _, table := range strings.Fields(value[string](t, super, `SELECT string_agg(on_table, ' ') FROM auditor_rights WHERE columns = ''`)) {
+		if _, err := auditor.Exec(t.Context(), `SELECT * FROM `+table); err != nil {
+			t.Errorf("%s: %v", table, err)
+		}
+	}
+	for _, sql := range []string{
+		`SELECT approved_by FROM deletion_requests`, `SELECT subject FROM alerts`, `SELECT * FROM why_not(1)`,
+	} {
+		if _, err := auditor.Exec(t.Context(), sql); err != nil && !strings.Contains(err.Error(), "there is no item") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	for _, sql := range []string{
+		`SELECT * FROM api_tokens`, `SELECT token_sha256 FROM deletion_requests`, `SELECT content FROM alerts`, `SELECT * FROM posted_messages`,
+		`UPDATE premis_events SET outcome = 'Success'`, `DELETE FROM work_item_audit`, `SELECT pause_all()`, `SELECT requeue(1)`,
+		`SELECT plan_make('cancel', 'true')`,
+	} {
+		if _, err := auditor.Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s was done", sql)
+		}
+	}
+}
+
+func up(t *testing.T, url string) {
+	t.Helper()
+	if err := migrations.Up(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+}
