@@ -45,10 +45,10 @@ func database(b *testing.B, services ...devstack.Service) (*devstack.Stack, *pgx
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { stack.Remove(ctx) })
-	if err := migrations.Up(ctx, stack.DatabaseURL); err != nil {
+	if err := migrations.Up(ctx, stack.AdminURL); err != nil {
 		b.Fatal(err)
 	}
-	db, err := registry.Connect(ctx, stack.DatabaseURL, "bench")
+	db, err := registry.Connect(ctx, stack.AdminURL, "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func BenchmarkFixityClaim(b *testing.B) {
 		b.ReportMetric(time.Since(began).Seconds(), "status-s")
 		b.Logf("%d copies, %d overdue, %.2f %%, done at %v", s.Copies, s.Overdue, s.Compliance, s.DoneAt)
 	}
-	explain(b, stack.DatabaseURL, claim)
+	explain(b, stack.AdminURL, claim)
 }
 
 // explain logs how the server goes about a claim.

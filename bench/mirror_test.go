@@ -30,9 +30,9 @@ func BenchmarkHopsMirrored(b *testing.B) {
 			stop := func() {}
 			switch mode {
 			case "on":
-				stop = startMirror(b, binary, stack.DatabaseURL, stack.NSQDTCPAddr, stack.NSQDHTTPAddr)
+				stop = startMirror(b, binary, stack.AdminURL, stack.NSQDTCPAddr, stack.NSQDHTTPAddr)
 			case "nsqd-dead":
-				stop = startMirror(b, binary, stack.DatabaseURL, "127.0.0.1:1", "127.0.0.1:1")
+				stop = startMirror(b, binary, stack.AdminURL, "127.0.0.1:1", "127.0.0.1:1")
 			}
 			began, n := time.Now(), atomic.Int64{}
 			h.all(8, func(made int) bool { n.Add(int64(made)); return time.Since(began) < span })

@@ -79,12 +79,12 @@ func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(build(b, b.TempDir()), "serve", "--pull")
-	cmd.Env = []string{"FAROL_DATABASE_URL=" + stack.DatabaseURL, "FAROL_PULL_ADDR=127.0.0.1:0", "FAROL_HTTP_ADDR=127.0.0.1:0"}
+	cmd.Env = []string{"FAROL_DATABASE_URL=" + stack.AdminURL, "FAROL_PULL_ADDR=127.0.0.1:0", "FAROL_HTTP_ADDR=127.0.0.1:0"}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	s := &httpServer{postmaster: postmasterOf(b, stack.DatabaseURL), worker: &worker{b: b, cmd: cmd}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	s := &httpServer{postmaster: postmasterOf(b, stack.AdminURL), worker: &worker{b: b, cmd: cmd}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
 	b.Cleanup(s.stop)
 	at := regexp.MustCompile(`serving the pull API" addr=(\S+)`)
 	for began := time.Now(); s.url == ""; {

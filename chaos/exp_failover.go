@@ -123,7 +123,7 @@ func redisSwitchover(ctx context.Context, s *site) error {
 // postgresFailover loses nothing that was committed, since the standby is
 // synchronous.
 func postgresFailover(ctx context.Context, s *site) error {
-	standby, err := s.another(ctx, devstack.Postgres, devstack.Options{StandbyOf: s.DatabaseURL, PostgresSettings: []string{"fsync=off", "jit=off"}})
+	standby, err := s.another(ctx, devstack.Postgres, devstack.Options{StandbyOf: s.AdminURL, PostgresSettings: []string{"fsync=off", "jit=off"}})
 	if err != nil {
 		return err
 	}
@@ -143,14 +143,14 @@ func postgresFailover(ctx context.Context, s *site) error {
 	}
 	return hold(10*time.Second, refused(all, toPostgres), once("promote", func(ctx context.Context, s *site) error {
 		s.db.Close() // from here on, we too look at the new primary
-		address := throughTo(standby.DatabaseURL, s.name, "")
+		address := throughTo(standby.AdminURL, s.name, "")
 		if s.db, err = pgxpool.New(ctx, address+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
 			return fmt.Errorf("connect to the standby: %w", err)
 		}
 		if err := s.exec(ctx, `SELECT pg_promote()`); err != nil {
 			return err
 		}
-		s.lead(toPostgres, hostOf(standby.DatabaseURL))
+		s.lead(toPostgres, hostOf(standby.AdminURL))
 		return nil
 	}, nil))(ctx, s)
 }

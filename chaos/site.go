@@ -145,7 +145,7 @@ func (s *site) env(p *process) map[string]string {
 func (s *site) process(name string, args ...string) (*process, error) {
 	p := &process{name: name, binary: s.binary, args: args, log: filepath.Join(s.dir, name+".log")}
 	var err error
-	for server, g := range map[string]**gate{hostOf(s.DatabaseURL): &p.postgres, hostOf(s.RedisURL): &p.redis} {
+	for server, g := range map[string]**gate{hostOf(s.AdminURL): &p.postgres, hostOf(s.RedisURL): &p.redis} {
 		if *g, err = newGate(); err != nil {
 			return nil, err
 		}

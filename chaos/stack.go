@@ -120,7 +120,7 @@ func (s *servers) connect() error {
 func (s *servers) database(name string) string { return s.through(name, "") }
 
 // through is the URL of a database by way of a proxy.
-func (s *servers) through(name, addr string) string { return throughTo(s.DatabaseURL, name, addr) }
+func (s *servers) through(name, addr string) string { return throughTo(s.AdminURL, name, addr) }
 
 func throughTo(server, name, addr string) string {
 	u, err := url.Parse(server)
@@ -143,7 +143,7 @@ func (s *servers) dropDatabase(ctx context.Context, name string) error {
 }
 
 func (s *servers) admin(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, s.DatabaseURL)
+	conn, err := pgx.Connect(ctx, s.AdminURL)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}

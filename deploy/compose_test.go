@@ -21,7 +21,7 @@ import (
 // required are the settings that have no default, since they are secrets.
 func required() map[string]string {
 	return map[string]string{
-		"FAROL_POSTGRES_PASSWORD": "secret1", "FAROL_REDIS_PASSWORD": "secret2",
+		"FAROL_POSTGRES_PASSWORD": "secret1", "FAROL_POSTGRES_OWNER_PASSWORD": "secret5", "FAROL_REDIS_PASSWORD": "secret2",
 		"FAROL_S3_ACCESS_KEY_ID": "secret3", "FAROL_S3_SECRET_ACCESS_KEY": "secret4",
 	}
 }

@@ -36,7 +36,7 @@ type farol struct {
 }
 
 func (f *farol) start(ctx context.Context, s *servers) (string, error) {
-	u, err := url.Parse(s.stack.DatabaseURL)
+	u, err := url.Parse(s.stack.AdminURL)
 	if err != nil {
 		return "", fmt.Errorf("read the database's URL: %w", err)
 	}
@@ -48,7 +48,7 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 	if f.db, err = registry.Connect(ctx, u.String(), "bench"); err != nil {
 		return "", err
 	}
-	if f.feed, err = registry.Connect(ctx, s.stack.DatabaseURL, "bench-feed"); err != nil {
+	if f.feed, err = registry.Connect(ctx, s.stack.AdminURL, "bench-feed"); err != nil {
 		return "", err
 	}
 	// Record is capped so that it does not swamp a registry with files. There are

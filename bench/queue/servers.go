@@ -53,10 +53,10 @@ func startServers(ctx context.Context, chosen []contender) (_ *servers, err erro
 	if err != nil {
 		return nil, fmt.Errorf("start the servers: %w", err)
 	}
-	if err := migrations.Up(ctx, s.stack.DatabaseURL); err != nil {
+	if err := migrations.Up(ctx, s.stack.AdminURL); err != nil {
 		return nil, err
 	}
-	if s.db, err = pgxpool.New(ctx, s.stack.DatabaseURL+"&application_name=bench-looks-on"); err != nil {
+	if s.db, err = pgxpool.New(ctx, s.stack.AdminURL+"&application_name=bench-looks-on"); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return s, s.mustBeDurable(ctx)

@@ -73,7 +73,7 @@ func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, er
 	if _, err := stack.WriteEnv(); err != nil {
 		return nil, err
 	}
-	if err := migrations.Up(ctx, stack.DatabaseURL); err != nil {
+	if err := migrations.Up(ctx, stack.OwnerURL); err != nil {
 		return nil, err
 	}
 	settings := settings{environ: env.ToMap(stack.Env())}

@@ -67,7 +67,9 @@ type Options struct {
 // Stack is a set of running servers. The fields of services that were not asked
 // for are empty. It is safe for concurrent use once Start has returned it.
 type Stack struct {
-	DatabaseURL        string // of a superuser, with the password
+	DatabaseURL        string // of farol, who works with the schema, with the password
+	OwnerURL           string // of farol_owner, who migrates it
+	AdminURL           string // of the superuser
 	PoolerURL          string // the same by way of PgBouncer, which has two connections for each database
 	RedisURL           string // with the password
 	S3Endpoint         string // https://127.0.0.1:port; the region and keys below

@@ -32,7 +32,7 @@ func mustParse(t *testing.T, s string) *url.URL {
 // query runs a statement and returns the one value that it yields, as text.
 func query(t *testing.T, s *devstack.Stack, statement string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), s.AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func body(t *testing.T, address string) string {
 // leave writes something into every server; find looks for it.
 func leave(t *testing.T, s *devstack.Stack) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), s.AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,9 @@ package devstack
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/pbkdf2"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +15,6 @@ import (
 	"syscall"
 )
 
-// superuser is also the name of the database.
-const superuser = "farol"
 
 // startPostgres makes the cluster if there is none, and runs it.
 func (s *Stack) startPostgres(ctx context.Context) error {
@@ -61,16 +53,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		},
 		evict: home.evict,
 	})
-	who := url.UserPassword(superuser, s.secrets.PostgresPassword)
-	if s.options.StandbyOf != "" {
-		primary, err := url.Parse(s.options.StandbyOf)
-		if err != nil {
-			return fmt.Errorf("read the primary's URL: %w", err)
-		}
-		who = primary.User // a copy has its users
-	}
-	s.DatabaseURL = (&url.URL{Scheme: "postgres", User: who, Host: addrs[0], Path: superuser, RawQuery: "sslmode=disable"}).String()
-	return nil
+	return s.roleURLs(addrs[0])
 }
 
 func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr string) (*child, error) {
@@ -168,7 +151,7 @@ func (s *Stack) initCluster(ctx context.Context, bin string, home cluster) error
 		return err
 	}
 	args := []string{
-		"-D", fresh, "-U", superuser, "--pwfile", password, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-instructions",
+		"-D", fresh, "-U", s.secrets.superuser(), "--pwfile", password, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-instructions",
 	}
 	fsync := "fsync=on"
 	if s.options.Ephemeral {
@@ -178,29 +161,14 @@ func (s *Stack) initCluster(ctx context.Context, bin string, home cluster) error
 	if err := home.run(ctx, "", filepath.Join(bin, "initdb"), args...); err != nil {
 		return err
 	}
-	if err := home.run(ctx, "CREATE DATABASE "+superuser+"\n", filepath.Join(bin, "postgres"), single...); err != nil {
+	setup, err := s.secrets.setup()
+	if err != nil {
+		return err
+	}
+	if err := home.run(ctx, setup, filepath.Join(bin, "postgres"), single...); err != nil {
 		return err
 	}
 	return os.Rename(fresh, home.data())
-}
-
-// scramVerifier is what PostgreSQL keeps of a password, and takes in its place. It
-// is derived in one step. The usual 4096 are there for passwords that can be guessed,
-// which a random one cannot, and each client takes them again for each connection.
-func scramVerifier(password string) (string, error) {
-	salt := make([]byte, 16)
-	rand.Read(salt)
-	salted, err := pbkdf2.Key(sha256.New, password, salt, 1, sha256.Size)
-	if err != nil {
-		return "", fmt.Errorf("derive the password's verifier: %w", err)
-	}
-	key := func(name string) []byte {
-		mac := hmac.New(sha256.New, salted)
-		mac.Write([]byte(name))
-		return mac.Sum(nil)
-	}
-	stored, text := sha256.Sum256(key("Client Key")), base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("SCRAM-SHA-256$1:%s$%s:%s", text(salt), text(stored[:]), text(key("Server Key"))), nil
 }
 
 // run runs a program of PostgreSQL's to its end as the cluster's user.

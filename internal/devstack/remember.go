@@ -15,7 +15,9 @@ import (
 
 // secrets are made once for a data directory, which is useless without them.
 type secrets struct {
-	PostgresPassword string `json:"postgres_password"`
+	PostgresPassword string `json:"postgres_password"` // of the superuser
+	OwnerPassword    string `json:"owner_password"`    // of farol_owner; "": the superuser is farol, and does everything
+	WorkPassword     string `json:"work_password"`     // of farol
 	RedisPassword    string `json:"redis_password"`
 	AccessKeyID      string `json:"access_key_id"`
 	SecretAccessKey  string `json:"secret_access_key"`
@@ -39,7 +41,7 @@ func loadSecrets(dir string) (secrets, error) {
 			path, dir)
 	}
 	s = secrets{
-		PostgresPassword: rand.Text(), RedisPassword: rand.Text(),
+		PostgresPassword: rand.Text(), OwnerPassword: rand.Text(), WorkPassword: rand.Text(), RedisPassword: rand.Text(),
 		AccessKeyID: "FAROL" + rand.Text()[:15], SecretAccessKey: rand.Text() + rand.Text()[:14],
 	}
 	if b, err = json.MarshalIndent(s, "", "\t"); err == nil {

@@ -66,7 +66,7 @@ func answers(t *testing.T, s *devstack.Stack) bool {
 
 func databaseAnswers(t *testing.T, s *devstack.Stack) bool {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), s.AdminURL)
 	if err != nil {
 		return false
 	}

@@ -45,7 +45,7 @@ const timesThatStay = `
 	checksums.created_at checksums.datetime checksums.updated_at deletion_receipts.absent_at deletion_receipts.removed_at
 	deletion_receipts.seen_at
 	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at
-	fixity_done.minute fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
+	fixity_done.minute fixity_feed.paused_at fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
 	generic_files.created_at generic_files.format_identified_at generic_files.last_fixity_check generic_files.mod_time
 	generic_files.updated_at institutions.created_at institutions.deactivated_at institutions.updated_at
 	intellectual_objects.created_at intellectual_objects.updated_at known_services.alerted_for known_services.held_at

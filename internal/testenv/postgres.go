@@ -47,7 +47,7 @@ func Database(t testing.TB) *pgxpool.Pool {
 // superuser.
 func DatabaseURL(t testing.TB) string {
 	t.Helper()
-	server := stack(t, devstack.Postgres).DatabaseURL
+	server := stack(t, devstack.Postgres).AdminURL
 	name := "t_" + strings.ToLower(rand.Text()[:16])
 	run(t, server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, templateName))
 	t.Cleanup(func() {
@@ -61,7 +61,7 @@ func DatabaseURL(t testing.TB) string {
 // mode, with two connections for all clients of a database.
 func Pooled(t testing.TB, direct string) string {
 	t.Helper()
-	server := stack(t, devstack.Postgres).DatabaseURL
+	server := stack(t, devstack.Postgres).AdminURL
 	pooler := stack(t, devstack.PgBouncer, func(o *devstack.Options) { o.PoolerOf = server }).PoolerURL
 	u, err := url.Parse(direct)
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *Server) start(change ...func(*devstack.Options)) {
 	}
 	s.stack = stack
 	if s.URL == "" {
-		s.URL = stack.DatabaseURL
+		s.URL = stack.AdminURL
 	}
 }
 

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Makes the roles of Farol and its database, in a new cluster only: farol_owner owns
+# the schema and migrates it, farol works with it, and neither is a superuser. The
+# superuser has no password, and so comes in by the server's own socket alone.
+set -eu
+psql -v ON_ERROR_STOP=1 -U "$POSTGRES_USER" -d postgres <<'SQL'
+\getenv owner FAROL_OWNER_PASSWORD
+\getenv work FAROL_WORK_PASSWORD
+CREATE ROLE farol_admin NOLOGIN;
+CREATE ROLE farol_auditor NOLOGIN;
+CREATE ROLE farol_owner LOGIN PASSWORD :'owner';
+CREATE ROLE farol LOGIN PASSWORD :'work';
+GRANT pg_read_all_stats TO farol;
+CREATE DATABASE farol OWNER farol_owner;
+REVOKE CONNECT ON DATABASE postgres FROM PUBLIC;
+ALTER ROLE CURRENT_USER PASSWORD NULL;
+SQL

@@ -1,0 +1,34 @@
+package devstack_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// Farol works as a role that is no superuser and owns nothing, and migrates as
+// another that owns the database and is none either.
+func TestFarolIsNoSuperuser(t *testing.T) {
+	t.Parallel()
+	s := start(t, devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}})
+	for url, want := range map[string]string{s.DatabaseURL: "farol false", s.OwnerURL: "farol_owner false", s.AdminURL: "postgres true"} {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := conn.QueryRow(t.Context(), `SELECT rolname || ' ' || rolsuper FROM pg_roles WHERE rolname = session_user`).Scan(&got); err != nil || got != want {
+			t.Errorf("role = %s, %v; want %s", got, err, want)
+		}
+		_, err = conn.Exec(t.Context(), `CREATE TABLE of_`+want[:5]+` (a int)`)
+		if (err == nil) != (url != s.DatabaseURL) {
+			t.Errorf("%s makes a table: %v", want, err)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
