@@ -156,6 +156,7 @@ func (s surroundings) judged(all []finding) []finding {
 	targets, buckets := tally{}, tally{}
 	for i := range all {
 		f := &all[i]
+		f.Found, f.Todo = storage.Redact(f.Found), storage.Redact(f.Todo)
 		if !s.needsFor(f.Service, f.Check) {
 			f.Fatal = false
 		}

@@ -11,6 +11,8 @@ import (
 
 	redislog "github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/storage"
 )
 
 func main() {
@@ -35,10 +37,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
 	}
 	if f.err != nil {
-		fmt.Fprintln(stderr, "farol:", f.err)
+		fmt.Fprintln(stderr, "farol:", storage.Redact(f.err.Error()))
 	}
 	if f.next != "" {
-		fmt.Fprintln(stderr, "Next:", f.next)
+		fmt.Fprintln(stderr, "Next:", storage.Redact(f.next))
 	}
 	return f.code
 }

@@ -30,7 +30,7 @@ type problem struct{ name, text string }
 // wrong notes what is wrong with a setting. The text must not have a secret.
 func (s *settings) wrong(name, text string) {
 	if !s.has(name) { // one mistake, one line
-		s.problems = append(s.problems, problem{name, text})
+		s.problems = append(s.problems, problem{name, storage.Redact(text)})
 	}
 }
 

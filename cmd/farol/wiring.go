@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -163,13 +164,26 @@ func (s *services) close() {
 	}
 }
 
+// withoutSecrets takes the credentials of URLs out of what is logged.
+func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(storage.Redact(v))
+	case error:
+		a.Value = slog.StringValue(storage.Redact(v.Error()))
+	case *url.URL:
+		a.Value = slog.StringValue(v.Redacted())
+	}
+	return a
+}
+
 // newLogger logs to standard error as configured. Settings have been checked.
 func newLogger(c logConfig) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo
 	}
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutSecrets}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, o))
 	}

@@ -15,7 +15,6 @@ import (
 	"syscall"
 )
 
-
 // startPostgres makes the cluster if there is none, and runs it.
 func (s *Stack) startPostgres(ctx context.Context) error {
 	home, err := clusterHome(s.dir)
