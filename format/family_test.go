@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == tryArg {
+		tryAll(os.Args[2])
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -71,11 +71,15 @@ type Identifier struct {
 }
 
 // Start returns an Identifier whose children end with ctx or with
-// [Identifier.Close]. The children start when the first files come.
+// [Identifier.Close]. The children start when the first files come. From then on other
+// processes of the same user can read neither this one's environment nor its memory.
 func Start(ctx context.Context, o Options) (*Identifier, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if err := hide(); err != nil {
+		return nil, fmt.Errorf("hide this process from its children: %w", err)
 	}
 	i := &Identifier{opts: o, closed: make(chan struct{}), slots: make(chan *child, o.Workers)}
 	for range o.Workers {

@@ -50,6 +50,11 @@ func Serve(in io.Reader, out io.Writer) error {
 	if err := limitProcess(l.memory); err != nil {
 		return fmt.Errorf("format: limit the process to %d bytes: %w", l.memory, err)
 	}
+	if dir := os.TempDir(); alone && strings.HasPrefix(filepath.Base(dir), tempPrefix) {
+		if err := confine(dir); err != nil {
+			return fmt.Errorf("format: confine the process: %w", err)
+		}
+	}
 	return s.run(sf, l.budget)
 }
 
@@ -69,7 +74,13 @@ func stayLean() {
 func removeTemp() {
 	dir := os.TempDir() //nolint:staticcheck // SA9007
 	if strings.HasPrefix(filepath.Base(dir), tempPrefix) {
-		_ = os.RemoveAll(dir) //nolint:staticcheck // SA9007; what cannot be removed is for the system's own tidying
+		// One by one: a confined process cannot open the directory above. What cannot be
+		// removed is for the system's own tidying.
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+		_ = os.Remove(dir)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/format"
 )
 
 const (
@@ -91,7 +93,18 @@ func (s surroundings) checkLimits(context.Context) []finding {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		list = append(list, filesFit(files.Cur))
 	}
-	return list
+	return append(list, childrenConfined(format.Unconfined()))
+}
+
+// childrenConfined says what keeps the children that identify formats from files,
+// network and credentials, should a file take one over.
+func childrenConfined(lacks []string) finding {
+	const what = "confined children"
+	if len(lacks) > 0 {
+		return warn(fault.Memory, what, "the kernel lacks "+strings.Join(lacks, " and "),
+			"formats are identified all the same; a kernel from 6.7 on with Landlock and seccomp enabled confines their children: docs/security.md")
+	}
+	return good(fault.Memory, what, "by Landlock and a filter of system calls")
 }
 
 // memoryFits compares the limit of the control group with the largest bag that the

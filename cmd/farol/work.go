@@ -140,6 +140,9 @@ func runWork(ctx context.Context, f workFlags) error {
 		return err
 	}
 	defer engine.Close()
+	if lacks := format.Unconfined(); len(lacks) > 0 {
+		log.WarnContext(ctx, "the kernel confines the children that identify formats in part only", "lacks", lacks)
+	}
 	formats, err := startIdentifier(ctx, config.Identify)
 	if err != nil {
 		return err

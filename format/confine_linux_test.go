@@ -1,0 +1,83 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const tryArg = "try-what-is-refused"
+
+// tryAll is a child that confines itself and then says what it can still do.
+func tryAll(secret string) {
+	dir := os.TempDir()
+	if err := confine(dir); err != nil {
+		fmt.Println("confine:", err)
+		return
+	}
+	_, file := os.ReadFile(secret)
+	_, environ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
+	_, dial := net.Dial("tcp", "127.0.0.1:9") //nolint:noctx // it is refused at once
+	_, socket := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	temp := os.WriteFile(filepath.Join(dir, "member"), []byte("x"), 0o600)
+	for what, err := range map[string]error{
+		"read a file": file, "read the parent's environment": environ, "dial": dial, "make a socket": socket,
+		"run a program": exec.Command("/bin/true").Run(), "attach to the parent": unix.PtraceAttach(os.Getppid()), //nolint:noctx // as above
+	} {
+		if err == nil || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+			fmt.Printf("it can %s: %v\n", what, err)
+		}
+	}
+	if temp != nil {
+		fmt.Println("it cannot write temporary files:", temp)
+	}
+	removeTemp()
+}
+
+// A child whose parser was taken over by a file reaches no other file, no network, no
+// program, and nothing of its parent's.
+func TestAChildIsConfined(t *testing.T) {
+	t.Parallel()
+	if lacks := Unconfined(); len(lacks) > 0 {
+		t.Skipf("the kernel lacks %s", strings.Join(lacks, ", "))
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(t.TempDir(), tempPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, tryArg, secret)
+	cmd.Env = []string{"TMPDIR=" + dir}
+	said, err := cmd.CombinedOutput()
+	if err != nil || len(said) > 0 {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is still there: %v", err)
+	}
+}
+
+// Who starts children can be looked into by nobody of the same user.
+func TestParentHidesItself(t *testing.T) {
+	t.Parallel()
+	if err := hide(); err != nil {
+		t.Fatal(err)
+	}
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+		t.Errorf("dumpable = %d, %v", dumpable, err)
+	}
+}
