@@ -72,7 +72,7 @@ func stayLean() {
 // removeTemp removes what the parent would, were it still there. The linter
 // cannot know that the directory is ours alone.
 func removeTemp() {
-	dir := os.TempDir() //nolint:staticcheck // SA9007
+	dir := os.TempDir()
 	if strings.HasPrefix(filepath.Base(dir), tempPrefix) {
 		// One by one: a confined process cannot open the directory above. What cannot be
 		// removed is for the system's own tidying.

@@ -126,18 +126,16 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 	if ok {
 		item = &id
 	}
-	switch {
-	case ok && r.topic == fixityTopic && !m.o.NoOrders:
-		return m.answerFixity(ctx, r, id)
-	case ok && r.topic == fixityTopic && !r.sure:
-		return nil
-	case ok && r.topic != fixityTopic && !r.sure:
+	if ok && !r.sure {
 		if old, err := m.explained(ctx, r, id); err != nil || old {
 			return err
 		}
 	}
-	if m.o.NoOrders {
+	switch {
+	case m.o.NoOrders:
 		return m.ignore(ctx, r, item)
+	case ok && r.topic == fixityTopic:
+		return m.answerFixity(ctx, r, id)
 	}
 	var list []TopicRequest
 	err := m.asNSQ(ctx, "answer a request", func(tx pgx.Tx) error {
@@ -156,8 +154,12 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 }
 
 // explained tells whether a message that may be an old one of our own is one, as
-// far as anybody can tell: it is older than what has become of its item.
+// far as anybody can tell: it is older than what has become of its item. The check
+// of a file was announced, and is made.
 func (m *Mirror) explained(ctx context.Context, r request, item int64) (yes bool, err error) {
+	if r.topic == fixityTopic {
+		return true, nil
+	}
 	err = m.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM all_work_items WHERE id = $1 AND (status NOT IN ('Failed', 'Suspended') OR updated_at > $2))`,
 		item, r.at).Scan(&yes)
@@ -181,8 +183,6 @@ func (m *Mirror) answerFixity(ctx context.Context, r request, file int64) error 
 		answer = fmt.Sprintf("there is no file %d", file)
 	case err != nil:
 		return fmt.Errorf("look up file %d: %w", file, err)
-	case !r.sure:
-		return nil // the check was announced, and is made
 	default:
 		targets, err = registry.New(m.db).RequestFixity(ctx, identifier, "")
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
