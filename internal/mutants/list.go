@@ -151,7 +151,7 @@ func ofRules() []mutant {
 func ofTyping() []mutant {
 	return []mutant{
 		{
-			"paused-for-good", "migrations/00050_orders_from_nsq.sql",
+			"paused-for-good", "migrations/00031_orders_from_nsq.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",

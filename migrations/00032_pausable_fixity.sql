@@ -97,10 +97,10 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET ji
 		) w
 	), overdue AS (
 		SELECT d.* FROM target t CROSS JOIN LATERAL (
-			SELECT s.id, s.generic_file_id, t.due - s.last_fixity_at AS late FROM storage_records s
-			WHERE s.target = t.target AND s.active AND s.last_fixity_at <= t.due AND t.reads
+			SELECT s.id, s.generic_file_id, t.due - s.fixity_from AS late FROM storage_records s
+			WHERE s.target = t.target AND s.active AND s.fixity_from <= t.due AND t.reads
 			  AND NOT EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id)
-			ORDER BY s.last_fixity_at, s.id
+			ORDER BY s.fixity_from, s.id
 			LIMIT least(t.most, (SELECT allowance FROM fixity_feed))
 		) d
 	), allowed AS (
