@@ -184,7 +184,7 @@ func TestRunsAsAnOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startParent(t, exe, data, &syscall.SysProcAttr{Credential: who})
-	if got := query(t, &p.stack, "SELECT current_user::text"); got != "farol" {
+	if got := query(t, &p.stack, "SELECT current_user::text"); got != "postgres" {
 		t.Errorf("the user is %s", got)
 	}
 	p.stdin.Close() //nolint:errcheck // its end is the message
