@@ -170,7 +170,11 @@ type ItemFilter struct {
 	Institution string // identifier
 	NeedsReview bool
 	Name        string // key in the receiving bucket
-	Before      int64  // only items with a lower id, for paging
+	Action      string
+	ErrorCode   string
+	Object      string    // identifier
+	Since       time.Time // only items made then or later
+	Before      int64     // only items with a lower id, for paging
 	Limit       int
 }
 
@@ -181,6 +185,10 @@ WHERE (@status = '' OR w.status = @status)
   AND (@stage = '' OR w.stage = @stage)
   AND (@institution = '' OR i.identifier = @institution)
   AND (@name = '' OR w.name = @name)
+  AND (@action = '' OR w.action = @action)
+  AND (@code = '' OR w.error_code = @code)
+  AND (@object = '' OR w.object_identifier = @object)
+  AND (@since::timestamptz IS NULL OR w.created_at >= @since)
   AND (NOT @review OR w.needs_admin_review)
   AND (@before = 0 OR w.id < @before)
 ORDER BY w.id DESC
@@ -191,12 +199,21 @@ func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, err
 	rows, _ := r.db.Query(ctx, workItemsSQL, pgx.NamedArgs{
 		"status": f.Status, "stage": f.Stage, "institution": f.Institution, "name": f.Name,
 		"review": f.NeedsReview, "before": f.Before, "n": f.Limit,
+		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": zeroIsNull(f.Since),
 	})
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WorkItem])
 	if err != nil {
 		return nil, fmt.Errorf("list work items: %w", err)
 	}
 	return list, nil
+}
+
+// zeroIsNull is how a time that need not be given is handed to a statement.
+func zeroIsNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 // WorkItem returns one work item, or ErrNotFound.

@@ -23,6 +23,8 @@ func TestListOfItems(t *testing.T) {
 	a.in = a.institution("other.edu")
 	a.upload(etag1, now, "one.tar") // 4
 	a.exec(`UPDATE work_items SET status = 'Cancelled' WHERE id = 4`)
+	a.exec(`UPDATE work_items SET error_code = 'invalid-bag' WHERE id = 2`)
+	a.exec(`UPDATE work_items SET created_at = created_at - interval '1 day' WHERE id <= 2`)
 	for name, tc := range map[string]struct {
 		filter registry.ItemFilter
 		want   []int64
@@ -34,6 +36,11 @@ func TestListOfItems(t *testing.T) {
 		"stage":             {registry.ItemFilter{Limit: 9, Stage: "Store"}, []int64{3}},
 		"institution":       {registry.ItemFilter{Limit: 9, Institution: "other.edu"}, []int64{4}},
 		"name":              {registry.ItemFilter{Limit: 9, Name: "one.tar"}, []int64{4, 1}},
+		"action":            {registry.ItemFilter{Limit: 9, Action: "Ingest"}, []int64{4, 3, 2, 1}},
+		"another action":    {registry.ItemFilter{Limit: 9, Action: "Delete"}, nil},
+		"error code":        {registry.ItemFilter{Limit: 9, ErrorCode: "invalid-bag"}, []int64{2}},
+		"object":            {registry.ItemFilter{Limit: 9, Object: "test.edu/one"}, []int64{1}},
+		"since":             {registry.ItemFilter{Limit: 9, Since: now.Add(-time.Hour)}, []int64{4, 3}},
 		"for review":        {registry.ItemFilter{Limit: 9, NeedsReview: true}, []int64{2}},
 		"both":              {registry.ItemFilter{Limit: 9, Institution: "test.edu", Name: "one.tar"}, []int64{1}},
 		"none":              {registry.ItemFilter{Limit: 9, Institution: "nobody.edu"}, nil},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -35,67 +34,6 @@ func allStages() []string {
 	return append(names, "Requested", "Resolve")
 }
 
-func itemListCommand() *cobra.Command {
-	var f registry.ItemFilter
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List work items, newest first",
-		Example: `  farol item list
-  farol item list --status started --stage Store
-  farol item list --needs-review --json
-  farol item list --institution example.edu --name photographs.tar
-  farol item list --limit 20 --before 1000`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
-				return usage(errors.New("--state and --status are the same"), "give one of them")
-			}
-			if err := checkFilter(cmd.Context(), &f); err != nil {
-				return err
-			}
-			s, err := connectRegistry(cmd.Context(), "item")
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			items, err := s.registry.WorkItems(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
-			}
-			return printItems(cmd, items, f)
-		},
-	}
-	flags := c.Flags()
-	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
-	flags.StringVar(&f.Status, "state", "", "the same as --status")
-	flags.StringVar(&f.Stage, "stage", "", "only in this stage: "+strings.Join(allStages(), ", "))
-	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
-	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
-	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
-	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
-	jsonFlag(c, &asJSON)
-	return c
-}
-
-// checkFilter spells status and stage as the registry does.
-func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
-	if f.Status, err = oneOf("--status", f.Status, statuses()); err != nil {
-		return err
-	}
-	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
-		return err
-	}
-	if f.Limit < 1 || f.Limit > 10000 {
-		return usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
-	}
-	return nil
-}
-
 func oneOf(flag, value string, allowed []string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -106,29 +44,6 @@ func oneOf(flag, value string, allowed []string) (string, error) {
 		}
 	}
 	return "", usage(fmt.Errorf("%s is %q", flag, value), "name one of: "+strings.Join(allowed, ", "))
-}
-
-func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFilter) error {
-	var rows [][]string
-	for _, i := range items {
-		status := i.Status
-		if i.NeedsAdminReview {
-			status += " !"
-		}
-		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), status, claim.StepOf(i.Action, i.Stage), i.Institution, plain(i.Name), sizeOf(i.Size),
-			spanOf(time.Since(i.CreatedAt)), plain(i.Note),
-		})
-	}
-	header := []string{"ID", "STATUS", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
-	if err := writeTable(cmd.OutOrStdout(), header, rows); err != nil {
-		return err
-	}
-	if len(items) > 0 && len(items) == f.Limit {
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
-		return err
-	}
-	return nil
 }
 
 func itemRequeueCommand() *cobra.Command {

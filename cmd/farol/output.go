@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // group is a command that only holds others.
@@ -59,45 +57,6 @@ func writeJSON(w io.Writer, v any) error {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
-}
-
-// writeTable writes columns under a header. On a terminal the last column is cut
-// where the line ends, elsewhere nothing is.
-func writeTable(w io.Writer, header []string, rows [][]string) error {
-	widths := make([]int, len(header))
-	for _, row := range append([][]string{header}, rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	most := terminalWidth(w)
-	for _, row := range append([][]string{header}, rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
-		}
-		text := strings.TrimRight(line.String(), " ")
-		if runes := []rune(text); most > 0 && len(runes) > most {
-			text = string(runes[:most-1]) + "…"
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return fmt.Errorf("write the table: %w", err)
-		}
-	}
-	return nil
-}
-
-// terminalWidth is 0 if w is no terminal.
-func terminalWidth(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return width
-		}
-	}
-	return 0
 }
 
 // plain makes a text of unknown origin fit for a line on a terminal, which obeys

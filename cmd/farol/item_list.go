@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func itemListCommand() *cobra.Command {
+	var f registry.ItemFilter
+	var since string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List work items, newest first",
+		Long: `List work items, newest first. An exclamation mark behind the status says that the
+item waits for a person. NOTE has the first finding; "item explain" has all.`,
+		Example: `  farol item list
+  farol item list --status started --stage Store
+  farol item list --needs-review --json
+  farol item list --institution example.edu --name photographs.tar
+  farol item list --action 'Restore Object' --since 24h
+  farol item list --error-code invalid-bag --object example.edu/photographs --since 2026-11-02
+  farol item list --limit 20 --before 1000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
+				return usage(errors.New("--state and --status are the same"), "give one of them")
+			}
+			if f.Since, err = sinceOf(since, time.Now()); err != nil {
+				return err
+			}
+			if err := checkFilter(cmd.Context(), &f); err != nil {
+				return err
+			}
+			s, err := connectRegistry(cmd.Context(), "item")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			items, err := s.registry.WorkItems(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
+			}
+			return printItems(cmd, items, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
+	flags.StringVar(&f.Status, "state", "", "the same as --status")
+	flags.StringVar(&f.Stage, "stage", "", "only in this stage: "+strings.Join(allStages(), ", "))
+	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(actions(), ", "))
+	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
+	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
+	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
+	flags.StringVar(&since, "since", "", "only those created since then: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
+	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
+	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
+	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// actions are what an item can be for.
+func actions() (names []string) {
+	for _, w := range oldWorkers() {
+		if w.action != "" && !slices.Contains(names, w.action) {
+			names = append(names, w.action)
+		}
+	}
+	return names
+}
+
+// sinceOf reads a point in time, or how long ago it was.
+func sinceOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= 36500 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", time.DateTime, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usage(fmt.Errorf("--since is %q", text), "give a time ago such as 90m, 24h or 7d, a date such as 2026-11-02, or a time such as 2026-11-02T15:04:05Z")
+}
+
+// checkFilter spells status, stage and action as the registry does.
+func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
+	if f.Status, err = oneOf("--status", f.Status, statuses()); err != nil {
+		return err
+	}
+	if f.Action, err = oneOf("--action", f.Action, actions()); err != nil {
+		return err
+	}
+	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
+		return err
+	}
+	if f.Limit < 1 || f.Limit > 10000 {
+		return usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
+	}
+	return nil
+}
+
+func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFilter) error {
+	if len(items) == 0 {
+		return noneOf(cmd.OutOrStdout(), "work items")
+	}
+	var rows [][]string
+	for _, i := range items {
+		status := i.Status
+		if i.NeedsAdminReview {
+			status += " !"
+		}
+		rows = append(rows, []string{
+			strconv.FormatInt(i.ID, 10), status, i.Action, i.Stage, i.Institution, plain(i.Name), sizeOf(i.Size),
+			spanOf(time.Since(i.CreatedAt)), plain(firstFinding(i.Note)),
+		})
+	}
+	header := []string{"ID", "STATUS", "ACTION", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
+	if err := writeNoted(cmd.OutOrStdout(), header, rows); err != nil {
+		return err
+	}
+	if len(items) == f.Limit {
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
+		return err
+	}
+	return nil
+}
+
+// firstFinding is the beginning of a note that fits into a line, and how many findings
+// follow.
+func firstFinding(note string) string {
+	var found []string
+	for line := range strings.Lines(note) {
+		for finding := range strings.SplitSeq(line, " | ") {
+			if finding = strings.TrimSpace(finding); finding != "" {
+				found = append(found, finding)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return found[0]
+	}
+	more, last := len(found)-1, 0
+	if _, err := fmt.Sscanf(found[more], "Too many errors: %d more.", &last); err == nil {
+		more += last - 1
+	}
+	return fmt.Sprintf("%s (+%d more)", found[0], more)
+}
