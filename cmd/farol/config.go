@@ -296,6 +296,7 @@ func load[T any](read func(*settings) T) (T, error) {
 func loadFrom[T any](environ map[string]string, read func(*settings) T) (T, error) {
 	s := settings{environ: environ}
 	c := read(&s)
+	s.unknown()
 	return c, s.err()
 }
 

@@ -49,6 +49,9 @@ are gone afterwards.`,
 }
 
 func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
+	if err := checkNames(); err != nil {
+		return err
+	}
 	temporary := false
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "farol-demo-"); err != nil {

@@ -171,6 +171,9 @@ func (l *local) end(ctx context.Context, how func(context.Context) error) error 
 }
 
 func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Duration) (err error) {
+	if err := checkNames(); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	began := time.Now()
 	l, err := startLocal(ctx, dir, log)

@@ -125,6 +125,9 @@ func defaultOf(f field) string {
 
 func meaning(f field) string {
 	text := f.doc + "; " + f.allowed()
+	if f.fromFile() {
+		text += "; or `" + f.name + fileSuffix + "`, the path of a file with it"
+	}
 	if f.old != "" {
 		text += "; old name `" + f.old + "`"
 	}

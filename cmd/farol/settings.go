@@ -29,7 +29,7 @@ type problem struct{ name, text string }
 
 // wrong notes what is wrong with a setting. The text must not have a secret.
 func (s *settings) wrong(name, text string) {
-	if !s.has(name) { // one mistake, one line
+	if !s.has(name, name+fileSuffix) { // one mistake, one line
 		s.problems = append(s.problems, problem{name, storage.Redact(text)})
 	}
 }
@@ -68,6 +68,7 @@ func (s *settings) readBlock(prefix string, block any) {
 			environ[f.name] = s.environ[name]
 		}
 	}
+	s.readFiles(fields, environ)
 	err := env.ParseWithOptions(block, env.Options{Environment: environ, Prefix: prefix})
 	var all env.AggregateError
 	if err != nil && !errors.As(err, &all) {

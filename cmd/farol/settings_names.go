@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// fileSuffix makes of the name of a secret that of a file with it, as container
+// platforms and parameter stores hand out secrets.
+const fileSuffix = "_FILE"
+
+// mostSecret is more than any secret has; what is larger is another file.
+const mostSecret = 64 << 10
+
+// settingBlocks are all that any command reads from the environment.
+func settingBlocks() []any {
+	return []any{
+		&databaseConfig{}, &redisConfig{}, &s3Config{}, &stagingConfig{}, &nsqConfig{}, &workConfig{}, &identifyConfig{}, &virusConfig{},
+		&janitorConfig{}, &profilesConfig{}, &bagsConfig{}, &poolsConfig{}, &fixityConfig{}, &repairConfig{}, &pullConfig{}, &httpConfig{},
+		&readConfig{}, &scheduleConfig{}, &logConfig{},
+	}
+}
+
+// knownNames are the settings of all commands that begin with FAROL_, with those of
+// other programs that are set next to them.
+func knownNames() map[string]bool {
+	known := map[string]bool{
+		childEnv: true, "FAROL_URL": true, "FAROL_TOKEN": true, // of our children, and of the clients in examples
+	}
+	for _, name := range strings.Fields("POSTGRES_PASSWORD REDIS_PASSWORD S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY VERSION") { // deploy/env.example
+		known["FAROL_"+name] = true
+	}
+	var fields []field
+	for _, block := range settingBlocks() {
+		fields = append(fields, fieldsOf("", block)...)
+	}
+	for _, t := range storage.Targets() {
+		fields = append(fields, fieldsOf(targetPrefix(t.Name), &targetConfig{})...)
+	}
+	for _, f := range fields {
+		known[f.name], known[f.old] = true, true
+		if f.fromFile() {
+			known[f.name+fileSuffix] = true
+		}
+	}
+	maps.DeleteFunc(known, func(name string, _ bool) bool { return !strings.HasPrefix(name, "FAROL_") })
+	return known
+}
+
+// platformName matches what Kubernetes and Docker set for a service called farol-…, what
+// compose files set for ports, and what only tests and benchmarks read.
+var platformName = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_\d+_(TCP|UDP)(_PROTO|_PORT|_ADDR)?$|^FAROL_(TEST|BENCH)_`)
+
+// unknown notes names that no command reads: with a letter wrong, a setting would have
+// its default without anybody being told.
+func (s *settings) unknown() {
+	known := knownNames()
+	names := slices.Sorted(maps.Keys(known))
+	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
+		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) {
+			continue
+		}
+		s.wrong(name, "is no setting of Farol; the nearest name is "+nearest(name, names))
+	}
+}
+
+// checkNames refuses an environment in which a child of this process would not start.
+func checkNames() error {
+	_, err := load(func(*settings) struct{} { return struct{}{} })
+	return err
+}
+
+// nearest is the name with the fewest letters to change.
+func nearest(name string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
+}
+
+// distance is that of Levenshtein, in bytes: the names are ASCII.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// fromFile tells whether a setting may be in a file: secrets, and the access keys that
+// are handed out with them.
+func (f field) fromFile() bool {
+	_, secret := f.value.Interface().(storage.Secret)
+	return secret || strings.HasSuffix(f.name, "ACCESS_KEY_ID")
+}
+
+// readFiles puts the content of files where their names stand for secrets.
+func (s *settings) readFiles(fields []field, environ map[string]string) {
+	for _, f := range fields {
+		name := f.name + fileSuffix
+		path := s.environ[name]
+		if path == "" || !f.fromFile() {
+			continue
+		}
+		if environ[f.name] != "" {
+			s.wrong(name, "is set, and so is "+f.name+"; set the one or the other")
+			continue
+		}
+		text, err := readSecret(path)
+		if err != nil {
+			s.wrong(name, fmt.Sprintf("is %q, %v; it must be the path of a file with %s", path, err, f.allowed()))
+			continue
+		}
+		environ[f.name] = text
+	}
+}
+
+// readSecret reads a file, without the end of its line.
+func readSecret(path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", errors.New("which " + whyUnread(err))
+	case !info.Mode().IsRegular():
+		return "", errors.New("which is not a file")
+	case info.Size() > mostSecret:
+		return "", errors.New("which has more than " + sizeOf(mostSecret))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", errors.New("which " + whyUnread(err))
+	}
+	if secret := strings.TrimRight(string(text), "\r\n"); secret != "" {
+		return secret, nil
+	}
+	return "", errors.New("which is empty")
+}
+
+// whyUnread says in words why a file could not be read.
+func whyUnread(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist"
+	case errors.Is(err, fs.ErrPermission):
+		return "this user may not read"
+	}
+	return "cannot be read"
+}
