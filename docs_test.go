@@ -140,10 +140,12 @@ var subcommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +\S`)
 
 func (m *manual) subcommands(t *testing.T, command string) (names []string) {
 	t.Helper()
-	_, list, _ := strings.Cut(m.page(t, command), "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
+	_, list, _ := strings.Cut(m.page(t, command), "\nUsage:\n")
+	list, _, _ = strings.Cut(list, "\nFlags:\n")
 	for _, found := range subcommand.FindAllStringSubmatch(list, -1) {
-		names = append(names, found[1])
+		if found[1] != "farol" { // of usage and examples
+			names = append(names, found[1])
+		}
 	}
 	return names
 }

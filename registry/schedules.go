@@ -28,23 +28,32 @@ type Schedule struct {
 	Failures  int64          `json:"failures"`
 }
 
-const schedulesSQL = `
-SELECT job, every, paused, held_until > now() AS running, holder, began_at, ended_at,
+const scheduleColumns = `
+	job, every, paused, held_until > now() AS running, holder, began_at, ended_at,
 	CASE WHEN held_until = '-infinity' AND ended_at >= began_at THEN ended_at - began_at END AS took,
 	next_run_at,
 	CASE WHEN paused OR held_until > now() THEN interval '0' ELSE greatest(now() - next_run_at, interval '0') END AS late,
-	result, error, runs, failures
-FROM schedules
-ORDER BY job`
+	result, error, runs, failures`
 
 // Schedules lists the recurring jobs.
 func (r *Registry) Schedules(ctx context.Context) ([]Schedule, error) {
-	rows, _ := r.db.Query(ctx, schedulesSQL)
+	rows, _ := r.db.Query(ctx, `SELECT `+scheduleColumns+` FROM schedules ORDER BY job`)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
 	if err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}
 	return list, nil
+}
+
+// PauseSchedule keeps a job from being run when it is due, or ends that. One that nobody
+// has ever run is ErrNotFound.
+func (r *Registry) PauseSchedule(ctx context.Context, job string, paused bool) (Schedule, error) {
+	rows, _ := r.db.Query(ctx, `UPDATE schedules SET paused = $2 WHERE job = $1 RETURNING `+scheduleColumns, job, paused)
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
+	if err != nil {
+		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, refusal(err))
+	}
+	return s, nil
 }
 
 // setScheduleSQL leaves a time that somebody has chosen, unless the new interval

@@ -19,6 +19,7 @@ type Stage struct {
 	Lease       float64 `json:"lease_seconds"`
 	Heartbeat   float64 `json:"heartbeat_seconds"`
 	Timeout     float64 `json:"timeout_seconds"` // 0: as long as it needs
+	Cap         int     `json:"cap"`             // of items at once in all processes; 0: any number
 	Paused      bool    `json:"paused"`
 	Waiting     int64   `json:"waiting"` // items
 	Running     int64   `json:"running"`
@@ -27,7 +28,7 @@ type Stage struct {
 
 const stageColumns = `
 	s.action, s.stage, s.ordinal, s.worker, s.topic, s.max_attempts, extract(epoch FROM s.lease)::float8 AS lease,
-	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout, s.paused`
+	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout, coalesce(s.cap, 0) AS cap, s.paused`
 
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.
@@ -79,6 +80,26 @@ func (r *Registry) AddStage(ctx context.Context, n NewStage) (Stage, error) {
 			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0')) s`, pgx.NamedArgs{
 		"name": n.Name, "after": n.After, "topic": n.Topic, "attempts": n.MaxAttempts, "lease": n.Lease, "heartbeat": n.Heartbeat, "timeout": n.Timeout,
 	})
+}
+
+// StageChange is what is to be different about a stage; what is nil stays.
+type StageChange struct {
+	Action      string         // "" is each that has the stage
+	Cap         *int           // 0: any number
+	Timeout     *time.Duration // 0: as long as it needs
+	MaxAttempts *int
+}
+
+// SetStage changes the settings of a stage, which workers then go by.
+func (r *Registry) SetStage(ctx context.Context, name string, c StageChange) ([]Stage, error) {
+	return collect[Stage](ctx, r, "set the stage "+name, `
+		UPDATE stage_settings s SET
+			cap                = CASE WHEN @cap::int IS NULL THEN s.cap ELSE nullif(@cap, 0) END,
+			processing_timeout = CASE WHEN @timeout::interval IS NULL THEN s.processing_timeout ELSE nullif(@timeout, '0') END,
+			max_attempts       = coalesce(@attempts::int, s.max_attempts)
+		WHERE s.stage::text = @name AND (@action = '' OR s.action::text = @action)
+		RETURNING `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked`,
+		pgx.NamedArgs{"name": name, "action": c.Action, "cap": c.Cap, "timeout": c.Timeout, "attempts": c.MaxAttempts})
 }
 
 // RemoveStage takes an added stage out of the order again. Of items that are

@@ -244,7 +244,7 @@ func deleteListCommand() *cobra.Command {
 					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), plain(d.RequestedBy), at(d.RequestedAt),
 				})
 			}
-			return writeTable(cmd.OutOrStdout(), []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
+			return writeList(cmd.OutOrStdout(), "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")

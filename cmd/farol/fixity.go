@@ -23,7 +23,7 @@ func fixityStatusCommand() *cobra.Command {
 	var worst int
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Tell how well copies are checked, and which are bad",
+		Short: "Show how well copies are checked, and which are bad",
 		Long: `Tell how many of the copies that are to be checked every so often are overdue,
 which are bad or cannot be checked, how many were checked lately, and when all
 that is due will be done at the present rate.
@@ -202,7 +202,8 @@ func writeWorst(out io.Writer, r fixityReport) error {
 		}
 	}
 	if len(r.BadCopies) == 0 {
-		return nil
+		_, err := fmt.Fprintln(out, "\nNo bad copies.")
+		return err
 	}
 	fmt.Fprintln(out, "\nBad:")
 	var rows [][]string

@@ -21,6 +21,7 @@ type identifyFlags struct {
 	missing             bool
 	olderThan           string
 	institution, object string
+	care                caution
 	dryRun, asJSON      bool
 }
 
@@ -49,11 +50,17 @@ It may be stopped at any time and started again, twice at once too.
 Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
 		Example: `  farol identify --missing --dry-run
   farol identify --missing
+  farol identify --missing --yes
   farol identify --missing --institution test.edu
   farol identify --older-than-signature 120
   farol identify --older-than-signature V120 --object test.edu/first-bag --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			does, err := f.care.allows(cmd, "Identify these files again, and record what is found", true)
+			if err != nil {
+				return err
+			}
+			f.dryRun = !does
 			return runIdentify(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -61,7 +68,7 @@ Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
 	c.Flags().StringVar(&f.olderThan, "older-than-signature", "", "files identified with signatures below this number")
 	c.Flags().StringVar(&f.institution, "institution", "", "only files of this institution, by its identifier")
 	c.Flags().StringVar(&f.object, "object", "", "only files of this object, by its identifier")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only tell how many files there are, and name the first")
+	f.care.flags(c)
 	jsonFlag(c, &f.asJSON)
 	return c
 }

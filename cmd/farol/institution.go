@@ -175,7 +175,7 @@ func institutionListCommand() *cobra.Command {
 					fmt.Sprint(in.ID), in.Identifier, in.State, plain(in.ReceivingBucket), plain(in.RestoreBucket), plain(in.Name),
 				})
 			}
-			return writeTable(cmd.OutOrStdout(), []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
+			return writeList(cmd.OutOrStdout(), "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
 		},
 	}
 	jsonFlag(c, &asJSON)

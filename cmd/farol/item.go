@@ -57,7 +57,7 @@ with all its attempts ahead of it. An item whose bag was found invalid begins at
 Receive, so that the bag is read again. A worker that has the item at this moment loses
 it. Items that succeeded or were cancelled stay as they are.`,
 		Example: `  farol item requeue 7
-  farol item requeue 7 --stage Validate --json`,
+  farol item requeue 7 --to Validate --json`,
 		Args: oneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
@@ -74,11 +74,22 @@ func acceptFlag(c *cobra.Command, accept *bool) {
 }
 
 func stageFlag(c *cobra.Command, stage *string) {
-	c.Flags().StringVar(stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+	c.Flags().StringVar(stage, "to", "", toStage())
+	c.Flags().StringVar(stage, "stage", "", toStage())
+	old := c.Flags().Lookup("stage")
+	old.Hidden, old.Deprecated = true, "use --to: --stage is the stage that items are in"
 }
 
+// toStage describes the flag --to of all commands that have it.
+func toStage() string {
+	return "an earlier stage to begin again at: " + strings.Join(allStages(), ", ")
+}
+
+// inStage describes the flag --stage of all commands that have it.
+func inStage() string { return "only those in this stage: " + strings.Join(allStages(), ", ") }
+
 func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bool) error {
-	stage, err := oneStage(cmd.Context(), "--stage", stage)
+	stage, err := oneStage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
 	}

@@ -210,6 +210,12 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		return fmt.Sprintf("Wait, or `farol requeue %d`, which begins the stage anew.", i.ID)
 	case "paused":
 		return fmt.Sprintf("Ask whoever paused it, or `farol resume '%s'`.", i.Stage)
+	case "cap":
+		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
+	case "parked":
+		return fmt.Sprintf("`farol item explain %d` says what to correct; then `farol requeue %[1]d`, or end it: `farol item cancel %[1]d`.", i.ID)
+	case "running":
+		return fmt.Sprintf("Wait. If it hangs: `farol item release %d`; `farol workers` lists the workers.", i.ID)
 	case "held":
 		return "Wait: it goes on by itself. `farol services` says which workers see the service fail, and why."
 	case "behind others":

@@ -59,7 +59,7 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 	flags := c.Flags()
 	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
 	flags.StringVar(&f.Status, "state", "", "the same as --status")
-	flags.StringVar(&f.Stage, "stage", "", "only in this stage: "+strings.Join(allStages(), ", "))
+	flags.StringVar(&f.Stage, "stage", "", inStage())
 	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(actions(), ", "))
 	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")

@@ -13,7 +13,8 @@ import (
 )
 
 func janitorCommand() *cobra.Command {
-	var dryRun, asJSON bool
+	var care caution
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "janitor",
 		Short: "Remove what items that ended or failed have left behind",
@@ -29,13 +30,18 @@ time. Items in work are never touched. The table removals has what was removed.
 Exit codes: 0 done; 1 something could not be removed, or another janitor is at work.`,
 		Example: `  farol janitor --dry-run
   farol janitor
+  farol janitor --yes
   farol janitor --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runJanitor(cmd.Context(), cmd.OutOrStdout(), dryRun, asJSON)
+			does, err := care.allows(cmd, "Remove what is due", true)
+			if err != nil {
+				return err
+			}
+			return runJanitor(cmd.Context(), cmd.OutOrStdout(), !does, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "tell what it would do, and change nothing")
+	care.flags(c)
 	jsonFlag(c, &asJSON)
 	return c
 }

@@ -3,22 +3,20 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
-	redislog "github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
-
-	"github.com/farol-preservation/farol/storage"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends us at once
-	redislog.Disable()           // it prints lines of its own for errors that we get, and log
+	context.AfterFunc(ctx, stop)                             // a second signal ends us at once
+	redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // until a service has a log
 	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
 }
 
@@ -36,12 +34,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	if !parsed {
 		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
 	}
-	if f.err != nil {
-		fmt.Fprintln(stderr, "farol:", storage.Redact(f.err.Error()))
-	}
-	if f.next != "" {
-		fmt.Fprintln(stderr, "Next:", storage.Redact(f.next))
-	}
+	f.report(stderr, wantsJSON(cmd, args))
 	return f.code
 }
 
@@ -51,13 +44,23 @@ func rootCommand() *cobra.Command {
 		Short: "Take bags into preservation storage and look after them",
 		Long: `Farol takes BagIt bags from depositors into preservation storage.
 
-Settings come from the environment; docs/configuration.md lists them.
-Exit codes: 0 done; 1 it failed, or the answer is no; 2 wrong usage, or it could not tell.`,
+Settings come from the environment; docs/configuration.md lists them. With --json a
+command prints JSON, and its error as JSON to standard error.
+Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
+		Version: thisBuild().text(),
 	}
-	root.AddCommand(demoCommand(), devCommand(), migrateCommand(), institutionCommand(), readBucketsCommand(), scheduleCommand(), workCommand(),
-		mirrorCommand(), serveCommand(), queueCommand(), tokenCommand(), validateCommand(), itemCommand(), requeueCommand(), planCommand(), stageCommand(), pauseCommand(), resumeCommand(),
-		whyNotCommand(), workersCommand(), servicesCommand(), identifyCommand(), restoreCommand(), deleteCommand(), userCommand(), fixityCommand(), repairCommand(), drainCommand(), janitorCommand(), doctorCommand(), checkCommand(), versionCommand(),
-		internalCommand())
+	root.SetVersionTemplate("farol {{.Version}}\n")
+	for _, g := range commandGroups() {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID(groupTools)
+	root.SetCompletionCommandGroupID(groupTools)
+	root.AddCommand(internalCommand())
+	addCompletions(root)
 	return root
 }

@@ -15,13 +15,15 @@ func migrateCommand() *cobra.Command {
 }
 
 func migrateUpCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "up",
 		Short: "Apply the migrations that the database lacks",
 		Long: `Apply the migrations that the database lacks, each in a transaction of its own.
 Any number of processes may do so at once; they take turns.`,
-		Example: `  farol migrate up`,
-		Args:    cobra.NoArgs,
+		Example: `  farol migrate up
+  farol migrate up --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			before, err := migrationStatus(cmd)
 			if err != nil {
@@ -34,6 +36,13 @@ Any number of processes may do so at once; they take turns.`,
 			if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
 				return err
 			}
+			if asJSON {
+				list, err := migrationStatus(cmd)
+				if err != nil {
+					return err
+				}
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
 			var told strings.Builder
 			for _, m := range before {
 				if m.At.IsZero() {
@@ -45,13 +54,15 @@ Any number of processes may do so at once; they take turns.`,
 			return err
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }
 
 func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Tell which migrations the database has",
+		Short: "Show which migrations the database has",
 		Long:  "Tell which migrations the database has. The exit code is 1 if it lacks some.",
 		Example: `  farol migrate status
   farol migrate status --json`,

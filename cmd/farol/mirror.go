@@ -217,5 +217,5 @@ func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
 		}
 		rows = append(rows, []string{at(r.At), plain(r.Topic), plain(r.Body), answer + plain(r.Answer)})
 	}
-	return writeTable(out, []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
+	return writeList(out, "messages of others", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
 }

@@ -148,7 +148,7 @@ func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
 			spanOf(time.Duration(w.HeardAgo * float64(time.Second))), spanOf(time.Since(w.Started)), state,
 		})
 	}
-	return writeTable(cmd.OutOrStdout(), []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
+	return writeList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
 }
 
 func drainCommand() *cobra.Command {

@@ -32,7 +32,7 @@ func planFlags(c *cobra.Command, q *registry.PlanRequest, asJSON *bool) {
 	flags := c.Flags()
 	flags.StringVar(&q.Where, "where", "", "only those that this condition is true for, as in SQL; \"true\" is all")
 	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
-	flags.StringVar(&q.AtStage, "stage-is", "", "only in this stage: "+strings.Join(allStages(), ", "))
+	flags.StringVar(&q.AtStage, "stage", "", inStage())
 	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
 	jsonFlag(c, asJSON)
@@ -52,17 +52,17 @@ func planRequeueCommand() *cobra.Command {
 		Long: `Plan to put items back into the queue, as ` + "`farol item requeue`" + ` does with one.
 Nothing is changed before the plan is applied.` + conditionHelp,
 		Example: `  farol plan requeue --status Suspended --error-code target-missing
-  farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --stage Receive`,
+  farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Stage, err = oneStage(cmd.Context(), "--stage", q.Stage); err != nil {
+			if q.Stage, err = oneStage(cmd.Context(), "--to", q.Stage); err != nil {
 				return err
 			}
 			return makePlan(cmd, q, asJSON)
 		},
 	}
 	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar(&q.Stage, "stage", "", "an earlier stage to begin again at: "+strings.Join(allStages(), ", "))
+	c.Flags().StringVar(&q.Stage, "to", "", toStage())
 	return c
 }
 
@@ -74,7 +74,7 @@ func planCancelCommand() *cobra.Command {
 		Short: "Plan to end items for good",
 		Long: `Plan to end items for good, as ` + "`farol item cancel`" + ` does with one. Nothing is
 changed before the plan is applied.` + conditionHelp,
-		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage-is Receive --institution example.edu --reason 'These were trials.'`,
+		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage Receive --institution example.edu --reason 'These were trials.'`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
 	}
@@ -91,7 +91,7 @@ func planPriorityCommand() *cobra.Command {
 		Short: "Plan to let items go before others, or after them",
 		Long: `Plan to set the priority of items: lower goes first, from -100 to 100, and items
 begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
-		Example: `  farol plan priority 50 --stage-is Receive --where 'size > 1000000000'
+		Example: `  farol plan priority 50 --stage Receive --where 'size > 1000000000'
   farol plan priority --status pending -- -10`,
 		Args: oneArg("priority from -100 to 100; one below 0 goes behind --"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,7 +115,7 @@ func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err erro
 	if q.Status, err = oneOf("--status", q.Status, statuses()); err != nil {
 		return err
 	}
-	if q.AtStage, err = oneStage(cmd.Context(), "--stage-is", q.AtStage); err != nil {
+	if q.AtStage, err = oneStage(cmd.Context(), "--stage", q.AtStage); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
@@ -139,6 +139,7 @@ func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err erro
 
 func planApplyCommand() *cobra.Command {
 	var tolerance string
+	var care caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "apply ID",
@@ -148,7 +149,8 @@ is left alone. If that is so for more than the tolerance, nothing is done.
 
 It can be stopped at any time, and be killed: call it again, and it goes on. No
 item is done twice.`,
-		Example: `  farol plan apply 1
+		Example: `  farol plan apply 1 --dry-run
+  farol plan apply 1
   farol plan apply 2 --tolerance 20% --json`,
 		Args: oneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,17 +158,19 @@ item is done twice.`,
 			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
 				return usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
 			}
-			return runPlan(cmd, args[0], "planned", asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
+			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
 				return r.ApplyPlan(ctx, id, most, told)
 			})
 		},
 	}
 	c.Flags().StringVar(&tolerance, "tolerance", "5%", "how many of the items may have changed since")
+	care.flags(c)
 	jsonFlag(c, &asJSON)
 	return c
 }
 
 func planUndoCommand() *cobra.Command {
+	var care caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "undo ID",
@@ -180,7 +184,7 @@ It can be stopped and called again, as applying can.`,
   farol plan undo 3 --json`,
 		Args: oneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, args[0], "done", asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
+			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
 				p, err := r.UndoPlan(ctx, id, told)
 				if n := p.Counts["not undone"]; err == nil && n > 0 {
 					err = failure{
@@ -192,13 +196,14 @@ It can be stopped and called again, as applying can.`,
 			})
 		},
 	}
+	care.flags(c)
 	jsonFlag(c, &asJSON)
 	return c
 }
 
 // runPlan applies a plan or undoes it, which is for its items in a state, and
 // shows what has come of it. How long that takes only their number bounds.
-func runPlan(cmd *cobra.Command, arg, state string, asJSON bool,
+func runPlan(cmd *cobra.Command, arg, state string, care caution, asJSON bool,
 	run func(context.Context, *registry.Registry, int64, func(int)) (registry.Plan, error),
 ) error {
 	id, err := planID(arg)
@@ -214,6 +219,13 @@ func runPlan(cmd *cobra.Command, arg, state string, asJSON bool,
 	p, err := s.registry.Plan(ctx, id)
 	if err != nil {
 		return noPlan(err)
+	}
+	does, err := care.allows(cmd, fmt.Sprintf("Change %s by plan %d", count(p.Counts[state], "item", "items"), id), true)
+	if err != nil {
+		return err
+	}
+	if !does {
+		return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), unchanged(cmd))
 	}
 	show := newPlanBar(p.Counts[state])
 	dealtWith := 0

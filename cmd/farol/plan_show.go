@@ -93,7 +93,7 @@ func planListCommand() *cobra.Command {
 					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), at(p.CreatedAt), plain(p.CreatedBy), plain(p.Condition),
 				})
 			}
-			return writeTable(cmd.OutOrStdout(), []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
+			return writeList(cmd.OutOrStdout(), "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
@@ -215,7 +215,7 @@ func commandOf(p registry.Plan) string {
 	command += " --where " + quoted(p.Condition)
 	switch {
 	case p.ToStage != nil:
-		command += " --stage " + quoted(*p.ToStage)
+		command += " --to " + quoted(*p.ToStage)
 	case p.Reason != nil:
 		command += " --reason " + quoted(*p.Reason)
 	case p.Priority != nil:
@@ -256,7 +256,7 @@ func printPlanItems(w io.Writer, items []registry.PlanItem) error {
 			strconv.FormatInt(i.ID, 10), i.State, i.Status, i.Stage, sizeOf(i.Size), plain(i.Name), plain(i.Detail),
 		})
 	}
-	return writeTable(w, []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)
+	return writeList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)
 }
 
 func newPlanBar(items int64) *bar {

@@ -13,7 +13,7 @@ import (
 )
 
 func readBucketsCommand() *cobra.Command {
-	var once bool
+	var once, asJSON bool
 	var interval time.Duration
 	c := &cobra.Command{
 		Use:   "read-buckets",
@@ -24,13 +24,17 @@ read-buckets of ` + "`farol schedule`" + ` alone: any number of both may run at 
 them looks at a time. --once looks whoever else does; a bag gets one item all the
 same.`,
 		Example: `  farol read-buckets --once
+  farol read-buckets --once --json
   farol read-buckets --interval 30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("interval") && interval <= 0 {
 				return usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
 			}
-			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval)
+			if asJSON && !once {
+				return usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
+			}
+			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval, asJSON)
 			if once {
 				return err
 			}
@@ -39,10 +43,11 @@ same.`,
 	}
 	c.Flags().BoolVar(&once, "once", false, "look once and exit")
 	c.Flags().DurationVar(&interval, "interval", 0, "time between two looks (default FAROL_READ_INTERVAL)")
+	jsonFlag(c, &asJSON)
 	return c
 }
 
-func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration) error {
+func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration, asJSON bool) error {
 	config, err := load(readReaderConfig)
 	if err != nil {
 		return err
@@ -69,6 +74,9 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 			code: exitFailed, err: err,
 			next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
 		}
+	}
+	if asJSON {
+		return errors.Join(err, writeJSON(out, map[string]int{"created": created}))
 	}
 	_, writeErr := fmt.Fprintf(out, "%s made.\n", count(created, "work item", "work items"))
 	return errors.Join(err, writeErr)

@@ -35,16 +35,24 @@ again when it is readable.
 Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
 		Example: `  farol repair --all --dry-run
   farol repair --all
+  farol repair --all --yes
   farol repair test.edu/first-bag
   farol repair test.edu/first-bag/data/a.txt --json
   farol repair --all --retrieve Bulk
   farol repair --release Wasabi-VA --by admin@archive.org`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.dryRun = f.care.dryRun; f.all { // one file or object is asked for by name
+				does, err := f.care.allows(cmd, "Replace all bad copies", true)
+				if err != nil {
+					return err
+				}
+				f.dryRun = !does
+			}
 			return runRepair(cmd.Context(), cmd.OutOrStdout(), args, f)
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "all bad copies there are")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "tell what it would do, and change nothing")
+	f.care.flags(c)
 	c.Flags().StringVar(&f.retrieve, "retrieve", "", "have archived copies made readable: Expedited, Standard or Bulk")
 	c.Flags().StringVar(&f.release, "release", "", "release the brake of a provider")
 	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases it")
@@ -53,6 +61,7 @@ Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
 }
 
 type repairFlags struct {
+	care                  caution
 	all, dryRun, asJSON   bool
 	retrieve, release, by string
 }

@@ -14,45 +14,46 @@ import (
 
 func requeueCommand() *cobra.Command {
 	var stage, where string
-	var yes, acceptMissing, asJSON bool
+	var care caution
+	var acceptMissing, asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue ID | --where CONDITION",
 		Short: "Put items back into the queue",
 		Long: `Put an item back into the queue, as farol item requeue does, or all items that a
 condition holds for. The condition is what stands after WHERE in SQL, over the
 columns of work_items, such as "stage = 'Store' AND error_code = 'timeout'". You
-are only told what would happen, and what would be refused and why, unless you add
---yes; what is refused does not stop the rest.`,
+are only shown what would happen, and what would be refused and why, unless you add
+--yes or say so at a terminal; what is refused does not stop the rest.`,
 		Example: `  farol requeue 7
-  farol requeue 7 --stage Validate --json
+  farol requeue 7 --to Validate --json
   farol requeue 8 --accept-missing
   farol requeue --where needs_admin_review
-  farol requeue --where 'needs_admin_review AND id > 6' --stage Receive --yes`,
+  farol requeue --where 'needs_admin_review AND id > 6' --to Receive --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch many := cmd.Flags().Changed("where"); {
 			case many == (len(args) == 1):
 				return usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
-			case !many && yes:
-				return usage(errors.New("--yes goes with --where"), "leave it out")
+			case !many && (care.yes || care.dryRun):
+				return usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
 			case many && acceptMissing:
 				return usage(errors.New("--accept-missing is for one item"), "look at what each lacks, and requeue it by its ID")
 			case many:
-				return requeueMany(cmd, where, stage, yes, asJSON)
+				return requeueMany(cmd, where, stage, care, asJSON)
 			}
 			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
 		},
 	}
 	acceptFlag(c, &acceptMissing)
 	c.Flags().StringVar(&where, "where", "", "all items that this condition of SQL holds for")
-	c.Flags().BoolVar(&yes, "yes", false, "do it; without it nothing is changed")
+	care.flags(c)
 	stageFlag(c, &stage)
 	jsonFlag(c, &asJSON)
 	return c
 }
 
-func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) error {
-	stage, err := oneStage(cmd.Context(), "--stage", stage)
+func requeueMany(cmd *cobra.Command, where, stage string, care caution, asJSON bool) error {
+	stage, err := oneStage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
 	}
@@ -63,6 +64,10 @@ func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) erro
 		return err
 	}
 	defer s.close()
+	yes, err := care.allows(cmd, "Requeue all items for which the condition holds", false)
+	if err != nil {
+		return err
+	}
 	lines, err := s.registry.RequeueWhere(ctx, where, stage, yes)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
@@ -86,20 +91,36 @@ func requeueMany(cmd *cobra.Command, where, stage string, yes, asJSON bool) erro
 		}
 		rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
 	}
-	if err := writeTable(cmd.OutOrStdout(), []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
+	if err := writeList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
 		return err
 	}
 	if !yes {
-		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "Nothing has changed. Add --yes to do it.")
+		return unchanged(cmd)
 	}
-	return err
+	return nil
+}
+
+// obstaclesOf are what keeps an item from being claimed, with commands as remedies.
+func obstaclesOf(ctx context.Context, r *registry.Registry, id int64) ([]registry.Obstacle, error) {
+	obstacles, err := r.WhyNot(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	item, err := r.WorkItem(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for n, o := range obstacles {
+		obstacles[n].Remedy = remedy(item, o)
+	}
+	return obstacles, nil
 }
 
 func whyNotCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "why-not ID",
-		Short: "Tell what keeps an item from being worked on",
+		Short: "Explain why an item is not running",
 		Long: `Tell what keeps an item from being claimed now, each reason with what to do about
 it: it has ended, runs, or waits; its stage is paused or at its cap; no worker takes
 it; others go before it.`,
@@ -118,7 +139,7 @@ it; others go before it.`,
 				return err
 			}
 			defer s.close()
-			obstacles, err := s.registry.WhyNot(ctx, id)
+			obstacles, err := obstaclesOf(ctx, s.registry, id)
 			switch {
 			case err != nil:
 				return err

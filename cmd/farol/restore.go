@@ -60,7 +60,7 @@ It is refused while anything else is in work on the same ` + what + `.`,
 	c.Flags().IntVar(&f.days, "days", 10, "days for which they stay readable")
 	c.Flags().IntVar(&f.priority, "priority", 0, "from -100, which goes first, to 100")
 	c.Flags().BoolVar(&f.fromArchive, "from-archive", false, "have the archived copy made readable first, for where the others are bad")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only tell what it would cost")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be done, and change nothing")
 	jsonFlag(c, &f.asJSON)
 	return c
 }

@@ -19,7 +19,7 @@ import (
 
 func scheduleCommand() *cobra.Command {
 	var names string
-	var once bool
+	var once, asJSON bool
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "schedule",
@@ -41,15 +41,19 @@ Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
 				return err
 			}
 			if once {
-				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen)
+				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen, asJSON)
+			}
+			if asJSON {
+				return usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
 			}
 			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen, wait))
 		},
 	}
 	c.Flags().StringVar(&names, "jobs", "", "only these jobs, by comma")
 	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
+	jsonFlag(c, &asJSON)
 	wait.flag(c, startWait)
-	c.AddCommand(scheduleRunCommand(), scheduleListCommand())
+	c.AddCommand(scheduleRunCommand(), scheduleListCommand(), schedulePauseCommand("pause", true), schedulePauseCommand("resume", false))
 	return c
 }
 
@@ -81,15 +85,17 @@ func chooseJobs(list string) (chosen []string, err error) {
 }
 
 func scheduleRunCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "run JOB",
 		Short: "Run a job now, whether or not it is due or paused",
 		Long: `Run a job at once. It is due again when its interval is over.
 
 Exit codes: 0 done; 1 it could not do all, or another process runs it; 2 wrong
 usage.`,
-		Example: `  farol schedule run janitor`,
-		Args:    oneArg("job"),
+		Example: `  farol schedule run janitor
+  farol schedule run read-buckets --json`,
+		Args: oneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := chooseJobs(args[0])
 			if err != nil {
@@ -98,9 +104,11 @@ usage.`,
 			if len(chosen) != 1 || strings.Contains(args[0], ",") {
 				return usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
 			}
-			return runJobNow(cmd.Context(), cmd.OutOrStdout(), chosen[0])
+			return runJobNow(cmd.Context(), cmd.OutOrStdout(), chosen[0], asJSON)
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }
 
 // holderName names this process to others, and no other start of it.
@@ -204,7 +212,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	return group.Wait()
 }
 
-func runDueJobs(ctx context.Context, out io.Writer, chosen []string) error {
+func runDueJobs(ctx context.Context, out io.Writer, chosen []string, asJSON bool) error {
 	c, err := connectScheduler(ctx, chosen)
 	if err != nil {
 		return err
@@ -214,13 +222,13 @@ func runDueJobs(ctx context.Context, out io.Writer, chosen []string) error {
 		return err
 	}
 	runs, err := c.Once(ctx)
-	if len(runs) == 0 && err == nil {
+	if len(runs) == 0 && err == nil && !asJSON {
 		_, err = fmt.Fprintln(out, "Nothing is due.")
 	}
-	return errors.Join(err, tellRuns(out, runs...))
+	return errors.Join(err, tellRuns(out, asJSON, runs...))
 }
 
-func runJobNow(ctx context.Context, out io.Writer, name string) error {
+func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) error {
 	c, err := connectScheduler(ctx, []string{name})
 	if err != nil {
 		return err
@@ -236,20 +244,46 @@ func runJobNow(ctx context.Context, out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	return tellRuns(out, run)
+	return tellRuns(out, asJSON, run)
+}
+
+// runView is a run of a job as JSON.
+type runView struct {
+	Job     string  `json:"job"`
+	Outcome string  `json:"outcome"`
+	Result  string  `json:"result"`
+	Error   string  `json:"error"`
+	Seconds float64 `json:"seconds"`
+}
+
+func viewOf(r pipeline.JobRun) runView {
+	v := runView{Job: r.Job, Outcome: fmt.Sprint(r.Outcome), Result: r.Result, Seconds: r.Took.Seconds()}
+	if r.Err != nil {
+		v.Error = inWords(r.Err)
+	}
+	return v
 }
 
 // tellRuns writes what came of some runs, and returns what they could not do.
-func tellRuns(out io.Writer, runs ...pipeline.JobRun) error {
+func tellRuns(out io.Writer, asJSON bool, runs ...pipeline.JobRun) error {
 	var errs []error
+	views := []runView{}
 	for _, r := range runs {
+		views = append(views, viewOf(r))
 		text := fmt.Sprintf("%s: %s in %v", r.Job, r.Outcome, r.Took.Round(time.Millisecond))
 		if r.Result != "" {
 			text += ": " + plain(r.Result)
 		}
-		fmt.Fprintln(out, text)
+		if !asJSON {
+			fmt.Fprintln(out, text)
+		}
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", r.Job, r.Err))
+		}
+	}
+	if asJSON {
+		if err := writeJSON(out, views); err != nil {
+			return err
 		}
 	}
 	if len(errs) == 0 {

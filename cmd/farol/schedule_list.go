@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,13 +18,48 @@ func scheduleListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "Show when each job ran last and runs next, and what came of it",
-		Long: `Show the recurring jobs. In SQL they are in the table schedules, in which an
-administrator may set paused, and next_run_at to have a job run at that time.`,
+		Long: `Show the recurring jobs. "schedule pause" holds one up, and "schedule run" runs one at
+once.`,
 		Example: `  farol schedule list
   farol schedule list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listSchedules(cmd.Context(), cmd.OutOrStdout(), asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// schedulePauseCommand holds a job up, or ends that.
+func schedulePauseCommand(verb string, paused bool) *cobra.Command {
+	var asJSON bool
+	short := "Keep a job from being run when it is due"
+	if !paused {
+		short = "Let a job be run again when it is due"
+	}
+	c := &cobra.Command{
+		Use:     verb + " JOB",
+		Short:   short,
+		Example: "  farol schedule " + verb + " janitor\n  farol schedule " + verb + " janitor --json",
+		Args:    oneArg("job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := chooseJobs(args[0]); err != nil {
+				return err
+			}
+			return withRegistry(cmd, "schedule", func(ctx context.Context, r *registry.Registry) error {
+				j, err := r.PauseSchedule(ctx, args[0], paused)
+				switch {
+				case errors.Is(err, registry.ErrNotFound):
+					return failure{code: exitFailed, err: fmt.Errorf("no scheduler has run %s yet", args[0]), next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(cmd.OutOrStdout(), j)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", j.Job, verb)
+				return err
+			})
 		},
 	}
 	jsonFlag(c, &asJSON)
@@ -52,7 +88,7 @@ func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
 			plain(j.Holder), plain(resultOf(j)),
 		})
 	}
-	if err := writeTable(out, []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
+	if err := writeList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "Nobody runs what is late: start farol schedule.")

@@ -134,5 +134,5 @@ func printServices(cmd *cobra.Command, list []registry.Service) error {
 			plain(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, plain(s.Text),
 		})
 	}
-	return writeTable(cmd.OutOrStdout(), []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
+	return writeList(cmd.OutOrStdout(), "services", []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
 }

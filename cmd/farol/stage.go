@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 func stageCommand() *cobra.Command {
-	return group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageRemoveCommand())
+	return group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
 }
 
 func stageListCommand() *cobra.Command {
@@ -35,24 +36,31 @@ func stageListCommand() *cobra.Command {
 				if asJSON {
 					return writeJSON(cmd.OutOrStdout(), list)
 				}
-				var rows [][]string
-				for _, s := range list {
-					state := ""
-					if s.Paused {
-						state = "paused"
-					}
-					rows = append(rows, []string{
-						s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), spanOf(seconds(s.Lease)),
-						number(s.Waiting), number(s.Running), number(s.Parked), state,
-					})
-				}
-				header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
-				return writeTable(cmd.OutOrStdout(), header, rows)
+				return printStages(cmd.OutOrStdout(), list)
 			})
 		},
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func printStages(out io.Writer, list []registry.Stage) error {
+	var rows [][]string
+	for _, s := range list {
+		state, most := "", "-"
+		if s.Paused {
+			state = "paused"
+		}
+		if s.Cap > 0 {
+			most = strconv.Itoa(s.Cap)
+		}
+		rows = append(rows, []string{
+			s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, spanOf(seconds(s.Lease)),
+			number(s.Waiting), number(s.Running), number(s.Parked), state,
+		})
+	}
+	header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
+	return writeList(out, "stages", header, rows)
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -141,7 +149,7 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is no stage any more.\n", s.Stage)
 				if s.Parked > 0 {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol requeue --where \"stage = '%s'\" --stage STAGE\n",
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol plan requeue --stage '%s' --to STAGE\n",
 						count(int(s.Parked), "item is", "items are"), s.Stage)
 				}
 				return err

@@ -124,7 +124,7 @@ func printTokens(out io.Writer, list []registry.Token) error {
 		}
 		rows = append(rows, []string{plain(t.Name), strings.Join(t.Rights, ","), plain(t.Institution), plain(strings.Join(t.Stages, ",")), until, used})
 	}
-	return writeTable(out, []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
+	return writeList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
 
 func tokenRemoveCommand() *cobra.Command {

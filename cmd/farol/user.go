@@ -102,7 +102,7 @@ func userListCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{plain(u.Email), u.Role, u.Institution, state, plain(u.Name)})
 			}
-			return writeTable(cmd.OutOrStdout(), []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
+			return writeList(cmd.OutOrStdout(), "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
@@ -115,7 +115,8 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 	if active {
 		short = "Let a person ask for things again"
 	}
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:     verb + " EMAIL",
 		Short:   short,
 		Example: "  farol user " + verb + " first@test.edu",
@@ -130,8 +131,13 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 			if err != nil {
 				return failure{code: exitFailed, err: err, next: "`farol user list` shows who is registered"}
 			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), u)
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", plain(u.Email), verb)
 			return err
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }

@@ -28,7 +28,7 @@ func validateCommand() *cobra.Command {
 	var rules bagRules
 	c := &cobra.Command{
 		Use:   "validate BAG",
-		Short: "Tell whether a bag would be accepted",
+		Short: "Judge whether bags would be accepted",
 		Long: `Tell whether a bag, in a local tar file or unpacked in a directory, would be
 accepted, by the code that the pipeline itself runs. All errors are listed at
 once; docs/validation-codes.md explains their codes. "-" reads a tar from

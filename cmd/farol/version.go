@@ -41,11 +41,20 @@ func thisBuild() build {
 	return b
 }
 
+// text is what people are told of a build.
+func (b build) text() string {
+	revision := ""
+	if b.Revision != "" {
+		revision = ", revision " + b.Revision
+	}
+	return fmt.Sprintf("%s (%s%s)", b.Version, b.Go, revision)
+}
+
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Tell which Farol this is",
+		Short: "Print the version",
 		Example: `  farol version
   farol version --json`,
 		Args: cobra.NoArgs,
@@ -54,11 +63,7 @@ func versionCommand() *cobra.Command {
 			if asJSON {
 				return writeJSON(cmd.OutOrStdout(), b)
 			}
-			revision := ""
-			if b.Revision != "" {
-				revision = ", revision " + b.Revision
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "farol %s (%s%s)\n", b.Version, b.Go, revision)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "farol %s\n", b.text())
 			return err
 		},
 	}

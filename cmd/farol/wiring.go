@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -184,8 +185,10 @@ func newLogger(c logConfig) *slog.Logger {
 		level = slog.LevelInfo
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutSecrets}
+	log := slog.New(slog.NewTextHandler(os.Stderr, o))
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		log = slog.New(slog.NewJSONHandler(os.Stderr, o))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	redis.SetLogger(redisLog{log})
+	return log
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func stageSetCommand() *cobra.Command {
+	var c registry.StageChange
+	var most, attempts int
+	var timeout time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set STAGE",
+		Short: "Set how many items of a stage run at once, how long and how often",
+		Long: `Set the cap of a stage in all processes together, its processing timeout, and after
+how many attempts an item waits for a person. Workers go by it within five seconds.`,
+		Example: `  farol stage set Record --cap 4
+  farol stage set Receive --timeout 6h --max-attempts 5
+  farol stage set Requested --action Delete --cap 2 --json`,
+		Args: oneArg("stage"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			given := cmd.Flags().Changed
+			if !given("cap") && !given("timeout") && !given("max-attempts") {
+				return usage(errors.New("nothing is to be set"), "add --cap, --timeout or --max-attempts")
+			}
+			if most < 0 || timeout < 0 || given("max-attempts") && (attempts < 1 || attempts > 1000) {
+				return usage(errors.New("a number or time is too small or too large"), "give --cap and --timeout 0 or more, --max-attempts 1 to 1000")
+			}
+			if c.Action, err = oneOf("--action", c.Action, actions()); err != nil {
+				return err
+			}
+			if given("cap") {
+				c.Cap = &most
+			}
+			if given("timeout") {
+				c.Timeout = &timeout
+			}
+			if given("max-attempts") {
+				c.MaxAttempts = &attempts
+			}
+			return setStage(cmd, args[0], c, asJSON)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.Action, "action", "", "only for this action: "+strings.Join(actions(), ", "))
+	flags.IntVar(&most, "cap", 0, "items at the stage at once in all processes; 0: any number")
+	flags.DurationVar(&timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
+	flags.IntVar(&attempts, "max-attempts", 0, "attempts after which an item waits for a person")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bool) error {
+	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+		stage, err := anyStage(ctx, r, "the stage", name)
+		if err != nil {
+			return err
+		}
+		list, err := r.SetStage(ctx, stage, c)
+		switch {
+		case err != nil:
+			return err
+		case len(list) == 0:
+			return failure{code: exitFailed, err: fmt.Errorf("%s has no settings for that", stage), next: "`farol stage list` shows the stages and their actions"}
+		case asJSON:
+			return writeJSON(cmd.OutOrStdout(), list)
+		}
+		return printStages(cmd.OutOrStdout(), list)
+	})
+}

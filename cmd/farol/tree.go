@@ -1,0 +1,32 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// groupTools is the group of cobra's own commands too.
+const groupTools = "tools"
+
+type commandGroup struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// commandGroups are all commands that people call, as farol --help lists them.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validateCommand()}},
+		{"items", "Look at items, and decide about them:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
+		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
+			restoreCommand(), deleteCommand(), fixityCommand(), repairCommand(), identifyCommand(),
+		}},
+		{"queue", "Control stages, workers and services:", []*cobra.Command{
+			stageCommand(), pauseCommand(), resumeCommand(), workersCommand(), drainCommand(), servicesCommand(), queueCommand(),
+		}},
+		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{institutionCommand(), userCommand(), tokenCommand()}},
+		{"run", "Run the services:", []*cobra.Command{
+			workCommand(), scheduleCommand(), readBucketsCommand(), mirrorCommand(), serveCommand(),
+		}},
+		{groupTools, "Maintain the installation:", []*cobra.Command{
+			checkCommand(), doctorCommand(), janitorCommand(), migrateCommand(), versionCommand(),
+		}},
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// leaves are the commands that do something, other than cobra's and our children's.
+// What is about tokens has its rules elsewhere.
+func leaves() (list []*cobra.Command) {
+	eachCommand(rootCommand(), func(c *cobra.Command) {
+		top := strings.Fields(c.CommandPath() + " ")
+		if len(top) < 2 || slices.Contains([]string{"completion", "help", "internal", "token", "queue"}, top[1]) {
+			return
+		}
+		if c.HasExample() || !c.HasSubCommands() {
+			list = append(list, c)
+		}
+	})
+	return list
+}
+
+// Whoever knows one command knows what to expect of the others.
+func TestEveryCommandKeepsTheRules(t *testing.T) {
+	t.Parallel()
+	// These run until they are told to end, or ask nobody's leave: they say what they do in a log.
+	services := []string{"farol demo", "farol dev", "farol work", "farol serve"}
+	many := []string{"farol requeue", "farol janitor", "farol identify", "farol repair", "farol plan apply", "farol plan undo"}
+	all := leaves()
+	if len(all) < 45 {
+		t.Fatalf("only %d commands", len(all))
+	}
+	for _, c := range all {
+		path := c.CommandPath()
+		top := c
+		for top.Parent().HasParent() {
+			top = top.Parent()
+		}
+		has := func(flag string) bool { return c.Flags().Lookup(flag) != nil }
+		switch {
+		case top.GroupID == "":
+			t.Errorf("%s is in no group", path)
+		case c.Example == "" || !strings.Contains(c.Example, path):
+			t.Errorf("%s has no example", path)
+		case c.Short == "" || strings.HasSuffix(c.Short, ".") || strings.HasPrefix(c.Short, "Tell "):
+			t.Errorf("%s is described as %q", path, c.Short)
+		case !has("json") && !slices.Contains(services, path):
+			t.Errorf("%s has no --json", path)
+		case slices.Contains(many, path) != (has("yes") && has("dry-run")):
+			t.Errorf("%s: --yes and --dry-run", path)
+		case has("yes") && !has("dry-run"):
+			t.Errorf("%s has only one of --yes and --dry-run", path)
+		}
+	}
+}
+
+// A flag means the same in each command that has it, where it names something.
+func TestFlagsMeanOneThing(t *testing.T) {
+	t.Parallel()
+	meanings := map[string]map[string][]string{}
+	for _, c := range leaves() {
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
+			if meanings[f.Name] == nil {
+				meanings[f.Name] = map[string][]string{}
+			}
+			meanings[f.Name][f.Usage] = append(meanings[f.Name][f.Usage], c.CommandPath())
+		})
+	}
+	for _, name := range []string{"stage", "to", "status", "json", "yes", "dry-run", "error-code"} {
+		if len(meanings[name]) != 1 && name != "error-code" {
+			t.Errorf("--%s means %v", name, meanings[name])
+		}
+	}
+}
+
+// Every flag and argument that takes one of some names offers them.
+func TestNamesAreCompleted(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"item list --stage S":            "Store",
+		"item list --status s":           "Started",
+		"item list --state s":            "Started",
+		"item list --action res":         "Restore Object",
+		"item list --error-code inv":     "invalid-bag",
+		"requeue --to c":                 "Copy To Staging",
+		"item requeue 7 --to c":          "Cleanup",
+		"plan cancel --stage v":          "Validate",
+		"plan requeue --to v":            "Validate",
+		"plan requeue --status f":        "Failed",
+		"plan show 1 --items ref":        "refused",
+		"pause R":                        "Reingest Check",
+		"resume R":                       "Receive",
+		"stage set Rec":                  "Record",
+		"stage add X --after Rec":        "Receive",
+		"schedule --jobs read-buckets,j": "read-buckets,janitor",
+		"schedule run f":                 "fixity-feed",
+		"schedule pause j":               "janitor",
+		"fixity policy Stan":             "Standard-VA",
+		"fixity check x --target W":      "Wasabi-OR",
+		"fixity import x --target G":     "Glacier-VA",
+		"restore object x --tier b":      "Bulk",
+		"repair --retrieve b":            "Bulk",
+		"user add x --role inst":         "institutional_admin",
+		"work --stages Store,Re":         "Store,Record",
+		"validate x --profile b":         "btr-v1.0",
+		"check --write=a":                "all",
+	} {
+		var out bytes.Buffer
+		root := rootCommand()
+		root.SetOut(&out)
+		root.SetErr(&bytes.Buffer{})
+		root.SetArgs(append([]string{"__complete"}, strings.Fields(line)...))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if !slices.Contains(strings.Split(out.String(), "\n"), want) {
+			t.Errorf("%s gives no %q:\n%s", line, want, out.String())
+		}
+	}
+}
+
+// With --json an error is JSON too, of one shape, with the exit code that it has anyway.
+func TestErrorsAreJSONToo(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"item list --json --limit 0", "item list --json --wrong", "item show --json seven", "version --json extra", "plan apply --json 1 2", "requeue --json",
+		"user add --json x", "item list --json --since yesterday",
+	} {
+		var plain, asJSON bytes.Buffer
+		code := run(context.Background(), strings.Fields(strings.ReplaceAll(line, " --json", "")), &plain)
+		if got := run(context.Background(), strings.Fields(line), &asJSON); got != code || code != exitUsage {
+			t.Errorf("%s exits with %d, and with %d", line, got, code)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(asJSON.Bytes(), &v); err != nil || len(v) != 3 || v["error"] == "" || v["next"] == "" || v["exit_code"] != float64(code) {
+			t.Errorf("%s: %v: %s", line, err, asJSON.String())
+		}
+		if strings.HasPrefix(plain.String(), "{") {
+			t.Errorf("%s without --json: %s", line, plain.String())
+		}
+	}
+}
+
+// What libraries say is put in words before a person reads it.
+func TestErrorsAreInWords(t *testing.T) {
+	t.Parallel()
+	_, number := strconv.Atoi("seven")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("unknown command"), "unknown command"},
+		{number, "it is no number"},
+		{errors.Join(errors.New("read a.tar"), context.DeadlineExceeded), "read a.tar\nthere was no answer in time"},
+		{errors.New(`invalid argument "x" for "--limit" flag: strconv.ParseInt: parsing "x": invalid syntax`), `invalid argument "x" for "--limit" flag: "x" is not what it takes`},
+	} {
+		if got := inWords(c.err); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	for _, line := range []string{"item list --limit x", "item list --limit 99999999999999999999", "schedule --wait=soon", "delete request --from /nowhere --by x", "validate /nowhere", "version x", "read-buckets --interval 5"} {
+		var stderr bytes.Buffer
+		if code := run(context.Background(), strings.Fields(line), &stderr); code != exitUsage {
+			t.Errorf("%s exits with %d", line, code)
+		}
+		for _, text := range []string{"strconv", "invalid syntax", "open /", "stat /", "no such file", "time:", "arg(s)"} {
+			if strings.Contains(stderr.String(), text) {
+				t.Errorf("%s: %s", line, stderr.String())
+			}
+		}
+	}
+}
