@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,11 +65,14 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	fmt.Fprintln(out, "Starting PostgreSQL, Redis, an S3 gateway and nsqd on loopback ports.")
 	l, err := startLocal(ctx, dir, log)
 	if err != nil {
+		if temporary && ctx.Err() != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
 		return err
 	}
 	defer func() {
-		if temporary && err == nil { // else what went wrong can be looked into
-			err = l.remove(ctx)
+		if temporary && (err == nil || ctx.Err() != nil) { // else what went wrong can be looked into
+			err = errors.Join(err, l.remove(ctx))
 			return
 		}
 		err = errors.Join(err, l.stop(ctx))
@@ -80,7 +82,7 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 		return err
 	}
 	defer h.stopAll()
-	fmt.Fprintf(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n\n",
+	say(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n",
 		time.Since(began).Round(10*time.Millisecond), l.NSQAdminURL)
 
 	d := &demo{local: l, out: out}
@@ -123,7 +125,7 @@ func (d *demo) run(ctx context.Context) error {
 	began := time.Now()
 	for i, round := range [][]sample{samples(), secondRound()} {
 		if i == 1 {
-			fmt.Fprintln(d.out, "\nNow the second version of a bag that is on record.")
+			say(d.out, "\nNow the second version of a bag that is on record.")
 		}
 		if err := d.deposit(ctx, round); err != nil {
 			return err
@@ -139,7 +141,9 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.summarise(ctx); err != nil {
 		return err
 	}
-	d.print()
+	if err := d.print(); err != nil {
+		return err
+	}
 	if err := d.wayBack(ctx); err != nil {
 		return err
 	}
@@ -176,7 +180,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "The bucket reader found %d new bags, and left alone what is no tar.\n", n)
+	say(d.out, "The bucket reader found %d new bags, and left alone what is no tar.", n)
 	if n != len(round) {
 		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
 	}
@@ -211,6 +215,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	show := newFollower(d.out, round)
+	defer show.close()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -227,7 +232,6 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 			show.update(item, stage)
 		}
 		if live == 0 {
-			show.close()
 			for _, item := range items {
 				for _, s := range round {
 					if s.key == item.Name && s.institution == item.Institution {
@@ -239,10 +243,8 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 		}
 		select {
 		case <-ctx.Done():
-			show.close()
 			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
-			show.close()
 			return fmt.Errorf("a server of the stack does not come back: %w", err)
 		case <-tick.C:
 		}
@@ -299,9 +301,9 @@ func (d *demo) verdict() error {
 }
 
 // print shows how every bag ended.
-func (d *demo) print() {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "\n%-10s %-28s %-8s %5s %6s %6s  %s\n", "END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO")
+func (d *demo) print() error {
+	header := []string{"END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO"}
+	var rows [][]string
 	for _, e := range d.ended {
 		events := int64(0)
 		for _, n := range e.summary.Events {
@@ -309,30 +311,54 @@ func (d *demo) print() {
 		}
 		reason := e.what
 		if e.status != "Success" {
-			reason += ": " + e.item.Note
+			reason += ": " + firstFinding(e.item.Note)
 		}
 		if bad := d.asExpected(e); bad != "" {
-			reason += "  <-- UNEXPECTED: " + bad
+			reason = "UNEXPECTED: " + bad + "; " + reason
 		}
-		fmt.Fprintf(&b, "%-10s %-28s %-8s %5d %6d %6d  %s\n", e.item.Status, e.item.ObjectIdentifier, e.item.Stage,
-			e.summary.Files, e.summary.Copies, events, shorten(reason, 160))
+		rows = append(rows, []string{
+			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, number(e.summary.Files), number(e.summary.Copies), number(events), plain(reason),
+		})
 	}
-	fmt.Fprintf(&b, "\n%d bags, %.1f MB, in %.1f s (%.1f MB/s); %d hand-offs mirrored to NSQ.\n",
-		len(d.ended), float64(d.bytes)/1e6, d.took.Seconds(), float64(d.bytes)/1e6/d.took.Seconds(), d.mirror)
-	if _, err := b.WriteTo(d.out); err != nil {
-		d.log.Warn("the table could not be printed", "err", err)
+	fmt.Fprintln(d.out)
+	if err := writeNoted(d.out, header, rows); err != nil {
+		return err
 	}
+	fmt.Fprintln(d.out)
+	say(d.out, "%s", d.outcome())
+	say(d.out, "%d bags, %s, in %.1f s (%s/s); %d hand-offs mirrored to NSQ.",
+		len(d.ended), sizeOf(d.bytes), d.took.Seconds(), sizeOf(int64(float64(d.bytes)/d.took.Seconds())), d.mirror)
+	return nil
+}
+
+// outcome counts how the bags ended.
+func (d *demo) outcome() string {
+	expected, ingested, refused := 0, 0, 0
+	for _, e := range d.ended {
+		switch {
+		case d.asExpected(e) != "":
+			continue
+		case e.status == "Success":
+			ingested++
+		default:
+			refused++
+		}
+		expected++
+	}
+	return fmt.Sprintf("%d of %d ended as expected: %d ingested, %d refused on purpose.", expected, len(samples())+len(secondRound()), ingested, refused)
 }
 
 // next says what to try next.
 func (d *demo) next() {
-	fmt.Fprint(d.out, `
-Try next:
-  farol dev                         the same servers, kept up, with a bucket to deposit into
-  farol validate BAG.tar            the pipeline's verdict on a bag of yours
-  farol item list, item show ID     what became of a bag, every attempt, every event
-  farol restore object IDENTIFIER   a bag comes back; farol delete request asks for its end
-`)
+	fmt.Fprintln(d.out, "\nTry next:")
+	for _, line := range []string{
+		"farol dev                the same servers, kept up, with a bucket to fill",
+		"farol validate BAG.tar   the pipeline's verdict on a bag of yours",
+		"farol item list          what became of bags; farol item show has more",
+		"farol restore object ID  a bag comes back; farol delete ends it",
+	} {
+		fmt.Fprintln(d.out, "  "+cutTo(line, terminalWidth(d.out)-2))
+	}
 }
 
 func shorten(s string, most int) string {

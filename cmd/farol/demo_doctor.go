@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline"
@@ -18,6 +17,6 @@ func (d *demo) examine(ctx context.Context) error {
 	if report.NeedsPerson() || len(report.Unchecked) > 0 {
 		return errors.Join(errors.New("the doctor found something that should not be"), writeFindings(d.out, report))
 	}
-	_, err := fmt.Fprintln(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
-	return err
+	say(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
+	return nil
 }

@@ -21,6 +21,9 @@ type follower struct {
 	progress *mpb.Progress
 	bars     map[string]*mpb.Bar
 	ended    map[int64]bool
+	began    time.Time
+	bytes    int64 // of the bags that ended
+	all      *mpb.Bar
 	told     map[string]bool // items at stages
 
 	mu sync.Mutex // bars are drawn beside us
@@ -28,18 +31,21 @@ type follower struct {
 }
 
 func newFollower(out io.Writer, round []sample) *follower {
-	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, told: map[string]bool{}}
+	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, told: map[string]bool{}, began: time.Now()}
 	if file, ok := out.(*os.File); !ok || !isTerminal(file) {
 		return f
 	}
-	f.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(30), mpb.WithRefreshRate(100*time.Millisecond))
+	f.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(max(terminalWidth(out), 20)), mpb.WithRefreshRate(100*time.Millisecond))
+	width := min(34, max(terminalWidth(out)/3, 10))
 	for _, s := range round {
 		name := s.institution + "/" + s.key
 		f.at[name] = "waiting"
 		f.bars[name] = f.progress.AddBar(int64(len(stageNames())),
-			mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-34s", name))),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return f.where(name) })))
+			mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, shorten(name, width)))),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + f.where(name) })))
 	}
+	f.all = f.progress.AddBar(int64(len(round)), mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, "all bags"))),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + f.sum() })))
 	return f
 }
 
@@ -47,6 +53,14 @@ func (f *follower) where(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.at[name]
+}
+
+// sum is how far all bags together are: what has ended, its bytes, their rate, and time.
+func (f *follower) sum() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	took := time.Since(f.began)
+	return fmt.Sprintf("%d ended, %s, %s/s, %s", len(f.ended), sizeOf(f.bytes), sizeOf(int64(float64(f.bytes)/max(took.Seconds(), 0.1))), spanOf(took))
 }
 
 func (f *follower) update(item registry.WorkItem, stage stageView) {
@@ -60,11 +74,17 @@ func (f *follower) update(item registry.WorkItem, stage stageView) {
 		return
 	}
 	f.mu.Lock()
-	f.at[name] = item.Stage + " " + strings.ToLower(item.Status)
+	f.at[name] = item.Stage + " " + strings.ToLower(item.Status) + ", " + sizeOf(item.Size)
+	if !item.Retry && !f.ended[item.ID] {
+		f.ended[item.ID] = true
+		f.bytes += item.Size
+	}
+	ended := len(f.ended)
 	if item.Status == "Started" && stage.FilesDone != nil {
 		f.at[name] = item.Stage + " " + stage.done() + ", " + stage.pace()
 	}
 	f.mu.Unlock()
+	f.all.SetCurrent(int64(ended))
 	for i, stage := range stageNames() {
 		if stage == item.Stage {
 			bar.SetCurrent(int64(i))
@@ -84,15 +104,22 @@ func (f *follower) tell(name string, item registry.WorkItem, stage stageView) {
 	switch {
 	case !item.Retry && !f.ended[item.ID]:
 		f.ended[item.ID] = true
-		fmt.Fprintf(f.out, "  %-34s %s at %s\n", name, item.Status, item.Stage)
+		f.line(fmt.Sprintf("  %-34s %s at %s", name, item.Status, item.Stage))
 	case item.Status == "Started" && stage.FilesDone != nil && !f.told[at]:
 		f.told[at] = true
-		fmt.Fprintf(f.out, "  %-34s %s: %s, %s\n", name, stage.place(), stage.done(), stage.pace())
+		f.line(fmt.Sprintf("  %-34s %s: %s, %s", name, stage.place(), stage.done(), stage.pace()))
 	}
 }
 
+func (f *follower) line(text string) { fmt.Fprintln(f.out, cutTo(text, terminalWidth(f.out))) }
+
 func (f *follower) close() {
-	if f.progress != nil {
-		f.progress.Wait()
+	if f.progress == nil {
+		return
 	}
+	for _, b := range f.bars { // one that has not ended would be waited for
+		b.Abort(false)
+	}
+	f.all.Abort(false)
+	f.progress.Wait()
 }

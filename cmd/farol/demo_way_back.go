@@ -19,7 +19,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	const film, charts, logbooks = lighthouse + "/survey-film", harbor + "/charts", lighthouse + "/logbooks"
-	fmt.Fprintln(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
+	say(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
 	began := time.Now()
 	for _, object := range []string{film, charts} {
 		if err := d.restore(ctx, object); err != nil {
@@ -40,8 +40,8 @@ func (d *demo) wayBack(ctx context.Context) error {
 	if err := d.isGone(ctx, logbooks); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(d.out, "All of it in %.1f s.\n", time.Since(began).Seconds())
-	return err
+	say(d.out, "All of it in %.1f s.", time.Since(began).Seconds())
+	return nil
 }
 
 // restore asks for an object as farol restore does.
@@ -69,7 +69,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 	if !errors.Is(err, registry.ErrRefused) {
 		return fmt.Errorf("%s was stored a moment ago, and its deletion was not refused: %w", object, err)
 	}
-	fmt.Fprintf(d.out, "  %s asks too early: %v\n", people[0], err)
+	say(d.out, "  %s asks too early: %v", people[0], err)
 	for _, table := range []string{"intellectual_objects", "generic_files"} {
 		if _, err := d.db.Exec(ctx, `UPDATE `+table+` SET created_at = now() - interval '1 year' WHERE identifier = $1 OR identifier LIKE $1 || '/%'`, object); err != nil {
 			return fmt.Errorf("make %s older: %w", object, err)
@@ -99,7 +99,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		if live == 0 {
 			for _, item := range items {
 				if item.Action != "Ingest" {
-					fmt.Fprintf(d.out, "  %-8s %-15s %s\n", item.Status, item.Action, shorten(item.Note, 140))
+					fmt.Fprintln(d.out, cutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, plain(firstFinding(item.Note))), terminalWidth(d.out)))
 				}
 			}
 			return nil
@@ -133,8 +133,8 @@ func (d *demo) cameBack(ctx context.Context, object string) error {
 	if v := b.Validate(nil); !v.Valid {
 		return fmt.Errorf("%s came back as a bag that is not valid: %s", object, v.Errors[0].Message)
 	}
-	_, err = fmt.Fprintf(d.out, "%s came back: a valid bag of %s, read anew.\n", object, count(len(b.Files), "file", "files"))
-	return err
+	say(d.out, "%s came back: a valid bag of %s, read again from its bucket.", object, count(len(b.Files), "file", "files"))
+	return nil
 }
 
 // isGone asks the buckets for every copy that the receipts name.
@@ -155,6 +155,6 @@ func (d *demo) isGone(ctx context.Context, object string) error {
 	if len(receipts) == 0 {
 		return fmt.Errorf("there is no receipt for %s", object)
 	}
-	_, err = fmt.Fprintf(d.out, "%s is gone: %s, and none of the copies answers.\n", object, count(len(receipts), "receipt", "receipts"))
-	return err
+	say(d.out, "%s is gone: %s, and none of the copies answers.", object, count(len(receipts), "receipt", "receipts"))
+	return nil
 }

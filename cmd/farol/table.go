@@ -137,3 +137,40 @@ func terminalWidth(w io.Writer) int {
 	}
 	return 0
 }
+
+// cutTo is shorten for a width that may not be known.
+func cutTo(s string, width int) string {
+	if width <= 0 {
+		return s
+	}
+	return shorten(s, width)
+}
+
+// say writes a sentence, broken between words where the line ends.
+func say(w io.Writer, format string, args ...any) {
+	text, most := fmt.Sprintf(format, args...), terminalWidth(w)
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(w, strings.Join(wrap(line, most), "\n"))
+	}
+}
+
+// wrap breaks a line between words; a word that is longer stays whole. most is 0 for
+// lines of any length.
+func wrap(line string, most int) (lines []string) {
+	if most <= 0 || utf8.RuneCountInString(line) <= most {
+		return []string{line}
+	}
+	current := ""
+	for word := range strings.FieldsSeq(line) {
+		switch {
+		case current == "":
+			current = word
+		case utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= most:
+			current += " " + word
+		default:
+			lines = append(lines, current)
+			current = word
+		}
+	}
+	return append(lines, current)
+}
