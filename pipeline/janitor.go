@@ -79,6 +79,7 @@ func (j *Janitor) look(ctx context.Context, act bool) *Report {
 		{"preservation", r.unrecorded},
 		{"preservation", r.retired},
 		{"receiving", r.receiving},
+		{"restoration", r.restorations},
 	} {
 		if ctx.Err() != nil {
 			break

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -48,6 +49,55 @@ func (g *giveBack) run(ctx context.Context) error {
 	if err := g.open(ctx); err != nil {
 		return err
 	}
+	err := g.give(ctx)
+	if err != nil && g.last(ctx, err) {
+		g.abandon(ctx)
+	}
+	return err
+}
+
+// last tells whether an error ends the restoration, so that nobody goes on with what
+// was sent: an attempt that is to be made again finds its parts.
+func (g *giveBack) last(ctx context.Context, err error) bool {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, claim.ErrLost), fault.In(err) != nil, claim.Code(err) == "released":
+		return false // another attempt follows, or has begun
+	case claim.IsTransient(err):
+		return g.w.item.Attempt >= g.w.item.MaxAttempts
+	}
+	return true
+}
+
+// abandon aborts what the restoration has open. What does not get through is left to the
+// janitor.
+func (g *giveBack) abandon(ctx context.Context) {
+	err := g.w.hold.Check(ctx)
+	if err == nil {
+		_, err = g.Staging.AbortUploads(ctx, g.w.staged(stagedRestore), time.Now().Add(24*time.Hour))
+	}
+	if err == nil {
+		err = g.abortNamed(ctx)
+	}
+	if err != nil {
+		g.w.log.WarnContext(ctx, "the uploads of a restoration that failed are left to the janitor", "err", err)
+	}
+}
+
+// abortNamed aborts what an attempt has left unfinished under the final key: of this key
+// alone, since another may begin with it.
+func (g *giveBack) abortNamed(ctx context.Context) error {
+	for u, err := range g.bucket.OpenUploads(ctx) {
+		if err == nil && u.Key == g.key {
+			err = g.bucket.Abort(ctx, u)
+		}
+		if err != nil {
+			return fmt.Errorf("abort forgotten uploads: %w", storageErr(err))
+		}
+	}
+	return nil
+}
+
+func (g *giveBack) give(ctx context.Context) error {
 	at, err := g.point(ctx)
 	if err != nil {
 		return err
@@ -194,8 +244,8 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 		return err
 	}
 	// What an attempt that died here has left unfinished.
-	if _, err := g.bucket.AbortUploads(ctx, g.key, time.Now().Add(24*time.Hour)); err != nil {
-		return fmt.Errorf("abort forgotten uploads: %w", storageErr(err))
+	if err := g.abortNamed(ctx); err != nil {
+		return err
 	}
 	up := storage.Upload{Size: g.size, ContentType: g.mime}
 	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: g.w.staged(stagedRestore), IfMatch: staged.ETag}, g.key, up, storage.Parts{})

@@ -108,6 +108,11 @@ func TestNothingWrongIsGivenBack(t *testing.T) {
 	if keys := a.keys(a.restoreBucket()); len(keys) != 0 {
 		t.Errorf("given back: %v", keys)
 	}
+	for what, b := range map[string]*storage.Bucket{"staging": a.deps.Staging, "the restoration bucket": a.restoreBucket()} {
+		if open := a.uploads(b); len(open) != 0 {
+			t.Errorf("uploads stay open in %s: %v", what, open)
+		}
+	}
 }
 
 // Where only an archived copy is good, that is made readable and used.
@@ -255,4 +260,31 @@ func TestArchivedCopyIsAskedForOnce(t *testing.T) {
 	if err != nil || thawed != 1 || asked != 1 {
 		t.Errorf("kept: %v, %v, asked %d times; want one file to be counted, and asked for once", blobs, err, asked)
 	}
+}
+
+// Uploads to a restoration bucket that no restoration under way can own are aborted once
+// they are old; those of others, and of what is being restored, are not.
+func TestForgottenUploadsOfRestorationsAreAborted(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.ingested(bagtest.Spec{Name: "live"})
+	b := a.restoreBucket()
+	for _, key := range []string{"test.edu/gone.tar", "test.edu/gone/data/a.txt", "test.edu/live.tar", "somebody-elses"} {
+		a.upload(b, key)
+	}
+	a.ask("test.edu/live")
+	a.round()
+	if open := a.uploads(b); len(open) != 4 {
+		t.Errorf("left %v: too young", open)
+	}
+	j := a.janitor()
+	j.OrphanAge = time.Nanosecond
+	wait(t, 10*time.Second, "the uploads to be old enough", func() bool {
+		if report, err := j.Round(t.Context()); err != nil || len(report.Unchecked) > 0 {
+			t.Fatalf("Round = %+v, %v", report, err)
+		}
+		open := a.uploads(b)
+		slices.Sort(open)
+		return slices.Equal(open, []string{"somebody-elses", "test.edu/live.tar"})
+	})
 }

@@ -171,6 +171,19 @@ LEFT JOIN LATERAL ( -- work_items_ended_bag, work_items_archive_bag
 WHERE o.id = @object
 RETURNING id`
 
+// BeingRestored tells whether a live restoration gives something back under a key of a
+// restoration bucket.
+func (r *Registry) BeingRestored(ctx context.Context, key string) (live bool, err error) {
+	// work_items_requests, by each object that the key can be of
+	err = r.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM work_items w WHERE w.retry AND w.stage = 'Requested' AND w.object_identifier = ANY (
+			SELECT left(k, n) FROM (SELECT $1::text AS k) key, generate_series(1, length(k)) n WHERE n = length(k) - length('.tar') OR substr(k, n + 1, 1) = '/'))`, key).Scan(&live)
+	if err != nil {
+		return false, fmt.Errorf("look up what is restored to %s: %w", key, refusal(err))
+	}
+	return live, nil
+}
+
 // RequestRestoration puts a restoration into the queue. It is ErrRefused while an
 // item is in work on the same object, or file of it. One that costs more than the
 // cap waits, Suspended, for [Registry.ApproveRetrieval].

@@ -1,0 +1,70 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// restorations aborts the multipart uploads that restorations have left in restoration
+// buckets. A worker that died while it gave a bag its name leaves one, and its item may
+// be cancelled before another attempt removes it.
+func (r *round) restorations(ctx context.Context) error {
+	const page = 100
+	var errs []error
+	for after := int64(0); ; {
+		list, err := r.Registry.Institutions(ctx, after, page, false)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, in := range list {
+			if err := r.restorationsOf(ctx, in); err != nil {
+				errs = append(errs, fmt.Errorf("the restoration bucket of %s: %w", in.Identifier, err))
+			}
+		}
+		if len(list) < page || ctx.Err() != nil {
+			return errors.Join(errs...)
+		}
+		after = list[len(list)-1].ID
+	}
+}
+
+func (r *round) restorationsOf(ctx context.Context, in registry.Institution) error {
+	bucket, err := r.Receiving(in.RestoreBucket)
+	if err != nil {
+		return err
+	}
+	for u, err := range bucket.OpenUploads(ctx) {
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(u.Key, in.Identifier+"/") {
+			continue // restorations make no such names
+		}
+		// The upload is older than the look, so that no restoration that begins now owns it.
+		live, err := r.Registry.BeingRestored(ctx, u.Key)
+		if err != nil {
+			return err
+		}
+		t := thing{store: "restoration", what: "uploads", why: whyUnowned, name: in.RestoreBucket + "/" + u.Key, count: 1, since: u.Begun, janitor: Removes}
+		switch due := u.Begun.Add(r.OrphanAge); {
+		case live:
+			continue
+		case r.now.Before(due):
+			t.why, t.janitor, t.due = whyYoung, Waits, due
+		case r.act:
+			if err := bucket.Abort(ctx, u); err != nil {
+				return err
+			}
+			if err := r.removed(ctx, 0, t); err != nil {
+				return err
+			}
+			continue
+		}
+		r.report.add(t)
+	}
+	return nil
+}
