@@ -127,6 +127,7 @@ type Engine struct {
 	jitter  func(below time.Duration) time.Duration // so that processes do not all do the same at once
 
 	wake     *wake
+	polls    polls
 	known    atomic.Pointer[settings]
 	services atomic.Pointer[[]ServiceHold]
 	ends     batcher[move, error]

@@ -313,6 +313,9 @@ func (e *Engine) lookForOverdue(ctx context.Context) error {
 		claimers = append(claimers, c)
 	}
 	e.mu.Unlock()
+	if e.polls.isQuiet() {
+		return nil // what is not due is not overdue
+	}
 	for _, c := range claimers {
 		cells := c.hints.seen()
 		if len(cells) == 0 {

@@ -12,20 +12,22 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func (p *postgres) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
-	rows, _ := p.upkeep.Query(ctx, `
+func (p *postgres) settings(ctx context.Context) (stages []StageSettings, bands []sizeBand, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(`
 		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_factor, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
-		FROM stage_settings`)
-	stages, err := pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the stages' settings: %w", err)
-	}
-	rows, _ = p.upkeep.Query(ctx, `SELECT band, min_size FROM size_bands`)
-	bands, err := pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the size bands: %w", err)
+		FROM stage_settings`).Query(func(rows pgx.Rows) (err error) {
+		stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
+		return err
+	})
+	batch.Queue(`SELECT band, min_size FROM size_bands`).Query(func(rows pgx.Rows) (err error) {
+		bands, err = pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
+		return err
+	})
+	if err := p.upkeep.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, nil, fmt.Errorf("read the settings of stages and size bands: %w", err)
 	}
 	return stages, bands, nil
 }

@@ -329,6 +329,8 @@ func (c *simConn) tidy(ctx context.Context) error {
 
 func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
+func (c *simConn) mayBeDue(context.Context) (bool, error) { return true, nil }
+
 func (c *simConn) overdue(ctx context.Context, _ string, _ []probe) (map[cell][]int16, error) {
 	return nil, c.call(ctx, callOverdue, func(time.Duration) {})
 }

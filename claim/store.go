@@ -16,6 +16,8 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
 	// peek lists what claim would take.
 	peek(ctx context.Context, f Filter, probes []probe, n int) ([]int64, error)
+	// mayBeDue tells whether any claim may find an item now.
+	mayBeDue(ctx context.Context) (bool, error)
 	// behind finds, in cells whose first items were claimed, the first that could
 	// be claimed and lies before a probe's start.
 	behind(ctx context.Context, f Filter, probes []probe) (map[cell]position, error)

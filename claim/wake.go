@@ -134,8 +134,9 @@ func (w *wake) ring() {
 	}
 }
 
-// Wakes returns a channel that gets a value when there may be new work, and at
-// least about once in every poll. Call stop when done with it.
+// Wakes returns a channel that gets a value when there may be new work: when somebody
+// notifies of it, and at about every poll while anything is due. Call stop when done
+// with it.
 func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	e.wake.mu.Lock()
@@ -143,14 +144,7 @@ func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) 
 	e.wake.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
-	polling.Go(func() {
-		for pause(ctx, e.options.Poll/2+e.jitter(e.options.Poll)) {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
-		}
-	})
+	polling.Go(func() { e.poll(ctx) })
 	return c, func() {
 		e.wake.mu.Lock()
 		delete(e.wake.waiting, c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -115,7 +116,7 @@ func (m *Mirror) detachIf(ctx context.Context, err error) error {
 func (m *Mirror) rest(ctx context.Context, d time.Duration) {
 	switch {
 	case m.link != nil && d == 0:
-		d = m.link.nextTick(m.o.Poll)
+		d = m.link.nextTick(m.pollTime())
 		fallthrough
 	case m.link != nil:
 		if err := m.detachIf(ctx, m.link.wait(ctx, d)); err != nil {
@@ -124,7 +125,8 @@ func (m *Mirror) rest(ctx context.Context, d time.Duration) {
 	case d > 0:
 		pause(ctx, d)
 	default:
-		m.idle(ctx)
+		poll := m.pollTime()
+		m.calm(ctx, poll*3/4+rand.N(poll/2+1))
 	}
 }
 

@@ -302,7 +302,10 @@ func (l *link) nextTick(poll time.Duration) time.Duration {
 	if l.m.hurried() {
 		poll = 20 * time.Millisecond
 	}
-	return max(min(poll, 200*time.Millisecond), 10*l.took)
+	if poll < calmPoll {
+		poll = min(poll, 200*time.Millisecond)
+	}
+	return max(poll, 10*l.took)
 }
 
 func (l *link) steer(now time.Time) error {
@@ -328,12 +331,16 @@ func (l *link) wait(ctx context.Context, d time.Duration) error {
 			return nil
 		case <-timer.C:
 			return nil
+		case <-l.m.work:
+			l.m.stirred()
+			return nil
 		case <-l.answered:
 			if err := l.settle(); err != nil {
 				return broken(err)
 			}
 			l.ask()
 		case a := <-l.heard:
+			l.m.stirred()
 			if err := l.hearAll(a); err != nil {
 				return broken(err)
 			}

@@ -57,6 +57,8 @@ type Mirror struct {
 	attachAt time.Time        // not before
 	attempts int              // to attach, in a row
 	hurry    time.Time        // somebody waits for the figures until then
+	lastStir time.Time        // something happened
+	work     chan struct{}    // gets a value when there may be something to publish
 
 	leads                atomic.Bool
 	published, discarded atomic.Int64
@@ -92,7 +94,7 @@ func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Mirror{db: db, o: o, nsqd: publisher{addr: o.NSQDTCPAddr}}
+	return &Mirror{db: db, o: o, nsqd: publisher{addr: o.NSQDTCPAddr}, work: make(chan struct{}, 1)}
 }
 
 // Stats returns the counts so far.
@@ -173,6 +175,7 @@ func (m *Mirror) session(ctx context.Context) (led bool, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.follow(ctx, log) })
 	group.Go(func() error { return m.upkeep(ctx) })
+	group.Go(func() error { return m.hear(ctx) })
 	return true, group.Wait()
 }
 
@@ -221,6 +224,9 @@ func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) 
 		return false, err
 	}
 	n, failure := m.publish(ctx, batch)
+	if len(batch) > 0 {
+		m.stirred()
+	}
 	if n > 0 {
 		// If we die before this, the next one publishes these again.
 		if err := log.move(ctx, at, batch[n-1].Position); err != nil {

@@ -43,6 +43,9 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 		o(config)
 	}
 	seekPrimary(config.ConnConfig, url)
+	// An idle process polls every two seconds: a ping before each would double that. What
+	// a broken connection fails is tried again.
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	config.ConnConfig.RuntimeParams["application_name"] = name
 	if !Pooled(config.ConnConfig) {
 		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
@@ -52,6 +55,9 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 	}
 	return Open(ctx, config)
 }
+
+// pingAfter is how long a connection may be unused before it is asked whether it works.
+const pingAfter = 10 * time.Second
 
 // Session says how to open a connection beside a pool, to the database at url.
 func Session(url, name string) (*pgx.ConnConfig, error) {
