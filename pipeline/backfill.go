@@ -37,6 +37,7 @@ type Backfilled struct {
 	Identified int64 `json:"identified"`
 	Changed    int64 `json:"changed"`   // of these: files that have another PUID or MIME type now
 	Overtaken  int64 `json:"overtaken"` // were deleted, ingested or identified again by others meanwhile
+	Archived   int64 `json:"archived"`  // have no copy that can be read without a restoration, and were skipped
 	Left       int64 `json:"left"`
 }
 
@@ -74,6 +75,10 @@ func (b *Backfill) Run(ctx context.Context, f registry.FormatFilter, count regis
 				inARow = 0
 				continue
 			}
+			if r.cold {
+				sum.Archived++ // which is no failure: nothing but a restoration would change it
+				continue
+			}
 			sum.Left++
 			left(Left{Identifier: r.file.Identifier, Reason: r.left.Error()})
 			if inARow++; !r.passing {
@@ -95,6 +100,7 @@ type backfilled struct {
 	found   identified
 	left    error // why it was not identified
 	passing bool  // left may be nil the next time
+	cold    bool  // all copies are archived
 }
 
 func (b *Backfill) batch(ctx context.Context, files []registry.FormatFile) ([]backfilled, error) {
@@ -154,15 +160,17 @@ func (b *Backfill) write(ctx context.Context, results []backfilled, sum *Backfil
 func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 	out := backfilled{file: f}
 	var reasons []error
+	out.cold = len(b.copies(f)) > 0
 	for _, c := range b.copies(f) {
 		result, err := b.read(ctx, f, c)
 		if err == nil {
-			out.found = asIdentified(result)
+			out.found, out.cold = asIdentified(result), false
 			if broke(result) && f.PUID != "" {
 				out.left = fmt.Errorf("the identifier has %s on it, and what is on record stays: %s", result.Reason, cleanText(result.Detail))
 			}
 			return out
 		}
+		out.cold = out.cold && errors.Is(err, storage.ErrArchived)
 		out.passing = out.passing || !errors.Is(err, storage.ErrArchived) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrChanged) &&
 			!errors.Is(err, errNoTarget)
 		reasons = append(reasons, fmt.Errorf("%s: %w", f.Targets[c], explained(err)))

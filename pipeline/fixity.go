@@ -27,7 +27,7 @@ type Fixity struct {
 	Attempts int                 // tries, after which a copy is tried once a day
 	Days     int                 // between two checks of a copy, where its target's policy leaves it open
 	Lease    time.Duration       // how long a copy is ours unless that is renewed; 30 s
-	Poll     time.Duration       // between two looks whether anything is due; 2 s
+	Poll     time.Duration       // between two looks whether anything is due; 3 s
 	Again    time.Duration       // before a second look at what seems bad; 2 s
 	Observe  func(FixityOutcome) // told of each check that ended; may be nil
 }
@@ -79,7 +79,7 @@ func (f *Fixity) Run(ctx context.Context) error {
 	if f.Slots <= 0 {
 		return nil
 	}
-	f.Lease, f.Poll, f.Again = cmp.Or(f.Lease, 30*time.Second), cmp.Or(f.Poll, 2*time.Second), cmp.Or(f.Again, 2*time.Second)
+	f.Lease, f.Poll, f.Again = cmp.Or(f.Lease, 30*time.Second), cmp.Or(f.Poll, 3*time.Second), cmp.Or(f.Again, 2*time.Second)
 	r := &fixityRun{
 		Fixity: f, todo: make(chan registry.FixityCopy, 2*(f.Slots+f.Batch)), done: make(chan fixityCheck, f.Slots+f.Batch), freed: make(chan struct{}, 1),
 		held: map[registry.FixityHold]*heldCopy{}, warned: map[string]bool{}, mean: time.Hour,

@@ -16,6 +16,12 @@ import (
 // retention. Whatever else lies in the receiving buckets is reported and stays: it
 // may be all that there is of a deposit.
 func (r *round) receiving(ctx context.Context) error {
+	return r.eachInstitution(ctx, "receiving", r.depositsOf)
+}
+
+// eachInstitution does something with the bucket of this kind of each institution. One
+// that cannot be reached does not keep it from the others.
+func (r *round) eachInstitution(ctx context.Context, kind string, do func(context.Context, registry.Institution) error) error {
 	const page = 100
 	var errs []error
 	for after := int64(0); ; {
@@ -24,8 +30,8 @@ func (r *round) receiving(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for _, in := range list {
-			if err := r.depositsOf(ctx, in); err != nil {
-				errs = append(errs, fmt.Errorf("the receiving bucket of %s: %w", in.Identifier, err))
+			if err := do(ctx, in); err != nil {
+				errs = append(errs, fmt.Errorf("the %s bucket of %s: %w", kind, in.Identifier, err))
 			}
 		}
 		if len(list) < page || ctx.Err() != nil {

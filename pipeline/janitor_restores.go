@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/farol-preservation/farol/registry"
@@ -13,23 +11,7 @@ import (
 // buckets. A worker that died while it gave a bag its name leaves one, and its item may
 // be cancelled before another attempt removes it.
 func (r *round) restorations(ctx context.Context) error {
-	const page = 100
-	var errs []error
-	for after := int64(0); ; {
-		list, err := r.Registry.Institutions(ctx, after, page, false)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		for _, in := range list {
-			if err := r.restorationsOf(ctx, in); err != nil {
-				errs = append(errs, fmt.Errorf("the restoration bucket of %s: %w", in.Identifier, err))
-			}
-		}
-		if len(list) < page || ctx.Err() != nil {
-			return errors.Join(errs...)
-		}
-		after = list[len(list)-1].ID
-	}
+	return r.eachInstitution(ctx, "restoration", r.restorationsOf)
 }
 
 func (r *round) restorationsOf(ctx context.Context, in registry.Institution) error {

@@ -57,7 +57,7 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 }
 
 // pingAfter is how long a connection may be unused before it is asked whether it works.
-const pingAfter = 10 * time.Second
+const pingAfter = 30 * time.Second
 
 // Session says how to open a connection beside a pool, to the database at url.
 func Session(url, name string) (*pgx.ConnConfig, error) {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/nsqcompat"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -51,14 +48,9 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	if err := checkNames(); err != nil {
 		return err
 	}
-	temporary := false
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "farol-demo-"); err != nil {
-			return fmt.Errorf("make a data directory: %w", err)
-		}
-		temporary = true
-	} else if entries, readErr := os.ReadDir(dir); readErr == nil && len(entries) > 0 {
-		return usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
+	temporary := dir == ""
+	if dir, err = demoDir(dir); err != nil {
+		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	began := time.Now()
@@ -97,6 +89,21 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 		return failure{code: exitFailed, err: err, next: "see the logs in " + filepath.Join(l.dir, "log")}
 	}
 	return nil
+}
+
+// demoDir is where the data of a demonstration goes; "" is a directory that goes with it.
+func demoDir(dir string) (string, error) {
+	if dir == "" {
+		made, err := os.MkdirTemp("", "farol-demo-")
+		if err != nil {
+			return "", fmt.Errorf("make a data directory: %w", err)
+		}
+		return made, nil
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return "", usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
+	}
+	return dir, nil
 }
 
 // demo is one demonstration.
@@ -366,51 +373,4 @@ func shorten(s string, most int) string {
 		return string(r[:most-1]) + "…"
 	}
 	return s
-}
-
-// awaitMirror waits until nsqd has all hand-offs, and counts what it has.
-func (d *demo) awaitMirror(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	mirror := nsqcompat.NewMirror(d.db, nsqcompat.MirrorOptions{NSQDTCPAddr: d.NSQDTCPAddr})
-	for {
-		lag, err := mirror.Lag(ctx)
-		if err != nil {
-			return err
-		}
-		if lag.Messages == 0 {
-			d.mirror, err = nsqdMessages(ctx, d.NSQDHTTPAddr)
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the mirror, which is %d messages behind: %w", lag.Messages, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-// nsqdMessages asks nsqd how many messages its topics have been given.
-func nsqdMessages(ctx context.Context, addr string) (n int64, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/stats?format=json", http.NoBody)
-	if err != nil {
-		return 0, fmt.Errorf("ask nsqd: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("ask nsqd: %w", err)
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read as far as we need
-	var stats struct {
-		Topics []struct {
-			MessageCount int64 `json:"message_count"`
-		} `json:"topics"`
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&stats); err != nil {
-		return 0, fmt.Errorf("read nsqd's answer: %w", err)
-	}
-	for _, t := range stats.Topics {
-		n += t.MessageCount
-	}
-	return n, nil
 }

@@ -64,14 +64,28 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	if asJSON {
 		err = writeJSON(out, asked)
 	} else {
-		for _, a := range asked {
-			if _, err = fmt.Fprintf(out, "%s: %s in %s will be checked next.\n", plain(a.Identifier), count(a.Copies, "copy", "copies"), a.Target); err != nil {
-				break
-			}
-		}
+		err = writeAsked(out, asked)
 	}
 	if err := errors.Join(append(failed, err)...); err != nil {
 		return failure{code: exitFailed, err: err, next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
+	}
+	return nil
+}
+
+// writeAsked says what will be checked. Archived copies cannot be read, whoever asks.
+func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
+	config, err := load(readRestoreConfig)
+	if err != nil {
+		return err
+	}
+	for _, a := range asked {
+		will := "will be checked next."
+		if class := config.classOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
+			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
+		}
+		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", plain(a.Identifier), count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ without one is older than any. Container signatures are not compared.
 
 A file is read from the copy that is preferred for restores, or from the next
 one if that has to be restored first, is missing or is not the one on record.
-What no copy could be read of is left, and listed. A file that is ingested or
+A file that is only in archive classes is skipped.
+What no other copy could be read of is left, and listed. A file that is ingested or
 deleted meanwhile is left to that.
 
 It may be stopped at any time and started again, twice at once too.
@@ -218,8 +219,8 @@ func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter
 	if asJSON {
 		err = errors.Join(err, writeJSON(out, report))
 	} else {
-		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others meanwhile; %d left.\n",
-			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Left)
+		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others meanwhile; %d skipped, of which all copies are archived; %d left.\n",
+			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left)
 		err = errors.Join(err, printed, broken)
 	}
 	switch {

@@ -23,8 +23,10 @@ func institutionAddCommand() *cobra.Command {
 		Short: "Register an institution and its buckets",
 		Long: `Register an institution by its domain name, so that its receiving bucket is read.
 
-The buckets must be there, unless --create-buckets makes them. Without flags they
-are aptrust.receiving.IDENTIFIER and aptrust.restore.IDENTIFIER.`,
+Without flags the buckets are aptrust.receiving.IDENTIFIER and
+aptrust.restore.IDENTIFIER. They are not looked at here: create them, or have
+--create-buckets do it; "farol check" tells which are missing. Registering the same
+institution again changes nothing.`,
 		Example: `  farol institution add example.edu --name 'Example University' --create-buckets
   farol institution add library.org --name 'A Library' --receiving-bucket library-in --restore-bucket library-out`,
 		Args: oneArg("institution by its identifier"),
@@ -93,6 +95,12 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 func register(ctx context.Context, s *services, in registry.Institution) (registry.Institution, error) {
 	added, err := s.registry.AddInstitution(ctx, in)
 	if errors.Is(err, registry.ErrRefused) {
+		list, listErr := institutions(ctx, s.registry)
+		for _, old := range list {
+			if old.Identifier == in.Identifier && old.Name == in.Name && old.ReceivingBucket == in.ReceivingBucket && old.RestoreBucket == in.RestoreBucket {
+				return old, listErr
+			}
+		}
 		err = failure{
 			code: exitFailed, err: err,
 			next: "`farol institution list` shows what is taken; an identifier is a domain name in lower case, and each bucket has one owner",
@@ -188,10 +196,14 @@ func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
 		return nil, err
 	}
 	defer s.close()
+	return institutions(ctx, s.registry)
+}
+
+func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institution, error) {
 	const page = 500
 	all := []registry.Institution{} // null is no list in JSON
 	for after := int64(0); ; {
-		list, err := s.registry.Institutions(ctx, after, page, false)
+		list, err := r.Institutions(ctx, after, page, false)
 		if err != nil {
 			return nil, err
 		}

@@ -27,21 +27,23 @@ func stageListCommand() *cobra.Command {
 		Example: `  farol stage list
   farol stage list --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
-				list, err := r.Stages(ctx)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), list)
-				}
-				return printStages(cmd.OutOrStdout(), list)
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return listStages(cmd, asJSON) },
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func listStages(cmd *cobra.Command, asJSON bool) error {
+	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+		list, err := r.Stages(ctx)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return writeJSON(cmd.OutOrStdout(), list)
+		}
+		return printStages(cmd.OutOrStdout(), list)
+	})
 }
 
 func printStages(out io.Writer, list []registry.Stage) error {

@@ -112,10 +112,10 @@ func wordsFor(err error) string {
 			return "no connection to " + e.Addr.String() + ": " + inWords(e.Err)
 		}
 	}
-	switch {
-	case err == context.DeadlineExceeded: //nolint:errorlint // as in partsOf
+	switch err { //nolint:errorlint // as in partsOf
+	case context.DeadlineExceeded:
 		return "there was no answer in time"
-	case err == io.ErrUnexpectedEOF, err == io.EOF: //nolint:errorlint // as in partsOf
+	case io.ErrUnexpectedEOF, io.EOF:
 		return "it ended too early"
 	}
 	return ""
