@@ -68,7 +68,7 @@ COMMENT ON VIEW stage_pauses IS 'What can be paused, whether it is, and by whom.
 -- +goose StatementBegin
 CREATE FUNCTION pause_from_nsq(of_topic text, order_id text, yes boolean, allowed boolean,
 	OUT accepted boolean, OUT answer text, OUT still_paused boolean)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	p       stage_pauses;
 	changed text[] := '{}';

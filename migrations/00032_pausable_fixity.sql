@@ -84,7 +84,7 @@ $$ SELECT * FROM set_paused($2, pausable_named($1, $2), false, NULL) $$;
 -- interval of targets whose policy leaves it open; of a target that has failed few
 -- times in a row one copy is tried.
 CREATE FUNCTION fixity_due(days integer, few integer) RETURNS SETOF bigint
-LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
 	WITH target AS MATERIALIZED (
 		SELECT p.target, p.mode = 'read' AS reads, now() - make_interval(days => coalesce(p.interval_days, fixity_due.days)) AS due,
 			CASE WHEN p.failures >= fixity_due.few THEN 1 END AS most

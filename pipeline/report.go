@@ -102,11 +102,15 @@ func (f Finding) Text() string {
 		"upload-without-item":    "uploads in work and live items that do not match",
 		"item-without-upload":    "uploads in work and live items that do not match",
 		"success-without-object": "items that succeeded without an object on record",
-		"open-review":            "items that wait for a person: farol item list --needs-review",
+		OpenReview:               "items that wait for a person: farol item list --needs-review",
 		"deletion-unfinished":    "files and objects whose deletion has begun and is in nobody's hands: requeue its item",
 	}
 	return texts[f.Why]
 }
+
+// OpenReview is the reason of a finding that only asks people to do what they are told
+// of anyway.
+const OpenReview = "open-review"
 
 // The reasons for findings in stores.
 const (

@@ -167,9 +167,10 @@ pipeline_messages UPDATE`, functions: queueUpkeep + "receiver_locked receiver_be
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE
 topic_requests INSERT DELETE
+work_item_audit INSERT
 topic_retries UPDATE DELETE
 pipeline_messages UPDATE
 topic_receivers UPDATE
-topic_deliveries UPDATE`, functions: "topic_request renumber_log pause_stage resume_stage"},
+topic_deliveries UPDATE`, functions: "topic_request renumber_log pause_from_nsq fixity_due"},
 	}[process]
 }

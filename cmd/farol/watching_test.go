@@ -32,6 +32,7 @@ func exported(t *testing.T) map[string][]string {
 		m.registry.Describe(ch)
 		jobs.registry.Describe(ch)
 		mirrorFigures{}.Describe(ch)
+		newPullFigures(nil, nil).Describe(ch)
 		for _, c := range newServeMetrics(nil).collectors() {
 			c.Describe(ch)
 		}
