@@ -284,6 +284,7 @@ func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) 
 type Change struct {
 	At         time.Time `json:"at"`
 	User       string    `json:"user"`    // of the database
+	Person     *string   `json:"person"`  // who ran the command, as it said; nil: nobody is named
 	Program    string    `json:"program"` // as it named itself
 	StageWas   string    `json:"stage_was"`
 	StatusWas  string    `json:"status_was"`
@@ -297,7 +298,7 @@ type Change struct {
 func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
 	// work_item_audit_item
 	rows, _ := r.db.Query(ctx, `
-		SELECT at, session_user_is AS "user", application_name AS program,
+		SELECT at, session_user_is AS "user", person, application_name AS program,
 			before->>'stage' AS stage_was, before->>'status' AS status_was,
 			after->>'stage' AS stage_then, after->>'status' AS status_then, refused
 		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a

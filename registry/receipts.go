@@ -127,11 +127,13 @@ func (r *Registry) MissingCopies(ctx context.Context, item int64, n int) (names 
 	return names, all, nil
 }
 
-// AcceptMissing lets a deletion go on although copies were found missing, in the name
-// of a person, and returns how many these are. The item still has to be requeued.
+// AcceptMissing lets a deletion go on although copies were found missing, and returns
+// how many these are. The role of the database goes on record as who decided it, and
+// beside it the person named, or the one who runs the command. The item still has to
+// be requeued.
 func (r *Registry) AcceptMissing(ctx context.Context, item int64, by string) (int64, error) {
 	tag, err := r.db.Exec(ctx, `
-		UPDATE deletion_receipts SET accepted_by = coalesce(nullif($2, ''), session_user)
+		UPDATE deletion_receipts SET accepted_by = coalesce(session_user || ' (' || nullif($2, '') || ')', acting_user())
 		WHERE work_item_id = $1 AND found_missing AND accepted_by = ''`, item, by)
 	if err != nil {
 		return 0, fmt.Errorf("accept the missing copies of item %d: %w", item, err)
@@ -155,13 +157,15 @@ type DeletedCopy struct {
 	AbsentAt   *time.Time `json:"absent_at"`     // nil: not seen to be gone
 }
 
+const receiptSQL = `
+SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
+	d.removed_at, d.kept, d.absent_at
+FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id`
+
 // Receipts returns up to n receipts of a deletion request (work_items_deletion,
 // deletion_receipts_pkey).
 func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
-	rows, _ := r.db.Query(ctx, `
-		SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
-			d.removed_at, d.kept, d.absent_at
-		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
+	rows, _ := r.db.Query(ctx, receiptSQL+`
 		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
 		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletedCopy])

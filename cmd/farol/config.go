@@ -26,6 +26,7 @@ type databaseConfig struct {
 	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue; of several hosts (host:5432,other:5432) the one that takes writes is used"`
 	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"says that the URL leads to a pooler in transaction mode, such as PgBouncer, in whose sessions nothing may be left"`
 	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"leads past the pooler to the database itself: work hears of new items there, mirror and migrate do all there"`
+	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"person who runs the command, recorded beside the database role with what is changed by hand; without it, the user of the operating system"`
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"software that PREMIS events name: farol is this program with its version and the library by which it stores, aptrust the wording of the system before it, for reports that select events by it"`
 }
 
@@ -302,6 +303,7 @@ func loadFrom[T any](environ map[string]string, read func(*settings) T) (T, erro
 
 func (s *settings) readDatabase(c *databaseConfig) {
 	s.readBlock("", c)
+	s.readPerson(c)
 	if c.URL == "" {
 		return
 	}

@@ -39,12 +39,28 @@ func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []regis
 	}
 	for _, c := range changes {
 		list = append(list, chapter{
-			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User},
-			What: fmt.Sprintf("%s, by %s with %s", moveOf(c), plain(c.User), plain(cmp.Or(c.Program, "a program without a name"))),
+			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User}, What: moveOf(c) + ", " + byWhom(c),
 		})
 	}
 	slices.SortStableFunc(list, func(a, b chapter) int { return a.At.Compare(b.At) })
 	return list
+}
+
+// byWhom names the database user of a change, the person behind it, and the program.
+func byWhom(c registry.Change) string {
+	who := plain(c.User)
+	if c.Person != nil {
+		who += " (" + plain(*c.Person) + ")"
+	}
+	return fmt.Sprintf("by %s with %s", who, plain(cmp.Or(c.Program, "a program without a name")))
+}
+
+// changesOf are the lines of a page about changes by hand.
+func changesOf(changes []registry.Change) (lines []string) {
+	for _, c := range changes {
+		lines = append(lines, fmt.Sprintf("%s  %s, %s", at(c.At), moveOf(c), byWhom(c)))
+	}
+	return lines
 }
 
 func moveOf(c registry.Change) string {

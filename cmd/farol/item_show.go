@@ -66,6 +66,7 @@ type itemView struct {
 	Current  stageView          `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
 	Warnings []string           `json:"warnings"` // about the bag
+	Changes  []registry.Change  `json:"changes"`  // by hand
 	Progress []stageProgress    `json:"progress"` // null if Redis did not answer
 	Object   *objectView        `json:"object"`   // null if it is not on record
 	Events   []registry.Event   `json:"events"`   // of the object itself
@@ -84,10 +85,15 @@ type objectView struct {
 // readItem reads what is known of an item. Where only Redis does not answer, the
 // rest is shown: whoever looks has trouble enough.
 func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, error) {
-	v := &itemView{Attempts: []registry.Attempt{}, Events: []registry.Event{}}
+	v := &itemView{Attempts: []registry.Attempt{}, Changes: []registry.Change{}, Events: []registry.Event{}}
 	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		v.Item, v.State, v.Attempts = item, stateOf(item, time.Now()), append(v.Attempts, attempts...)
 		v.Warnings = pipeline.WarningsOf(attempts)
+		changes, err := r.Changes(ctx, id)
+		if err != nil {
+			return err
+		}
+		v.Changes = append(v.Changes, changes...)
 		if err := v.readObject(ctx, r); err != nil {
 			return err
 		}
@@ -265,6 +271,11 @@ func (v *itemView) print(w io.Writer) error {
 		return err
 	}
 	if err := v.printAttempts(w); err != nil {
+		return err
+	}
+	var b strings.Builder
+	heading(&b, "Changed by hand", changesOf(v.Changes))
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
 	return v.printObject(w)

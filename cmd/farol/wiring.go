@@ -99,7 +99,7 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 	if c.Pooler != "" {
 		options = append(options, registry.ThroughPooler)
 	}
-	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command, options...)
+	db, err := registry.Connect(ctx, string(c.URL), c.program(command), options...)
 	if err != nil {
 		return err
 	}
