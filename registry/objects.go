@@ -157,10 +157,9 @@ type Event struct {
 // its files are not among them.
 func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, error) {
 	rows, _ := r.db.Query(ctx, `
-		SELECT identifier::text AS identifier, event_type, event_type_uri, date_time, detail, outcome, outcome_detail, outcome_information,
-			object, agent
-		FROM premis_events WHERE intellectual_object_id = $1 AND generic_file_id IS NULL
-		ORDER BY date_time, id`, objectID)
+		SELECT `+eventColumns+`
+		FROM premis_events e WHERE e.intellectual_object_id = $1 AND e.generic_file_id IS NULL
+		ORDER BY e.date_time, e.id`, objectID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Event])
 	if err != nil {
 		return nil, fmt.Errorf("list events of object %d: %w", objectID, err)

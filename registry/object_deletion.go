@@ -1,0 +1,40 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ObjectDeletion is what has become of an object by deletions, and what is about to.
+type ObjectDeletion struct {
+	Item         *int64            `json:"deleted_by_item"` // that deletes the object as a whole, or has deleted it; nil: none
+	FilesDeleted int64             `json:"files_deleted"`
+	FilesGoing   int64             `json:"files_being_deleted"` // of a deletion that is not completed
+	Requests     []DeletionRequest `json:"requests"`            // that name the object or files of it, the newest first
+}
+
+// mostRequests is how many deletion requests of one object are read.
+const mostRequests = 100
+
+// ObjectDeletion returns what is on record of deletions of an object
+// (deletion_requests_object, deletion_requests_file).
+func (r *Registry) ObjectDeletion(ctx context.Context, objectID int64) (d ObjectDeletion, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT o.deleted_by_item, count(*) FILTER (WHERE f.state = 'D'),
+			count(*) FILTER (WHERE f.state = 'A' AND (f.deleted_by_item IS NOT NULL OR o.deleted_by_item IS NOT NULL))
+		FROM intellectual_objects o LEFT JOIN generic_files f ON f.intellectual_object_id = o.id
+		WHERE o.id = $1 GROUP BY o.id`, objectID).Scan(&d.Item, &d.FilesDeleted, &d.FilesGoing)
+	if err != nil {
+		return d, fmt.Errorf("look up deletions of object %d: %w", objectID, err)
+	}
+	d.Requests, err = collect[DeletionRequest](ctx, r, "list the deletion requests of an object", deletionRequestsSQL+`
+		WHERE d.id IN (
+			SELECT deletion_request_id FROM deletion_requests_intellectual_objects WHERE intellectual_object_id = @object
+			UNION ALL
+			SELECT q.deletion_request_id FROM deletion_requests_generic_files q JOIN generic_files f ON f.id = q.generic_file_id
+			WHERE f.intellectual_object_id = @object)
+		ORDER BY d.id DESC LIMIT @n`, pgx.NamedArgs{"object": objectID, "n": mostRequests})
+	return d, err
+}
