@@ -16,7 +16,7 @@ func commandGroups() []commandGroup {
 		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validateCommand()}},
 		{"items", "Look at items, and decide about them:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
 		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
-			restoreCommand(), deleteCommand(), fixityCommand(), repairCommand(), identifyCommand(),
+			objectCommand(), fileCommand(), restoreCommand(), deleteCommand(), fixityCommand(), repairCommand(), identifyCommand(),
 		}},
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
 			stageCommand(), pauseCommand(), resumeCommand(), workersCommand(), drainCommand(), servicesCommand(), queueCommand(),

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func fileCommand() *cobra.Command {
+	return group("file", "List and show the files of objects", fileListCommand(), fileShowCommand())
+}
+
+func fileListCommand() *cobra.Command {
+	var f registry.FileFilter
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list OBJECT",
+		Short: "List the files of an object, by name",
+		Example: `  farol file list test.edu/photographs
+  farol file list test.edu/photographs --state A --json
+  farol file list test.edu/photographs --limit 2 --after test.edu/photographs/data/1.jpg`,
+		Args: oneArg("object by its identifier"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			f.Object = args[0]
+			if f.State, err = oneOf("--state", f.State, recordStates()); err != nil {
+				return err
+			}
+			if err := checkLimit(f.Limit); err != nil {
+				return err
+			}
+			return withRegistry(cmd, "file", func(ctx context.Context, r *registry.Registry) error {
+				if _, err := r.Object(ctx, f.Object); err != nil {
+					return noObject(err)
+				}
+				list, err := r.Files(ctx, f)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return writeJSON(cmd.OutOrStdout(), list)
+				}
+				return printFiles(cmd, list, f)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
+	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
+	flags.StringVar(&f.After, "after", "", "only those that come after the file with this identifier, for the next page")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileFilter) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such files.")
+		return err
+	}
+	var rows [][]string
+	for _, x := range list {
+		copies := strconv.FormatInt(x.Copies, 10)
+		if x.Bad > 0 {
+			copies += fmt.Sprintf(" (%d bad)", x.Bad)
+		}
+		read := "never"
+		switch {
+		case x.Copies == 0:
+			read = ""
+		case x.NeverRead == 0 && x.LastReadAt != nil:
+			read = at(*x.LastReadAt)
+		}
+		rows = append(rows, []string{
+			plain(strings.TrimPrefix(x.Identifier, f.Object+"/")), sizeOf(x.Size), plain(x.FileFormat), plain(x.FormatPUID), copies, read, x.State,
+		})
+	}
+	if err := writeTable(cmd.OutOrStdout(), []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"}, rows); err != nil || len(list) < f.Limit {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --after '%s'.\n", plain(list[len(list)-1].Identifier))
+	return err
+}
+
+// noFile says what to do where there is no such file.
+func noFile(err error) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		return failure{code: exitFailed, err: err, next: "name a file as institution/bag/path; `farol file list OBJECT` shows those of an object"}
+	}
+	return err
+}

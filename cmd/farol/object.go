@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func objectCommand() *cobra.Command {
+	return group("object", "List and show the objects on record", objectListCommand(), objectShowCommand())
+}
+
+// storageOptions are those that an object can have.
+func storageOptions() []string {
+	return []string{
+		"Standard", "Wasabi-VA", "Wasabi-OR", "Wasabi-TX", "Glacier-VA", "Glacier-OH", "Glacier-OR",
+		"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
+	}
+}
+
+func objectListCommand() *cobra.Command {
+	var f registry.ObjectFilter
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List objects, newest first",
+		Example: `  farol object list
+  farol object list --institution test.edu --state A
+  farol object list --storage-option Standard --json
+  farol object list --limit 20 --before 1000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkObjects(&f); err != nil {
+				return err
+			}
+			s, err := connectRegistry(cmd.Context(), "object")
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			list, err := s.registry.Objects(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), list)
+			}
+			return printObjects(cmd, list, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
+	flags.StringVar(&f.StorageOption, "storage-option", "", "only with this storage option: "+strings.Join(storageOptions(), ", "))
+	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
+	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
+	flags.Int64Var(&f.After, "after", 0, "only those with a higher ID, for the page before")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// checkObjects spells state and storage option as the registry does.
+func checkObjects(f *registry.ObjectFilter) (err error) {
+	if f.State, err = oneOf("--state", f.State, recordStates()); err != nil {
+		return err
+	}
+	if f.StorageOption, err = oneOf("--storage-option", f.StorageOption, storageOptions()); err != nil {
+		return err
+	}
+	if f.Before < 0 || f.After < 0 {
+		return usage(errors.New("--before or --after is negative"), "name the ID of an object; `farol object list` shows them")
+	}
+	return checkLimit(f.Limit)
+}
+
+// recordStates are those of objects and files: active and deleted.
+func recordStates() []string { return []string{"A", "D"} }
+
+func checkLimit(n int) error {
+	if n < 1 || n > 10000 {
+		return usage(fmt.Errorf("--limit is %d", n), "name a number from 1 to 10000")
+	}
+	return nil
+}
+
+func printObjects(cmd *cobra.Command, list []registry.ListedObject, f registry.ObjectFilter) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such objects.")
+		return err
+	}
+	var rows [][]string
+	for _, o := range list {
+		ingest := "unknown"
+		if o.LastIngest != nil {
+			ingest = at(*o.LastIngest)
+		}
+		rows = append(rows, []string{
+			strconv.FormatInt(o.ID, 10), plain(o.Identifier), strconv.FormatInt(o.Files, 10), sizeOf(o.Bytes), o.StorageOption, o.State, ingest,
+		})
+	}
+	header := []string{"ID", "IDENTIFIER", "FILES", "BYTES", "STORAGE OPTION", "STATE", "LAST INGEST"}
+	if err := writeTable(cmd.OutOrStdout(), header, rows); err != nil || len(list) < f.Limit {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", list[len(list)-1].ID)
+	return err
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+func objectShowCommand() *cobra.Command {
+	return recordCommand(&cobra.Command{
+		Use:   "show IDENTIFIER",
+		Short: "Show all that is on record of an object",
+		Long: `Show an object: its description, its files and copies, how many of these nobody has
+read and how many are bad, its events, its work items, and what deletions did to it.
+--premis writes it with all its files as PREMIS 3 XML.`,
+		Example: `  farol object show test.edu/photographs
+  farol object show test.edu/photographs --json
+  farol object show test.edu/photographs --premis`,
+		Args: oneArg("object by its identifier"),
+	}, readObjectPage, premisOfWholeObject)
+}
+
+// recordCommand completes a command that shows what is on record under an identifier:
+// as a page, as JSON, or as PREMIS.
+func recordCommand[P printable](
+	c *cobra.Command,
+	read func(context.Context, *registry.Registry, string) (P, error),
+	premis func(context.Context, *registry.Export, string) (premisSource, error),
+) *cobra.Command {
+	var asJSON, asPREMIS bool
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if asJSON && asPREMIS {
+			return usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
+		}
+		if asPREMIS {
+			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis)
+		}
+		return withRegistry(cmd, cmd.Parent().Name(), func(ctx context.Context, r *registry.Registry) error {
+			p, err := read(ctx, r, args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(cmd.OutOrStdout(), p)
+			}
+			return p.print(cmd.OutOrStdout())
+		})
+	}
+	jsonFlag(c, &asJSON)
+	c.Flags().BoolVar(&asPREMIS, "premis", false, "print PREMIS 3 XML")
+	return c
+}
+
+// noObject says what to do where there is no such object.
+func noObject(err error) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		return failure{code: exitFailed, err: err, next: "`farol object list` shows the objects there are"}
+	}
+	return err
+}
+
+// mostItems is how many items of an object are shown.
+const mostItems = 100
+
+// objectPage is all that is on record of an object.
+type objectPage struct {
+	registry.Object
+
+	Summary  registry.ObjectSummary  `json:"summary"`
+	Copies   registry.ObjectCopies   `json:"copies"`
+	Deletion registry.ObjectDeletion `json:"deletion"`
+	Events   []registry.Event        `json:"events"` // of the object itself
+	Items    []registry.WorkItem     `json:"items"`  // newest first
+}
+
+func readObjectPage(ctx context.Context, r *registry.Registry, identifier string) (v *objectPage, err error) {
+	v = &objectPage{}
+	if v.Object, err = r.Object(ctx, identifier); err != nil {
+		return nil, noObject(err)
+	}
+	if v.Summary, err = r.Summary(ctx, v.ID); err != nil {
+		return nil, err
+	}
+	if v.Copies, err = r.ObjectCopies(ctx, v.ID); err != nil {
+		return nil, err
+	}
+	if v.Deletion, err = r.ObjectDeletion(ctx, v.ID); err != nil {
+		return nil, err
+	}
+	events, err := r.ObjectEvents(ctx, v.ID)
+	if err != nil {
+		return nil, err
+	}
+	v.Events = append([]registry.Event{}, events...)
+	v.Items, err = r.ObjectItems(ctx, identifier, mostItems)
+	return v, err
+}
+
+func (v *objectPage) print(w io.Writer) error {
+	rows := [][]string{{"Title", plain(v.Title)}}
+	for _, row := range [][]string{
+		{"Description", v.Description},
+		{"Alternate identifier", v.AltIdentifier},
+		{"Bag", v.BagName},
+		{"Bag group", v.BagGroupIdentifier},
+		{"Source", v.SourceOrganization},
+		{"Sender's identifier", v.InternalSenderIdentifier},
+		{"Sender's description", v.InternalSenderDescription},
+		{"Profile", v.BagItProfileIdentifier},
+		{"Access", v.Access},
+		{"Storage option", v.StorageOption},
+	} {
+		if row[1] != "" {
+			rows = append(rows, []string{row[0], plain(row[1])})
+		}
+	}
+	rows = append(rows,
+		[]string{"State", v.deletionState()},
+		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", count(v.Summary.Files, "file", "files"), sizeOf(v.Summary.Bytes), count(v.Summary.Copies, "copy", "copies"))},
+		[]string{"Never read", count(v.Copies.NeverRead, "copy", "copies")},
+		[]string{"Bad", count(v.Copies.Bad, "copy", "copies")})
+	for _, kind := range slices.Sorted(maps.Keys(v.Summary.Events)) {
+		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", v.Summary.Events[kind], kind)})
+	}
+	if err := writeTable(w, []string{"Object", plain(v.Identifier)}, rows); err != nil {
+		return err
+	}
+	if err := printEvents(w, v.Events); err != nil {
+		return err
+	}
+	return v.printItems(w)
+}
+
+// deletionState says whether an object is there, and what deletions did to it.
+func (v *objectPage) deletionState() string {
+	d, text := v.Deletion, "active"
+	switch {
+	case v.State == "D" && d.Item != nil:
+		text = fmt.Sprintf("deleted by item %d", *d.Item)
+	case v.State == "D":
+		text = "deleted"
+	case d.Item != nil:
+		text = fmt.Sprintf("being deleted by item %d", *d.Item)
+	}
+	if d.FilesGoing > 0 {
+		text += fmt.Sprintf("; %s being deleted", count(d.FilesGoing, "file", "files"))
+	}
+	if d.FilesDeleted > 0 {
+		text += fmt.Sprintf("; %s deleted", count(d.FilesDeleted, "file", "files"))
+	}
+	for _, q := range d.Requests {
+		text += fmt.Sprintf("; deletion request %d: %s", q.ID, stateOfDeletion(q))
+	}
+	return text
+}
+
+func (v *objectPage) printItems(w io.Writer) error {
+	var rows [][]string
+	for _, i := range v.Items {
+		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, at(i.CreatedAt), plain(i.Note)})
+	}
+	if err := printSection(w, "No work items.", []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}, rows); err != nil || len(v.Items) < mostItems {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "These are the last %d items; the view all_work_items has all.\n", mostItems)
+	return err
+}
+
+func printEvents(w io.Writer, events []registry.Event) error {
+	var rows [][]string
+	for _, e := range events {
+		rows = append(rows, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeDetail), plain(e.OutcomeInformation)})
+	}
+	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, rows)
+}
+
+// printSection writes a table after an empty line, or says that it is empty.
+func printSection(w io.Writer, none string, header []string, rows [][]string) error {
+	fmt.Fprintln(w)
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, none)
+		return err
+	}
+	return writeTable(w, header, rows)
+}
