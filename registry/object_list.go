@@ -30,8 +30,14 @@ type ListedObject struct {
 	LastIngest    *time.Time `json:"last_ingest"` // nil: no event says when
 }
 
-// objectsSQL counts only what is on the page: of each object by generic_files_object
+// A page is walked by the primary key, downwards, or upwards if it is to end where
+// another begins. Only what is on it is counted: of each object by generic_files_object
 // and premis_events_object.
+const (
+	objectsDownSQL = objectsSQL + ` DESC` + onPageSQL
+	objectsUpSQL   = objectsSQL + onPageSQL
+)
+
 const objectsSQL = `
 WITH page AS MATERIALIZED (
 	SELECT o.id, o.identifier, o.title, o.storage_option, o.state
@@ -40,7 +46,9 @@ WITH page AS MATERIALIZED (
 	  AND (@state = '' OR o.state = @state)
 	  AND (@option = '' OR o.storage_option = @option)
 	  AND (@before = 0 OR o.id < @before) AND o.id > @after
-	ORDER BY CASE WHEN @after = 0 THEN -o.id ELSE o.id END
+	ORDER BY o.id`
+
+const onPageSQL = `
 	LIMIT @n
 )
 SELECT p.*, f.files, f.bytes, (
@@ -53,7 +61,11 @@ ORDER BY p.id DESC`
 
 // Objects lists objects, newest first.
 func (r *Registry) Objects(ctx context.Context, f ObjectFilter) ([]ListedObject, error) {
-	return collect[ListedObject](ctx, r, "list objects", objectsSQL, pgx.NamedArgs{
+	sql := objectsDownSQL
+	if f.After > 0 {
+		sql = objectsUpSQL
+	}
+	return collect[ListedObject](ctx, r, "list objects", sql, pgx.NamedArgs{
 		"institution": f.Institution, "state": f.State, "option": f.StorageOption, "before": f.Before, "after": f.After, "n": f.Limit,
 	})
 }
