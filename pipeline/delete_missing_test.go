@@ -94,7 +94,7 @@ func (a *archive) missingIsOnRecord(request int64, lost int) {
 		a.t.Errorf("%d receipts of missing copies, want %d", missing, lost)
 	}
 	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'deletion' AND generic_file_id IS NOT NULL
-		AND outcome_information LIKE '%missing: %an.admin@test.edu let the deletion go on.'`); n != lost {
+		AND outcome_information LIKE '%missing: % (an.admin@test.edu) let the deletion go on.'`); n != lost {
 		a.t.Errorf("%d events tell of missing copies, want %d", n, lost)
 	}
 }
