@@ -37,7 +37,7 @@ DO $$
 DECLARE
 	f regprocedure;
 BEGIN
-	FOREACH f IN ARRAY ARRAY['stage_settings_changed()', 'hold_service(text, text)', 'release_service(text)',
+	FOREACH f IN ARRAY ARRAY['stage_settings_changed()', 'fixity_pause_changed()', 'hold_service(text, text)', 'release_service(text)',
 		'plan_begin(bigint, numeric)', 'plan_undo(bigint, integer)']::regprocedure[] LOOP
 		EXECUTE regexp_replace(pg_get_functiondef(f), '\msession_user\M', 'acting_user()', 'g');
 	END LOOP;
@@ -57,7 +57,7 @@ DO $$
 DECLARE
 	f regprocedure;
 BEGIN
-	FOREACH f IN ARRAY ARRAY['stage_settings_changed()', 'hold_service(text, text)', 'release_service(text)',
+	FOREACH f IN ARRAY ARRAY['stage_settings_changed()', 'fixity_pause_changed()', 'hold_service(text, text)', 'release_service(text)',
 		'plan_begin(bigint, numeric)', 'plan_undo(bigint, integer)']::regprocedure[] LOOP
 		EXECUTE replace(pg_get_functiondef(f), 'acting_user()', 'session_user');
 	END LOOP;
