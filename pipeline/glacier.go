@@ -133,21 +133,9 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	if err != nil {
 		return err
 	}
-	o, err := b.Head(ctx, c.Key)
-	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
-		if err = b.Check(ctx); err == nil {
-			o, err = b.Head(ctx, c.Key)
-		}
-	}
-	if err == nil && o.Readable(time.Now().Add(readableFor)) {
+	readable, err := l.readable(ctx, b, c.Key)
+	if err == nil && readable {
 		return nil
-	}
-	if err == nil && !o.Restoration.Ongoing {
-		var state storage.RetrievalState
-		state, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: l.r.Days, Tier: l.r.Tier})
-		if err == nil && state == storage.RetrievalDone {
-			return nil
-		}
 	}
 	lost := errors.Is(err, storage.ErrNotFound) || deniedAlone(ctx, b, err)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -167,6 +155,22 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 		l.pending++
 	}
 	return nil
+}
+
+// readable tells whether an archived copy can be read, and asks its provider for it if
+// it cannot, and nobody has.
+func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (bool, error) {
+	o, err := b.Head(ctx, key)
+	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
+		if err = b.Check(ctx); err == nil {
+			o, err = b.Head(ctx, key)
+		}
+	}
+	if err != nil || o.Restoration.Ongoing || o.Readable(time.Now().Add(readableFor)) {
+		return err == nil && o.Readable(time.Now().Add(readableFor)), err
+	}
+	state, err := b.Restore(ctx, key, storage.Retrieval{Days: l.r.Days, Tier: l.r.Tier})
+	return err == nil && state == storage.RetrievalDone, err
 }
 
 func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err error) {

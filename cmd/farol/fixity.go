@@ -132,6 +132,12 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		fmt.Fprintf(out, "%s%d of them were verified when they were stored, and nobody has read them since.\n", about, r.Unread)
 	}
 	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.FixityStatus), doneBy(r.FixityStatus))
+	writeStops(out, r)
+	return writeWorst(out, r)
+}
+
+// writeStops says what is not done now, and why.
+func writeStops(out io.Writer, r fixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
 		if r.PauseReason != nil {
@@ -147,7 +153,6 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 	for _, b := range r.Brakes {
 		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, at(b.PulledAt), plain(b.Reason))
 	}
-	return writeWorst(out, r)
 }
 
 // perCent rounds down, so that only all is 100 %.

@@ -14,8 +14,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/farol-preservation/farol/storage"
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/storage"
 )
 
 // wantsJSON tells whether a command was called with --json, even if it could not be
