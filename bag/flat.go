@@ -23,7 +23,7 @@ func strayIn(problems []Finding) string {
 	return problems[i].Path
 }
 
-// unwrap makes one finding of a bag that was packed without its directory: whoever
+// unwrap makes one finding of a bag that was packed without its directory: who
 // runs tar in it, or with -C, makes that mistake. Nothing of such a tar is where it
 // should be, so that each of its files would have a fault, and none of these would say
 // what to do. What is wrong with the tar itself stays.

@@ -67,7 +67,7 @@ func (e *Engine) poll(ctx context.Context) {
 	}
 }
 
-// mayBeDue tells whether a claim may find anything. Whoever cannot find out claims, and
+// mayBeDue tells whether a claim may find anything. A worker that cannot find out claims, and
 // says what is wrong.
 func (e *Engine) mayBeDue(ctx context.Context) bool {
 	call, cancel := context.WithTimeout(ctx, statementTime)

@@ -1,4 +1,4 @@
--- What is on record of a copy is what somebody has seen of it: when its bytes were
+-- What is on record of a copy is what was seen of it: when its bytes were
 -- read, how it was verified, what replaced it, and what became of it.
 
 -- +goose Up

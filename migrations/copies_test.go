@@ -26,7 +26,7 @@ INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size,
 	VALUES (1, 'Ingest', 'Receive', 'off.tar', 'receiving', 'e2', 1, now(), 'n', 'Item is pending ingest');
 SELECT cancel(id) FROM work_items;`
 
-// What is on record of copies of before says no more than what somebody has seen, and
+// What is on record of copies of before says no more than what was seen, and
 // what was due is due at the same time as it was.
 func TestCopiesOfBeforeAreTruthful(t *testing.T) {
 	p, c := migrated(t)

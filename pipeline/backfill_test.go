@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +173,10 @@ func TestFilesThatCannotBeReadAreLeft(t *testing.T) {
 		if (now != known[i]) != strings.Contains(now, "/readable.txt") {
 			t.Errorf("was %s\nnow %s", known[i], now)
 		}
+	}
+	if asked := a.rows(`SELECT split_part(f.identifier, '/', 4) || ' ' || c.target FROM fixity_checks c JOIN storage_records s ON s.id = c.storage_record_id
+		JOIN generic_files f ON f.id = s.generic_file_id WHERE c.requested ORDER BY 1`); !slices.Equal(asked, []string{"lost.txt Standard-VA", "other.txt Standard-VA"}) {
+		t.Errorf("to be checked: %q, want what seemed missing or altered", asked)
 	}
 	// Restored, it can be read.
 	a.exec(`UPDATE storage_records SET target = 'Standard-VA', bucket = '` + first.Name() + `' WHERE target = 'Glacier-VA'`)

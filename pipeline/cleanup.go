@@ -59,7 +59,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	return s.tar(ctx, w)
 }
 
-// needed sends an item back whose tar has the good bytes of a file of which a copy was
+// needed sends an item back whose tar has the good bytes of a file whose copy was
 // found bad since the bag was compared with the record: before they go, they are used.
 func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
 	bad, err := s.Registry.BadFiles(ctx, object.ID)

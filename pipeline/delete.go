@@ -118,7 +118,7 @@ func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionW
 			"`farol requeue %d --accept-missing` lets the deletion go on without them.", strings.Join(names, ", "), more, d.Item)))
 }
 
-// lookFor asks the providers for copies of which no receipt tells yet.
+// lookFor asks the providers for copies that have no receipt yet.
 func (s *deletion) lookFor(ctx context.Context, files []registry.DoomedFile) (receipts []registry.Receipt, err error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))

@@ -54,7 +54,7 @@ func (a *archive) mapCopies() (contents []string) {
 	return contents
 }
 
-// A file of which any copy is bad, known to be or not, is stored again from a bag that
+// A file with any bad copy, known to be bad or not, is stored again from a bag that
 // has its bytes: all copies of it, under a key of their own, and the failure is over.
 func TestDepositHealsBadCopies(t *testing.T) {
 	t.Parallel()

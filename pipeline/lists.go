@@ -73,7 +73,7 @@ type known struct {
 	UUID      string `json:"uuid"`
 	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
 	Deleted   bool   `json:"deleted,omitempty"`
-	Key       string `json:"key,omitempty"` // under which content that is on record is stored anew, as a copy of it is bad; "": as its content says
+	Key       string `json:"key,omitempty"` // under which content that is on record is stored again, because a copy of it is bad; "": as its content says
 }
 
 // copies are a file's verified copies in the order of the storage option's targets.

@@ -80,7 +80,7 @@ func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object regi
 		}
 		one := known{Index: i, UUID: k.UUID, Unchanged: k.State == "A" && sameContent(b.Files[i], k), Deleted: k.State == "D"}
 		if one.Unchanged && (k.Bad || !hasAll(k.Targets, p.StorageOption)) {
-			one = one.anew(b.Files[i], w.item.ID, k.Keys)
+			one = one.again(b.Files[i], w.item.ID, k.Keys)
 		}
 		p.known[i] = one
 	}
@@ -97,9 +97,9 @@ func hasAll(targets []string, option string) bool {
 	return true
 }
 
-// anew has a file stored again whose content is on record, under a key of its own
+// again has a file stored again whose content is on record, under a key of its own
 // beside those that are: which of its copies are bad makes no difference.
-func (k known) anew(f *bag.File, item int64, taken []string) known {
+func (k known) again(f *bag.File, item int64, taken []string) known {
 	k.Unchanged = false
 	for n := 0; k.Key == "" || slices.Contains(taken, k.Key); n++ {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%x %d %d", f.Digests.SHA256, item, n))
@@ -109,7 +109,7 @@ func (k known) anew(f *bag.File, item int64, taken []string) known {
 }
 
 // lookAt asks the providers for the copies of all files that would not be stored again.
-// A file of which one is missing, or is not what was stored, is.
+// A file with a copy that is missing, or is not what was stored, is.
 func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object registry.Object, byPath map[string]int, p *plan) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
@@ -141,7 +141,7 @@ func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object regis
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				p.known[i] = k.anew(b.Files[i], w.item.ID, keys)
+				p.known[i] = k.again(b.Files[i], w.item.ID, keys)
 				return nil
 			})
 		})

@@ -34,7 +34,7 @@ func TestEarlierVersionComesBack(t *testing.T) {
 	}
 }
 
-// What is on record already, whole and good, is answered at once; a bag of which
+// What is on record already, whole and good, is answered at once; a bag from which
 // something is missing since is ingested. Either way its tar goes.
 func TestRepeatedUploadIsAnswered(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestRepetitionThatIsNoneAnyMore(t *testing.T) {
 	}
 }
 
-// One upload of which no item can be made does not hold up the others.
+// One upload that no item can be made of does not hold up the others.
 func TestUploadsThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -303,7 +303,7 @@ func TestInstitutionsThatCannotBe(t *testing.T) {
 }
 
 // An item that was called off or given up does not go on saying that it is pending,
-// whoever ended it.
+// by hand or not.
 func TestOutcomeSaysHowTheItemEnded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ end, want string }{

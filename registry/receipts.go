@@ -23,7 +23,7 @@ type DoomedCopy struct {
 	Key    string `json:"key"`
 	URL    string `json:"url"`
 	Kept   string `json:"kept"` // why its bytes must stay; "": they go
-	Ours   bool   `json:"ours"` // whoever deletes it saw it there, or has accepted that it is missing: if it is not there, that is no loss
+	Ours   bool   `json:"ours"` // the deletion saw it there, or a person has accepted that it is missing: if it is not there, that is no loss
 }
 
 // doomedSQL goes by generic_files_object, or by the file's id. A copy under a key

@@ -103,7 +103,7 @@ FROM recording r CROSS JOIN LATERAL unnest(r.targets, r.keys, r.urls) AS c (targ
 WHERE s.generic_file_id = r.id AND s.target = c.target AND s.key = c.key AND s.url <> c.url
 
 -- name: replaced
--- A bad copy of which the record is about to go is bad no longer: the bytes of this
+-- A bad copy whose record is about to go is bad no longer: the bytes of this
 -- item stand in its place (storage_records_generic_file_id_url_key, fixity_failures_open).
 WITH replaced AS (
 	UPDATE fixity_failures b SET state = 'replaced', closed_at = now()
@@ -114,7 +114,7 @@ WITH replaced AS (
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 	detail, outcome, outcome_detail, outcome_information, object, agent)
 SELECT event_identifier(@item, url, 'replication', new_url), @institution_id, @object_id, id, 'replication', now(),
-	'Replaced ' || CASE problem WHEN 'missing' THEN 'a missing' ELSE 'a damaged' END || ' copy by bytes that were deposited anew', 'Success', new_url,
+	'Replaced ' || CASE problem WHEN 'missing' THEN 'a missing' ELSE 'a damaged' END || ' copy by the bytes of a new deposit', 'Success', new_url,
 	'Work item ' || @item::bigint || ' brought them. The ' || problem || ' copy was at ' || url, @copy_object, @copy_agent
 FROM replaced
 ON CONFLICT (identifier) DO NOTHING

@@ -44,7 +44,7 @@ func (r *Registry) BadCopies(ctx context.Context, identifier string, known time.
 		pgx.NamedArgs{"identifier": identifier, "known": known, "after": after, "n": n})
 }
 
-// BadFiles returns the SHA-256 on record of an object's files of which a copy is known
+// BadFiles returns the SHA-256 on record of an object's files that have a copy known
 // to be bad, by their identifiers (fixity_failures_open).
 func (r *Registry) BadFiles(ctx context.Context, objectID int64) (map[string]string, error) {
 	rows, _ := r.db.Query(ctx, `

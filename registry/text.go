@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// CleanText is what is kept of a note or reason that somebody has written: its lines
+// CleanText is what is kept of a written note or reason: its lines
 // as one, without control characters and those that turn the direction of text. Both
 // would have the terminal or page that shows it show something else.
 func CleanText(text string) string {

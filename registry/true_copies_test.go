@@ -48,7 +48,7 @@ func TestCopyIsUnreadUntilItIsRead(t *testing.T) {
 	}
 }
 
-// What somebody sees of a copy without a claim is on record if it is about the bytes
+// What is seen of a copy without a claim is on record if it is about the bytes
 // that are on record now, whatever the clocks say.
 func TestProofIsAboutTheBytesOnRecord(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func TestProofIsAboutTheBytesOnRecord(t *testing.T) {
 	}
 }
 
-// A bad copy whose file is stored anew is replaced, and events say what was where and
+// A bad copy whose file is stored again is replaced, and events say what was where and
 // what became of it. One whose file is deleted is deleted.
 func TestReplacedCopiesAreAccountedFor(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestReplacedCopiesAreAccountedFor(t *testing.T) {
 	if diff := cmp.Diff(wantDeleted, about("deletion")); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
 	}
-	wantNew := []string{"Replaced a damaged copy by bytes that were deposited anew | " + fileRecord("data/a.txt", 2).Copies[0].URL +
+	wantNew := []string{"Replaced a damaged copy by the bytes of a new deposit | " + fileRecord("data/a.txt", 2).Copies[0].URL +
 		" | Work item 2 brought them. The altered copy was at " + old.Copies[0].URL + " | Farol"}
 	if diff := cmp.Diff(wantNew, about("replication")); diff != "" {
 		t.Errorf("replacement (-want +got):\n%s", diff)

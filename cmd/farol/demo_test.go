@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whoever has seen enough leaves nothing behind, whenever that is.
+// A demo that is interrupted leaves nothing behind, at any time.
 func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	farol := filepath.Join(t.TempDir(), "farol")

@@ -72,7 +72,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	return nil
 }
 
-// writeAsked says what will be checked. Archived copies cannot be read, whoever asks.
+// writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
 	config, err := load(readRestoreConfig)
 	if err != nil {

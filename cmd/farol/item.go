@@ -100,7 +100,7 @@ func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bo
 				return registry.WorkItem{}, err
 			}
 			if n == 0 {
-				return registry.WorkItem{}, usage(fmt.Errorf("item %d lacks no copies that somebody has still to accept", id), "requeue it without --accept-missing")
+				return registry.WorkItem{}, usage(fmt.Errorf("item %d has no missing copies that are not accepted yet", id), "requeue it without --accept-missing")
 			}
 		}
 		return r.Requeue(ctx, id, stage)

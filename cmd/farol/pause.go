@@ -33,7 +33,7 @@ no items: it stops the checks of stored copies. --all stops these as well.`,
 			})
 		},
 	}
-	reasonFlag(c, &reason, "why, for whoever asks what an item waits for")
+	reasonFlag(c, &reason, "why, for people who ask what an item waits for")
 	c.Flags().BoolVar(&all, "all", false, "all stages, and fixity checks")
 	jsonFlag(c, &asJSON)
 	return c

@@ -23,7 +23,7 @@ func (w written) Set(text string) error {
 
 func (w written) Type() string { return "string" }
 
-// reasonFlag adds the flag for why somebody does something.
+// reasonFlag adds the flag for the reason of a change.
 func reasonFlag(c *cobra.Command, to *string, help string) {
 	c.Flags().Var(written{to}, "reason", help)
 }

@@ -29,7 +29,7 @@ func leaves() (list []*cobra.Command) {
 	return list
 }
 
-// Whoever knows one command knows what to expect of the others.
+// One command shows what to expect of the others.
 func TestEveryCommandKeepsTheRules(t *testing.T) {
 	t.Parallel()
 	// These run until they are told to end, or ask nobody's leave: they say what they do in a log.

@@ -21,7 +21,7 @@ type Lie struct {
 }
 
 // A question asks for sentences on record that what there is contradicts, as a query over the
-// database and over there: what the buckets hold (target, key, sha256), of which the
+// database and over there: what the buckets hold (target, key, sha256), where the
 // buckets that people get things back from have the target "". It returns a sentence for
 // each.
 type question struct{ kind, sql string }
@@ -44,7 +44,7 @@ func questions() []question { //nolint:funlen // a table
 			WHERE b.state = 'open' AND t.sha256 = (
 				SELECT digest FROM checksums c WHERE c.generic_file_id = s.generic_file_id AND algorithm = 'sha256' ORDER BY datetime DESC LIMIT 1)`},
 		{"failure-unexplained", `
-			SELECT b.url || ' was bad and is ' || b.state || ', of which no event tells' FROM fixity_failures b
+			SELECT b.url || ' was bad and is ' || b.state || ', and no event says so' FROM fixity_failures b
 			WHERE NOT EXISTS (SELECT FROM premis_events e WHERE e.generic_file_id = b.generic_file_id AND CASE b.state
 				WHEN 'repaired'   THEN e.event_type = 'replication' AND e.outcome_detail = b.url AND e.detail LIKE 'Replaced%from a verified one'
 				WHEN 'replaced'   THEN e.event_type = 'replication' AND e.outcome_information LIKE '%' || b.url
@@ -55,11 +55,11 @@ func questions() []question { //nolint:funlen // a table
 			SELECT b.url || ' was bad, and nobody was told' FROM fixity_failures b
 			WHERE NOT EXISTS (SELECT FROM alerts a WHERE a.generic_file_id = b.generic_file_id AND a.type = 'Failed Fixity Check' AND strpos(a.content, b.url) > 0)`},
 		{"object-unaccounted", `
-			SELECT t.target || ' has ' || t.key || ', of which no record tells' FROM there t
+			SELECT t.target || ' has ' || t.key || ', and no record says so' FROM there t
 			WHERE t.target <> '' AND NOT EXISTS (SELECT FROM storage_records s WHERE s.target = t.target AND s.key = t.key)
 			  AND NOT EXISTS (SELECT FROM retired_copies r WHERE r.target = t.target AND r.key = t.key)`},
 		{"read-without-event", `
-			SELECT s.url || ' was read at ' || s.last_fixity_at || ', of which no event tells' FROM storage_records s
+			SELECT s.url || ' was read at ' || s.last_fixity_at || ', and no event says so' FROM storage_records s
 			WHERE s.last_fixity_at IS NOT NULL AND s.verified_by <> 'read' AND NOT EXISTS (
 				SELECT FROM premis_events e WHERE e.generic_file_id = s.generic_file_id AND e.event_type = 'fixity check'
 				  AND strpos(e.outcome_information, s.url) > 0 AND e.date_time = s.last_fixity_at)`},
@@ -101,7 +101,7 @@ func questions() []question { //nolint:funlen // a table
 	}
 }
 
-// Records asks all questions, of which the answers are nothing if every sentence is true.
+// Records asks all questions. There is no answer if every sentence is true.
 // buckets are the preservation buckets by their targets, and given those in which people
 // find what they asked back. Nothing may be in work.
 func Records(ctx context.Context, db *pgxpool.Pool, client *s3.Client, buckets map[string]string, given []string) (found []Lie, err error) {
