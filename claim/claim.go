@@ -139,7 +139,7 @@ type Engine struct {
 	watch   watch
 	setBack chan struct{} // gets a value when the database's clock was set back
 
-	asking sync.Mutex // one heartbeat out of turn at a time
+	asking chan struct{} // full while a heartbeat out of turn is under way; there is one at a time
 
 	aside     func(do func(context.Context)) // does what nobody waits for, until Close
 	stopAside func()                         // and waits for it
@@ -197,7 +197,7 @@ func newEngine(ctx context.Context, s store, k kernel, o Options) (*Engine, erro
 	}
 	e := &Engine{
 		store: s, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
-		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), setBack: make(chan struct{}, 1),
+		wake: newWake(), draining: make(chan struct{}), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), setBack: make(chan struct{}, 1), asking: make(chan struct{}, 1),
 		held: map[int64]*Hold{}, claimers: map[string]*claimer{}, turns: map[int16]int64{}, told: map[int16]int64{},
 	}
 	e.ends = batcher[move, error]{do: e.settleBatch, lanes: 2, most: 256}

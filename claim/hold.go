@@ -146,8 +146,12 @@ func (h *Hold) Check(ctx context.Context) error {
 	if h.spent() < 1./2 {
 		return nil
 	}
-	e.asking.Lock()
-	defer e.asking.Unlock()
+	select {
+	case e.asking <- struct{}{}:
+		defer func() { <-e.asking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if h.spent() < 1./2 && h.ctx.Err() == nil {
 		return nil // someone else has asked meanwhile
 	}

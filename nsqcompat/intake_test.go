@@ -85,14 +85,10 @@ func TestIdleConnectionsTakeNoMemory(t *testing.T) {
 	if used := r.used(); used > 100*firstBytes {
 		t.Errorf("they have %d bytes, want %d", used, 100*firstBytes)
 	}
-	began := time.Now()
 	for _, size := range []int{10, 1 << 20, 20 << 20} {
 		if status, _ := r.post(size); status != http.StatusOK {
 			t.Errorf("a message of %d bytes: %d", size, status)
 		}
-	}
-	if took := time.Since(began); took > readGrace/2 {
-		t.Errorf("good requests took %v", took)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 		return ask[int](t, s.db, `SELECT count(*) FROM premis_events WHERE event_type = 'replication' AND detail LIKE 'Replaced a % copy from a verified one'`) == 2
 	})
 	w.eventually("all to be checked", func() bool {
-		return ask[int](t, s.db, `SELECT count(*) FROM storage_records WHERE target = 'Standard-VA' AND last_fixity_at < now() - interval '1 day'`) == 0
+		return ask[int](t, s.db, `SELECT count(*) FROM storage_records WHERE target = 'Standard-VA' AND fixity_from < now() - interval '1 day'`) == 0
 	})
 	for _, path := range []string{"altered", "missing"} {
 		if got := string(s.content(first.Name(), key(path))); got != path {
