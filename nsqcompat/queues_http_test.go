@@ -154,7 +154,7 @@ func TestPositionsCanBeSet(t *testing.T) {
 	place("nowhere", "r", `{"position": 0}`, 404, "no queue nowhere")
 	place("q", "a%0Ab", `{"position": 0}`, 400, "control characters")
 	put(t, s.db, "fixity_check", "7", "8")
-	s.wants("a topic", s.pull("r", "fixity_check", `"max": 9, "timeout": 20`), "fixity_check: 1 7, 2 8") // it is numbered when no older transaction runs
+	s.wants("a topic", given(s.ask("/pull", `{"receiver": "r", "timeout": 20, "queues": {"fixity_check": {"max": 9}}}`)), "fixity_check: 1 7, 2 8") // it is numbered when no older transaction runs
 	place("fixity_check", "r", `{"position": 1}`, 200, "")
 	s.wants("a topic, back", s.pull("r", "fixity_check", `"max": 9`), "fixity_check: 2 8")
 }
