@@ -134,8 +134,8 @@ func (w *wake) ring() {
 	}
 }
 
-// Wakes returns a channel that gets a value when there may be new work: when somebody
-// notifies of it, and at about every poll while anything is due. Call stop when done
+// Wakes returns a channel that gets a value when there may be new work: on a
+// notification, and at about every poll while anything is due. Call stop when done
 // with it.
 func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)

@@ -48,14 +48,14 @@ type channel struct {
 	offDeferred int64
 	short       int       // looks since when messages have been missing
 	refilledTo  int64     // the last id that was published again
-	gone        int64     // messages of ours that somebody took out of nsqd, since that was put on record last
+	gone        int64     // messages of ours that were taken out of nsqd, since that was put on record last
 	emptiedAt   time.Time // when it was
 	quiet       bool      // the last look found nothing that we had not received
 	drift       int64     // at the last look
 	pauseOrder  string    // id of the order to pause or go on that is being carried out; "": there is none
 	lookedAt    time.Time // by nsqd's clock
 	attached    time.Time
-	anew        bool // it has been before, while we led
+	rejoined    bool // it has been before, while we led
 	touchedAt   time.Time
 }
 

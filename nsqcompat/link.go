@@ -104,7 +104,7 @@ func (l *link) join(ctx context.Context, topics []string, first nsqdStats, made 
 			c.lost()
 		}
 		worker, _ := t.channel(topic + channelSuffix)
-		c.anew = !c.since.IsZero()
+		c.rejoined = !c.since.IsZero()
 		hush = max(hush, c.begin(stats.at, t.Depth+worker.messages(), made[topic], settled[topic]))
 		for range worker.Deferred { // until when is not known
 			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})

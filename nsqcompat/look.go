@@ -104,7 +104,7 @@ func (c *channel) compare(t topicStats, worker channelStats, us clientStats) {
 		c.excess = 0
 		had := c.actual
 		c.off, c.actual = lasting(c.off, off, c.actual)
-		if !c.anew || time.Since(c.attached) > settlesIn { // nsqd may have lost some by itself
+		if !c.rejoined || time.Since(c.attached) > settlesIn { // nsqd may have lost some by itself
 			c.gone += had - c.actual
 		}
 	}
@@ -116,7 +116,7 @@ func (c *channel) compare(t topicStats, worker channelStats, us clientStats) {
 	had := int64(len(c.deferred))
 	var have int64
 	c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-int64(len(c.strangers)-asking)-had, had)
-	if have = max(have, 0); have < had { // a message of somebody else's may be back that was deferred
+	if have = max(have, 0); have < had { // a deferred message of another publisher may be back
 		slices.SortFunc(c.deferred, func(a, b comeback) int { return a.at.Compare(b.at) })
 		c.deferred = c.deferred[had-have:]
 	}

@@ -20,7 +20,7 @@ const (
 )
 
 // refill publishes messages again that the channel lacks, which every other
-// channel of the topic gets once more: nsqd was wiped, or somebody emptied the
+// channel of the topic gets once more: nsqd was wiped, or a person emptied the
 // channel or takes from it.
 func (l *link) refill(ctx context.Context, log topicLog) error {
 	for _, c := range l.channels {
@@ -111,7 +111,7 @@ func (m *Mirror) announce(ctx context.Context, topic string, bodies [][]byte) er
 	return nil
 }
 
-// again publishes what nsqd has had before, and answers whoever emptied it.
+// again publishes what nsqd has had before, and answers the person who emptied it.
 func (l *link) again(ctx context.Context, c *channel, ids []int64) error {
 	l.m.o.Log.WarnContext(ctx, "messages are missing in nsqd, publishing them again", "topic", c.topic, "messages", len(ids))
 	if err := l.publish(ctx, c, ids); err != nil {

@@ -256,7 +256,7 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 }
 
 // illegalIdentifier says why what is given back of an object would not stay under its
-// own name in the restoration bucket or on the disk of whoever unpacks it; blank if it
+// own name in the restoration bucket or on the disk where it is unpacked; blank if it
 // does. Such objects are on record from versions that took any name.
 func illegalIdentifier(o registry.Object) string {
 	_, name, ok := strings.Cut(o.Identifier, "/")

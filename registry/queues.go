@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Queue is a queue of the pull API, or a topic of the pipeline that somebody pulls.
+// Queue is a queue of the pull API, or a topic of the pipeline that a program pulls.
 type Queue struct {
 	Queue     string          `json:"queue"`
 	Pipeline  bool            `json:"pipeline"`       // it is a topic of the pipeline
@@ -101,7 +101,7 @@ func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue,
 }
 
 func (q *Queue) hears(r QueueReceiver) {
-	if len(q.Receivers) == 0 { // nobody's are all; somebody's are theirs
+	if len(q.Receivers) == 0 { // without a receiver all messages wait
 		q.Depth, q.Oldest = 0, 0
 	}
 	q.Depth = max(q.Depth, r.Waiting+r.Processing+r.Delayed)
@@ -110,7 +110,7 @@ func (q *Queue) hears(r QueueReceiver) {
 	q.Receivers = append(q.Receivers, r)
 }
 
-// PostedMessage is what has become of a message that somebody posted.
+// PostedMessage is what has become of a posted message.
 type PostedMessage struct {
 	Queue     string            `json:"queue"`
 	Number    int64             `json:"id"`

@@ -122,7 +122,7 @@ func writeRows(w io.Writer, rows [][]string, widths []int, most int) error {
 	return nil
 }
 
-// terminalWidth is 0 if the width of w's lines is not known. COLUMNS, where somebody
+// terminalWidth is 0 if the width of w's lines is not known. COLUMNS, where a user
 // has exported it, goes before what the terminal says, as it does for ps and ls.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,12 @@ type question struct{ kind, sql string }
 
 // questions are all that this oracle asks. They are written from what the
 // columns say to people, and not from how Farol writes them.
-func questions() []question { //nolint:funlen // a table
+func questions() []question {
+	return slices.Concat(ofCopies(), ofAddresses(), ofDeletions())
+}
+
+// ofCopies asks whether copies are as they are said to be, and bad ones accounted for.
+func ofCopies() []question {
 	return []question{
 		{"copy-missing", `
 			SELECT s.url || ' is on record, and not there' FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id
@@ -54,6 +60,12 @@ func questions() []question { //nolint:funlen // a table
 		{"failure-without-alert", `
 			SELECT b.url || ' was bad, and nobody was told' FROM fixity_failures b
 			WHERE NOT EXISTS (SELECT FROM alerts a WHERE a.generic_file_id = b.generic_file_id AND a.type = 'Failed Fixity Check' AND strpos(a.content, b.url) > 0)`},
+	}
+}
+
+// ofAddresses asks whether all that there is is on record, and events and columns agree.
+func ofAddresses() []question {
+	return []question{
 		{"object-unaccounted", `
 			SELECT t.target || ' has ' || t.key || ', and no record says so' FROM there t
 			WHERE t.target <> '' AND NOT EXISTS (SELECT FROM storage_records s WHERE s.target = t.target AND s.key = t.key)
@@ -76,6 +88,12 @@ func questions() []question { //nolint:funlen // a table
 			SELECT s.url || ' is on record, and no event made it' FROM storage_records s
 			WHERE NOT EXISTS (SELECT FROM premis_events e WHERE e.generic_file_id = s.generic_file_id
 				AND e.event_type IN ('replication', 'identifier assignment') AND e.outcome_detail = s.url)`},
+	}
+}
+
+// ofDeletions asks whether what is deleted is gone, and whether items say how they ended.
+func ofDeletions() []question {
+	return []question{
 		{"deleted-but-there", `
 			SELECT r.url || ' has a receipt, and is there' FROM deletion_receipts r JOIN there t ON t.target = r.target AND t.key = r.key
 			WHERE r.absent_at IS NOT NULL AND NOT EXISTS (SELECT FROM storage_records s WHERE s.target = r.target AND s.key = r.key)`},
