@@ -66,13 +66,15 @@ func seccompMissing() bool {
 }
 
 // refusedCalls reach the network, other processes, programs and the kernel itself.
-// io_uring would do some of it past the filter.
+// io_uring would do some of it past the filter. Go's threads signal each other by
+// tgkill, which is left to them.
 func refusedCalls() []uint32 {
 	return []uint32{
 		unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
 		unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IO_URING_SETUP, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV,
 		unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_MOUNT, unix.SYS_UNSHARE, unix.SYS_SETNS,
 		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_USERFAULTFD,
+		unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_SEND_SIGNAL,
 		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 	}
 }
