@@ -199,21 +199,13 @@ func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, err
 	rows, _ := r.db.Query(ctx, workItemsSQL, pgx.NamedArgs{
 		"status": f.Status, "stage": f.Stage, "institution": f.Institution, "name": f.Name,
 		"review": f.NeedsReview, "before": f.Before, "n": f.Limit,
-		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": zeroIsNull(f.Since),
+		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": timeOrNull(f.Since),
 	})
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WorkItem])
 	if err != nil {
 		return nil, fmt.Errorf("list work items: %w", err)
 	}
 	return list, nil
-}
-
-// zeroIsNull is how a time that need not be given is handed to a statement.
-func zeroIsNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // WorkItem returns one work item, or ErrNotFound.

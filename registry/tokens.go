@@ -40,8 +40,7 @@ FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
 
 // AddToken makes a token and returns it with its secret, which nobody can read again.
 // The name, institution, rights, stages and end of t count. A name that is taken is
-// ErrRefused, an institution or stage
-// that there is not ErrNotFound.
+// ErrRefused, an institution or stage that there is not ErrNotFound.
 func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret string, err error) {
 	if err := r.knowsStages(ctx, t.Stages); err != nil {
 		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, err)

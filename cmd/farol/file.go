@@ -59,8 +59,7 @@ func fileListCommand() *cobra.Command {
 
 func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileFilter) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such files.")
-		return err
+		return noneOf(cmd.OutOrStdout(), "files")
 	}
 	var rows [][]string
 	for _, x := range list {

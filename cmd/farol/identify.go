@@ -42,9 +42,8 @@ without one is older than any. Container signatures are not compared.
 
 A file is read from the copy that is preferred for restores, or from the next
 one if that has to be restored first, is missing or is not the one on record.
-A file that is only in archive classes is skipped.
-What no other copy could be read of is left, and listed. A file that is ingested or
-deleted meanwhile is left to that.
+A file whose copies are all archived is skipped. One that could be read from no copy
+is left, and listed. One that is ingested or deleted during the run is not touched.
 
 It may be stopped at any time and started again, twice at once too.
 
@@ -219,7 +218,7 @@ func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter
 	if asJSON {
 		err = errors.Join(err, writeJSON(out, report))
 	} else {
-		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others meanwhile; %d skipped, of which all copies are archived; %d left.\n",
+		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
 			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left)
 		err = errors.Join(err, printed, broken)
 	}

@@ -9,18 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
 )
 
 func objectCommand() *cobra.Command {
 	return group("object", "List and show the objects on record", objectListCommand(), objectShowCommand())
-}
-
-// storageOptions are those that an object can have.
-func storageOptions() []string {
-	return []string{
-		"Standard", "Wasabi-VA", "Wasabi-OR", "Wasabi-TX", "Glacier-VA", "Glacier-OH", "Glacier-OR",
-		"Glacier-Deep-VA", "Glacier-Deep-OH", "Glacier-Deep-OR",
-	}
 }
 
 func objectListCommand() *cobra.Command {
@@ -56,7 +49,7 @@ func objectListCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
-	flags.StringVar(&f.StorageOption, "storage-option", "", "only with this storage option: "+strings.Join(storageOptions(), ", "))
+	flags.StringVar(&f.StorageOption, "storage-option", "", "only with this storage option: "+strings.Join(storage.OptionNames(), ", "))
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
 	flags.Int64Var(&f.After, "after", 0, "only those with a higher ID, for the page before")
@@ -69,7 +62,7 @@ func checkObjects(f *registry.ObjectFilter) (err error) {
 	if f.State, err = oneOf("--state", f.State, recordStates()); err != nil {
 		return err
 	}
-	if f.StorageOption, err = oneOf("--storage-option", f.StorageOption, storageOptions()); err != nil {
+	if f.StorageOption, err = oneOf("--storage-option", f.StorageOption, storage.OptionNames()); err != nil {
 		return err
 	}
 	if f.Before < 0 || f.After < 0 {
@@ -90,8 +83,7 @@ func checkLimit(n int) error {
 
 func printObjects(cmd *cobra.Command, list []registry.ListedObject, f registry.ObjectFilter) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such objects.")
-		return err
+		return noneOf(cmd.OutOrStdout(), "objects")
 	}
 	var rows [][]string
 	for _, o := range list {
