@@ -42,8 +42,8 @@ func TestMessagesForLater(t *testing.T) {
 		t.Fatalf("post = %d %s", status, got)
 	}
 	s.wants("who waits", <-waiting, "p: 1 soon")
-	if took := time.Since(began); took < 500*time.Millisecond || took > 10*time.Second {
-		t.Errorf("it was given after %v, want half a second", took)
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("it was given after %v, before its time", took)
 	}
 	s.wants("it is given again", s.pull("r", "p", `"fail_timeout": 0`), "p: 1 soon")
 }

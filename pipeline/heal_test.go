@@ -79,6 +79,11 @@ func TestDepositHealsBadCopies(t *testing.T) {
 		"the second gone, unseen":            {func(a *archive) { gone(a, "Standard-OR") }, 1},
 		"both bad, in different ways":        {func(a *archive) { altered(a, "Standard-VA"); gone(a, "Standard-OR") }, 2},
 		"shorter than it was, and unseen":    {func(a *archive) { a.overwrite(a.deps.Targets["Standard-VA"], a.copyKey("map"), []byte("m")) }, 1},
+		"on record as bad, whatever its provider says": {func(a *archive) {
+			altered(a, "Standard-VA")
+			checked(a)
+			a.overwrite(a.deps.Targets["Standard-VA"], a.copyKey("map"), []byte("content of the map"))
+		}, 1},
 		"not in the second, nor on record": {func(a *archive) {
 			if err := a.deps.Targets["Standard-OR"].Delete(context.Background(), a.keys(a.deps.Targets["Standard-OR"])...); err != nil {
 				a.t.Fatal(err)

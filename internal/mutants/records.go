@@ -1,0 +1,119 @@
+package main
+
+import "slices"
+
+// ofRecords are the mistakes in what goes on record of copies, uploads and deletions.
+func ofRecords() []mutant { return slices.Concat(ofHealing(), ofUploads(), ofTelling()) }
+
+// ofHealing are those by which good bytes would be lost.
+func ofHealing() []mutant {
+	const heals = "TestDepositHealsBadCopies"
+	return []mutant{
+		{
+			"bad-file-is-unchanged", "pipeline/reingest.go",
+			`one.Unchanged && (k.Bad || !hasAll(k.Targets, p.StorageOption))`, `one.Unchanged && !hasAll(k.Targets, p.StorageOption)`,
+			"./pipeline", heals,
+		},
+		{
+			"copies-not-looked-at", "pipeline/reingest.go",
+			`bad, err := s.anyBad(groupCtx, f)`, `bad, err := false, error(nil); _ = f`,
+			"./pipeline", heals,
+		},
+		{
+			"needed-tar-deleted", "pipeline/cleanup.go",
+			`if err != nil || again == "" {`, `if err != nil || again != "" {`,
+			"./pipeline", "TestCleanupKeepsATarThatIsNeeded",
+		},
+		{
+			"healed-and-still-bad", "registry/record.sql",
+			`WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)`, `WHERE false AND b.storage_record_id = s.id AND NOT s.url = ANY (r.urls)`,
+			"./pipeline", heals,
+		},
+		{
+			"lost-copies-passed-over", "pipeline/delete.go",
+			`if err != nil || all == 0 {`, `if true {`,
+			"./pipeline", "TestDeletionTellsOfMissingCopies",
+		},
+		{
+			"receipt-for-what-was-lost", "registry/receipts.go",
+			`WHERE r.removed_at IS NULL AND NOT r.found_missing`, `WHERE r.removed_at IS NULL`,
+			"./pipeline", "TestDeletionTellsOfMissingCopies",
+		},
+	}
+}
+
+// ofUploads are those by which uploads would be taken for what they are not.
+func ofUploads() []mutant {
+	return []mutant{
+		{
+			"earlier-version-ignored", "registry/items.go",
+			`ended IS NULL OR u.modified > ended.bag_date OR`, `ended IS NULL OR`,
+			"./registry", "TestUploadSeenAgain",
+		},
+		{
+			"repetition-of-a-bad-copy", "registry/receiving.go",
+			`OR EXISTS (SELECT FROM storage_records s JOIN fixity_failures b ON b.storage_record_id = s.id AND b.state = 'open' WHERE s.generic_file_id = f.id)`, ``,
+			"./pipeline", "TestRepeatedUploadIsAnswered",
+		},
+		{
+			"repetition-of-what-was-deleted", "registry/receiving.go",
+			`(f.state = 'D' OR f.deleted_by_item IS NOT NULL
+		OR NOT EXISTS (SELECT FROM storage_records s WHERE s.generic_file_id = f.id)`, `(false`,
+			"./pipeline", "TestRepeatedUploadIsAnswered",
+		},
+		{
+			"one-upload-stops-all", "pipeline/buckets.go",
+			`case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:`, `case errors.Is(err, registry.ErrRefused):`,
+			"./pipeline", "TestUploadsThatNobodyTakes",
+		},
+		{
+			"any-name-is-taken", "pipeline/receive.go",
+			`if f, ok := bag.JudgeName(key); !ok {`, `if f, ok := bag.JudgeName(key); !ok && key == "" {`,
+			"./pipeline", "TestBagOfAnIllegalNameFails",
+		},
+	}
+}
+
+// ofTelling are those by which a sentence on record would not be true.
+func ofTelling() []mutant {
+	const day = "TestADayEndsTruthfully"
+	return []mutant{
+		{
+			"bad-copy-leaves-no-trace", "pipeline/giving.go",
+			`if failed := prove(ctx); failed != nil {`, `if failed := ctx.Err(); failed != nil {`,
+			"./pipeline", "TestRestorationTellsOfBadCopies",
+		},
+		{
+			"unread-copy-is-checked", "registry/record.sql",
+			`CASE c.verified_by WHEN 'read' THEN c.verified_at END`, `c.verified_at`,
+			"./pipeline", day,
+		},
+		{
+			"replaced-copy-without-event", "registry/retired.go",
+			`FROM gone g JOIN generic_files f ON f.id = g.generic_file_id`, `FROM gone g JOIN generic_files f ON f.id = g.generic_file_id AND false`,
+			"./pipeline", day,
+		},
+		{
+			"new-address-without-event", "registry/record.sql",
+			`'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
+	FROM recording r`, `'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
+	FROM recording r WHERE r.is_new`,
+			"./pipeline", day,
+		},
+		{
+			"outcome-of-before", "migrations/00028_true_copies.sql",
+			`NEW.outcome := NEW.action ||`, `NEW.pid := NEW.pid; --`,
+			"./pipeline", day,
+		},
+		{
+			"pause-lifted-by-nsq", "migrations/00031_orders_from_nsq.sql",
+			`ELSIF yes OR p.paused_in_nsq THEN`, `ELSIF yes OR true THEN`,
+			"./nsqcompat", "TestUnpauseInNSQEndsNoPauseOfFarol",
+		},
+		{
+			"fixity-goes-on-while-paused", "registry/fixity.go",
+			`p.paused_until <= now() AND NOT (SELECT paused FROM fixity_feed)`, `p.paused_until <= now()`,
+			"./registry", "TestPausedFixityChecksAreNotClaimed",
+		},
+	}
+}
