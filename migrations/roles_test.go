@@ -5,12 +5,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/migrations"
 )
 
@@ -114,5 +118,75 @@ func up(t *testing.T, url string) {
 	t.Helper()
 	if err := migrations.Up(t.Context(), url); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What one role has done until now is parted into owner and worker as docs/operators.md
+// says, and both go on.
+func TestOneRoleIsPartedIntoTwo(t *testing.T) {
+	t.Parallel()
+	both, super := empty(t)
+	up(t, both)
+	u, err := url.Parse(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := u.User.Username()
+	owner := login(t, super, both, ``)
+	exec(t, super, `REASSIGN OWNED BY `+old+` TO `+owner.Config().User)
+	exec(t, super, `ALTER DATABASE `+old+` OWNER TO `+owner.Config().User)
+	t.Cleanup(func() { exec(t, super, `ALTER DATABASE `+old+` OWNER TO `+old+`; REASSIGN OWNED BY `+owner.Config().User+` TO `+old) })
+	up(t, owner.Config().ConnString())
+	exec(t, owner, `SELECT grant_work('`+old+`')`)
+	works := connect(t, both)
+	defer works.Close(context.Background())
+	for _, sql := range []string{
+		`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`,
+		`SELECT pause_all('Upgrade')`, `SELECT resume_all()`,
+	} {
+		if _, err := works.Exec(t.Context(), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	if _, err := works.Exec(t.Context(), `ALTER TABLE work_items DISABLE TRIGGER ALL`); !denied(err) {
+		t.Errorf("the old role still owns tables: %v", err)
+	}
+}
+
+// A new cluster of docker-compose.yml has both roles, whatever their passwords are made
+// of, and nobody comes in as the superuser by the network.
+func TestRolesOfANewCluster(t *testing.T) {
+	t.Parallel()
+	server := testenv.NewServer(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/postgres"
+	super := connect(t, u.String())
+	exec(t, super, `DROP DATABASE farol WITH (FORCE)`)
+	exec(t, super, `DROP ROLE farol, farol_owner, farol_admin, farol_auditor`)
+	super.Close(context.Background())
+	password, _ := u.User.Password()
+	const ofOwner, ofWorker = `o'w\n"e r`, `$(w) '; -- `
+	c := osexec.CommandContext(t.Context(), "sh", "../deploy/postgres/roles.sh")
+	c.Env = []string{
+		"PATH=" + filepath.Dir(testenv.Psql(t)) + ":" + os.Getenv("PATH"), "PGHOST=" + u.Hostname(), "PGPORT=" + u.Port(), "PGPASSWORD=" + password,
+		"POSTGRES_USER=" + u.User.Username(), "FAROL_OWNER_PASSWORD=" + ofOwner, "FAROL_WORK_PASSWORD=" + ofWorker,
+	}
+	if said, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if _, err := pgx.Connect(t.Context(), u.String()); err == nil {
+		t.Error("the superuser has a password")
+	}
+	u.Path, u.User = "/farol", url.UserPassword("farol_owner", ofOwner)
+	up(t, u.String())
+	u.User = url.UserPassword("farol", ofWorker)
+	works := connect(t, u.String())
+	defer works.Close(context.Background())
+	exec(t, works, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	if _, err := works.Exec(t.Context(), `CREATE TABLE mine (a int)`); !denied(err) {
+		t.Errorf("farol makes a table: %v", err)
 	}
 }
