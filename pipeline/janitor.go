@@ -297,22 +297,38 @@ func (r *round) uploadsTo(ctx context.Context, name string, target *storage.Buck
 		if err != nil {
 			return err
 		}
-		t := thing{store: name, what: "uploads", why: whyUnowned, name: u.Key, count: 1, since: u.Begun, janitor: Removes}
-		switch due := u.Begun.Add(age); {
-		case !isCopyKey(u.Key):
+		t := thing{store: name, name: u.Key}
+		if !isCopyKey(u.Key) {
 			t.why, t.janitor, t.person = whyForeign, Leaves, true
-		case r.now.Before(due):
-			t.why, t.janitor, t.due = whyYoung, Waits, due
-		case r.act:
-			if err := target.Abort(ctx, u); err != nil {
-				return err
-			}
-			if err := r.removed(ctx, 0, t); err != nil {
-				return err
-			}
+			r.report.add(t.upload(u))
 			continue
 		}
-		r.report.add(t)
+		if err := r.ownerless(ctx, target, u, t, age); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// upload says of a thing that it is a multipart upload.
+func (t thing) upload(u storage.OpenUpload) thing {
+	t.what, t.count, t.since = "uploads", 1, u.Begun
+	return t
+}
+
+// ownerless aborts a multipart upload that nobody will finish, once it is old enough.
+func (r *round) ownerless(ctx context.Context, b *storage.Bucket, u storage.OpenUpload, t thing, age time.Duration) error {
+	t = t.upload(u)
+	t.why, t.janitor = whyUnowned, Removes
+	switch due := u.Begun.Add(age); {
+	case r.now.Before(due):
+		t.why, t.janitor, t.due = whyYoung, Waits, due
+	case r.act:
+		if err := b.Abort(ctx, u); err != nil {
+			return err
+		}
+		return r.removed(ctx, 0, t)
+	}
+	r.report.add(t)
 	return nil
 }

@@ -31,22 +31,13 @@ func (r *round) restorationsOf(ctx context.Context, in registry.Institution) err
 		if err != nil {
 			return err
 		}
-		t := thing{store: "restoration", what: "uploads", why: whyUnowned, name: in.RestoreBucket + "/" + u.Key, count: 1, since: u.Begun, janitor: Removes}
-		switch due := u.Begun.Add(r.OrphanAge); {
-		case live:
-			continue
-		case r.now.Before(due):
-			t.why, t.janitor, t.due = whyYoung, Waits, due
-		case r.act:
-			if err := bucket.Abort(ctx, u); err != nil {
-				return err
-			}
-			if err := r.removed(ctx, 0, t); err != nil {
-				return err
-			}
+		if live {
 			continue
 		}
-		r.report.add(t)
+		t := thing{store: "restoration", name: in.RestoreBucket + "/" + u.Key}
+		if err := r.ownerless(ctx, bucket, u, t, r.OrphanAge); err != nil {
+			return err
+		}
 	}
 	return nil
 }
