@@ -52,15 +52,15 @@ func repacked(t *testing.T, data []byte, rename func(string) string) []byte {
 func TestBagWithoutItsDirectoryHasOneFault(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]bagtest.Spec{
-		"good":                  {},
-		"manifests first":       {ManifestsFirst: true},
-		"BTR":                   {Profile: bagtest.BTR},
-		"a bag in the payload":  {Files: []bagtest.File{{Path: "data/bagit.txt", Content: "x"}, {Path: "data/manifest-md5.txt", Content: "x"}}},
-		"bad as well":           {Corrupt: []string{"data/hello.txt"}, Leave: []string{"data/folder/noise.bin"}},
-		"other folders first":   {Files: []bagtest.File{{Path: "aaa/x", Content: "x"}, {Path: "data/x", Content: "x"}}},
-		"no bagit.txt":          {Leave: []string{"bagit.txt"}},
-		"payload at its top":    {Files: []bagtest.File{{Path: "readme", Content: "x"}, {Path: "data/x", Content: "x"}}},
-		"no payload whatsoever": {Files: []bagtest.File{}},
+		"good":                 {},
+		"manifests first":      {ManifestsFirst: true},
+		"BTR":                  {Profile: bagtest.BTR},
+		"a bag in the payload": {Files: []bagtest.File{{Path: "data/bagit.txt", Content: "x"}, {Path: "data/manifest-md5.txt", Content: "x"}}},
+		"bad as well":          {Corrupt: []string{"data/hello.txt"}, Leave: []string{"data/folder/noise.bin"}},
+		"other folders first":  {Files: []bagtest.File{{Path: "aaa/x", Content: "x"}, {Path: "data/x", Content: "x"}}},
+		"no bagit.txt":         {Leave: []string{"bagit.txt"}},
+		"payload at its top":   {Files: []bagtest.File{{Path: "readme", Content: "x"}, {Path: "data/x", Content: "x"}}},
+		"no payload at all":    {Files: []bagtest.File{}},
 	} {
 		for _, prefix := range []string{"", "./"} {
 			data := repacked(t, sample(t, spec), func(n string) string { return prefix + strings.TrimPrefix(n, "sample-bag/") })

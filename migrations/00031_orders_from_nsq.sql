@@ -1,4 +1,4 @@
--- NSQ has no credential: who reaches nsqd or nsqadmin may be a web page in somebody's
+-- NSQ has no credential: who reaches nsqd or nsqadmin may be a web page in a person's
 -- browser. A pause is therefore known by where it came from, and NSQ ends only its own.
 
 -- +goose Up

@@ -24,7 +24,7 @@ func TestStartBeyondTheEndMovesNothing(t *testing.T) {
 	}()
 	eventually(t, "it waits", func() bool { return s.queues.Waiting() == 1 })
 	s.post("q", 3, "c")
-	s.wants("those before it are somebody's", s.pull("other", "q", `"start": 3`), "q: 3 c")
+	s.wants("those before it belong to another", s.pull("other", "q", `"start": 3`), "q: 3 c")
 	s.post("q", 4, "d")
 	s.wants("that it waited for", <-waiting, "q: 4 d")
 

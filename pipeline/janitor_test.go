@@ -765,6 +765,6 @@ func TestRoundGoesOnWhereAnotherBrokeOff(t *testing.T) {
 		t.Errorf("%d copies are left", got)
 	}
 	if report := a.examine(); len(report.Findings) != 1 || found(report, "receiving", "bags", whyUndecided) == nil || len(report.Unchecked) > 0 {
-		t.Errorf("besides the bags of the cancelled items the doctor found %+v", report)
+		t.Errorf("the doctor found more than the bags of the cancelled items: %+v", report)
 	}
 }

@@ -11,7 +11,7 @@ type TopicLogKeep struct {
 	Pipeline time.Duration // those of the pipeline's topics
 	Posted   time.Duration // those that people posted to queues; 0: for ever
 
-	Receivers time.Duration // receivers that were not heard of, and have no answers on record; 0: for ever
+	Receivers time.Duration // receivers that were not heard of, and have no answers on record; 0: kept
 }
 
 // The parts of the topic log, each with partitions of its own.

@@ -18,7 +18,7 @@ type scheduleConfig struct {
 	TopicLogEvery time.Duration `env:"FAROL_TOPIC_LOG_INTERVAL" envDefault:"1m" min:"0" doc:"time between two rounds that make partitions of the topic log and drop old ones; 0: none, and it is kept for ever"`
 	TopicKeep     time.Duration `env:"FAROL_TOPIC_KEEP" envDefault:"168h" doc:"how long messages of the pipeline's topics are kept that all readers have passed; one that was not heard of for four times as long is not waited for"`
 	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"how long messages that people posted to queues are kept that all receivers have been given and answered, with their results; 0: for ever"`
-	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"how long a receiver of a queue or topic is remembered that does not pull and has no answers on record; after it, the same name begins at the first message; 0: for ever"`
+	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"how long a receiver of a queue or topic is remembered that does not pull and has no answers on record; after that the same name begins at the first message; 0: never forgotten"`
 	SpotMaxSize   int64         `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10737418240" min:"10000" doc:"bytes of the largest object that is drawn for one"`
 }
 

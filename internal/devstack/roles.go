@@ -27,7 +27,7 @@ func (s secrets) superuser() string {
 }
 
 // setup are the statements that a new cluster begins with, each on a line: the roles
-// of Farol, none of which is a superuser, and its database.
+// of Farol, which are no superusers, and its database.
 func (s secrets) setup() (string, error) {
 	owner, err := scramVerifier(s.OwnerPassword)
 	if err != nil {
