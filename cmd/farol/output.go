@@ -59,6 +59,16 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// writeJSONLine writes one of several values, each in a line of its own.
+func writeJSONLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
 // plain makes a text of unknown origin fit for a line on a terminal, which obeys
 // control characters.
 func plain(s string) string {

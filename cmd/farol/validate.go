@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,26 +26,34 @@ func validateCommand() *cobra.Command {
 	var asJSON bool
 	var rules bagRules
 	c := &cobra.Command{
-		Use:   "validate BAG",
+		Use:   "validate BAG...",
 		Short: "Judge whether bags would be accepted",
-		Long: `Tell whether a bag, in a local tar file or unpacked in a directory, would be
-accepted, by the code that the pipeline itself runs. All errors are listed at
-once; docs/validation-codes.md explains their codes. "-" reads a tar from
-standard input.
+		Long: `Tell whether bags would be accepted, by the code that the pipeline itself runs. A
+bag is a local tar file, or unpacked in a directory. A directory that is no bag
+stands for all files *.tar in it, not for those further down. "-" reads a tar from
+standard input. All errors are listed at once; docs/validation-codes.md explains
+their codes.
 
-The bag is judged by the profile that its BagIt-Profile-Identifier names: a
+Several bags are read one after the other. A table has a line for each, and the
+errors of those that are not valid follow. With --json, one bag is one JSON object,
+and several, or those of a directory, are one object a line as they are judged.
+
+A bag is judged by the profile that its BagIt-Profile-Identifier names: a
 built-in one (` + strings.Join(bag.BuiltInProfiles(), ", ") + `) or one of the directory
 FAROL_PROFILES, and APTrust's if it names none that is known.
 
 Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out, or a
-manifest cannot be verified and nothing else is wrong.`,
+manifest cannot be verified and nothing else is wrong. For several bags it is the
+highest of their codes.`,
 		Example: `  farol validate photographs.tar
   farol validate photographs/
+  farol validate photographs.tar letters.tar deposits/
+  farol validate deposits/ --json
   farol validate photographs.tar --json
   farol validate photographs.tar --profile library.json
   farol validate photographs.tar --no-profile
   farol validate - < photographs.tar`,
-		Args: oneArg("tar file or directory, or - for standard input"),
+		Args: someBags,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			profile, err := rules.choose()
 			if err != nil {
@@ -56,20 +63,74 @@ manifest cannot be verified and nothing else is wrong.`,
 			if err != nil {
 				return err
 			}
-			if f, ok := judgeName(args[0]); !ok {
-				return report(cmd.OutOrStdout(), args[0], bag.Verdict{Errors: []bag.Finding{f}, Warnings: []bag.Finding{}}, asJSON)
+			v := validation{profile: profile, maxFiles: most, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout(), asJSON: asJSON}
+			bags, many := bagsOf(args)
+			if many {
+				return v.all(cmd.Context(), bags)
 			}
-			b, err := readBag(cmd.Context(), args[0], cmd.InOrStdin(), most)
-			if err != nil {
-				return err
-			}
-			return report(cmd.OutOrStdout(), args[0], b.Validate(profile(b)), asJSON)
+			return v.one(cmd.Context(), bags[0])
 		},
 	}
 	c.Flags().StringVar(&rules.profile, "profile", "", "judge by this profile, whatever the bag names: a file in the JSON of BagIt Profiles 1.4, or the name of a built-in one")
 	c.Flags().BoolVar(&rules.plain, "no-profile", false, "judge by BagIt itself (RFC 8493) alone")
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// someBags asks for at least one bag, and for standard input once.
+func someBags(_ *cobra.Command, args []string) error {
+	stdin := 0
+	for _, arg := range args {
+		if arg == "-" {
+			stdin++
+		}
+	}
+	switch {
+	case len(args) == 0:
+		return errors.New("name tar files or directories, or - for standard input")
+	case stdin > 1:
+		return errors.New("standard input holds one bag; name - once")
+	}
+	return nil
+}
+
+// validation is how bags are judged, and where the verdicts go.
+type validation struct {
+	profile  func(*bag.Bag) *bag.Profile
+	maxFiles int
+	stdin    io.Reader
+	out      io.Writer
+	asJSON   bool
+}
+
+// one judges the only bag.
+func (v validation) one(ctx context.Context, b namedBag) error {
+	size := b.size(ctx)
+	show := newReadBar(size, decor.CountersKibiByte("% .1f / % .1f"))
+	verdict, err := v.judge(ctx, b, show.set)
+	show.end()
+	if err != nil {
+		return err
+	}
+	return report(v.out, b.path, verdict, v.asJSON)
+}
+
+// judge judges a bag, whose name comes first, and tells seen how many bytes it has read.
+// Its errors say that nothing can be said about the bag.
+func (v validation) judge(ctx context.Context, b namedBag, seen func(bytes int64)) (bag.Verdict, error) {
+	if b.err != nil {
+		return bag.Verdict{}, b.err
+	}
+	if f, ok := judgeName(b.path); !ok {
+		return bag.Verdict{Errors: []bag.Finding{f}, Warnings: []bag.Finding{}}, nil
+	}
+	read, err := readBag(ctx, b.path, v.stdin, bag.ReadOptions{
+		Progress: func(_ string, _ int, bytes int64) { seen(bytes) }, MaxFiles: v.maxFiles,
+	})
+	if err != nil {
+		return bag.Verdict{}, err
+	}
+	return read.Validate(v.profile(read)), nil
 }
 
 // choose returns what says by which profile a bag is judged. It fails before the
@@ -105,36 +166,20 @@ func judgeName(path string) (f bag.Finding, ok bool) {
 
 // readBag reads the bag at path: a tar, a directory, or stdin if it is "-". Its
 // errors say that nothing can be said about the bag.
-func readBag(ctx context.Context, path string, stdin io.Reader, maxFiles int) (*bag.Bag, error) {
+func readBag(ctx context.Context, path string, stdin io.Reader, o bag.ReadOptions) (*bag.Bag, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return readBagDir(ctx, path, maxFiles)
+		b, err := bag.ReadDir(ctx, path, o)
+		return b, unread(err)
 	}
-	in, size, err := openTar(path, stdin)
+	in, err := openTar(path, stdin)
 	if err != nil {
 		return nil, usage(err, "name a tar file or directory that you may read, or - for standard input")
 	}
 	defer in.Close() //nolint:errcheck // only read
-	show := newReadBar(size)
-	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), bag.ReadOptions{
-		Progress: func(_ string, _ int, bytes int64) { show.set(bytes) },
-		MaxFiles: maxFiles,
-	})
-	show.end()
+	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), o)
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", path, err)
 	}
-	return b, unread(err)
-}
-
-// readBagDir reads the directory's sizes first, if there is somebody to see the
-// progress.
-func readBagDir(ctx context.Context, dir string, maxFiles int) (*bag.Bag, error) {
-	show := newReadBar(bytesIn(dir))
-	b, err := bag.ReadDir(ctx, dir, bag.ReadOptions{
-		Progress: func(_ string, _ int, bytes int64) { show.set(bytes) },
-		MaxFiles: maxFiles,
-	})
-	show.end()
 	return b, unread(err)
 }
 
@@ -148,43 +193,23 @@ func unread(err error) error {
 	}
 }
 
-// bytesIn is the size of a directory's files as far as they can be seen.
-func bytesIn(dir string) (size int64) {
-	if !isTerminal(os.Stderr) {
-		return 0
-	}
-	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return nil //nolint:nilerr // what cannot be read is told when it is read
-		}
-		if info, err := entry.Info(); err == nil {
-			size += info.Size()
-		}
-		return nil
-	})
-	return size
-}
-
-// openTar opens the tar at path and tells its size, as far as that is known.
-func openTar(path string, stdin io.Reader) (in io.ReadCloser, size int64, err error) {
+// openTar opens the tar at path. What is no file is not opened: a pipe would wait for
+// its writer.
+func openTar(path string, stdin io.Reader) (io.ReadCloser, error) {
 	if path == "-" {
 		if f, ok := stdin.(*os.File); ok && isTerminal(f) {
-			return nil, 0, errors.New("standard input is a terminal")
+			return nil, errors.New("standard input is a terminal")
 		}
-		return io.NopCloser(stdin), 0, nil
+		return io.NopCloser(stdin), nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
+	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is neither a file nor a directory", path)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, err
 	}
-	return f, info.Size(), nil
+	return os.Open(path)
 }
 
 func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
@@ -247,11 +272,11 @@ func line(kind string, f bag.Finding) string {
 	return fmt.Sprintf("%s%s: %s: %s", kind, f.Code, plain(f.Path), plain(f.Message))
 }
 
-// newReadBar is for a file that takes a while to read.
-func newReadBar(size int64) *bar {
+// newReadBar is for bags that take a while to read.
+func newReadBar(size int64, counters decor.Decorator) *bar {
 	const small = 64 << 20 // is read before one has looked
 	if size <= small {
 		return nil
 	}
-	return newBar(size, decor.CountersKibiByte("% .1f / % .1f"))
+	return newBar(size, counters)
 }

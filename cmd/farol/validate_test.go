@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +18,13 @@ import (
 func TestReadingThatFailsIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")
-	_, err := readBag(t.Context(), "-", iotest.ErrReader(broken), 0)
+	_, err := readBag(t.Context(), "-", iotest.ErrReader(broken), bag.ReadOptions{})
 	if f := asFailure(err); !errors.Is(err, broken) || f.code != exitUsage || f.next == "" {
 		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err = readBag(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)), 0)
+	_, err = readBag(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)), bag.ReadOptions{})
 	if f := asFailure(err); f.code != exitUsage || f.Error() != "interrupted" {
 		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
@@ -49,5 +50,63 @@ func TestValidateJudgesTheName(t *testing.T) {
 		if e := json.Unmarshal([]byte(out.String()), &v); e != nil || len(v.Errors) != 1 || v.Errors[0].Code != want || v.Valid || asFailure(err).code != exitFailed {
 			t.Errorf("%q: %v, %s", name, err, &out)
 		}
+	}
+}
+
+// reading calls a function when it is first read from.
+type reading struct {
+	io.Reader
+
+	first func()
+}
+
+func (r reading) Read(p []byte) (int, error) {
+	r.first()
+	return r.Reader.Read(p)
+}
+
+// Who interrupts the judging of many bags sees what was found out before.
+func TestInterruptedValidateShowsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "first.tar"), []byte("no tar"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	c := validateCommand()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	var out strings.Builder
+	c.SetOut(&out)
+	c.SetIn(reading{strings.NewReader(strings.Repeat("x", 8<<20)), stop})
+	c.SetArgs([]string{dir, "-", filepath.Join(dir, "nowhere.tar")})
+	f := asFailure(c.ExecuteContext(ctx))
+	if f.code != exitUsage || f.Error() != "interrupted" {
+		t.Errorf("it ends with %+v", f)
+	}
+	for _, want := range []string{"first.tar  not valid", "not-a-tar: ", "3 bags: 1 not valid, 2 not judged\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "nowhere") {
+		t.Errorf("it went on:\n%s", &out)
+	}
+}
+
+// A bag with a thousand faults takes its share of the text that is kept, and no more.
+func TestManyBadBagsTakeBoundedMemory(t *testing.T) {
+	t.Parallel()
+	var bad bag.Verdict
+	for range 1000 {
+		bad.Errors = append(bad.Errors, bag.Finding{Code: "file-missing", Path: "data/x", Message: strings.Repeat("x", 500)})
+	}
+	many, v := manyVerdicts{results: map[string]int{}}, validation{out: io.Discard}
+	for range 100 {
+		if err := v.add(&many, "bad.tar", bad, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := many.details.Len(); n < mostDetails || n > mostDetails+1<<20 || many.results["not valid"] != 100 {
+		t.Errorf("%d bytes are kept of %v", n, many.results)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,26 +37,29 @@ type failureView struct {
 	Code  int    `json:"exit_code"`
 }
 
+// view is what people and programs read of a failure.
+func (f failure) view() failureView {
+	v := failureView{Next: storage.Redact(f.next), Code: f.code}
+	if f.err != nil {
+		v.Error = storage.Redact(inWords(f.err))
+	}
+	return v
+}
+
 // report tells a failure to a person or a program. One without an error has told all.
 func (f failure) report(w io.Writer, asJSON bool) {
-	text := ""
-	if f.err != nil {
-		text = storage.Redact(inWords(f.err))
-	}
-	next := storage.Redact(f.next)
+	v := f.view()
 	if asJSON {
 		if f.err != nil {
-			e := json.NewEncoder(w)
-			e.SetEscapeHTML(false)
-			_ = e.Encode(failureView{text, next, f.code}) // there is nowhere else to tell it
+			_ = writeJSONLine(w, v) // there is nowhere else to tell it
 		}
 		return
 	}
-	if text != "" {
-		fmt.Fprintln(w, "farol:", text)
+	if v.Error != "" {
+		fmt.Fprintln(w, "farol:", v.Error)
 	}
-	if next != "" {
-		fmt.Fprintln(w, "Next:", next)
+	if v.Next != "" {
+		fmt.Fprintln(w, "Next:", v.Next)
 	}
 }
 

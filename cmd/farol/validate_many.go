@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/farol-preservation/farol/bag"
+)
+
+// namedBag is a bag that a command line names, by itself or by its directory.
+type namedBag struct {
+	path string
+	err  error // why nothing can be said about it
+}
+
+// bagsOf are the bags that arguments name. many is false if the only one is named by
+// itself: what is printed goes by how bags are named, not by how many a directory has.
+func bagsOf(args []string) (bags []namedBag, many bool) {
+	many = len(args) > 1
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if arg == "-" || err != nil || !info.IsDir() { // who reads it says what is wrong
+			bags = append(bags, namedBag{path: arg})
+			continue
+		}
+		tars, unpacked, err := lookInto(arg)
+		switch {
+		case err != nil:
+			bags = append(bags, namedBag{arg, err})
+		case unpacked:
+			bags = append(bags, namedBag{path: arg})
+		default:
+			many = true
+			for _, name := range tars {
+				bags = append(bags, namedBag{path: filepath.Join(arg, name)})
+			}
+		}
+	}
+	return bags, many
+}
+
+// topOfBag are files that lie at the top of a bag and nowhere else.
+var topOfBag = regexp.MustCompile(`^(bagit|(tag)?manifest-.*)\.txt$`)
+
+// lookInto tells whether a directory is an unpacked bag, and if not which tars lie in
+// it. A bag that lacks bagit.txt is still one by its manifests, or by its payload.
+func lookInto(dir string) (tars []string, unpacked bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, false, usage(err, "name a directory that you may read")
+	}
+	payload, below := false, ""
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case topOfBag.MatchString(name):
+			return nil, true, nil
+		case e.IsDir() && name == "data":
+			payload = true
+		case e.IsDir() && below == "":
+			if _, err := os.Stat(filepath.Join(dir, name, "bagit.txt")); err == nil {
+				below = name
+			}
+		case !e.IsDir() && strings.HasSuffix(name, ".tar"):
+			tars = append(tars, name)
+		}
+	}
+	switch {
+	case len(tars) > 0 || payload:
+		return tars, len(tars) == 0, nil
+	case below != "":
+		return nil, false, usage(fmt.Errorf("%s holds no tar file, and is no bag itself", dir),
+			"name each unpacked bag by its own directory, such as "+filepath.Join(dir, below))
+	}
+	return nil, false, usage(fmt.Errorf("no bag is in %s: no file *.tar, and no bagit.txt", dir),
+		"name tar files, a directory that holds them, or the directory of an unpacked bag")
+}
+
+// size is the number of bytes to read for a bag, as far as it is known and there is
+// somebody to see how far that is.
+func (b namedBag) size(ctx context.Context) (size int64) {
+	if !isTerminal(os.Stderr) || b.path == "-" || b.err != nil {
+		return 0
+	}
+	// The walk does not follow a link that it begins with.
+	if info, err := os.Stat(b.path); err == nil && info.Mode().IsRegular() {
+		return info.Size()
+	}
+	_ = filepath.WalkDir(b.path, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return ctx.Err() // what cannot be read is told when it is read
+		}
+		if info, err := entry.Info(); err == nil {
+			size += info.Size()
+		}
+		return ctx.Err()
+	})
+	return size
+}
+
+// manyVerdicts gathers what is printed of several bags. Of each it keeps a line, and of
+// those that are not valid the text that follows the table.
+type manyVerdicts struct {
+	rows    [][]string
+	details bytes.Buffer
+	results map[string]int
+	worst   int
+}
+
+// mostDetails bounds the text that waits for the table to be written.
+const mostDetails = 16 << 20
+
+// all judges bags one after the other, so that no more than one is in memory. When it
+// is interrupted it prints what it has found out.
+func (v validation) all(ctx context.Context, bags []namedBag) error {
+	many := manyVerdicts{results: map[string]int{}}
+	err := v.each(ctx, bags, &many)
+	if err == nil && !v.asJSON {
+		err = v.print(&many, len(bags))
+	}
+	answer := failure{code: many.worst} // what was printed says it all
+	switch {
+	case err != nil:
+		return failure{code: exitUsage, err: err}
+	case ctx.Err() != nil:
+		return failure{code: exitUsage, err: ctx.Err()}
+	case many.worst == exitOK:
+		return nil
+	case !v.asJSON && many.results["not valid"]+many.results["not verified"] > 0:
+		answer.next = "correct these bags and validate them again; docs/validation-codes.md explains the codes"
+	}
+	return answer
+}
+
+// each adds the verdict on each bag until ctx ends.
+func (v validation) each(ctx context.Context, bags []namedBag, many *manyVerdicts) error {
+	var total, before int64
+	sizes := make([]int64, len(bags))
+	for i, b := range bags {
+		sizes[i] = b.size(ctx)
+		total += sizes[i]
+	}
+	var now atomic.Int64
+	show := newReadBar(total, decor.Any(func(s decor.Statistics) string {
+		return fmt.Sprintf("bag %d of %d, %s / %s", now.Load(), len(bags), sizeOf(s.Current), sizeOf(s.Total))
+	}))
+	defer show.end()
+	for i, b := range bags {
+		now.Store(int64(i + 1))
+		verdict, reason := v.judge(ctx, b, func(n int64) { show.set(before + n) })
+		if ctx.Err() != nil {
+			return nil // the caller sees it too
+		}
+		before += sizes[i]
+		if err := v.add(many, b.path, verdict, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bagView is a bag of several with --json: the verdict, or why there is none.
+type bagView struct {
+	Bag string `json:"bag"`
+	*bag.Verdict
+	*failureView
+}
+
+// add takes in a bag that was judged, or could not be for a reason.
+func (v validation) add(many *manyVerdicts, path string, verdict bag.Verdict, reason error) error {
+	if reason != nil {
+		return v.addUnread(many, path, asFailure(reason))
+	}
+	result, code := "valid", exitOK
+	switch {
+	case verdict.Unknown:
+		result, code = "not verified", exitUsage
+	case !verdict.Valid:
+		result, code = "not valid", exitFailed
+	}
+	many.results[result]++
+	many.worst = max(many.worst, code)
+	if v.asJSON {
+		return writeJSONLine(v.out, bagView{Bag: path, Verdict: &verdict})
+	}
+	first := ""
+	switch {
+	case len(verdict.Errors) > 0:
+		first = line("", verdict.Errors[0])
+	case len(verdict.Warnings) > 0:
+		first = line("warning: ", verdict.Warnings[0])
+	}
+	many.rows = append(many.rows, []string{plain(path), result, number(int64(len(verdict.Errors) + verdict.More)), number(int64(len(verdict.Warnings))), first})
+	if code == exitOK {
+		return nil
+	}
+	if many.details.Len() > mostDetails {
+		fmt.Fprintf(&many.details, "\nTo see what is wrong with %s, validate it alone.\n", plain(path))
+		return nil
+	}
+	many.details.WriteString("\n")
+	return printVerdict(&many.details, path, verdict)
+}
+
+func (v validation) addUnread(many *manyVerdicts, path string, f failure) error {
+	many.results["not judged"]++
+	many.worst = max(many.worst, f.code)
+	view := f.view()
+	if v.asJSON {
+		return writeJSONLine(v.out, bagView{Bag: path, failureView: &view})
+	}
+	many.rows = append(many.rows, []string{plain(path), "not judged", "-", "-", plain(view.Error)})
+	fmt.Fprintf(&many.details, "\n%s is not judged: %s\nNext: %s\n", plain(path), plain(view.Error), view.Next)
+	return nil
+}
+
+// print writes the table, the details and the sums. Bags that were not reached are
+// counted as not judged.
+func (v validation) print(many *manyVerdicts, bags int) error {
+	if len(many.rows) > 0 {
+		if err := writeNoted(v.out, []string{"BAG", "RESULT", "ERRORS", "WARNINGS", "FIRST FINDING"}, many.rows); err != nil {
+			return err
+		}
+	}
+	many.results["not judged"] += bags - len(many.rows)
+	var sums []string
+	for _, result := range []string{"valid", "not valid", "not verified", "not judged"} {
+		if n := many.results[result]; n > 0 {
+			sums = append(sums, fmt.Sprintf("%d %s", n, result))
+		}
+	}
+	if _, err := many.details.WriteTo(v.out); err != nil {
+		return fmt.Errorf("write the findings: %w", err)
+	}
+	_, err := fmt.Fprintf(v.out, "\n%s: %s\n", count(bags, "bag", "bags"), strings.Join(sums, ", "))
+	if err != nil {
+		return fmt.Errorf("write the sums: %w", err)
+	}
+	return nil
+}
