@@ -35,6 +35,12 @@ func (r *Registry) Pause(ctx context.Context, stage, reason string) ([]StagePaus
 	return collect[StagePause](ctx, r, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
 }
 
+// Pauses returns how each stage stands, and the checks of stored copies.
+func (r *Registry) Pauses(ctx context.Context) ([]StagePause, error) {
+	return collect[StagePause](ctx, r, "list pauses",
+		`SELECT action, stage, paused, paused_by, paused_at, pause_reason FROM stage_pauses ORDER BY action, stage`, pgx.NamedArgs{})
+}
+
 // Resume lets a stage be claimed again, or all stages if it is "".
 func (r *Registry) Resume(ctx context.Context, stage string) ([]StagePause, error) {
 	sql := `SELECT * FROM resume_stage(@stage)`

@@ -264,29 +264,8 @@ ORDER BY o.identifier COLLATE "C", n.file`
 // other than who requested it, unless there is no other.
 func (r *Registry) ApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
 	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u User) error {
-		var sum []byte
-		var requester string
-		var requesterID int64
-		var others bool
-		err := tx.QueryRow(ctx, `
-			SELECT d.token_sha256, r.id, r.email, EXISTS (
-				SELECT FROM users o WHERE o.institution_id = d.institution_id AND o.role = 'institutional_admin' AND o.deactivated_at IS NULL
-					AND o.id <> d.requested_by)
-			FROM deletion_requests d JOIN users r ON r.id = d.requested_by WHERE d.id = $1`, id).Scan(&sum, &requesterID, &requester, &others)
+		requester, err := approvable(ctx, tx, id, u, token)
 		if err != nil {
-			return err
-		}
-		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
-		switch {
-		case subtle.ConstantTimeCompare(sum, got[:]) != 1:
-			return fmt.Errorf("%w: that is not the token of this request", ErrRefused)
-		case u.ID == requesterID && others:
-			return fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", ErrRefused, u.Email)
-		}
-		if _, err := tx.Exec(ctx, lockNamedSQL, id); err != nil {
-			return err
-		}
-		if err := deletable(ctx, tx, id); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET approved_by = $2, approved_at = now() WHERE id = $1`, id, u.ID); err != nil {
@@ -299,6 +278,41 @@ func (r *Registry) ApproveDeletion(ctx context.Context, id int64, by, token stri
 		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", fmt.Sprintf(
 			"%s has approved what %s requested. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
 	})
+}
+
+// MayApproveDeletion refuses what ApproveDeletion would refuse now, and changes nothing.
+func (r *Registry) MayApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u User) error {
+		_, err := approvable(ctx, tx, id, u, token)
+		return err
+	})
+}
+
+// approvable refuses an approval, or locks what the request names and returns who has
+// requested it.
+func approvable(ctx context.Context, tx pgx.Tx, id int64, u User, token string) (requester string, err error) {
+	var sum []byte
+	var requesterID int64
+	var others bool
+	err = tx.QueryRow(ctx, `
+		SELECT d.token_sha256, r.id, r.email, EXISTS (
+			SELECT FROM users o WHERE o.institution_id = d.institution_id AND o.role = 'institutional_admin' AND o.deactivated_at IS NULL
+				AND o.id <> d.requested_by)
+		FROM deletion_requests d JOIN users r ON r.id = d.requested_by WHERE d.id = $1`, id).Scan(&sum, &requesterID, &requester, &others)
+	if err != nil {
+		return "", err
+	}
+	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	switch {
+	case subtle.ConstantTimeCompare(sum, got[:]) != 1:
+		return "", fmt.Errorf("%w: that is not the token of this request", ErrRefused)
+	case u.ID == requesterID && others:
+		return "", fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", ErrRefused, u.Email)
+	}
+	if _, err := tx.Exec(ctx, lockNamedSQL, id); err != nil {
+		return "", err
+	}
+	return requester, deletable(ctx, tx, id)
 }
 
 // CancelDeletion ends a request that nobody has approved. Any institutional admin

@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// caution is the one rule for commands that change many things at once: --dry-run
-// changes nothing, --yes asks nothing, and without either a person at a terminal is
-// asked. Where nobody can be asked, what is safe to do at any time is done, as the
-// scheduler does it, and what a person's condition chooses is only shown.
+// caution is the one rule for commands that change many things at once, or take away
+// what does not come back: --dry-run changes nothing, --yes asks nothing, and without
+// either a person at a terminal is asked. Where nobody can be asked, what the command
+// line names is done, as is what the scheduler does at any time; what a condition
+// chooses is only shown, since its author may not know what that is.
 type caution struct{ dryRun, yes bool }
 
 func (c *caution) flags(cmd *cobra.Command) {

@@ -134,44 +134,6 @@ func requestID(text string) (int64, error) {
 	return id, nil
 }
 
-func deleteApproveCommand() *cobra.Command {
-	var by, token string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "approve REQUEST --token TOKEN --by EMAIL",
-		Short: "Approve a deletion, and have it done",
-		Long: `Approve a deletion that another institutional admin of the same institution has
-asked for, with the token that was printed then. Only where there is no other may
-it be the same person. Retention and pending work are looked at once more: either
-all that the request names goes into the queue, or nothing.
-
-What is deleted does not come back.`,
-		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
-		Args:    oneArg("request by its number"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := requestID(args[0])
-			if err != nil {
-				return err
-			}
-			if token == "" {
-				return usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
-			}
-			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
-				d, err := r.ApproveDeletion(ctx, id, by, token)
-				if err != nil {
-					return err
-				}
-				return writeDeletion(cmd.OutOrStdout(), d, asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",
-					d.ID, count(d.Items, "item is", "items are"), d.ID))
-			})
-		},
-	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who approves (required)")
-	c.Flags().StringVar(&token, "token", "", "what farol delete request has printed (required)")
-	jsonFlag(c, &asJSON)
-	return c
-}
-
 func deleteCancelCommand() *cobra.Command {
 	var by string
 	var asJSON bool

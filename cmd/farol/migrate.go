@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,47 +16,79 @@ func migrateCommand() *cobra.Command {
 }
 
 func migrateUpCommand() *cobra.Command {
+	var care caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Apply the migrations that the database lacks",
 		Long: `Apply the migrations that the database lacks, each in a transaction of its own.
-Any number of processes may do so at once; they take turns.`,
-		Example: `  farol migrate up
+Any number of processes may do so at once; they take turns. At a terminal you are
+asked first: an older Farol may not work with the new schema.`,
+		Example: `  farol migrate up --dry-run
+  farol migrate up
+  farol migrate up --yes
   farol migrate up --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			before, err := migrationStatus(cmd)
-			if err != nil {
-				return err
-			}
-			config, err := load(readSessionConfig)
-			if err != nil {
-				return err
-			}
-			if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
-				return err
-			}
-			if asJSON {
-				list, err := migrationStatus(cmd)
-				if err != nil {
-					return err
-				}
-				return writeJSON(cmd.OutOrStdout(), list)
-			}
-			var told strings.Builder
-			for _, m := range before {
-				if m.At.IsZero() {
-					told.WriteString("applied " + m.File + "\n")
-				}
-			}
-			told.WriteString("The database is up to date, with " + count(len(before), "migration", "migrations") + ".\n")
-			_, err = io.WriteString(cmd.OutOrStdout(), told.String())
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, asJSON) },
 	}
+	care.flags(c)
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
+	list, err := migrationStatus(cmd)
+	if err != nil {
+		return err
+	}
+	var lacks []string
+	for _, m := range list {
+		if m.At.IsZero() {
+			lacks = append(lacks, m.File)
+		}
+	}
+	if len(lacks) == 0 && !care.dryRun {
+		care.yes = true // nothing is worth a question
+	}
+	does, err := care.allows(cmd, "Apply "+count(len(lacks), "migration", "migrations"), true)
+	if err != nil {
+		return err
+	}
+	var told strings.Builder
+	said := "would apply "
+	if does {
+		if list, err = applyMigrations(cmd); err != nil {
+			return err
+		}
+		said = "applied "
+	}
+	for _, file := range lacks {
+		told.WriteString(said + file + "\n")
+	}
+	if does || len(lacks) == 0 {
+		told.WriteString("The database is up to date, with " + count(len(list), "migration", "migrations") + ".\n")
+	}
+	if asJSON {
+		err = writeJSON(cmd.OutOrStdout(), list)
+	} else {
+		_, err = io.WriteString(cmd.OutOrStdout(), told.String())
+	}
+	if !does {
+		err = errors.Join(err, unchanged(cmd))
+	}
+	return err
+}
+
+// applyMigrations returns what the database has then.
+func applyMigrations(cmd *cobra.Command) ([]migrations.Applied, error) {
+	config, err := load(readSessionConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
+		return nil, err
+	}
+	return migrationStatus(cmd)
 }
 
 func migrateStatusCommand() *cobra.Command {

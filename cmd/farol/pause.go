@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -15,32 +16,33 @@ import (
 
 func pauseCommand() *cobra.Command {
 	var reason string
-	var all, asJSON bool
+	var f stageFlags
 	c := &cobra.Command{
 		Use:   "pause STAGE | --all",
 		Short: "Stop claims of a stage, or of all",
 		Long: `Stop claims of a stage, or of all. What runs goes on, and what comes to the stage
 waits. The stages are those of farol item list --help, and Fixity Check, which has
-no items: it stops the checks of stored copies. --all stops these as well.`,
+no items: it stops the checks of stored copies. --all stops these as well, and asks
+first at a terminal; --yes and --dry-run go with it.`,
 		Example: `  farol pause Store --reason 'The bucket moves.'
   farol pause 'Fixity Check' --reason 'The provider counts requests.'
+  farol pause --all --dry-run
   farol pause --all --reason Upgrade
   farol pause Record --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeStages(cmd, args, all, asJSON, func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
+			return f.change(cmd, args, "Stop claims of all stages, and fixity checks", func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
 				return r.Pause(ctx, stage, reason)
 			})
 		},
 	}
 	reasonFlag(c, &reason, "why, for people who ask what an item waits for")
-	c.Flags().BoolVar(&all, "all", false, "all stages, and fixity checks")
-	jsonFlag(c, &asJSON)
+	f.add(c, "all stages, and fixity checks")
 	return c
 }
 
 func resumeCommand() *cobra.Command {
-	var all, asJSON bool
+	var f stageFlags
 	c := &cobra.Command{
 		Use:   "resume STAGE | --all",
 		Short: "Let a stage be claimed again, or all",
@@ -48,29 +50,45 @@ func resumeCommand() *cobra.Command {
   farol resume --all --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeStages(cmd, args, all, asJSON, func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
+			return f.change(cmd, args, "Let all stages be claimed again", func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
 				return r.Resume(ctx, stage)
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all stages and fixity checks, also those that were paused one by one")
-	jsonFlag(c, &asJSON)
+	f.add(c, "all stages and fixity checks, also those that were paused one by one")
 	return c
 }
 
-// changeStages makes one change to one stage or all, and shows what came of it.
-func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
+// stageFlags are those of commands that pause and resume.
+type stageFlags struct {
+	all, asJSON bool
+	care        caution
+}
+
+func (f *stageFlags) add(c *cobra.Command, all string) {
+	c.Flags().BoolVar(&f.all, "all", false, all)
+	f.care.flags(c)
+	jsonFlag(c, &f.asJSON)
+}
+
+// change makes one change to one stage, or to all after it has asked, and shows what
+// came of it.
+func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	change func(context.Context, *registry.Registry, string) ([]registry.StagePause, error),
 ) error {
-	if all == (len(args) == 1) {
+	stage, does, err := "", true, error(nil)
+	switch {
+	case f.all == (len(args) == 1):
 		return usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
+	case !f.all && (f.care.yes || f.care.dryRun):
+		return usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
+	case f.all:
+		does, err = f.care.allows(cmd, question, true)
+	default:
+		stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage)
 	}
-	stage := ""
-	if !all {
-		var err error
-		if stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
@@ -79,15 +97,26 @@ func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
 		return err
 	}
 	defer s.close()
-	stages, err := change(ctx, s.registry, stage)
-	switch {
-	case err != nil:
+	if !does {
+		list, err := s.registry.Pauses(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.print(cmd.OutOrStdout(), list), unchanged(cmd))
+	}
+	list, err := change(ctx, s.registry, stage)
+	if err != nil {
 		return err
-	case asJSON:
-		return writeJSON(cmd.OutOrStdout(), stages)
+	}
+	return f.print(cmd.OutOrStdout(), list)
+}
+
+func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
+	if f.asJSON {
+		return writeJSON(out, stages)
 	}
 	for _, p := range stages {
-		state := "is claimed again"
+		state := "is not paused"
 		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {
 			state = "is paused, by " + plain(*p.PausedBy) + " since " + at(*p.PausedAt)
 			if p.PauseReason != nil {
@@ -98,7 +127,9 @@ func changeStages(cmd *cobra.Command, args []string, all, asJSON bool,
 		if p.Stage == registry.FixityStage {
 			name = p.Stage
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", name, state)
+		if _, err := fmt.Fprintf(out, "%s %s\n", name, state); err != nil {
+			return fmt.Errorf("write the stages: %w", err)
+		}
 	}
 	return nil
 }

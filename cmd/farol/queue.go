@@ -41,7 +41,7 @@ func queueListCommand() *cobra.Command {
 						plain(q.Queue), number(q.Messages), number(q.Depth), ageOf(q.Oldest), number(q.Failed), fmt.Sprint(len(q.Receivers)),
 					})
 				}
-				return writeTable(cmd.OutOrStdout(), []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
+				return writeList(cmd.OutOrStdout(), "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
 			})
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,19 +129,60 @@ func printTokens(out io.Writer, list []registry.Token) error {
 }
 
 func tokenRemoveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME",
-		Short:   "End a token",
-		Example: `  farol token remove dashboard`,
-		Args:    oneArg("name"),
+	var care caution
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "End a token",
+		Long: `End a token. Programs that use it are refused within two seconds, and nobody can
+make the same token again.`,
+		Example: `  farol token remove dashboard --dry-run
+  farol token remove dashboard
+  farol token remove scanner --yes --json`,
+		Args: oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
-				if err := r.RemoveToken(ctx, args[0]); err != nil {
-					return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
-				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(args[0]))
-				return err
+				return removeToken(ctx, cmd, r, args[0], care, asJSON)
 			})
 		},
 	}
+	care.flags(c)
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, name string, care caution, asJSON bool) error {
+	list, err := r.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(t registry.Token) bool { return t.Name == name })
+	if i < 0 {
+		return noToken(fmt.Errorf("there is no token %q", name))
+	}
+	does, err := care.allows(cmd, "End the token "+plain(name), true)
+	if err != nil {
+		return err
+	}
+	if does {
+		if err := r.RemoveToken(ctx, name); err != nil {
+			return noToken(err)
+		}
+	}
+	switch {
+	case asJSON:
+		err = writeJSON(cmd.OutOrStdout(), list[i])
+	case does:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(name))
+	default:
+		err = printTokens(cmd.OutOrStdout(), list[i:i+1])
+	}
+	if !does {
+		err = errors.Join(err, unchanged(cmd))
+	}
+	return err
+}
+
+func noToken(err error) error {
+	return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
 }

@@ -15,11 +15,10 @@ import (
 )
 
 // leaves are the commands that do something, other than cobra's and our children's.
-// What is about tokens has its rules elsewhere.
 func leaves() (list []*cobra.Command) {
 	eachCommand(rootCommand(), func(c *cobra.Command) {
 		top := strings.Fields(c.CommandPath() + " ")
-		if len(top) < 2 || slices.Contains([]string{"completion", "help", "internal", "token", "queue"}, top[1]) {
+		if len(top) < 2 || slices.Contains([]string{"completion", "help", "internal"}, top[1]) {
 			return
 		}
 		if c.HasExample() || !c.HasSubCommands() {
@@ -34,7 +33,6 @@ func TestEveryCommandKeepsTheRules(t *testing.T) {
 	t.Parallel()
 	// These run until they are told to end, or ask nobody's leave: they say what they do in a log.
 	services := []string{"farol demo", "farol dev", "farol work", "farol serve"}
-	many := []string{"farol requeue", "farol janitor", "farol identify", "farol repair", "farol plan apply", "farol plan undo"}
 	all := leaves()
 	if len(all) < 45 {
 		t.Fatalf("only %d commands", len(all))
@@ -55,11 +53,61 @@ func TestEveryCommandKeepsTheRules(t *testing.T) {
 			t.Errorf("%s is described as %q", path, c.Short)
 		case !has("json") && !slices.Contains(services, path):
 			t.Errorf("%s has no --json", path)
-		case slices.Contains(many, path) != (has("yes") && has("dry-run")):
-			t.Errorf("%s: --yes and --dry-run", path)
-		case has("yes") && !has("dry-run"):
-			t.Errorf("%s has only one of --yes and --dry-run", path)
 		}
+	}
+}
+
+// effects are all commands, by what they do to what is kept. Those that change many
+// things at once, or take away what does not come back, ask first as caution says.
+func effects() map[string][]string {
+	return map[string][]string{
+		"looks": {
+			"validate", "item list", "item show", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
+			"object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
+			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
+			"migrate status", "version",
+		},
+		"runs": {"demo", "dev", "work", "schedule", "read-buckets", "mirror", "serve"},
+		// These change one thing, which another command puts back, or only add to what there is.
+		"changes one": {
+			"item requeue", "item cancel", "item release", "item priority", "plan requeue", "plan cancel", "plan priority",
+			"restore object", "restore file", "restore approve", "delete request", "delete cancel", "fixity check", "fixity policy", "fixity import",
+			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set",
+			"user add", "user deactivate", "user activate", "token add", "schedule run", "schedule pause", "schedule resume",
+		},
+		"asks": {
+			"requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
+		},
+	}
+}
+
+// Whoever adds a command says what it does, and gives it the flags for that.
+func TestCommandsThatChangeMuchAskFirst(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]string{}
+	for kind, commands := range effects() {
+		for _, name := range commands {
+			kinds["farol "+name] = kind
+		}
+	}
+	for _, c := range leaves() {
+		path := c.CommandPath()
+		kind := kinds[path]
+		delete(kinds, path)
+		yes, dryRun := c.Flags().Lookup("yes") != nil, c.Flags().Lookup("dry-run") != nil
+		switch {
+		case kind == "":
+			t.Errorf("effects has no %s", path)
+		case kind == "asks" && (!yes || !dryRun):
+			t.Errorf("%s lacks --yes or --dry-run", path)
+		case kind != "asks" && yes:
+			t.Errorf("%s has --yes, and nothing to ask", path)
+		case kind != "asks" && kind != "changes one" && dryRun:
+			t.Errorf("%s has --dry-run, and nothing to change", path)
+		}
+	}
+	for path := range kinds {
+		t.Errorf("there is no %s", path)
 	}
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// deletionApproval is the flags of farol delete approve.
+type deletionApproval struct {
+	by, token string
+	care      caution
+	asJSON    bool
+}
+
+func deleteApproveCommand() *cobra.Command {
+	var f deletionApproval
+	c := &cobra.Command{
+		Use:   "approve REQUEST --token TOKEN --by EMAIL",
+		Short: "Approve a deletion, and have it done",
+		Long: `Approve a deletion that another institutional admin of the same institution has
+asked for, with the token that was printed then. Only where there is no other may
+it be the same person. Retention and pending work are looked at once more: either
+all that the request names goes into the queue, or nothing.
+
+What is deleted does not come back. At a terminal you are asked first; --dry-run
+says whether the approval would be refused, and changes nothing.`,
+		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu --dry-run
+  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
+		Args: oneArg("request by its number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := requestID(args[0])
+			if err != nil {
+				return err
+			}
+			if f.token == "" {
+				return usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
+			}
+			return runDelete(cmd.Context(), f.by, func(ctx context.Context, r *registry.Registry) error {
+				return f.approve(ctx, cmd, r, id)
+			})
+		},
+	}
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the institutional admin who approves (required)")
+	c.Flags().StringVar(&f.token, "token", "", "what farol delete request has printed (required)")
+	f.care.flags(c)
+	jsonFlag(c, &f.asJSON)
+	return c
+}
+
+// approve finds out what would be refused before it asks, and again when it approves.
+func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64) error {
+	d, err := r.MayApproveDeletion(ctx, id, f.by, f.token)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%s and %s of %s", count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), d.Institution)
+	does, err := f.care.allows(cmd, "Delete "+what+" for good", true)
+	if err != nil {
+		return err
+	}
+	if !does {
+		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which do not come back.", d.ID, what)
+		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), unchanged(cmd))
+	}
+	if d, err = r.ApproveDeletion(ctx, id, f.by, f.token); err != nil {
+		return err
+	}
+	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",
+		d.ID, count(d.Items, "item is", "items are"), d.ID))
+}
