@@ -12,7 +12,7 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}"
 FROM alpine:3.22
 RUN apk add --no-cache ca-certificates && adduser -D -H -u 10001 farol
 COPY --from=build /farol /usr/local/bin/farol
-COPY LICENSE /usr/share/doc/farol/LICENSE
+COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/farol/
 USER 10001
 ENTRYPOINT ["farol"]
 CMD ["--help"]

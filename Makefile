@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test check lint bench bench-queue chaos mutants deps
+.PHONY: demo build test check lint bench bench-queue chaos mutants notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -47,6 +47,10 @@ chaos: deps                     ## real servers fail while bags are ingested; ma
 
 mutants: deps                  ## break the queue on purpose, and see which test notices
 	go run ./internal/mutants $(ARGS)
+
+notices:                        ## THIRD_PARTY_NOTICES, after go.mod has changed
+	go run ./internal/notices > THIRD_PARTY_NOTICES.new
+	mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES
 
 deps:                           ## PostgreSQL and Redis, where they are missing
 	.ci/deps servers
