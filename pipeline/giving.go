@@ -172,12 +172,15 @@ func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
 			return storageErr(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
 		}
-		poll, err := g.Registry.RetrievalPoll(ctx, b.Class(), thawedTier)
+		poll, takes, err := g.Registry.RetrievalTimes(ctx, b.Class(), thawedTier)
 		if err != nil {
 			return err
 		}
-		return claim.Snooze(cmp.Or(g.ColdPoll, poll), fmt.Sprintf("The only good copy of %s is in %s, in class %s. It is made readable first.",
-			f.Identifier, c.Target, b.Class()))
+		note := fmt.Sprintf("No copy of %s can be read now. The one in %s, in class %s, is being made readable first", f.Identifier, c.Target, b.Class())
+		if takes > 0 {
+			note += fmt.Sprintf(", which takes up to %.1f hours", takes.Hours())
+		}
+		return claim.Snooze(cmp.Or(g.ColdPoll, poll), note+".")
 	}
 	return nil
 }

@@ -50,13 +50,33 @@ func (s *glacierRestore) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	if look.pending > 0 {
-		return claim.Snooze(s.pace(r), fmt.Sprintf("Initiated restore of %d files from %s. %d of them are not readable yet. Requeued for later recheck.",
-			look.files, r.Class, look.pending))
+		return claim.Snooze(s.pace(r), look.waiting())
 	}
 	w.objectID = w.item.Request.ObjectID
-	w.note, w.outcome = fmt.Sprintf("Object %s restored from Glacier to S3.", w.item.ObjectIdentifier), "Moved from Glacier to S3"
-	return nil
+	w.note, w.outcome = look.readyNote(), "Archived copies are readable"
+	return s.Registry.NoteReadable(ctx, w.item.ID, look.until)
 }
+
+// waiting says what the item waits for, and until when.
+func (l *retrieving) waiting() string {
+	note := fmt.Sprintf("The archived copies of the %s in %s are being made readable. %d of %d files cannot be read yet", l.r.About, l.r.Class, l.pending, l.files)
+	if l.r.Expected != nil {
+		note += fmt.Sprintf("; by tier %s all should be by %s", l.r.Tier, minuteOf(*l.r.Expected))
+	}
+	return note + "."
+}
+
+// readyNote says what was done: the archive still has what it had, and its provider
+// keeps copies of that for some days.
+func (l *retrieving) readyNote() string {
+	note := fmt.Sprintf("The %s can be read now", l.r.About)
+	if l.until.IsZero() {
+		return note + "."
+	}
+	return note + fmt.Sprintf(": the copies that %s made readable stay so until %s.", l.r.Class, minuteOf(l.until))
+}
+
+func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // pace is the time between two looks.
 func (s *glacierRestore) pace(r registry.Retrieval) time.Duration {
@@ -77,7 +97,8 @@ type retrieving struct {
 
 	mu      sync.Mutex
 	pending int64
-	lost    []string // what is wrong with each file that no provider will give back
+	until   time.Time // the first of the archived copies lapses; zero if none was needed
+	lost    []string  // what is wrong with each file that no provider will give back
 	more    int
 	misled  string // the bucket that said so, which may not be the right one
 }
@@ -133,8 +154,9 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	if err != nil {
 		return err
 	}
-	readable, err := l.readable(ctx, b, c.Key)
+	until, readable, err := l.readable(ctx, b, c.Key)
 	if err == nil && readable {
+		l.lapses(until)
 		return nil
 	}
 	lost := errors.Is(err, storage.ErrNotFound) || deniedAlone(ctx, b, err)
@@ -157,9 +179,18 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	return nil
 }
 
-// readable tells whether an archived copy can be read, and asks its provider for it if
-// it cannot, and nobody has.
-func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (bool, error) {
+// lapses notes until when a copy can be read; zero is for ever.
+func (l *retrieving) lapses(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !until.IsZero() && (l.until.IsZero() || until.Before(l.until)) {
+		l.until = until
+	}
+}
+
+// readable tells whether an archived copy can be read, and until when, and asks its
+// provider for it if it cannot, and nobody has.
+func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (until time.Time, yes bool, err error) {
 	o, err := b.Head(ctx, key)
 	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
 		if err = b.Check(ctx); err == nil {
@@ -167,10 +198,14 @@ func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string
 		}
 	}
 	if err != nil || o.Restoration.Ongoing || o.Readable(time.Now().Add(readableFor)) {
-		return err == nil && o.Readable(time.Now().Add(readableFor)), err
+		return o.Restoration.Expires, err == nil && o.Readable(time.Now().Add(readableFor)), err
 	}
 	state, err := b.Restore(ctx, key, storage.Retrieval{Days: l.r.Days, Tier: l.r.Tier})
-	return err == nil && state == storage.RetrievalDone, err
+	if err != nil || state != storage.RetrievalDone {
+		return time.Time{}, false, err
+	}
+	o, err = b.Head(ctx, key) // it is readable for longer than before
+	return o.Restoration.Expires, err == nil, err
 }
 
 func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err error) {

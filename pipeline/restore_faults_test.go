@@ -256,7 +256,7 @@ func TestArchivedCopyIsAskedForOnce(t *testing.T) {
 			thawed++
 		}
 	}
-	asked := strings.Count(a.log.String(), "is made readable first")
+	asked := strings.Count(a.log.String(), "is being made readable first, which takes up to 5.0 hours")
 	if err != nil || thawed != 1 || asked != 1 {
 		t.Errorf("kept: %v, %v, asked %d times; want one file to be counted, and asked for once", blobs, err, asked)
 	}

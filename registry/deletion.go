@@ -245,7 +245,8 @@ const createDeletionsSQL = `
 INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, intellectual_object_id,
 	generic_file_id, storage_option, "user", inst_approver, deletion_request_id, note, outcome)
 SELECT o.institution_id, 'Delete', 'Requested', o.bag_name || '.tar', i.receiving_bucket, o.etag, n.size, o.created_at, o.identifier, o.id,
-	n.file, o.storage_option, @requester, @approver, @request, 'Not started', 'Not started'
+	n.file, o.storage_option, @requester::text, @approver::text, @request,
+	format('Requested by %s, approved by %s.', @requester::text, @approver::text), 'Item is pending deletion'
 FROM (
 	SELECT d.intellectual_object_id AS object, NULL::bigint AS file, coalesce((
 		SELECT sum(f.size) FROM generic_files f WHERE f.intellectual_object_id = d.intellectual_object_id AND f.state = 'A'), 0) AS size

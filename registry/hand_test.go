@@ -32,13 +32,13 @@ func TestRequeuedItemBeginsAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if item.Outcome != "" || item.ErrorCode != "" || item.Note != "Requeued for Store" || item.RunAt == nil || item.RunAt.After(item.UpdatedAt) {
+	if item.Outcome != "" || item.ErrorCode != "" || !strings.HasPrefix(item.Note, "Requeued for Store by ") || item.RunAt == nil || item.RunAt.After(item.UpdatedAt) {
 		t.Errorf("item = %+v", item)
 	}
 	if entered := value[int64](a, `SELECT entered_token FROM work_items`); entered != item.ClaimToken || entered != 8 {
 		t.Errorf("its progress goes by %d, and its token is %d; want 8 for both", entered, item.ClaimToken)
 	}
-	if got := value[string](a, `SELECT concat_ws(' ', ended_at IS NOT NULL, outcome, error_code, error) FROM work_item_attempts`); got != "t cancelled by-hand Requeued for Store" {
+	if got := value[string](a, `SELECT concat_ws(' ', ended_at IS NOT NULL, outcome, error_code, error) FROM work_item_attempts`); got != "t cancelled by-hand "+item.Note {
 		t.Errorf("attempt = %q", got)
 	}
 }

@@ -223,7 +223,7 @@ func TestChangesByHand(t *testing.T) {
 			if item.ClaimToken <= before || item.Worker != nil || item.LeaseExpiresAt != nil {
 				t.Errorf("a worker could still write: %+v", item)
 			}
-			if item.Status == "Pending" && (item.Attempt != 0 || item.NeedsAdminReview || item.Note != "Requeued for "+item.Stage) {
+			if item.Status == "Pending" && (item.Attempt != 0 || item.NeedsAdminReview || !strings.HasPrefix(item.Note, "Requeued for "+item.Stage+" by ")) {
 				t.Errorf("requeued item = %+v", item)
 			}
 			messages := value[int](a, `SELECT count(*) FROM topic_messages`)

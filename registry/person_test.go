@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -105,6 +106,38 @@ func TestPersonIsOnRecordBesideTheRole(t *testing.T) {
 				t.Errorf("who decided (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What depositors and operators read of a change by hand names who made it.
+func TestNotesNameThePerson(t *testing.T) {
+	t.Parallel()
+	for program, who := range map[string]string{"farol-item ann@archive.org": " (ann@archive.org)", "psql": ""} {
+		a := newArchive(t)
+		db, err := registry.Connect(t.Context(), a.db.Config().ConnString(), program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		who = value[string](a, `SELECT session_user::text`) + who
+		for n, change := range []struct{ status, sql, want string }{
+			{"Failed", `SELECT cancel($1)`, "Cancelled by " + who},
+			{"Failed", `SELECT requeue($1)`, "Requeued for Store by " + who},
+			{"Started", `SELECT release($1)`, "Taken from the worker w by " + who},
+			{"Pending", `UPDATE work_items SET status = 'Suspended' WHERE id = $1`, "Suspended by " + who},
+			{"Pending", `UPDATE work_items SET status = 'Failed' WHERE id = $1`, "Failed by " + who},
+		} {
+			id := a.put(fmt.Sprint("bag-", n), "e", "Store", change.status)
+			if _, err := db.Exec(t.Context(), change.sql, id); err != nil {
+				t.Fatalf("%s: %v", change.sql, err)
+			}
+			if note := value[string](a, `SELECT note FROM work_items WHERE id = $1`, id); note != change.want {
+				t.Errorf("%s as %q: the note is %q, want %q", change.sql, program, note, change.want)
+			}
+			if outcome := value[string](a, `SELECT outcome FROM work_items WHERE id = $1`, id); strings.HasPrefix(change.want, "Failed") && outcome != "Ingest was given up" {
+				t.Errorf("the outcome is %q", outcome)
+			}
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func TestAppliedPlanDoesWhatItSays(t *testing.T) {
 		moves      int64
 		undoTopics int
 	}{
-		"requeue":  {registry.PlanRequest{Action: "requeue", Stage: "Receive"}, "Pending Receive 0 Requeued for Receive", 70, 1, 0},
+		"requeue":  {registry.PlanRequest{Action: "requeue", Stage: "Receive"}, "Pending Receive 0 Requeued for Receive by ", 70, 1, 0},
 		"cancel":   {registry.PlanRequest{Action: "cancel", Reason: "Trials."}, "Cancelled Validate 0 Trials.", 0, 1, 0},
 		"priority": {registry.PlanRequest{Action: "set priority", Priority: &ten}, "Failed Validate 10 Note", 0, 0, 0},
 	} {

@@ -103,8 +103,8 @@ func TestDeletionTakesTwoPeopleAndTheToken(t *testing.T) {
 	refusedFor(t, err, "approved already")
 	got := value[string](a, `SELECT string_agg(concat_ws(' ', action, stage, status, note, outcome, object_identifier, generic_file_id IS NOT NULL, size, "user",
 		inst_approver), E'\n' ORDER BY id) FROM work_items`)
-	want := "Delete Requested Pending Not started Not started test.edu/o1 f 7 first@test.edu second@test.edu\n" +
-		"Delete Requested Pending Not started Not started test.edu/o2 t 7 first@test.edu second@test.edu"
+	want := "Delete Requested Pending Requested by first@test.edu, approved by second@test.edu. Item is pending deletion test.edu/o1 f 7 first@test.edu second@test.edu\n" +
+		"Delete Requested Pending Requested by first@test.edu, approved by second@test.edu. Item is pending deletion test.edu/o2 t 7 first@test.edu second@test.edu"
 	if got != want {
 		t.Errorf("items:\n%s\nwant:\n%s", got, want)
 	}

@@ -101,7 +101,7 @@ func TestRequeueWhereTellsFirst(t *testing.T) {
 	if diff := cmp.Diff(want[:5], a.told(`true`, "", true)[:5]); diff != "" {
 		t.Errorf("the run tells (-want +got):\n%s", diff)
 	}
-	if n := value[int](a, `SELECT count(*) FROM work_items WHERE id <= 6 AND status = 'Pending' AND stage = 'Store' AND retry AND note = 'Requeued for Store'`); n != 6 {
+	if n := value[int](a, `SELECT count(*) FROM work_items WHERE id <= 6 AND status = 'Pending' AND stage = 'Store' AND retry AND note = 'Requeued for Store by ' || session_user`); n != 6 {
 		t.Errorf("%d items are requeued, want 6", n)
 	}
 	if got := value[string](a, `SELECT string_agg(work_item_id::text, ' ' ORDER BY id) FROM work_item_audit WHERE after->>'note' LIKE 'Requeued%'`); got != "1 2 3 4 5 6" {

@@ -161,7 +161,8 @@ INSERT INTO work_items (institution_id, action, stage, status, retry, needs_admi
 	object_identifier, intellectual_object_id, generic_file_id, storage_option, "user", note, outcome, error_code)
 SELECT o.institution_id, @action, 'Requested', CASE WHEN @parked THEN 'Suspended' ELSE 'Pending' END, NOT @parked, @parked,
 	coalesce(w.name, o.bag_name || '.tar'), i.receiving_bucket, o.etag, @bytes, coalesce(w.bag_date, o.created_at), @priority,
-	o.identifier, o.id, @file::bigint, o.storage_option, coalesce(nullif(@by, ''), 'system@aptrust.org'), @note, 'Not started',
+	o.identifier, o.id, @file::bigint, o.storage_option, coalesce(nullif(@by, ''), 'system@aptrust.org'),
+	'Requested by ' || coalesce(nullif(@by, ''), 'system@aptrust.org') || '.' || @note, 'Item is pending restoration',
 	CASE WHEN @parked THEN 'cost-approval' ELSE '' END
 FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id
 LEFT JOIN LATERAL ( -- work_items_ended_bag, work_items_archive_bag
@@ -218,9 +219,9 @@ func (r *Registry) requestRestoration(ctx context.Context, tx pgx.Tx, q Restorat
 	case q.File:
 		action = "Restore File"
 	}
-	note := "Not started"
+	note := ""
 	if quote.NeedsApproval {
-		note = fmt.Sprintf("Making %d files (%d bytes) readable costs about $%s, which is more than $%s: an admin must approve it.",
+		note = fmt.Sprintf(" Making %d files (%d bytes) readable costs about $%s, which is more than $%s: an admin must approve it.",
 			quote.Files, quote.Bytes, quote.Price, quote.Cap)
 	}
 	err = tx.QueryRow(ctx, createRestorationSQL, pgx.NamedArgs{
@@ -235,41 +236,6 @@ func (r *Registry) requestRestoration(ctx context.Context, tx pgx.Tx, q Restorat
 		VALUES ($1, $8, $2, $3, $4, $5, $6::text::numeric, $7::text::numeric)`,
 		id, q.Tier, q.Days, quote.Files, quote.Bytes, quote.Price, quote.Cap, q.Class)
 	return id, quote, err
-}
-
-// Retrieval is how copies are to be restored from an archive class.
-type Retrieval struct {
-	Class    string
-	Tier     string
-	Days     int
-	Price    string // US dollars
-	Cap      string
-	Approved bool          // or it costs no more than the cap
-	Poll     time.Duration // between two looks whether it is done
-}
-
-// Retrieval returns how the copies are restored that an item is about.
-func (r *Registry) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
-	rows, _ := r.db.Query(ctx, `
-		SELECT q.storage_class AS class, q.tier, q.days, q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
-			coalesce(p.poll, interval '1 hour') AS poll
-		FROM retrievals q LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
-		WHERE q.work_item_id = $1`, item)
-	q, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retrieval])
-	if err != nil {
-		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, refusal(err))
-	}
-	return q, nil
-}
-
-// RetrievalPoll is the time between two looks at what is made readable.
-func (r *Registry) RetrievalPoll(ctx context.Context, class, tier string) (poll time.Duration, err error) {
-	err = r.db.QueryRow(ctx, `SELECT coalesce((SELECT poll FROM retrieval_prices WHERE storage_class = $1 AND tier = $2), interval '1 hour')`,
-		class, tier).Scan(&poll)
-	if err != nil {
-		return 0, fmt.Errorf("look up how long a retrieval takes: %w", err)
-	}
-	return poll, nil
 }
 
 // ApproveRetrieval lets a restoration go on that costs more than the cap. Who

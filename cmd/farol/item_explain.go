@@ -36,6 +36,7 @@ that is not on record; "item show" has all that is.`,
 // explanation is what item explain says.
 type explanation struct {
 	Item    registry.WorkItem   `json:"item"`
+	Request registry.Request    `json:"request"` // empty of an ingest
 	Since   time.Time           `json:"since"`   // it is as it is
 	Summary string              `json:"summary"` // in one sentence
 	History []chapter           `json:"history"`
@@ -55,6 +56,9 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 		e.Item = item
 		changes, err := r.Changes(ctx, id)
 		if err != nil {
+			return err
+		}
+		if e.Request, err = r.RequestOf(ctx, item); err != nil {
 			return err
 		}
 		if item.Status == "Pending" {

@@ -18,7 +18,10 @@ func (e *explanation) print(w io.Writer) error {
 		fmt.Fprintf(&b, "Item %d: %s of %s, %s, which becomes the object %s\n",
 			i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), plain(i.ObjectIdentifier))
 	} else {
-		fmt.Fprintf(&b, "Item %d: %s, of the object %s, %s\n", i.ID, i.Action, plain(i.ObjectIdentifier), sizeOf(i.Size))
+		fmt.Fprintf(&b, "Item %d: %s, of the %s, %s\n", i.ID, i.Action, aboutOf(i, e.Request), sizeOf(i.Size))
+	}
+	if e.Request.Archive != nil {
+		fmt.Fprintf(&b, "It comes from %s.\n", archiveOf(i, *e.Request.Archive))
 	}
 	fmt.Fprintf(&b, "%s at %s, since %s (%s ago). %s\n", i.Status, e.Current.place(), at(e.Since), spanOf(time.Since(e.Since)), e.Summary)
 

@@ -62,7 +62,8 @@ func showing[P printable](read func(ctx context.Context, id int64, warnings io.W
 // itemView is all that is known of an item.
 type itemView struct {
 	Item     registry.WorkItem  `json:"item"`
-	State    string             `json:"state"` // for people: what happens next, or must
+	Request  registry.Request   `json:"request"` // empty of an ingest
+	State    string             `json:"state"`   // for people: what happens next, or must
 	Current  stageView          `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
 	Warnings []string           `json:"warnings"` // about the bag
@@ -94,6 +95,9 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 			return err
 		}
 		v.Changes = append(v.Changes, changes...)
+		if v.Request, err = r.RequestOf(ctx, item); err != nil {
+			return err
+		}
 		if err := v.readObject(ctx, r); err != nil {
 			return err
 		}
@@ -250,10 +254,13 @@ func (v *itemView) print(w io.Writer) error {
 		{"ETag", plain(i.ETag)},
 		{"Institution", i.Institution},
 		{"Object", plain(i.ObjectIdentifier)},
+	}
+	lines = append(lines, requestLines(i, v.Request)...)
+	lines = append(lines, [][]string{
 		{"Queued", at(i.CreatedAt) + ", " + spanOf(time.Since(i.CreatedAt)) + " ago"},
 		{"Attempt", strconv.Itoa(i.Attempt) + " of this stage"},
 		{"Note", plain(i.Note)},
-	}
+	}...)
 	if i.Outcome != "" {
 		lines = append(lines, []string{"Outcome", plain(i.Outcome)})
 	}

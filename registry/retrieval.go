@@ -1,0 +1,105 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Retrieval is how copies are to be restored from an archive class.
+type Retrieval struct {
+	About    string // the object or file, as people call it
+	Class    string
+	Tier     string
+	Days     int
+	Price    string // US dollars
+	Cap      string
+	Approved bool          // or it costs no more than the cap
+	Poll     time.Duration // between two looks whether it is done
+	Expected *time.Time    // by the table of prices, from when it was asked for; nil if that has no such tier
+}
+
+// Retrieval returns how the copies are restored that an item is about.
+func (r *Registry) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
+	rows, _ := r.db.Query(ctx, `
+		SELECT coalesce('file ' || f.identifier, 'object ' || w.object_identifier) AS about,
+			q.storage_class AS class, q.tier, q.days, q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
+			coalesce(p.poll, interval '1 hour') AS poll, coalesce(q.approved_at, w.created_at) + p.takes AS expected
+		FROM retrievals q JOIN work_items w ON w.id = q.work_item_id
+		LEFT JOIN generic_files f ON f.id = w.generic_file_id
+		LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
+		WHERE q.work_item_id = $1`, item)
+	q, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retrieval])
+	if err != nil {
+		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, refusal(err))
+	}
+	return q, nil
+}
+
+// RetrievalTimes tells how much time is between two looks at what is made readable,
+// and how long that takes at the most; 0 if the table of prices does not say.
+func (r *Registry) RetrievalTimes(ctx context.Context, class, tier string) (poll, takes time.Duration, err error) {
+	err = r.db.QueryRow(ctx, `SELECT poll, takes FROM retrieval_prices WHERE storage_class = $1 AND tier = $2`, class, tier).Scan(&poll, &takes)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Hour, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("look up how long a retrieval takes: %w", err)
+	}
+	return poll, takes, nil
+}
+
+// NoteReadable notes until when the copies of a retrieval can be read.
+func (r *Registry) NoteReadable(ctx context.Context, item int64, until time.Time) error {
+	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, zeroIsNull(until))
+	if err != nil {
+		return fmt.Errorf("note until when the copies of item %d can be read: %w", item, refusal(err))
+	}
+	return nil
+}
+
+// Request is what an item is about that is no ingest, beyond what the item says.
+type Request struct {
+	File    string   `json:"file"`    // its identifier; "" of a whole object
+	Archive *Archive `json:"archive"` // from which it comes; nil if its copies could be read
+}
+
+// Archive is the archive class from which something is restored.
+type Archive struct {
+	Class    string     `json:"storage_class"`
+	Tier     string     `json:"tier"`
+	Days     int        `json:"days"`           // for which the copies stay readable
+	Expected *time.Time `json:"expected"`       // when they can be read, by the table of prices; nil if unknown
+	Until    *time.Time `json:"readable_until"` // nil before they can be read
+	Item     int64      `json:"item"`           // that has them made readable
+	Next     *int64     `json:"next_item"`      // that gives them back; nil before it is made
+}
+
+// RequestOf returns what a request is about: both the item that has copies made
+// readable, and the one that gives them back then.
+func (r *Registry) RequestOf(ctx context.Context, w WorkItem) (q Request, err error) {
+	if w.GenericFileID != nil {
+		err := r.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, *w.GenericFileID).Scan(&q.File)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return q, fmt.Errorf("look up the file of item %d: %w", w.ID, refusal(err))
+		}
+	}
+	rows, _ := r.db.Query(ctx, `
+		SELECT q.storage_class AS class, q.tier, q.days, q.readable_until AS until, q.work_item_id AS item, q.next_item AS next,
+			CASE WHEN q.price <= q.cap OR q.approved_at IS NOT NULL THEN coalesce(q.approved_at, w.created_at) + p.takes END AS expected
+		FROM retrievals q JOIN all_work_items w ON w.id = q.work_item_id
+		LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
+		WHERE q.work_item_id = $1 OR q.next_item = $1`, w.ID)
+	a, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Archive])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return q, nil
+	}
+	if err != nil {
+		return q, fmt.Errorf("look up from which archive item %d restores: %w", w.ID, refusal(err))
+	}
+	q.Archive = &a
+	return q, nil
+}
