@@ -103,7 +103,7 @@ func (f Finding) Text() string {
 		"item-without-upload":    "uploads in work and live items that do not match",
 		"success-without-object": "items that succeeded without an object on record",
 		OpenReview:               "items that wait for a person: farol item list --needs-review",
-		"deletion-unfinished":    "files and objects whose deletion has begun and is in nobody's hands: requeue its item",
+		"deletion-unfinished":    "files and objects whose deletion has begun and is in nobody's hands: requeue its item, or ask for it again if that was cancelled",
 	}
 	return texts[f.Why]
 }

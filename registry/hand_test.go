@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,12 +119,12 @@ func TestRequeuedAndNewItemsAreHeardOf(t *testing.T) {
 }
 
 // A refusal says what to do instead.
-func TestRefusalsHaveAHint(t *testing.T) {
+func TestRefusalsAdviseWhatWorks(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
 	_, err := a.Requeue(context.Background(), id, "Store")
-	if !errors.Is(err, registry.ErrRefused) || !strings.HasSuffix(err.Error(), "Name the stage that it has reached, or an earlier one.") {
+	if !errors.Is(err, registry.ErrRefused) || !strings.HasSuffix(err.Error(), fmt.Sprintf("or an earlier one: SELECT requeue(%d, 'Receive');", id)) {
 		t.Errorf("Requeue = %v, want a refusal with a hint", err)
 	}
 }

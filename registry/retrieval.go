@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Retrieval is how copies are to be restored from an archive class.
@@ -102,4 +103,18 @@ func (r *Registry) RequestOf(ctx context.Context, w WorkItem) (q Request, err er
 	}
 	q.Archive = &a
 	return q, nil
+}
+
+// HaveAgain says how what an item was about is had again, with the command for it;
+// blank for a role that may only read.
+func (r *Registry) HaveAgain(ctx context.Context, item int64) (advice string, err error) {
+	err = r.db.QueryRow(ctx, `SELECT have_again($1)`, item).Scan(&advice)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "42501": // insufficient_privilege
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("look up how item %d is had again: %w", item, refusal(err))
+	}
+	return advice, nil
 }

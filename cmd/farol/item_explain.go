@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,6 +49,7 @@ type explanation struct {
 	Waits   []registry.Obstacle `json:"waits_for"`
 	Current stageView           `json:"current"`
 	Todo    []string            `json:"to_do"`
+	again   string              // how it is had after all that was cancelled
 }
 
 func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explanation, error) {
@@ -63,6 +65,11 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 		}
 		if item.Status == "Pending" {
 			if e.Waits, err = r.WhyNot(ctx, id); err != nil {
+				return err
+			}
+		}
+		if item.Status == "Cancelled" {
+			if e.again, err = r.HaveAgain(ctx, id); err != nil {
 				return err
 			}
 		}
@@ -190,11 +197,8 @@ func (e *explanation) todo() (list []string) {
 			list = append(list, "Before uploading, check the bag: `farol validate BAG.tar`. docs/validation-codes.md explains the codes.")
 		}
 	}
-	if i.Status == "Cancelled" && i.Action != "Ingest" {
-		return append(list, "To have it done after all, ask for it again.")
-	}
 	if i.Status == "Cancelled" {
-		return append(list, "To ingest the bag after all, have it uploaded again.")
+		return append(list, cmp.Or(e.again, "To have it done after all, have the bag uploaded, or ask for it, again."))
 	}
 	if e.Cause == nil {
 		list = append(list, "Mend the cause; then `farol requeue "+id+"`.")

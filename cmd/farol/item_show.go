@@ -214,14 +214,6 @@ func filesByStage(summary map[string]int64) []stageProgress {
 	return list
 }
 
-// again says how an item is had anew.
-func again(i registry.WorkItem) string {
-	if i.Action == "Ingest" {
-		return "the bag can be uploaded again"
-	}
-	return "it can be asked for again"
-}
-
 // stateOf says what happens to an item next, or what has to.
 func stateOf(i registry.WorkItem, now time.Time) string {
 	switch {
@@ -237,7 +229,7 @@ func stateOf(i registry.WorkItem, now time.Time) string {
 	case i.Status == "Success":
 		return "done"
 	case i.Status == "Cancelled":
-		return "ended for good; " + again(i)
+		return fmt.Sprintf("ended for good; `farol item explain %d` says how to have it after all", i.ID)
 	case i.Status == "Failed" && i.Action == "Ingest":
 		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
 	}

@@ -70,7 +70,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": cmdExits, "bag": cmdBag, "deposit": cmdDeposit, "sql": cmdSQL, "await": cmdAwait,
 			"claim": cmdClaim, "progress": cmdProgress, "fails": cmdFails, "count": cmdCount, "fault": cmdFault,
-			"stores": cmdStores, "fetch": cmdFetch, "publish": cmdPublish, "nothing": cmdNothing,
+			"stores": cmdStores, "fetch": cmdFetch, "publish": cmdPublish, "nothing": cmdNothing, "advised": cmdAdvised,
 		},
 	})
 }

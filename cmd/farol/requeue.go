@@ -112,6 +112,16 @@ func obstaclesOf(ctx context.Context, r *registry.Registry, id int64) ([]registr
 	}
 	for n, o := range obstacles {
 		obstacles[n].Remedy = remedy(item, o)
+		if o.Reason != "ended" {
+			continue
+		}
+		again, err := r.HaveAgain(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if again != "" {
+			obstacles[n].Remedy = "None. " + again
+		}
 	}
 	return obstacles, nil
 }

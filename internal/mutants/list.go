@@ -106,9 +106,9 @@ func ofRules() []mutant {
 			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"typed-to-a-later-stage", "migrations/00022_added_stages.sql",
+			"typed-to-a-later-stage", "migrations/00038_advice_that_works.sql",
 			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
-			"./registry", "TestChangesByHand|TestRefusalsHaveAHint",
+			"./registry", "TestChangesByHand|TestRefusalsAdviseWhatWorks",
 		},
 		{
 			"typed-leaves-the-attempt", "migrations/00004_administration.sql",
