@@ -258,7 +258,7 @@ func checkAll(b *testing.B, db *pgxpool.Pool, bucket *storage.Bucket, slots, fil
 		Deps: pipeline.Deps{
 			Registry: registry.New(db), Targets: map[string]*storage.Bucket{"Standard-VA": bucket}, Log: slog.New(slog.DiscardHandler),
 		},
-		Worker: "bench", Slots: slots, Batch: 20, Days: 90, Attempts: 3,
+		Worker: "bench", Slots: slots, Batch: 4, Days: 90, Attempts: 3,
 		Observe: func(o pipeline.FixityOutcome) {
 			if o.Result != "matched" {
 				b.Errorf("a check came to %+v", o)

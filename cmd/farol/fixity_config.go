@@ -15,7 +15,7 @@ import (
 type fixityConfig struct {
 	Days     int `env:"FAROL_FIXITY_DAYS" old:"MAX_DAYS_SINCE_LAST_FIXITY" envDefault:"90" min:"1" doc:"days between two fixity checks of a copy, in storage targets whose policy leaves it open (farol fixity policy)"`
 	Slots    int `env:"FAROL_FIXITY_SLOTS" old:"APT_FIXITY_WORKERS" envDefault:"2" min:"0" doc:"copies that a worker reads at once to check them; 0: none"`
-	Batch    int `env:"FAROL_FIXITY_BATCH" old:"APT_FIXITY_BUFFER_SIZE" envDefault:"20" min:"0" doc:"copies that it claims beyond that while they are small, so that it need not wait for the next claim; at most"`
+	Batch    int `env:"FAROL_FIXITY_BATCH" old:"APT_FIXITY_BUFFER_SIZE" envDefault:"4" min:"0" doc:"copies that it claims beyond that while they are small, so that it need not wait for the next claim; at most"`
 	Attempts int `env:"FAROL_FIXITY_ATTEMPTS" old:"APT_FIXITY_MAX_ATTEMPTS" envDefault:"3" min:"1" doc:"tries to read a copy, with growing pauses, after which it is tried once a day"`
 }
 

@@ -125,6 +125,12 @@ func TestHeavyWorkersTakeFewItemsAtOnce(t *testing.T) {
 			t.Errorf("%s: %d in one claim, want %d", stage, got, want)
 		}
 	}
+	for _, w := range oldWorkers() { // fixity is no stage, and has settings of its own
+		d := w.uses.byDefault()
+		if w.step() == "" && (c.Fixity.Batch != d.Buffer || c.Fixity.Attempts != d.MaxAttempts) {
+			t.Errorf("%s: batch %d and %d attempts, and the table says %d and %d", w.names[0], c.Fixity.Batch, c.Fixity.Attempts, d.Buffer, d.MaxAttempts)
+		}
+	}
 }
 
 // How a stage is treated in a new database follows from what it leans on, and is
