@@ -184,17 +184,32 @@ func (m *Mirror) answerFixity(ctx context.Context, r request, file int64) error 
 	case err != nil:
 		return fmt.Errorf("look up file %d: %w", file, err)
 	default:
-		targets, err = registry.New(m.db).RequestFixity(ctx, identifier, "")
+		targets, err = registry.New(m.db).RequestFixity(ctx, identifier, "", false)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
 		if accepted, answer = len(targets) > 0, fmt.Sprintf("file %d has no copy that is checked by reading", file); accepted {
-			answer = fmt.Sprintf("copies of file %d in %d targets are checked next", file, len(targets))
+			answer = fixityAnswer(file, targets)
+			m.o.Log.InfoContext(ctx, "a fixity check was asked for on a topic", "file", identifier, "answer", answer)
 		}
 	}
 	return m.change(ctx, "record a request", `
 		INSERT INTO topic_requests (topic, message, body, accepted, answer) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 		r.topic, string(r.id[:]), r.shown(), accepted, answer)
+}
+
+// fixityAnswer says what becomes of a request for a file that has copies to check.
+func fixityAnswer(file int64, targets []registry.RequestedFixity) string {
+	next := 0
+	for _, t := range targets {
+		if t.Copies > 0 {
+			next++
+		}
+	}
+	if next == 0 {
+		return fmt.Sprintf("the copies of file %d were recently checked, and are good", file)
+	}
+	return fmt.Sprintf("copies of file %d in %d targets are checked next", file, next)
 }
 
 // Requests lists what was published by others on the pipeline's topics, the last

@@ -174,7 +174,7 @@ func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 		out.passing = out.passing || !errors.Is(err, storage.ErrArchived) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrChanged) &&
 			!errors.Is(err, errNoTarget)
 		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) { // a fixity check proves it, and puts it on record
-			_, asked := b.Registry.RequestFixity(ctx, f.Identifier, f.Targets[c])
+			_, asked := b.Registry.RequestFixity(ctx, f.Identifier, f.Targets[c], true)
 			err = errors.Join(err, asked)
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", f.Targets[c], explained(err)))

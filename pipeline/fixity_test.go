@@ -527,7 +527,7 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 	if err := a.deps.Targets["Standard-OR"].Delete(t.Context(), a.copyKey("19")); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := a.deps.Registry.RequestFixity(t.Context(), "test.edu/bag", "Standard-OR")
+	asked, err := a.deps.Registry.RequestFixity(t.Context(), "test.edu/bag", "Standard-OR", false)
 	if err != nil {
 		t.Fatal(err)
 	}

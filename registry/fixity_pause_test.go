@@ -22,7 +22,7 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 		if err != nil || list[len(list)-1].Stage != registry.FixityStage || !list[len(list)-1].Paused {
 			t.Fatalf("Pause(%q) = %+v, %v; want fixity checks among them", stage, list, err)
 		}
-		if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", ""); err != nil {
+		if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "", false); err != nil {
 			t.Fatal(err)
 		}
 		if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "" {

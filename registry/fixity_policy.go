@@ -48,35 +48,45 @@ type RequestedFixity struct {
 	Target     string `json:"target"`
 	Files      int64  `json:"files"`
 	Copies     int64  `json:"copies"`
-	InHand     int64  `json:"in_hand"` // of these, copies that are being checked at this moment
+	InHand     int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
+	Recent     int64  `json:"recently_checked"` // copies beside these that are not checked, since they just were
 }
 
 // requestFixitySQL finds the files by generic_files_identifier_key, or those of an
-// object by intellectual_objects_identifier_key and generic_files_object.
+// object by intellectual_objects_identifier_key and generic_files_object. A copy that was
+// read a moment ago and found good is left out (fixity_failures_open).
 const requestFixitySQL = `
 WITH file AS (
 	SELECT f.id FROM generic_files f WHERE f.identifier = @identifier
 	UNION ALL
 	SELECT f.id FROM intellectual_objects o JOIN generic_files f ON f.intellectual_object_id = o.id WHERE o.identifier = @identifier
-), asked AS (
-	INSERT INTO fixity_checks AS c (storage_record_id, target, requested)
-	SELECT s.id, s.target, true
+), copy AS MATERIALIZED (
+	SELECT s.id, s.target, s.generic_file_id, NOT @again AND s.last_fixity_at BETWEEN now() - @recent::interval AND now() AND NOT EXISTS (
+		SELECT FROM fixity_failures b WHERE b.storage_record_id = s.id AND b.state = 'open') AS recent
 	FROM file JOIN storage_records s ON s.generic_file_id = file.id JOIN fixity_policies p ON p.target = s.target
 	WHERE s.active AND CASE @target::text WHEN '' THEN p.mode = 'read' ELSE s.target = @target END
-	ORDER BY s.id
+), asked AS (
+	INSERT INTO fixity_checks AS c (storage_record_id, target, requested)
+	SELECT id, target, true FROM copy WHERE recent IS NOT TRUE
+	ORDER BY id
 	ON CONFLICT (storage_record_id) DO UPDATE SET requested = true, run_at = CASE c.worker WHEN '' THEN now() ELSE c.run_at END
 	RETURNING c.storage_record_id AS id, c.worker <> '' AND c.run_at > now() AS in_hand
 )
-SELECT @identifier::text AS identifier, s.target, count(DISTINCT s.generic_file_id) AS files, count(*) AS copies, count(*) FILTER (WHERE in_hand) AS in_hand
-FROM asked JOIN storage_records s USING (id)
-GROUP BY s.target ORDER BY s.target`
+SELECT @identifier::text AS identifier, target, count(DISTINCT generic_file_id) FILTER (WHERE recent IS NOT TRUE) AS files, count(asked.id) AS copies,
+	count(*) FILTER (WHERE in_hand) AS in_hand, count(*) FILTER (WHERE recent) AS recent
+FROM copy LEFT JOIN asked USING (id)
+GROUP BY target ORDER BY target`
+
+// recentFixity is how long a check is recent: who asks twice is answered once.
+const recentFixity = 10 * time.Minute
 
 // RequestFixity has the copies of a file, or of all files of an object, checked
 // before all others, whatever the allowance: those in targets that are checked by
 // reading, or in the one that is named. It tells how many there are in each target.
 // An identifier that nothing active has is ErrNotFound; what has no such copies is
-// an empty list.
-func (r *Registry) RequestFixity(ctx context.Context, identifier, target string) ([]RequestedFixity, error) {
+// an empty list. Copies that were found good in the last minutes are left out, unless
+// they are to be checked again.
+func (r *Registry) RequestFixity(ctx context.Context, identifier, target string, again bool) ([]RequestedFixity, error) {
 	there, err := r.Stored(ctx, identifier)
 	if err == nil && !there {
 		err = fmt.Errorf("look up %q: %w", identifier, ErrNotFound)
@@ -85,7 +95,7 @@ func (r *Registry) RequestFixity(ctx context.Context, identifier, target string)
 		return nil, err
 	}
 	return collect[RequestedFixity](ctx, r, fmt.Sprintf("ask for a check of %q", identifier), requestFixitySQL,
-		pgx.NamedArgs{"identifier": identifier, "target": target})
+		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recentFixity})
 }
 
 // Stored tells whether there is an active file or object with an identifier.

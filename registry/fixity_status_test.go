@@ -166,7 +166,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	a.withCopies(4)
 	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
 	a.checked("0", "Standard-VA", 500*day)
-	list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "")
+	list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "", false)
 	if err != nil || len(list) != 1 || list[0] != (registry.RequestedFixity{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
 		t.Errorf("RequestFixity = %+v, %v", list, err)
 	}
@@ -176,10 +176,10 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 		t.Errorf("without allowance %s", names(got))
 	}
 	a.feed(1)
-	if _, err := a.RequestFixity(t.Context(), "test.edu/bag", ""); err != nil {
+	if _, err := a.RequestFixity(t.Context(), "test.edu/bag", "", false); err != nil {
 		t.Error(err)
 	}
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag", ""); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag", "", false); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
 		t.Errorf("of the object %+v, %v", list, err)
 	}
 	if next := a.claims(registry.FixityClaim{Most: 5}); names(next) != "0 VA, 1 VA, 2 VA" {
@@ -193,10 +193,10 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 		t.Errorf("%d are announced, want 4", n)
 	}
 	// A target may be named that is not read otherwise; one that has none of it is not.
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Standard-OR"); err != nil || len(list) != 1 {
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Standard-OR", false); err != nil || len(list) != 1 {
 		t.Errorf("in Standard-OR %+v, %v", list, err)
 	}
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Wasabi-VA"); err != nil || len(list) != 0 {
+	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Wasabi-VA", false); err != nil || len(list) != 0 {
 		t.Errorf("in Wasabi-VA %+v, %v", list, err)
 	}
 	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "3 OR" {
@@ -211,7 +211,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "Standard-OR"); err != nil {
+	if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "Standard-OR", false); err != nil {
 		t.Error(err)
 	}
 	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 OR" {
@@ -222,7 +222,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 		t.Errorf("of a target that is off %s", got)
 	}
 	for _, unknown := range []string{"test.edu/bag/data/none", ""} {
-		if _, err := a.RequestFixity(t.Context(), unknown, ""); err == nil || !strings.Contains(err.Error(), "not found") {
+		if _, err := a.RequestFixity(t.Context(), unknown, "", false); err == nil || !strings.Contains(err.Error(), "not found") {
 			t.Errorf("%q: %v", unknown, err)
 		}
 	}

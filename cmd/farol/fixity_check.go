@@ -13,7 +13,7 @@ import (
 
 func fixityCheckCommand() *cobra.Command {
 	var target string
-	var asJSON bool
+	var again, asJSON bool
 	c := &cobra.Command{
 		Use:   "check IDENT...",
 		Short: "Have the copies of files or objects checked now",
@@ -21,24 +21,29 @@ func fixityCheckCommand() *cobra.Command {
 whatever the scheduler allows. It does not wait for that: farol fixity status, the
 PREMIS events and the table fixity_failures have the results.
 
+A copy that was read and found good in the last ten minutes is recently checked:
+it is not read once more, unless you add --again.
+
 Those copies are checked whose target is in mode "read". --target names another
 one. Archived copies cannot be read: of these it is only found if one is missing.
 
-Exit codes: 0 they will be checked; 1 something is unknown or has no such copies.`,
+Exit codes: 0 they will be checked, or just were; 1 something is unknown or has no such copies.`,
 		Example: `  farol fixity check test.edu/first-bag
   farol fixity check test.edu/first-bag/data/a.txt test.edu/first-bag/data/b.txt
-  farol fixity check test.edu/first-bag --target Standard-OR --json`,
+  farol fixity check test.edu/first-bag --target Standard-OR --json
+  farol fixity check test.edu/first-bag --again`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityCheck(cmd.Context(), cmd.OutOrStdout(), args, target, asJSON)
+			return runFixityCheck(cmd.Context(), cmd.OutOrStdout(), args, target, again, asJSON)
 		},
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
+	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last ten minutes")
 	jsonFlag(c, &asJSON)
 	return c
 }
 
-func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, target string, asJSON bool) error {
+func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, target string, again, asJSON bool) error {
 	s, _, err := connectFixity(ctx)
 	if err != nil {
 		return err
@@ -50,7 +55,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	asked := []registry.RequestedFixity{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := s.registry.RequestFixity(ctx, identifier, target)
+		list, err := s.registry.RequestFixity(ctx, identifier, target, again)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -79,6 +84,15 @@ func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
 		return err
 	}
 	for _, a := range asked {
+		if a.Recent > 0 {
+			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", plain(a.Identifier), count(a.Recent, "copy was", "copies were"), a.Target)
+			if err != nil {
+				return err
+			}
+		}
+		if a.Copies == 0 {
+			continue
+		}
 		will := "will be checked next."
 		if class := config.classOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
 			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
