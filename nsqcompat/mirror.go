@@ -163,7 +163,7 @@ func (m *Mirror) session(ctx context.Context) (led bool, err error) {
 		if mine {
 			break
 		}
-		if !m.idle(ctx) {
+		if !m.standBy(ctx) {
 			return false, ctx.Err()
 		}
 	}
@@ -236,9 +236,14 @@ func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) 
 	return n < len(batch) || len(batch) == m.o.Batch, failure
 }
 
-// idle waits for about the poll interval and tells whether ctx lasted as long.
-func (m *Mirror) idle(ctx context.Context) bool {
-	return pause(ctx, m.o.Poll*3/4+rand.N(m.o.Poll/2+1))
+// standByPoll is about how often a standby asks for the lock: it takes over within two
+// seconds, and asks little for as long as the other lives.
+const standByPoll = time.Second
+
+// standBy waits until it is time to ask for the lock again, and tells whether ctx
+// lasted as long.
+func (m *Mirror) standBy(ctx context.Context) bool {
+	return pause(ctx, standByPoll*3/4+rand.N(standByPoll/2))
 }
 
 // upkeepEvery is about how often old requests go.
