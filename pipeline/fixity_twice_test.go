@@ -41,7 +41,7 @@ func TestFileJustCheckedIsNotCheckedTwice(t *testing.T) {
 	checked(bad, 1)
 	ask(bad, false, 1, 0)
 	checked(bad, 2)
-	a.exec(`UPDATE storage_records SET last_fixity_at = last_fixity_at - interval '11 minutes'`)
+	a.exec(`UPDATE storage_records SET last_fixity_at = last_fixity_at - interval '61 seconds'`)
 	ask(good, false, 1, 0)
 	checked(good, 3)
 }

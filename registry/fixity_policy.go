@@ -78,13 +78,13 @@ FROM copy LEFT JOIN asked USING (id)
 GROUP BY target ORDER BY target`
 
 // recentFixity is how long a check is recent: who asks twice is answered once.
-const recentFixity = 10 * time.Minute
+const recentFixity = time.Minute
 
 // RequestFixity has the copies of a file, or of all files of an object, checked
 // before all others, whatever the allowance: those in targets that are checked by
 // reading, or in the one that is named. It tells how many there are in each target.
 // An identifier that nothing active has is ErrNotFound; what has no such copies is
-// an empty list. Copies that were found good in the last minutes are left out, unless
+// an empty list. Copies that were found good in the last minute are left out, unless
 // they are to be checked again.
 func (r *Registry) RequestFixity(ctx context.Context, identifier, target string, again bool) ([]RequestedFixity, error) {
 	there, err := r.Stored(ctx, identifier)

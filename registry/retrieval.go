@@ -55,7 +55,7 @@ func (r *Registry) RetrievalTimes(ctx context.Context, class, tier string) (poll
 
 // NoteReadable notes until when the copies of a retrieval can be read.
 func (r *Registry) NoteReadable(ctx context.Context, item int64, until time.Time) error {
-	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, zeroIsNull(until))
+	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, timeOrNull(until))
 	if err != nil {
 		return fmt.Errorf("note until when the copies of item %d can be read: %w", item, refusal(err))
 	}

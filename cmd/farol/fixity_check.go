@@ -21,7 +21,7 @@ func fixityCheckCommand() *cobra.Command {
 whatever the scheduler allows. It does not wait for that: farol fixity status, the
 PREMIS events and the table fixity_failures have the results.
 
-A copy that was read and found good in the last ten minutes is recently checked:
+A copy that was read and found good in the last minute is recently checked:
 it is not read once more, unless you add --again.
 
 Those copies are checked whose target is in mode "read". --target names another
@@ -38,7 +38,7 @@ Exit codes: 0 they will be checked, or just were; 1 something is unknown or has 
 		},
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
-	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last ten minutes")
+	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last minute")
 	jsonFlag(c, &asJSON)
 	return c
 }
