@@ -135,7 +135,9 @@ func TestOneRoleIsPartedIntoTwo(t *testing.T) {
 	owner := login(t, super, both, ``)
 	exec(t, super, `REASSIGN OWNED BY `+old+` TO `+owner.Config().User)
 	exec(t, super, `ALTER DATABASE `+old+` OWNER TO `+owner.Config().User)
-	t.Cleanup(func() { exec(t, super, `ALTER DATABASE `+old+` OWNER TO `+old+`; REASSIGN OWNED BY `+owner.Config().User+` TO `+old) })
+	t.Cleanup(func() {
+		exec(t, super, `ALTER DATABASE `+old+` OWNER TO `+old+`; REASSIGN OWNED BY `+owner.Config().User+` TO `+old)
+	})
 	up(t, owner.Config().ConnString())
 	exec(t, owner, `SELECT grant_work('`+old+`')`)
 	works := connect(t, both)

@@ -3,7 +3,9 @@ package main
 import "slices"
 
 // mutants are all mistakes. docs/testing.md says what each would have cost.
-func mutants() []mutant { return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping(), ofRecords()) }
+func mutants() []mutant {
+	return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping(), ofRecords())
+}
 
 // ofClaims are the mistakes in what a claim takes, and where it looks.
 func ofClaims() []mutant {
