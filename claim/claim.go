@@ -231,19 +231,15 @@ func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 // readSettings reads how stages are treated. Settings that this process cannot
 // work under are an error, and the last ones stay.
 func (e *Engine) readSettings(ctx context.Context) error {
-	stages, bands, err := e.store.settings(ctx)
+	r, err := e.store.rules(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := newSettings(stages, bands, e.options)
+	s, err := newSettings(r.stages, r.bands, e.options)
 	if err != nil {
 		return fmt.Errorf("settings of stages: %w", err)
 	}
-	holds, err := e.store.serviceHolds(ctx)
-	if err != nil {
-		return err
-	}
-	e.services.Store(&holds)
+	e.services.Store(&r.holds)
 	if before := e.known.Swap(s); before != nil && s.heartbeat() < before.heartbeat() {
 		select {
 		case e.hurry <- struct{}{}:

@@ -12,24 +12,35 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func (p *postgres) settings(ctx context.Context) (stages []StageSettings, bands []sizeBand, err error) {
+// rules are what the database has claims go by.
+type rules struct {
+	stages []StageSettings
+	bands  []sizeBand
+	holds  []ServiceHold // services that are held for all, and those that a person has released
+}
+
+func (p *postgres) rules(ctx context.Context) (r rules, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(`
 		SELECT action, stage, ordinal, worker, topic, max_attempts, backoff_first, backoff_factor, backoff_most, overdue,
 			coalesce(processing_timeout, '0') AS timeout, heartbeat, lease, cap IS NOT NULL AS capped,
 			unrenewed_timeout, unrenewed_lease
 		FROM stage_settings`).Query(func(rows pgx.Rows) (err error) {
-		stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
+		r.stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
 		return err
 	})
 	batch.Queue(`SELECT band, min_size FROM size_bands`).Query(func(rows pgx.Rows) (err error) {
-		bands, err = pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
+		r.bands, err = pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
+		return err
+	})
+	batch.Queue(serviceHoldsSQL).Query(func(rows pgx.Rows) (err error) {
+		r.holds, err = pgx.CollectRows(rows, serviceHold)
 		return err
 	})
 	if err := p.upkeep.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, nil, fmt.Errorf("read the settings of stages and size bands: %w", err)
+		return r, fmt.Errorf("read the settings of stages, the size bands and the services that are held: %w", err)
 	}
-	return stages, bands, nil
+	return r, nil
 }
 
 // readySQL walks one cell after the other, each by work_items_ready exactly in

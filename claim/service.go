@@ -96,20 +96,15 @@ func (p *postgres) witnesses(ctx context.Context, item Item, code, service, work
 	return mine, others, more, nil
 }
 
-func (p *postgres) serviceHolds(ctx context.Context) ([]ServiceHold, error) {
-	rows, _ := p.upkeep.Query(ctx, `
-		SELECT service, state = 'held', held_by IS NOT NULL, coalesce(released_at, '0001-01-01'), scopes, place FROM services ORDER BY service`)
-	holds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h ServiceHold, err error) {
-		var scopes []byte
-		if err := row.Scan(&h.Service, &h.Held, &h.ByPerson, &h.Released, &scopes, &h.Place); err != nil {
-			return h, err
-		}
-		return h, json.Unmarshal(scopes, &h.Scopes)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read which services are held: %w", err)
+const serviceHoldsSQL = `
+SELECT service, state = 'held', held_by IS NOT NULL, coalesce(released_at, '0001-01-01'), scopes, place FROM services ORDER BY service`
+
+func serviceHold(row pgx.CollectableRow) (h ServiceHold, err error) {
+	var scopes []byte
+	if err := row.Scan(&h.Service, &h.Held, &h.ByPerson, &h.Released, &scopes, &h.Place); err != nil {
+		return h, err
 	}
-	return holds, nil
+	return h, json.Unmarshal(scopes, &h.Scopes)
 }
 
 func (p *postgres) reportService(ctx context.Context, worker string, r ServiceReport) error {

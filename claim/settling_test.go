@@ -17,8 +17,8 @@ type slowToAnswer struct {
 	answer chan struct{}
 }
 
-func (s *slowToAnswer) settings(context.Context) ([]StageSettings, []sizeBand, error) {
-	return nil, []sizeBand{{}}, nil
+func (s *slowToAnswer) rules(context.Context) (rules, error) {
+	return rules{bands: []sizeBand{{}}}, nil
 }
 
 func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {

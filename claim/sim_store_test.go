@@ -45,7 +45,7 @@ type simConn struct {
 
 // Kinds of calls, each with faults of its own.
 const (
-	callSettings = iota
+	callRules = iota
 	callClaim
 	callSettle
 	callSentBack
@@ -134,12 +134,12 @@ func (c *simConn) call(ctx context.Context, kind int, effect func(now time.Durat
 	return nil
 }
 
-func (c *simConn) settings(ctx context.Context) ([]StageSettings, []sizeBand, error) {
+func (c *simConn) rules(ctx context.Context) (rules, error) {
 	var stages []StageSettings // a local variable, here and below: the effect may come after the call
-	if err := c.call(ctx, callSettings, func(time.Duration) { stages = slices.Clone(c.stages) }); err != nil {
-		return nil, nil, err
+	if err := c.call(ctx, callRules, func(time.Duration) { stages = slices.Clone(c.stages) }); err != nil {
+		return rules{}, err
 	}
-	return stages, []sizeBand{{0, 0}, {1, 100}}, nil
+	return rules{stages: stages, bands: []sizeBand{{0, 0}, {1, 100}}}, nil
 }
 
 func (c *simConn) claim(ctx context.Context, _ Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
@@ -238,8 +238,6 @@ func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
 func (c *simConn) witnesses(context.Context, Item, string, string, string) (int, bool, bool, error) {
 	return 0, false, false, nil
 }
-
-func (c *simConn) serviceHolds(context.Context) ([]ServiceHold, error) { return nil, nil }
 
 func (c *simConn) reportService(context.Context, string, ServiceReport) error { return nil }
 

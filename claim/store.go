@@ -9,8 +9,8 @@ import (
 // simulations of the worker's side it is a script. Each method is one short
 // transaction, except listen.
 type store interface { //nolint:interfacebloat // the one seam between the worker's side and the database
-	// settings reads how stages are treated.
-	settings(ctx context.Context) ([]StageSettings, []sizeBand, error)
+	// rules reads what the database has claims go by.
+	rules(ctx context.Context) (rules, error)
 	// claim takes up to n items from the cells probed. Items that come with an
 	// error are claimed, and of no use.
 	claim(ctx context.Context, f Filter, probes []probe, n int, who identity, lease leases) ([]Item, error)
@@ -29,9 +29,7 @@ type store interface { //nolint:interfacebloat // the one seam between the worke
 	// code: how often this worker did, whether another did, and whether another lives
 	// that takes the item and does not see the service fail.
 	witnesses(ctx context.Context, item Item, code, service, worker string) (mine int, others, more bool, err error)
-	// serviceHolds lists the services that are held for all, and those that a person
-	// has released; reportService writes how this process sees one.
-	serviceHolds(ctx context.Context) ([]ServiceHold, error)
+	// reportService writes how this process sees a service.
 	reportService(ctx context.Context, worker string, r ServiceReport) error
 	// failures counts the attempts before a claim that count towards the maximum.
 	failures(ctx context.Context, item Item) (int, error)
