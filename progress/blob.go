@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -72,23 +73,37 @@ func (s *Store) Append(ctx context.Context, c Claim, stage, log string, entries 
 
 // Entries returns a log from its beginning; it is empty if there is none.
 func (s *Store) Entries(ctx context.Context, item int64, stage, log string) ([]string, error) {
-	key := s.logKey(item, stage, log)
 	var entries []string
-	for {
-		some, err := s.entries(ctx, key, int64(len(entries)))
+	for some, err := range s.Log(ctx, item, stage, log, page) {
 		if err != nil {
-			return nil, fmt.Errorf("read %s of %s of item %d: %w", log, stage, item, err)
+			return nil, err
 		}
 		entries = append(entries, some...)
-		if len(some) < page {
-			return entries, nil
+	}
+	return entries, nil
+}
+
+// Log walks a log from its beginning, so many entries at a time. It ends at the first
+// error, which comes without entries.
+func (s *Store) Log(ctx context.Context, item int64, stage, log string, atOnce int) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		key := s.logKey(item, stage, log)
+		for from := int64(0); ; from += int64(atOnce) {
+			some, err := s.entries(ctx, key, from, int64(atOnce))
+			if err != nil {
+				yield(nil, fmt.Errorf("read %s of %s of item %d: %w", log, stage, item, err))
+				return
+			}
+			if len(some) > 0 && !yield(some, nil) || len(some) < atOnce {
+				return
+			}
 		}
 	}
 }
 
-func (s *Store) entries(ctx context.Context, key string, from int64) ([]string, error) {
+func (s *Store) entries(ctx context.Context, key string, from, most int64) ([]string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	some, err := s.client.LRange(ctx, key, from, from+page-1).Result()
+	some, err := s.client.LRange(ctx, key, from, from+most-1).Result()
 	return some, s.explain(ctx, err)
 }

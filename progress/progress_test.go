@@ -61,6 +61,9 @@ func TestTheNextAttemptFindsWhatTheLastOneFinished(t *testing.T) {
 	must(t, s.Done(t.Context(), claim(1), "Store", map[int]string{1: "other"}))
 	must(t, s.Done(t.Context(), progress.Claim{Item: 70, Token: 1}, stage, map[int]string{5: "other"}))
 	equal(t, "after", map[int]string{0: "b", 12: "", 999_999: "c"}, begin(t, s, 2))
+	some, err := s.ResultsOf(t.Context(), item, stage, []int{999_999, 1, 12})
+	must(t, err)
+	equal(t, "of some files", map[int]string{12: "", 999_999: "c"}, some)
 }
 
 func TestManyFilesComeBackWhole(t *testing.T) {

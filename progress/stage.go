@@ -70,6 +70,30 @@ func (s *Store) Results(ctx context.Context, item int64, stage string) (map[int]
 	}
 }
 
+// ResultsOf returns what Results does, of some files only: those with these indexes.
+func (s *Store) ResultsOf(ctx context.Context, item int64, stage string, indexes []int) (map[int]string, error) {
+	if len(indexes) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	fields := make([]string, len(indexes))
+	for i, index := range indexes {
+		fields[i] = strconv.Itoa(index)
+	}
+	values, err := s.client.HMGet(ctx, s.doneKey(item, stage), fields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read %d files of %s of item %d: %w", len(indexes), stage, item, s.explain(ctx, err))
+	}
+	results := map[int]string{}
+	for i, value := range values {
+		if text, ok := value.(string); ok {
+			results[indexes[i]] = text
+		}
+	}
+	return results, nil
+}
+
 func (s *Store) page(ctx context.Context, key string, cursor uint64) ([]string, uint64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
