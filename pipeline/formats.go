@@ -99,23 +99,29 @@ func (s *identify) unpack(ctx context.Context, w *work, results map[int]string) 
 	tag := versionTag(version)
 	list := make(map[int]identified, len(results))
 	for i, text := range results {
-		parts := strings.Split(text, between)
-		parts = append(parts, make([]string, max(0, 11-len(parts)))...)
-		at, err := strconv.ParseInt(parts[6], 36, 64)
-		if err != nil || parts[5] != "" && parts[5] != tag {
+		f, was, ok := unpackFormat(i, text)
+		if !ok || was != "" && was != tag {
 			return nil, errors.Join(errOtherSignatures, w.progressErr(s.Progress.ClearStage(ctx, w.claim(), w.passOf())))
 		}
-		f := identified{
-			Index: i, By: "siegfried", MIME: parts[1], PUID: parts[2], Name: parts[3], Method: parts[4], At: at, Reason: parts[7],
-			Scanner: parts[8], Infection: parts[9], Unchecked: parts[10],
-		}
-		if parts[0] != f.By[:1] {
-			f.By = "ext map"
-		}
-		if parts[5] != "" {
+		if was != "" {
 			f.Version = version
 		}
 		list[i] = f
 	}
 	return list, nil
+}
+
+// unpackFormat reads what pack has written, but for the version, whose tag it returns.
+func unpackFormat(i int, text string) (f identified, tag string, ok bool) {
+	parts := strings.Split(text, between)
+	parts = append(parts, make([]string, max(0, 11-len(parts)))...)
+	at, err := strconv.ParseInt(parts[6], 36, 64)
+	f = identified{
+		Index: i, By: "siegfried", MIME: parts[1], PUID: parts[2], Name: parts[3], Method: parts[4], At: at, Reason: parts[7],
+		Scanner: parts[8], Infection: parts[9], Unchecked: parts[10],
+	}
+	if parts[0] != f.By[:1] {
+		f.By = "ext map"
+	}
+	return f, parts[5], err == nil
 }

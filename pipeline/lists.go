@@ -348,9 +348,9 @@ type beside[T any] struct {
 }
 
 // at returns the row of a file, if there is one. It is asked for one file after the
-// other.
+// other. A list that was not opened has none.
 func (b *beside[T]) at(i int) (row T, ok bool, err error) {
-	for {
+	for b.listReader != nil {
 		if b.ahead == nil {
 			next, more, err := b.next()
 			if err != nil || !more {
@@ -366,6 +366,7 @@ func (b *beside[T]) at(i int) (row T, ok bool, err error) {
 		}
 		b.ahead = nil
 	}
+	return row, false, nil
 }
 
 // byIndex yields rows in the order of the inventory.

@@ -15,12 +15,18 @@ import (
 
 // spool fetches something of the item from the staging area, for who reads it more than
 // once, or slowly, and returns its id, the digest of its bytes. It is on disk only as
-// long as it is open.
-func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, id string, err error) {
-	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
+// long as it is open. What is not there is made again.
+func (w *work) spool(ctx context.Context, d Deps, name string) (*os.File, string, error) {
+	spool, id, err := w.fetch(ctx, d, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, "", d.gone(name)
 	}
+	return spool, id, err
+}
+
+// fetch is spool for who can do without: what is not there is [storage.ErrNotFound].
+func (w *work) fetch(ctx context.Context, d Deps, name string) (spool *os.File, id string, err error) {
+	body, err := d.Staging.Get(ctx, w.staged(name), storage.Range{Length: -1})
 	if err != nil {
 		return nil, "", storageErr(err)
 	}
@@ -41,12 +47,25 @@ func (w *work) spool(ctx context.Context, d Deps, name string) (spool *os.File, 
 func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
 
 // putStaged writes something of this item to the staging bucket, if the item is
-// still ours. It is spooled on disk first, since S3 wants to know its size and
-// digest before.
-func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) (err error) {
+// still ours.
+func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io.Writer) error) error {
+	to := spooled{bucket: d.Staging, key: w.staged(name), up: storage.Upload{ContentType: "application/zstd"}, check: w.hold.Check}
+	return to.put(ctx, write)
+}
+
+// spooled is an object that is written to disk first, since S3 wants to know its size
+// and digest before.
+type spooled struct {
+	bucket *storage.Bucket
+	key    string
+	up     storage.Upload              // without size and digest
+	check  func(context.Context) error // of whether it may still be written, before it is sent
+}
+
+func (o spooled) put(ctx context.Context, write func(io.Writer) error) (err error) {
 	spool, err := os.CreateTemp("", "farol-*")
 	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, ofHost(err))
+		return fmt.Errorf("spool %s: %w", o.key, ofHost(err))
 	}
 	defer func() {
 		err = errors.Join(err, ofHost(spool.Close()), ofHost(os.Remove(spool.Name())))
@@ -54,21 +73,20 @@ func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(spool, hash), 64<<10)
 	if err := write(buffered); err != nil {
-		return fmt.Errorf("spool %s: %w", name, ofHost(err))
+		return fmt.Errorf("spool %s: %w", o.key, ofHost(err))
 	}
 	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("spool %s: %w", name, ofHost(err))
+		return fmt.Errorf("spool %s: %w", o.key, ofHost(err))
 	}
-	size, err := spool.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return fmt.Errorf("spool %s: %w", name, ofHost(err))
+	if o.up.Size, err = spool.Seek(0, io.SeekCurrent); err != nil {
+		return fmt.Errorf("spool %s: %w", o.key, ofHost(err))
 	}
-	if err := w.hold.Check(ctx); err != nil {
+	if err := o.check(ctx); err != nil {
 		return err
 	}
-	up := storage.Upload{Size: size, SHA256: [32]byte(hash.Sum(nil)), ContentType: "application/zstd"}
-	if storage.PartSize(size) > 0 {
-		_, err = d.Staging.PutParts(ctx, w.staged(name), up, storage.Parts{
+	o.up.SHA256 = [32]byte(hash.Sum(nil))
+	if storage.PartSize(o.up.Size) > 0 {
+		_, err = o.bucket.PutParts(ctx, o.key, o.up, storage.Parts{
 			Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
 				return io.NopCloser(io.NewSectionReader(spool, offset, length)), nil
 			},
@@ -76,8 +94,8 @@ func (w *work) putStaged(ctx context.Context, d Deps, name string, write func(io
 		return storageErr(err)
 	}
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("spool %s: %w", name, ofHost(err))
+		return fmt.Errorf("spool %s: %w", o.key, ofHost(err))
 	}
-	_, err = d.Staging.Put(ctx, w.staged(name), spool, up)
+	_, err = o.bucket.Put(ctx, o.key, spool, o.up)
 	return storageErr(err)
 }
