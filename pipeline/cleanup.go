@@ -18,7 +18,8 @@ import (
 // cleanup ends a recorded ingest: copies that it replaced, what it has in
 // staging under its own prefix, its progress, and last the tar, if that is still
 // the one that was ingested. Each step may be done again; none needs what
-// another has deleted.
+// another has deleted, but for keeping the interim metadata, which comes before that
+// is deleted and is not done twice.
 type cleanup struct{ Deps }
 
 func (s *cleanup) Run(ctx context.Context, w *work) error {
@@ -45,6 +46,9 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	if err := s.retired(ctx, w); err != nil {
+		return err
+	}
+	if err := s.keepAtEnd(ctx, w, attempts); err != nil {
 		return err
 	}
 	if err := s.staging(ctx, w); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -95,9 +96,16 @@ func (a *archive) day() {
 func TestADayEndsTruthfully(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
+	a.keeps()
 	a.day()
 	if got := a.untrue(); len(got) != 0 {
 		t.Errorf("false sentences: %q", got)
+	}
+	a.round()
+	for _, id := range a.rows(`SELECT id::text FROM work_items WHERE status = 'Success' AND action = 'Ingest'`) {
+		if number, err := strconv.ParseInt(id, 10, 64); err != nil || len(a.keptLines(number)) < 3 {
+			t.Errorf("of item %s is kept: %q, %v", id, a.keptLines(number), err)
+		}
 	}
 	a.auditorsFindNothing()
 	if n, err := a.engine().Archive(context.Background(), 0); err != nil || n == 0 {

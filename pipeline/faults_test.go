@@ -140,6 +140,9 @@ func (a *archive) rewire() {
 	a.t.Helper()
 	deps := a.deps
 	deps.Staging = a.bucket(a.s3.Prefix + "staging")
+	if deps.Kept != nil {
+		deps.Kept = a.bucket(deps.Kept.Name())
+	}
 	deps.Targets = map[string]*storage.Bucket{}
 	for _, target := range storage.Targets() {
 		deps.Targets[target.Name] = a.target(target)

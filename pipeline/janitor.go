@@ -259,6 +259,9 @@ func (r *round) progressOf(ctx context.Context, f fate, keys []string) error {
 		r.report.add(t)
 		return nil
 	}
+	if err := r.keepFirst(ctx, f); err != nil {
+		return err
+	}
 	if ok, err := r.still(ctx, f); err != nil || !ok {
 		return err
 	}

@@ -103,6 +103,9 @@ func (r *round) stagedBy(ctx context.Context, f fate) error {
 		r.report.add(t)
 		return nil
 	}
+	if err := r.keepFirst(ctx, f); err != nil {
+		return err
+	}
 	t.count, t.bytes, err = r.unstage(ctx, f, prefix)
 	if t.count == 0 {
 		return err

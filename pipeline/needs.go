@@ -26,6 +26,7 @@ const (
 	needScanner
 	needIdentifier
 	needDisk
+	needKept // the bucket for the interim metadata
 )
 
 // probe asks a service whether it does its work.
@@ -57,6 +58,9 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 	}
 	if d.Staging != nil {
 		add(d.Staging.Service(), false, d.Staging.Probe, all(needStaging))
+	}
+	if d.Kept != nil {
+		add(d.Kept.Service(), false, d.Kept.Probe, all(needKept))
 	}
 	if d.Viruses != nil {
 		add(fault.Scanner, false, d.scannerProbe, all(needScanner))

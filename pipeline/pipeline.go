@@ -30,6 +30,7 @@ type Deps struct {
 	Progress  *progress.Store
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Staging   *storage.Bucket
+	Kept      *storage.Bucket            // for the interim metadata of items, before it is deleted; nil: it is not kept
 	Targets   map[string]*storage.Bucket // preservation targets by name, see [storage.Targets]
 	Profiles  bag.Profiles               // that bags may follow
 	Formats   *format.Identifier
@@ -98,8 +99,16 @@ func Ingest(d Deps) []Step {
 		{"Ingest", "Store", "Finished copying files to preservation storage", needStaging | needRedis | needTargets, &store{d}},
 		{"Ingest", "Storage Validation", "Finished verifying files in preservation storage", needStaging | needRedis | needTargets | needDisk, &verify{d}},
 		{"Ingest", "Record", "Finished recording ingest data in Registry", needStaging | needDisk, &record{d}},
-		{"Ingest", "Cleanup", "Finished cleanup. Ingest complete.", needReceiving | needStaging | needRedis, &cleanup{d}},
+		{"Ingest", "Cleanup", "Finished cleanup. Ingest complete.", needReceiving | needStaging | needRedis | keepNeeds(d), &cleanup{d}},
 	}
+}
+
+// keepNeeds is what Cleanup needs to keep the interim metadata of items.
+func keepNeeds(d Deps) need {
+	if d.Kept == nil {
+		return 0
+	}
+	return needKept | needDisk
 }
 
 // Requests are what is done on request: each action has one stage.

@@ -40,6 +40,7 @@ type Runner struct {
 	steps    map[string]Step // by name
 	order    []string        // of names
 	progress *progress.Store
+	keeps    bool // interim metadata is kept before it is deleted
 	options  RunnerOptions
 	breakers *breakers
 
@@ -57,7 +58,7 @@ var errStopping = errors.New("the worker was told to stop")
 func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Runner, error) {
 	r := &Runner{
 		engine: engine, steps: map[string]Step{},
-		progress: d.Progress, options: o, running: map[string]int{},
+		progress: d.Progress, keeps: d.Kept != nil, options: o, running: map[string]int{},
 	}
 	for _, s := range steps {
 		r.steps[s.Name()] = s
@@ -379,20 +380,6 @@ func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	return r.engine.Believe(ctx, item, r.breakers.judge(item, r.engine.Believe(ctx, item, result)))
-}
-
-// clear forgets what a finished stage, or an item at its end, has in Redis. What
-// stays there is cleaned up later.
-func (r *Runner) clear(ctx context.Context, w *work, ended bool) {
-	var err error
-	if ended {
-		err = r.progress.Clear(ctx, w.item.ID)
-	} else {
-		err = r.progress.ClearStage(ctx, w.claim(), w.passOf())
-	}
-	if err != nil && !errors.Is(err, progress.ErrLost) {
-		w.log.WarnContext(ctx, "progress of a finished stage stays in Redis until cleanup", "err", err)
-	}
 }
 
 // settle records the outcome, again and again while the database does not
