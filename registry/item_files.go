@@ -27,6 +27,12 @@ type ItemFileFilter struct {
 	Limit int
 }
 
+// ItemFileStates are the states that only files of items on record can be in: besides
+// them, those of an ingest are added or replaced.
+func ItemFileStates() []string {
+	return []string{"left", "deleted", "deleting", "pending", "restored", "readable", "not done"}
+}
+
 // RecordedFile is a file of an item as it is on record now.
 type RecordedFile struct {
 	Path    string

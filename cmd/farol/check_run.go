@@ -71,7 +71,7 @@ func (s surroundings) checks(client *storage.Client) (list []check) {
 		if s.write != writeNothing {
 			limit += trialTime
 		}
-		lesser := what == "target" || what == institutionsCheck || service == fault.Scanner
+		lesser := what == "target" || what == keepCheck || what == institutionsCheck || service == fault.Scanner
 		list = append(list, check{service, what, run, limit, lesser})
 	}
 	if s.database != nil {
@@ -82,6 +82,9 @@ func (s surroundings) checks(client *storage.Client) (list []check) {
 	}
 	if s.storage != nil {
 		add(fault.Bucket(s.storage.Staging), "staging bucket", func(ctx context.Context) []finding { return s.checkStaging(ctx, client) })
+		if s.storage.Keep != "" {
+			add(fault.Bucket(s.storage.Keep), keepCheck, func(ctx context.Context) []finding { return s.checkKeep(ctx, client) })
+		}
 		for _, t := range s.storage.Targets {
 			add(fault.Bucket(t.Name), "target", func(ctx context.Context) []finding { return s.checkTarget(ctx, client, t) })
 		}

@@ -104,6 +104,26 @@ func stagingVersions(ctx context.Context, service string, b *storage.Bucket) fin
 	return good(service, what, "bucket "+b.Name()+" answers")
 }
 
+// keepCheck names the check of the bucket for interim metadata.
+const keepCheck = "bucket for metadata"
+
+// checkKeep looks at the bucket for interim metadata, without which Cleanup waits.
+func (s surroundings) checkKeep(ctx context.Context, client *storage.Client) []finding {
+	service, names := fault.Bucket(s.storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
+	b, err := client.Bucket(s.storage.target(s.storage.Keep))
+	if err != nil {
+		return []finding{bucketFailed(s3Failed(service, err), keepCheck, names).lesser()}
+	}
+	if e := probeBucket(ctx, service, b); e != nil {
+		return []finding{bucketFailed(e, keepCheck, names).lesser()}
+	}
+	list := []finding{good(service, keepCheck, "bucket "+b.Name()+" answers")}
+	if s.write != writeNothing {
+		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}).lesser())
+	}
+	return list
+}
+
 func (s surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []finding {
 	const what = "target"
 	service, names := fault.Bucket(t.Name), targetSettings(t, s.storage.s3Config)

@@ -266,6 +266,23 @@ func readItemConfig(s *settings) (c itemConfig) {
 	return c
 }
 
+// itemStoresConfig is what farol item files reads besides, if it needs a bucket.
+type itemStoresConfig struct {
+	S3      s3Config
+	Staging stagingConfig
+}
+
+func readItemStoresConfig(s *settings) (c itemStoresConfig) {
+	s.readBlock("", &c.S3)
+	s.readBlock("", &c.Staging)
+	return c
+}
+
+func readKeepConfig(s *settings) (c keepConfig) {
+	s.readBlock("", &c)
+	return c
+}
+
 // institutionConfig is what farol institution add --create-buckets reads.
 type institutionConfig struct {
 	Database databaseConfig

@@ -53,9 +53,10 @@ func settingsTables() string {
 		users string
 	}{
 		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `schedule`, `item show`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
-		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`"},
-		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`, `check`"},
+		{&redisConfig{}, "`work`, `schedule`, `item show`, `item files`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
+		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`, `item files`"},
+		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `item files`"},
+		{&keepConfig{}, "`work`, `schedule`, `janitor`, `check`, `item files`"},
 		{&nsqConfig{}, "`mirror`"},
 		{&workConfig{}, "`work`"},
 		{&identifyConfig{}, "`work`, `identify`, `check`"},

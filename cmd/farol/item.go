@@ -15,7 +15,7 @@ import (
 
 func itemCommand() *cobra.Command {
 	return group("item", "Look at work items, and decide about them",
-		itemListCommand(), itemNextCommand(), itemShowCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
+		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
 		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
 }
 

@@ -84,7 +84,8 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pipeline.Janitor {
 	return &pipeline.Janitor{
 		Deps: pipeline.Deps{
-			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets, Log: log,
+			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
+			Version: thisBuild().Version, Log: log,
 		},
 		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
 	}

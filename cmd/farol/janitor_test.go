@@ -21,8 +21,8 @@ import (
 // cmdStores makes the staging and preservation buckets of a script's own: stores
 // PREFIX.
 func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: stores prefix")
+	if neg || len(args) == 0 || len(args) > 2 {
+		ts.Fatalf("usage: stores prefix [keep]")
 	}
 	ctx, cancel := bounded()
 	defer cancel()
@@ -38,6 +38,9 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv(variable, name)
 	}
 	create("FAROL_STAGING_BUCKET", args[0]+"-staging")
+	if len(args) > 1 {
+		create("FAROL_KEEP_METADATA", args[0]+"-kept")
+	}
 	for _, t := range storage.Targets() {
 		create(t.EnvVar, args[0]+"-"+t.Bucket)
 	}

@@ -29,6 +29,11 @@ type stagingConfig struct {
 	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"bucket for what is in work; its name must contain \"staging\", since Cleanup deletes there"`
 }
 
+// keepConfig is where the interim metadata of items goes before it is deleted.
+type keepConfig struct {
+	Bucket string `env:"FAROL_KEEP_METADATA" is:"a bucket name" doc:"bucket, on the S3 service of the receiving buckets, that gets the interim metadata of each item (a line of JSON for each file) before it is deleted; if empty, it is not kept"`
+}
+
 // targetConfig is what of a preservation target may differ from its defaults.
 // The names begin with FAROL_TARGET_<NAME>_.
 type targetConfig struct {
@@ -46,6 +51,7 @@ type targetConfig struct {
 type storageConfig struct {
 	s3Config
 	Staging string
+	Keep    string           // bucket for interim metadata; "": it is not kept
 	Targets []storage.Target // by restore priority
 }
 
@@ -60,6 +66,13 @@ func (s *settings) readStorage() storageConfig {
 		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
 	}
 	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
+	c.Keep = s.readKeep()
+	if place := [2]string{c.Endpoint, c.Keep}; c.Keep != "" {
+		if other, taken := places[place]; taken {
+			s.wrong("FAROL_KEEP_METADATA", `is "`+c.Keep+`", like `+other+`; it must be a bucket of its own`)
+		}
+		places[place] = "that of FAROL_KEEP_METADATA"
+	}
 	for _, spec := range storage.Targets() {
 		t := s.readTarget(c.s3Config, spec)
 		// Two targets in one place would be one copy, recorded as two.
@@ -75,6 +88,12 @@ func (s *settings) readStorage() storageConfig {
 		c.Targets = append(c.Targets, t)
 	}
 	return c
+}
+
+func (s *settings) readKeep() string {
+	var c keepConfig
+	s.readBlock("", &c)
+	return c.Bucket
 }
 
 func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.Target {

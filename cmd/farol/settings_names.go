@@ -23,7 +23,7 @@ const mostSecret = 64 << 10
 // settingBlocks are all that any command reads from the environment.
 func settingBlocks() []any {
 	return []any{
-		&databaseConfig{}, &redisConfig{}, &s3Config{}, &stagingConfig{}, &nsqConfig{}, &workConfig{}, &identifyConfig{}, &virusConfig{},
+		&databaseConfig{}, &redisConfig{}, &s3Config{}, &stagingConfig{}, &keepConfig{}, &nsqConfig{}, &workConfig{}, &identifyConfig{}, &virusConfig{},
 		&janitorConfig{}, &profilesConfig{}, &bagsConfig{}, &poolsConfig{}, &fixityConfig{}, &repairConfig{}, &pullConfig{}, &httpConfig{},
 		&readConfig{}, &scheduleConfig{}, &logConfig{},
 	}

@@ -35,6 +35,7 @@ type services struct {
 	client    *storage.Client
 	receiving func(bucket string) (*storage.Bucket, error) // or any other bucket of the shared service; kept
 	staging   *storage.Bucket
+	kept      *storage.Bucket            // for interim metadata; nil: it is not kept
 	targets   map[string]*storage.Bucket // by name
 
 	closers []func() error
@@ -123,6 +124,11 @@ func (c databaseConfig) session(name string) (*pgx.ConnConfig, error) {
 func (s *services) openBuckets(c storageConfig) (err error) {
 	if s.staging, err = s.receiving(c.Staging); err != nil {
 		return fmt.Errorf("staging bucket: %w", err)
+	}
+	if c.Keep != "" {
+		if s.kept, err = s.receiving(c.Keep); err != nil {
+			return fmt.Errorf("bucket for interim metadata: %w", err)
+		}
 	}
 	s.targets = map[string]*storage.Bucket{}
 	for _, t := range c.Targets {

@@ -149,7 +149,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	defer formats.Close()
 	deps := pipeline.Deps{
-		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
+		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
 		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		ReadBack: config.Verify == "read",
 		Version:  thisBuild().Version, Log: log,

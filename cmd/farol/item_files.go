@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+func itemFilesCommand() *cobra.Command {
+	var page pipeline.FilePage
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "files ID",
+		Short: "List the files of an item, by name, with the state of each",
+		Long: `List the files of an item, by name, and what has become of each so far.
+
+Of an ingest in work, or one that failed: read (its digests are known, the bag is
+still being read), received, staged, identified, copied (to every target), verified,
+added or replaced (on record), unchanged (the same bytes were on record), packaging
+(not stored), missing, or failed with its code.
+
+Of an ingest that succeeded: added, replaced, left (on record before, and not stored
+by this item), or deleted since. If FAROL_KEEP_METADATA names a bucket that has the
+item's metadata, the list is as that was at the end.
+
+Of a restoration: pending, restored, readable (made so in its archive), or not done.
+Of a deletion: pending, deleting or deleted.
+
+The settings of S3 are needed only for what is in the staging bucket or was kept.`,
+		Example: `  farol item files 7
+  farol item files 7 --state failed --json
+  farol item files 7 --limit 1000 --after data/0999.jpg`,
+		Args: oneArg("item by its ID"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if page.State, err = oneOf("--state", page.State, fileStates()); err != nil {
+				return err
+			}
+			if err := checkLimit(page.Limit); err != nil {
+				return err
+			}
+			id, err := itemID(args[0])
+			if err != nil {
+				return err
+			}
+			return listItemFiles(cmd, id, page, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&page.State, "state", "", "only in this state: "+strings.Join(fileStates(), ", "))
+	flags.IntVar(&page.Limit, "limit", 50, "how many at most")
+	flags.StringVar(&page.After, "after", "", "only those that come after the file with this path, for the next page")
+	jsonFlag(c, &asJSON)
+	_ = c.RegisterFlagCompletionFunc("state", complete(constant(fileStates), false)) // it fails only for a flag that is not there
+	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	return c
+}
+
+// fileStates are those that files of items can be in.
+func fileStates() []string {
+	return append(pipeline.FileStates(), registry.ItemFileStates()...)
+}
+
+func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON bool) error {
+	const most = 10 * time.Minute // the lists of a large bag are fetched first
+	ctx, cancel := context.WithTimeout(cmd.Context(), most)
+	defer cancel()
+	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
+	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+		l.registry, l.redis, l.item, l.attempts = r, c.Redis, item, attempts
+		return l.read(ctx)
+	})
+	out := cmd.OutOrStdout()
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		if l.gone != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
+		}
+		return writeJSON(out, append([]pipeline.ItemFile{}, l.files...))
+	case l.gone != "":
+		_, err := fmt.Fprintln(out, l.gone)
+		return err
+	}
+	return l.print(out)
+}
+
+// itemFileList reads a page of an item's files from where it is known.
+type itemFileList struct {
+	page     pipeline.FilePage
+	warnings io.Writer
+
+	registry *registry.Registry
+	redis    redisConfig
+	item     registry.WorkItem
+	attempts []registry.Attempt
+
+	files []pipeline.ItemFile
+	gone  string // why nothing is known of the files
+}
+
+func (l *itemFileList) read(ctx context.Context) error {
+	ingest := l.item.Action == "Ingest"
+	if ingest && l.item.Status != "Success" {
+		known, err := l.inWork(ctx)
+		if err != nil || known {
+			return err
+		}
+	}
+	if ingest && !l.item.Retry || l.item.Stage == "Cleanup" {
+		if found, err := l.kept(ctx); err != nil || found {
+			return err
+		}
+	}
+	if !ingest || l.item.Stage == "Cleanup" {
+		return l.onRecord(ctx)
+	}
+	l.gone = fmt.Sprintf("Nothing is kept of the files of item %d any more: its interim metadata was removed.", l.item.ID)
+	if l.item.Stage == "Receive" {
+		l.gone = fmt.Sprintf("Nothing is known of the files of item %d: its bag was not read, or not far enough.", l.item.ID)
+	}
+	return nil
+}
+
+// inWork lists the files by what the stages have left in staging and Redis.
+func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
+	s, c, err := l.stores(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	d := pipeline.Deps{Registry: l.registry, Log: slog.New(slog.DiscardHandler)}
+	if d.Staging, err = s.receiving(c.Staging.Bucket); err != nil {
+		return false, err
+	}
+	if d.Progress = l.progress(ctx); d.Progress != nil {
+		defer d.Progress.Close() //nolint:errcheck // only read
+	}
+	m, err := d.Interim(ctx, l.item, l.attempts)
+	if err != nil {
+		return false, noFilesRead(err)
+	}
+	defer m.Close()
+	if l.files, err = l.page.Of(m.Files(ctx)); err != nil {
+		return false, noFilesRead(err)
+	}
+	if m.Faults != nil && m.Faults.More > 0 && slices.ContainsFunc(l.files, func(f pipeline.ItemFile) bool { return f.State == "failed" }) {
+		fmt.Fprintf(l.warnings, "The last attempt had %d more faults, whose files are not known.\n", m.Faults.More)
+	}
+	return m.Known() || len(l.files) > 0, nil
+}
+
+// progress opens Redis; where only that does not answer, the rest is shown.
+func (l *itemFileList) progress(ctx context.Context) *progress.Store {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	store, err := progress.Connect(ctx, string(l.redis.URL), progressPrefix)
+	if err != nil {
+		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
+		return nil
+	}
+	return store
+}
+
+// kept lists the files by what was kept before it was removed, if that is wanted and there.
+func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
+	keep, err := load(readKeepConfig)
+	if err != nil || keep.Bucket == "" {
+		return false, err
+	}
+	s, _, err := l.stores(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	d := pipeline.Deps{}
+	if d.Kept, err = s.receiving(keep.Bucket); err != nil {
+		return false, err
+	}
+	k, err := d.KeptOf(ctx, l.item.ID)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, noFilesRead(err)
+	}
+	defer k.Close() //nolint:errcheck // only read
+	if l.files, err = l.page.Of(k.Files()); err != nil {
+		return false, noFilesRead(err)
+	}
+	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", at(k.At), k.Stage)
+	return true, nil
+}
+
+// onRecord lists the files by what is on record of them now.
+func (l *itemFileList) onRecord(ctx context.Context) error {
+	f := registry.ItemFileFilter{Item: l.item, Ended: time.Now(), State: l.page.State, After: l.page.After, Limit: l.page.Limit}
+	if n := len(l.attempts); n > 0 && l.attempts[n-1].EndedAt != nil {
+		f.Ended = *l.attempts[n-1].EndedAt
+	}
+	list, err := l.registry.ItemFiles(ctx, f)
+	for _, x := range list {
+		of := pipeline.ItemFile{Path: x.Path, Size: x.Size, State: x.State, Message: x.Message, UUID: x.UUID, Format: x.Format, PUID: x.PUID}
+		for _, target := range x.Targets {
+			of.Copies = append(of.Copies, pipeline.FileCopy{Target: target})
+		}
+		l.files = append(l.files, of)
+	}
+	return err
+}
+
+// stores opens the S3 service.
+func (l *itemFileList) stores(ctx context.Context) (*services, itemStoresConfig, error) {
+	config, err := load(readItemStoresConfig)
+	if err != nil {
+		return nil, config, err
+	}
+	s, err := connect(ctx, "item", needs{S3: &config.S3})
+	return s, config, err
+}
+
+func noFilesRead(err error) error {
+	return failure{code: exitFailed, err: err, next: "see with `farol check` that Redis and the buckets answer, then try again"}
+}
+
+func (l *itemFileList) print(w io.Writer) error {
+	if len(l.files) == 0 {
+		_, err := fmt.Fprintln(w, "There are no such files.")
+		return err
+	}
+	var rows [][]string
+	for _, f := range l.files {
+		var copies []string
+		for _, c := range f.Copies {
+			copies = append(copies, c.Target)
+		}
+		rows = append(rows, []string{
+			plain(f.Path), sizeOf(f.Size), f.State, plain(f.Format), plain(f.PUID), strings.Join(copies, ","),
+			plain(strings.TrimSpace(f.Code + " " + shorten(f.Message, mostWords))),
+		})
+	}
+	if err := writeTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
+		return err
+	}
+	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", plain(l.files[len(l.files)-1].Path))
+	return err
+}
