@@ -27,8 +27,8 @@ type ItemFileFilter struct {
 	Limit int
 }
 
-// ItemFileStates are the states that only files of items on record can be in: besides
-// them, those of an ingest are added or replaced.
+// ItemFileStates are the states that only files of items on record can be in. Those of
+// an ingest can also be added or replaced.
 func ItemFileStates() []string {
 	return []string{"left", "deleted", "deleting", "pending", "restored", "readable", "not done"}
 }

@@ -266,7 +266,7 @@ func readItemConfig(s *settings) (c itemConfig) {
 	return c
 }
 
-// itemStoresConfig is what farol item files reads besides, if it needs a bucket.
+// itemStoresConfig is what farol item files reads as well if it needs a bucket.
 type itemStoresConfig struct {
 	S3      s3Config
 	Staging stagingConfig

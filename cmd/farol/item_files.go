@@ -237,8 +237,7 @@ func noFilesRead(err error) error {
 
 func (l *itemFileList) print(w io.Writer) error {
 	if len(l.files) == 0 {
-		_, err := fmt.Fprintln(w, "There are no such files.")
-		return err
+		return noneOf(w, "files")
 	}
 	var rows [][]string
 	for _, f := range l.files {

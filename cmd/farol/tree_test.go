@@ -62,7 +62,7 @@ func TestEveryCommandKeepsTheRules(t *testing.T) {
 func effects() map[string][]string {
 	return map[string][]string{
 		"looks": {
-			"validate", "item list", "item show", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
+			"validate", "item list", "item show", "item files", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
 			"object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
 			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
 			"migrate status", "version",
