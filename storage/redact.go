@@ -12,10 +12,14 @@ var credentials = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'` + "`" + 
 // signatures are the parameters of a URL that let its reader do what its maker may.
 var signatures = regexp.MustCompile(`(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|password|sslpassword|secret|token)=)[^&\s"'<>]+`)
 
-// Redact returns a text with the credentials of each URL in it replaced by stars. It is
-// for whatever people see: logs, errors, checks. Of a URL whose path has an @ nothing
-// is taken.
+// passwords are those of PostgreSQL's other form of a connection string, host=… password=…
+var passwords = regexp.MustCompile(`(?i)\b((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&"'<>]+)`)
+
+// Redact returns a text with the credentials of each URL and connection string in it
+// replaced by stars. It is for whatever people see: logs, errors, checks. Of a URL whose
+// path has an @ nothing is taken.
 func Redact(text string) string {
+	text = passwords.ReplaceAllString(text, "${1}***")
 	if !strings.Contains(text, "://") {
 		return text
 	}

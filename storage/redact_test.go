@@ -20,6 +20,8 @@ func TestRedactedTextHasNoCredentials(t *testing.T) {
 		`postgres://h/farol?password=s3cret&sslmode=disable`:          `postgres://h/farol?password=***&sslmode=disable`,
 		`https://s3:7070/restore/me@test.edu/bag.tar`:                 `https://s3:7070/restore/me@test.edu/bag.tar`,
 		`https://s3/b/k?X-Amz-Credential=AKIA&X-Amz-Signature=0a&p=1`: `https://s3/b/k?X-Amz-Credential=***&X-Amz-Signature=***&p=1`,
+		`"host=db password=s3cret user=farol": no URL`:                `"host=db password=*** user=farol": no URL`,
+		`user=farol password = 'it\'s s3cret' host=db`:                `user=farol password = *** host=db`,
 		`admin@archive.org asked`:                                     `admin@archive.org asked`,
 	} {
 		if got := storage.Redact(text); got != want {
