@@ -31,8 +31,6 @@ func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {
 	return landed, nil
 }
 
-func (s *slowToAnswer) serviceHolds(context.Context) ([]ServiceHold, error) { return nil, nil }
-
 func (s *slowToAnswer) renew(context.Context, process, []heldLease) (beatResult, error) {
 	return beatResult{}, nil // the token has moved on
 }

@@ -274,19 +274,31 @@ func (m *Interim) yield(ctx context.Context, l *lists, first int, group []*bag.F
 	return true
 }
 
+// noted is what the lists beside the inventory have of a file.
+type noted struct {
+	known    known
+	format   identified
+	isKnown  bool // the format is
+	copies   copies
+	verified bool // the copies are
+}
+
+func (l *lists) of(i int) (of noted, err error) {
+	if of.known, _, err = l.plan.at(i); err != nil {
+		return of, err
+	}
+	if of.format, of.isKnown, err = l.formats.at(i); err != nil {
+		return of, err
+	}
+	of.copies, of.verified, err = l.copies.at(i)
+	return of, err
+}
+
 // file says what has become of a file; done is whether the stage that the item is at
 // has finished it.
 func (m *Interim) file(i int, f *bag.File, l *lists, result string, done bool) (*ItemFile, error) {
 	of := newItemFile(f)
-	k, _, err := l.plan.at(i)
-	if err != nil {
-		return nil, err
-	}
-	as, isKnown, err := l.formats.at(i)
-	if err != nil {
-		return nil, err
-	}
-	made, verified, err := l.copies.at(i)
+	has, err := l.of(i)
 	if err != nil {
 		return nil, err
 	}
@@ -294,31 +306,37 @@ func (m *Interim) file(i int, f *bag.File, l *lists, result string, done bool) (
 	if done {
 		finished++
 	}
-	if finished > stageReingest && k.UUID != "" {
-		of.UUID = k.UUID
+	if finished > stageReingest && has.known.UUID != "" {
+		of.UUID = has.known.UUID
 	}
-	of.State = stateAfter(finished, f, k)
+	of.State = stateAfter(finished, f, has.known)
 	switch {
-	case finished > stageIdentify && isKnown:
-		of.identified(as)
+	case finished > stageIdentify && has.isKnown:
+		of.identified(has.format)
 	case done && m.rank == stageIdentify:
 		if as, _, ok := unpackFormat(i, result); ok {
 			of.identified(as)
 		}
 	}
-	switch {
-	case !stored(f, k):
-	case finished > stageVerify && verified:
-		of.copied(made.Copies)
-	case finished > stageStore:
-		for _, target := range storage.TargetsOf(m.r.plan.StorageOption) {
-			of.Copies = append(of.Copies, FileCopy{Target: target})
-		}
+	if stored(f, has.known) {
+		m.copied(of, has, finished)
 	}
 	if fault, ok := m.failed[f.Path]; ok && !done {
 		of.State, of.Code, of.Message = fileFailed, fault.Code, fault.Message
 	}
 	return of, nil
+}
+
+// copied adds the copies of a file that there are after so many stages.
+func (m *Interim) copied(of *ItemFile, has noted, finished int) {
+	switch {
+	case finished > stageVerify && has.verified:
+		of.copied(has.copies.Copies)
+	case finished > stageStore:
+		for _, target := range storage.TargetsOf(m.r.plan.StorageOption) {
+			of.Copies = append(of.Copies, FileCopy{Target: target})
+		}
+	}
 }
 
 // How many stages an ingest has finished when it comes to one.
@@ -346,6 +364,14 @@ func stateAfter(finished int, f *bag.File, k known) string {
 		return fileReplaced
 	case finished > stageRecord:
 		return fileAdded
+	case finished > stageVerify:
+		return fileVerified
+	case finished > stageStore:
+		return fileCopied
+	case finished > stageIdentify:
+		return fileIdentified
+	case finished > stageStage:
+		return fileStaged
 	}
-	return []string{fileReceived, fileStaged, fileIdentified, fileCopied, fileVerified}[finished-stageStage]
+	return fileReceived
 }

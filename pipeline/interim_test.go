@@ -57,9 +57,14 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 		t.Errorf("before Receive: %q", got)
 	}
 	for _, step := range []struct{ stage, state, kept string }{
-		{"Validate", "received", "received"}, {"Reingest Check", "received", "received"}, {"Copy To Staging", "received", "unchanged"},
-		{"Format Identification", "staged", "unchanged"}, {"Store", "identified", "unchanged"}, {"Storage Validation", "copied", "unchanged"},
-		{"Record", "verified", "unchanged"}, {"Cleanup", "", "unchanged"},
+		{"Validate", "received", "received"},
+		{"Reingest Check", "received", "received"},
+		{"Copy To Staging", "received", "unchanged"},
+		{"Format Identification", "staged", "unchanged"},
+		{"Store", "identified", "unchanged"},
+		{"Storage Validation", "copied", "unchanged"},
+		{"Record", "verified", "unchanged"},
+		{"Cleanup", "", "unchanged"},
 	} {
 		a.one(engine, before(step.stage))
 		want := []string{"data/key " + step.kept, "data/map " + step.state, "data/new " + step.state}

@@ -175,7 +175,7 @@ func (d Deps) keptErr(ctx context.Context, err error) error {
 
 // writeKept writes the lines. None of an item's files is in memory for longer than that.
 func (d Deps) writeKept(ctx context.Context, m *Interim, pass string, lines *json.Encoder) error {
-	if err := lines.Encode(m.header(d, pass)); err != nil {
+	if err := lines.Encode(m.header(d, pass)); err != nil { //nolint:gosec // a pass through a stage is no password
 		return err
 	}
 	end := keptEnd{End: true}

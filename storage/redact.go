@@ -12,7 +12,8 @@ var credentials = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'` + "`" + 
 // signatures are the parameters of a URL that let its reader do what its maker may.
 var signatures = regexp.MustCompile(`(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|password|sslpassword|secret|token)=)[^&\s"'<>]+`)
 
-// passwords are those of PostgreSQL's other form of a connection string, host=… password=…
+// passwords are those of PostgreSQL's other form of a connection string: host=db
+// password=secret.
 var passwords = regexp.MustCompile(`(?i)\b((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&"'<>]+)`)
 
 // Redact returns a text with the credentials of each URL and connection string in it
