@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,6 +126,9 @@ func (s *settings) readFiles(fields []field, environ map[string]string) {
 		}
 		text, err := readSecret(path)
 		if err != nil {
+			if !filepath.IsAbs(path) { // it may be the secret itself
+				path = "***"
+			}
 			s.wrong(name, fmt.Sprintf("is %q, %v; it must be the path of a file with %s", path, err, f.allowed()))
 			continue
 		}

@@ -111,3 +111,15 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		}
 	}
 }
+
+// Who gives the secret where the path of its file belongs does not find it in a log.
+func TestSecretInPlaceOfAPathIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	const canary = "xq9Canary/7vz"
+	for _, name := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "AWS_SECRET_ACCESS_KEY"} {
+		_, err := loadFrom(enough(map[string]string{name: "", name + fileSuffix: canary}), readWorkerConfig)
+		if err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), name+fileSuffix+" is ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
