@@ -165,6 +165,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(4)
 	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 hour'`) // none is recent
 	a.checked("0", "Standard-VA", 500*day)
 	list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "", false)
 	if err != nil || len(list) != 1 || list[0] != (registry.RequestedFixity{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
