@@ -53,7 +53,10 @@ func (q *Queues) Pull(ctx context.Context, receiver string, answers Answers, wan
 	defer func() { q.lines.leave(w, given) }()
 	for {
 		got, err := q.try(ctx, take{receiver, wants, answers.Results})
-		if err != nil {
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), ErrStopping) && len(answers.Results) == 0:
+			return nil, ErrStopping // it was cut while it looked, and has nothing that could be lost
+		case err != nil:
 			return nil, err
 		}
 		answers.saved()
