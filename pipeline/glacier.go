@@ -179,7 +179,7 @@ func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
 	return nil
 }
 
-// lapses notes until when a copy can be read; zero is for ever.
+// lapses notes until when a copy can be read; zero has no end.
 func (l *retrieving) lapses(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

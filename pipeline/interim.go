@@ -250,7 +250,7 @@ func (m *Interim) open() (l *lists, err error) {
 	return l, err
 }
 
-// yield hands on some files, the first of which has this index.
+// yield hands on some files. The first has this index.
 func (m *Interim) yield(ctx context.Context, l *lists, first int, group []*bag.File, yield func(*ItemFile, error) bool) bool {
 	results := map[int]string{}
 	if m.r.Progress != nil && m.Stages[m.pass] > 0 {

@@ -157,8 +157,8 @@ func TestCleanupMayDieWhileItKeeps(t *testing.T) {
 	}
 }
 
-// A bucket that fails holds Cleanup back, costs no attempt, and nothing is deleted
-// meanwhile.
+// A bucket that fails holds Cleanup back and costs no attempt. Until it works again,
+// nothing is deleted.
 func TestFailingBucketForInterimMetadataHoldsCleanup(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

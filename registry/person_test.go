@@ -142,7 +142,7 @@ func TestNotesNameThePerson(t *testing.T) {
 }
 
 // A name that a person is said to have does not replace the role.
-func TestAcceptedInSomebodysNameNamesTheRole(t *testing.T) {
+func TestAcceptedInAnothersNameNamesTheRole(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.ingested(etag1, fileRecord("data/a.txt", 1))

@@ -81,7 +81,7 @@ func effects() map[string][]string {
 	}
 }
 
-// Whoever adds a command says what it does, and gives it the flags for that.
+// A command that is added is classed by what it does, and has the flags for that.
 func TestCommandsThatChangeMuchAskFirst(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]string{}

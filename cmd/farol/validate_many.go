@@ -86,7 +86,7 @@ func lookInto(dir string) (tars []string, unpacked bool, err error) {
 }
 
 // size is the number of bytes to read for a bag, as far as it is known and there is
-// somebody to see how far that is.
+// a person to see the progress.
 func (b namedBag) size(ctx context.Context) (size int64) {
 	if !isTerminal(os.Stderr) || b.path == "-" || b.err != nil {
 		return 0

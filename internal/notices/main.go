@@ -1,6 +1,6 @@
 // Command notices prints the licences of all that is linked into farol: of each
-// module, and of directories in it that have their own. Whoever passes the program on
-// has to pass these on too.
+// module, and of directories in it that have their own. If you pass the program on,
+// pass these on too.
 package main
 
 import (
