@@ -120,7 +120,9 @@ func (r *fixityRun) room() int {
 	return max(r.Slots+spare-r.read-r.queued, 0)
 }
 
-// claim claims what there is room for, and waits until there may be more.
+// claim claims what there is room for, and waits until there may be more. A claim that
+// was sent is heard to its end although ctx is done: its copies are on record as ours,
+// and would wait for their lease if nobody gave them back.
 func (r *fixityRun) claim(ctx context.Context) {
 	most := r.room()
 	if most == 0 {
@@ -134,8 +136,10 @@ func (r *fixityRun) claim(ctx context.Context) {
 	for name := range r.Targets {
 		targets = append(targets, name)
 	}
-	list, err := r.Registry.ClaimFixity(ctx, registry.FixityClaim{Worker: r.Worker, Targets: targets, Most: most, Days: r.Days, Lease: r.Lease})
-	if err != nil && ctx.Err() == nil {
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	list, err := r.Registry.ClaimFixity(sent, registry.FixityClaim{Worker: r.Worker, Targets: targets, Most: most, Days: r.Days, Lease: r.Lease})
+	if err != nil {
 		r.Log.WarnContext(ctx, "no copies to check were claimed", "err", err)
 	}
 	r.mu.Lock()

@@ -453,6 +453,39 @@ func TestStoppedCheckIsGivenBack(t *testing.T) {
 	}
 }
 
+// Who was told to stop while it claims gives back what the claim took.
+func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.stored(map[string]string{"a": "content"})
+	a.makeDue("%/data/a")
+	tx, err := a.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // ended below, unless the test failed
+	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0))`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.fixity().Run(ctx) }()
+	wait(t, time.Minute, "the claim to wait its turn", func() bool {
+		return value[bool](a, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted)`)
+	})
+	stop()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := a.rows(`SELECT concat_ws(' ', worker, run_at <= now(), attempts) FROM fixity_checks`); len(got) != 1 || got[0] != " t 0" {
+		t.Errorf("the claim left %q, want one copy that is nobody's, at once, and not counted", got)
+	}
+}
+
 // A check that was taken over while its worker stood still ends, and its result is
 // not heard.
 func TestCheckThatWasTakenOverEnds(t *testing.T) {
