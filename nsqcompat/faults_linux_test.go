@@ -89,8 +89,10 @@ func TestWorkLongerThanNSQDAllows(t *testing.T) {
 	q.end("Receive", 1, retriedLater)
 	q.shows(receiveTopic, 2, 0, 1)
 	q.shows(validateTopic, 2, 0, 0)
-	if f := q.shown(receiveTopic); f.Finished != 2 || f.Requeued != 1 {
-		t.Errorf("finished %d, requeued %d; want 2 and 1", f.Finished, f.Requeued)
+	// For a message that times out nsqd may give another, which goes back: how often
+	// depends on who is faster.
+	if f := q.shown(receiveTopic); f.Finished != 2 || f.Requeued < 1 {
+		t.Errorf("finished %d, requeued %d; want 2, and 1 or more", f.Finished, f.Requeued)
 	}
 	if n := q.value(`SELECT count(*)::text FROM topic_requests`); n != "0" {
 		t.Errorf("%s of the mirror's own messages were taken for requests", n)

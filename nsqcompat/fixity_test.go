@@ -205,6 +205,7 @@ func TestAddedStageResetsNoFigures(t *testing.T) {
 	q.claim("Receive", 1)
 	q.end("Receive", 1, `status = 'Pending', stage = 'OCR', attempt = 0, run_at = now()`)
 	q.shows("ingest_ocr", 1, 0, 0)
+	q.shows(receiveTopic, 0, 0, 0)
 	if now := q.shown(receiveTopic).Finished; now != 6 {
 		t.Errorf("finished = %d in the end, want 6", now)
 	}
