@@ -69,17 +69,6 @@ func put(t *testing.T, db *pgxpool.Pool, topic string, bodies ...string) {
 	t.Helper()
 	exec(t, db, `INSERT INTO topic_messages (topic, body) SELECT $1, b FROM unnest($2::text[]) WITH ORDINALITY AS u (b, n) ORDER BY n`,
 		topic, bodies)
-	readable(t, db)
-}
-
-// readable waits until no transaction, of whatever database of the cluster, hides
-// messages of the pipeline any more.
-func readable(t *testing.T, db *pgxpool.Pool) {
-	t.Helper()
-	eventually(t, "all messages can be read", func() (all bool) {
-		err := db.QueryRow(context.Background(), `SELECT NOT EXISTS (SELECT FROM pipeline_messages WHERE xid >= pg_snapshot_xmin(pg_current_snapshot()))`).Scan(&all)
-		return err == nil && all
-	})
 }
 
 // numbers are the decimal numbers of a range, as bodies.

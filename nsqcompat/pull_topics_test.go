@@ -37,6 +37,16 @@ func (s *server) bodies(receiver, options string) (bodies []string) {
 	return bodies
 }
 
+// readable waits until no transaction, of whatever database of the cluster, hides
+// messages of the pipeline any more.
+func (s *server) readable() {
+	s.t.Helper()
+	eventually(s.t, "all messages can be read", func() (all bool) {
+		err := s.db.QueryRow(context.Background(), `SELECT NOT EXISTS (SELECT FROM pipeline_messages WHERE xid >= pg_snapshot_xmin(pg_current_snapshot()))`).Scan(&all)
+		return err == nil && all
+	})
+}
+
 // Topics of the pipeline can be pulled like other queues, each name for itself.
 func TestTopicsOfThePipelineArePulled(t *testing.T) {
 	t.Parallel()
@@ -44,6 +54,7 @@ func TestTopicsOfThePipelineArePulled(t *testing.T) {
 	put(t, s.db, aTopic, "1", "2")
 	put(t, s.db, "ingest04_staging", "3")
 	put(t, s.db, aTopic, "4", "5", "6")
+	s.readable()
 	for _, c := range []struct {
 		receiver, options string
 		want              []string
@@ -180,6 +191,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	put(t, s.db, aTopic, "first")
 	exec(t, s.db, `INSERT INTO topic_messages (topic, body) SELECT 'ingest04_staging', 'x' FROM generate_series(1, 120000)`)
 	put(t, s.db, aTopic, "last")
+	s.readable()
 	var got []string
 	for range 6 {
 		got = append(got, s.bodies("r", "")...)
@@ -221,6 +233,7 @@ func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 		INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT id, position, xid, 'processing' FROM r`, aTopic)
 	exec(t, s.db, `SELECT renumber_log()`) // unless the server has come to it by itself
 	put(t, s.db, aTopic, "4")
+	s.readable()
 	got := s.bodies("r", `"max": 9`)
 	got = append(got, s.bodies("r", `"max": 1, "fail_timeout": 0`)...)
 	if diff := cmp.Diff([]string{"3", "4", "2"}, got); diff != "" {
@@ -296,6 +309,7 @@ func TestNameIsAQueueOrATopic(t *testing.T) {
 		t.Errorf("post to the topic of a new stage = %d %s", status, answer)
 	}
 	put(t, s.db, "ingest_virus_scan", "7")
+	s.readable()
 	if got := s.pull("r", "ingest_virus_scan", ""); !strings.HasSuffix(got, " 7") {
 		t.Errorf("its topic has %q", got)
 	}
