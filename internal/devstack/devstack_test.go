@@ -2,6 +2,7 @@ package devstack_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -253,6 +254,25 @@ func TestFailedStartTellsWhyAndLeavesNothing(t *testing.T) {
 	awaitEmpty(t, dir)
 	if _, err := devstack.Start(t.Context(), devstack.Options{Dir: dir, PGBinDir: "/nowhere"}); err == nil || !strings.Contains(err.Error(), "/nowhere") {
 		t.Errorf("Start with a wrong PGBinDir = %v, want an error that names it", err)
+	}
+}
+
+// A start that is cancelled says that it was, whatever it was at: initdb that ends
+// by our signal is no fault of PostgreSQL's.
+func TestCancelledStartSaysSoAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for after := 50 * time.Millisecond; after < 2*time.Second; after = after * 3 / 2 {
+		dir := filepath.Join(tempDir(t), "data")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(after, cancel)
+		s, err := devstack.Start(ctx, devstack.Options{Dir: dir})
+		switch {
+		case err == nil:
+			stop(t, s)
+		case !errors.Is(err, context.Canceled):
+			t.Errorf("Start cancelled after %v = %v, want that it was cancelled", after, err)
+		}
+		awaitEmpty(t, dir)
 	}
 }
 

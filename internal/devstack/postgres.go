@@ -179,7 +179,11 @@ func (c cluster) run(ctx context.Context, stdin, path string, args ...string) er
 	cmd.SysProcAttr = asUser(c.uid, c.gid)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if ctx.Err() != nil { // os/exec tells of the signal, not of why it was sent
+		return fmt.Errorf("run %s: %w", path, context.Cause(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("run %s: %w: %s", path, err, strings.TrimSpace(output.String()))
 	}
 	return nil
