@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func fixityCheckCommand() *cobra.Command {
@@ -52,10 +53,10 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	if err := knownTarget(ctx, s.registry, target); err != nil {
 		return err
 	}
-	asked := []registry.RequestedFixity{}
+	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := s.registry.RequestFixity(ctx, identifier, target, again)
+		list, err := fixity.In(s.registry).Request(ctx, identifier, target, again)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -78,7 +79,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 }
 
 // writeAsked says what will be checked. Archived copies cannot be read.
-func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
+func writeAsked(out io.Writer, asked []fixity.Requested) error {
 	config, err := load(readRestoreConfig)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 	if name == "" {
 		return nil
 	}
-	policies, err := r.FixityPolicies(ctx)
+	policies, err := fixity.In(r).Policies(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemExplainCommand() *cobra.Command {
@@ -37,7 +38,7 @@ that is not on record; "item show" has all that is.`,
 // explanation is what item explain says.
 type explanation struct {
 	Item    registry.WorkItem   `json:"item"`
-	Request registry.Request    `json:"request"` // empty of an ingest
+	Request requests.Request    `json:"request"` // empty of an ingest
 	Since   time.Time           `json:"since"`   // it is as it is
 	Summary string              `json:"summary"` // in one sentence
 	History []chapter           `json:"history"`
@@ -60,7 +61,7 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 		if err != nil {
 			return err
 		}
-		if e.Request, err = r.RequestOf(ctx, item); err != nil {
+		if e.Request, err = requests.In(r).RequestOf(ctx, item); err != nil {
 			return err
 		}
 		if item.Status == "Pending" {
@@ -69,7 +70,7 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 			}
 		}
 		if item.Status == "Cancelled" {
-			if e.again, err = r.HaveAgain(ctx, id); err != nil {
+			if e.again, err = requests.In(r).HaveAgain(ctx, id); err != nil {
 				return err
 			}
 		}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // requestLines say what a request is about: a single file, and the archive that it
 // comes from.
-func requestLines(i registry.WorkItem, q registry.Request) (lines [][]string) {
+func requestLines(i registry.WorkItem, q requests.Request) (lines [][]string) {
 	if q.File != "" {
 		lines = append(lines, []string{"File", plain(q.File)})
 	}
@@ -19,7 +20,7 @@ func requestLines(i registry.WorkItem, q registry.Request) (lines [][]string) {
 }
 
 // archiveOf says from which archive class an item restores, and what it waits for.
-func archiveOf(i registry.WorkItem, a registry.Archive) string {
+func archiveOf(i registry.WorkItem, a requests.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
@@ -40,7 +41,7 @@ func archiveOf(i registry.WorkItem, a registry.Archive) string {
 }
 
 // aboutOf is what a request is about, in words.
-func aboutOf(i registry.WorkItem, q registry.Request) string {
+func aboutOf(i registry.WorkItem, q requests.Request) string {
 	if q.File != "" {
 		return "file " + plain(q.File)
 	}

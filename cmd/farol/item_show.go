@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemShowCommand() *cobra.Command {
@@ -62,7 +63,7 @@ func showing[P printable](read func(ctx context.Context, id int64, warnings io.W
 // itemView is all that is known of an item.
 type itemView struct {
 	Item     registry.WorkItem  `json:"item"`
-	Request  registry.Request   `json:"request"` // empty of an ingest
+	Request  requests.Request   `json:"request"` // empty of an ingest
 	State    string             `json:"state"`   // for people: what happens next, or must
 	Current  stageView          `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
@@ -95,7 +96,7 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 			return err
 		}
 		v.Changes = append(v.Changes, changes...)
-		if v.Request, err = r.RequestOf(ctx, item); err != nil {
+		if v.Request, err = requests.In(r).RequestOf(ctx, item); err != nil {
 			return err
 		}
 		if err := v.readObject(ctx, r); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func objectShowCommand() *cobra.Command {
@@ -76,7 +77,7 @@ type objectPage struct {
 
 	Summary  registry.ObjectSummary  `json:"summary"`
 	Copies   registry.ObjectCopies   `json:"copies"`
-	Deletion registry.ObjectDeletion `json:"deletion"`
+	Deletion requests.ObjectDeletion `json:"deletion"`
 	Events   []registry.Event        `json:"events"` // of the object itself
 	Items    []registry.WorkItem     `json:"items"`  // newest first
 }
@@ -92,7 +93,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 	if v.Copies, err = r.ObjectCopies(ctx, v.ID); err != nil {
 		return nil, err
 	}
-	if v.Deletion, err = r.ObjectDeletion(ctx, v.ID); err != nil {
+	if v.Deletion, err = requests.In(r).ObjectDeletion(ctx, v.ID); err != nil {
 		return nil, err
 	}
 	events, err := r.ObjectEvents(ctx, v.ID)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func repairCommand() *cobra.Command {
@@ -85,7 +86,7 @@ func (f *repairFlags) check(args []string) (err error) {
 type repairReport struct {
 	DryRun bool              `json:"dry_run"`
 	Copies []pipeline.Repair `json:"copies"`
-	Brakes []registry.Brake  `json:"brakes"`
+	Brakes []fixity.Brake    `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -128,7 +129,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			return err
 		}
 	}
-	if report.Brakes, err = s.registry.Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
 		return err
 	}
 	return report.print(out, f.asJSON)
@@ -139,7 +140,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 	if identifier == "" {
 		return nil
 	}
-	there, err := r.Stored(ctx, identifier)
+	there, err := fixity.In(r).Stored(ctx, identifier)
 	if err == nil && !there {
 		err = failure{
 			code: exitFailed, err: fmt.Errorf("there is no active file or object %q", identifier),
@@ -152,7 +153,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 // repairEach repairs what is bad of a file or an object, or all with "".
 func repairEach(ctx context.Context, r *pipeline.Repairer, identifier string, dryRun bool, told func(pipeline.Repair) error) error {
 	for after := int64(0); ; {
-		list, err := r.Registry.BadCopies(ctx, identifier, 0, after, 100)
+		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -216,7 +217,7 @@ func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
 		return err
 	}
 	defer s.close()
-	err = s.registry.ReleaseBrake(ctx, f.release, f.by)
+	err = fixity.In(s.registry).ReleaseBrake(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return failure{code: exitFailed, err: fmt.Errorf("repair has not stopped at %q", f.release), next: "`farol fixity status` tells where it has"}

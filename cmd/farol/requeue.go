@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func requeueCommand() *cobra.Command {
@@ -115,7 +116,7 @@ func obstaclesOf(ctx context.Context, r *registry.Registry, id int64) ([]registr
 		if o.Reason != "ended" {
 			continue
 		}
-		again, err := r.HaveAgain(ctx, id)
+		again, err := requests.In(r).HaveAgain(ctx, id)
 		if err != nil {
 			return nil, err
 		}
