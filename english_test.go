@@ -20,15 +20,15 @@ type riddle struct {
 // phrases matches any of a list, separated by commas, as whole words and across
 // the ends of lines.
 func phrases(list string) *regexp.Regexp {
-	var any []string
+	var alternatives []string
 	for phrase := range strings.SplitSeq(list, ",") {
 		words := strings.Fields(phrase)
 		for i, word := range words {
 			words[i] = regexp.QuoteMeta(word)
 		}
-		any = append(any, strings.Join(words, `\s+`))
+		alternatives = append(alternatives, strings.Join(words, `\s+`))
 	}
-	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(any, "|") + `)\b`)
+	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(alternatives, "|") + `)\b`)
 }
 
 // riddles reads the list, which is of the form: forms | say | allowed.
@@ -58,15 +58,17 @@ func riddles(t *testing.T) (list []riddle) {
 	return list
 }
 
+var inLine = regexp.MustCompile(`[^\n]`)
+
 // blanked hides what a pattern finds, and keeps the lines as they are counted.
 func blanked(text string, pattern *regexp.Regexp) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
-		return regexp.MustCompile(`[^\n]`).ReplaceAllString(found, " ")
+		return inLine.ReplaceAllString(found, " ")
 	})
 }
 
-// plain reports each listed word that a text has, by its line, which counts from
-// the line given.
+// plain reports each listed word of a text, by its line. The first has the number
+// that is given.
 func plain(t *testing.T, list []riddle, place string, line int, text string) {
 	t.Helper()
 	for _, r := range list {
