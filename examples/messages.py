@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Works on the messages of a queue of Farol's with a command: messages.py QUEUE RECEIVER COMMAND [ARG...]
+"""Runs a command for each message of a queue of Farol: messages.py QUEUE RECEIVER COMMAND [ARG...]
 
-The command is run for one message after the other, which it reads from standard
-input, with MESSAGE_ID and MESSAGE_SENDER in its environment. If it exits with 0,
-what it prints is the message's result; else the message is given again after
-FAROL_FAIL_TIMEOUT seconds, or the server's fail_timeout. FAROL_URL is the server,
-FAROL_TOKEN what it knows us by.
+The command reads the message from standard input, and has MESSAGE_ID and
+MESSAGE_SENDER in its environment. If it exits with 0, its output is the message's
+result. Otherwise the message is given again after FAROL_FAIL_TIMEOUT seconds, or the
+server's fail_timeout. FAROL_URL is the server, FAROL_TOKEN our token there.
 """
 
 import json
@@ -23,11 +22,11 @@ LONGEST = 60_000  # bytes of a result
 
 
 class Stopped(Exception):
-    """We were told to stop."""
+    """A signal asked us to stop."""
 
 
 stopping = False
-busy = False  # what is in work is ended and answered first
+busy = False  # the current message is answered first
 
 
 def stop(*_):
@@ -39,7 +38,7 @@ def stop(*_):
 
 
 def pull(body, timeout=30):
-    """Makes a call and returns its status and answer; status 0 is no answer."""
+    """Makes a call and returns its status and answer; status 0 means no answer."""
     request = urllib.request.Request(
         f"{URL}/pull",
         json.dumps(body).encode(),
@@ -55,7 +54,7 @@ def pull(body, timeout=30):
 
 
 def answer(queue, receiver, message, result):
-    """Saves a result. Without an answer it is told again, which does no harm."""
+    """Saves a result. Without an answer it is sent again, which does no harm."""
     for _ in range(10):
         status, said = pull({"receiver": receiver, "results": {queue: {str(message["id"]): result}}})
         if status == 200:
@@ -70,7 +69,7 @@ def work(queue, receiver, command, message):
     environment = dict(os.environ, MESSAGE_ID=str(message["id"]), MESSAGE_SENDER=message["sender"])
     try:
         done = subprocess.run(command, env=environment, input=message["message"].encode(), stdout=subprocess.PIPE)
-    except (OSError, ValueError) as error:  # there is no such command, or no room for it
+    except (OSError, ValueError) as error:  # there is no such command, or no memory for it
         print(error, file=sys.stderr)
         return
     if done.returncode == 0:

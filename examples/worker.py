@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Works a stage of Farol's with a command: worker.py STAGE COMMAND [ARG...]
+"""Runs a command for each item at a stage of Farol: worker.py STAGE COMMAND [ARG...]
 
-The command is run for one item after the other, with ITEM_ID, ITEM_NAME,
-ITEM_BUCKET, ITEM_ETAG, ITEM_SIZE, ITEM_OBJECT and ITEM_INSTITUTION in its
-environment. It exits with 0 if its work is done, with 65 if the bag is at fault,
-and with anything else if it is to be tried again. What it prints is told to
-people. FAROL_URL is the server, FAROL_TOKEN what it knows us by.
+The command has ITEM_ID, ITEM_NAME, ITEM_BUCKET, ITEM_ETAG, ITEM_SIZE, ITEM_OBJECT
+and ITEM_INSTITUTION in its environment. It exits with 0 if its work is done, and
+with 65 if the bag is at fault; any other code causes a retry. Its output becomes
+the item's note. FAROL_URL is the server, FAROL_TOKEN our token there.
 """
 
 import json
@@ -24,11 +23,11 @@ AT_FAULT = 65  # as in sysexits.h: the input was wrong
 
 
 class Stopped(Exception):
-    """We were told to stop."""
+    """A signal asked us to stop."""
 
 
 stopping = False
-interruptible = True  # what is being ended is ended first
+interruptible = True  # an end in progress is completed first
 
 
 def stop(*_):
@@ -40,7 +39,7 @@ def stop(*_):
 
 
 def call(name, body, timeout=30):
-    """Makes a call and returns its status and answer; status 0 is no answer."""
+    """Makes a call and returns its status and answer; status 0 means no answer."""
     request = urllib.request.Request(
         f"{URL}/v1/{name}",
         json.dumps(body).encode(),
@@ -56,8 +55,8 @@ def call(name, body, timeout=30):
 
 
 def end(item, how, **more):
-    """Ends the claim. Without an answer it asks again; 409 says that it was
-    heard, or that somebody else has the item."""
+    """Ends the claim. Without an answer it is sent again; 409 means that it had
+    arrived, or that another worker has the item."""
     for _ in range(10):
         status, _answer = call(how, {"id": item["id"], "token": item["token"], **more})
         if status == 200 or 400 <= status < 500:
@@ -66,7 +65,7 @@ def end(item, how, **more):
 
 
 def keep(item, process, done):
-    """Renews the lease until the work is done; who has lost the item stops."""
+    """Renews the lease until the work is done, and stops the work if it is lost."""
     while not done.wait(item["heartbeat"]):
         status, _ = call("heartbeat", {"id": item["id"], "token": item["token"]})
         if status in (404, 409):
@@ -85,7 +84,7 @@ def work(item, command):
     process = None
     done = threading.Event()
     try:
-        interruptible = False  # or nobody would know of the process to stop it
+        interruptible = False  # or the process would be unknown, and not be stopped
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         interruptible = True
         if stopping:
@@ -99,7 +98,7 @@ def work(item, command):
             process.terminate()
         end(item, "release", reason="Its worker was told to stop.")
         raise
-    except OSError as error:  # there is no such command, or no room for it
+    except OSError as error:  # there is no such command, or no memory for it
         end(item, "retry", code="not-run", reason=str(error))
         interruptible = True
         time.sleep(5)

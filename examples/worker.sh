@@ -1,29 +1,29 @@
 #!/bin/sh
-# Works a stage of Farol's with a command: worker.sh STAGE COMMAND [ARG...]
-# The command is run for one item after the other, with ITEM_ID, ITEM_NAME, ITEM_BUCKET, ITEM_ETAG, ITEM_SIZE, ITEM_OBJECT and
-# ITEM_INSTITUTION in its environment. It exits with 0 if its work is done, with 65 if the bag is at fault, and with anything else
-# if it is to be tried again. What it prints is told to people. FAROL_URL is the server, FAROL_TOKEN what it knows us by.
+# Runs a command for each item at a stage of Farol: worker.sh STAGE COMMAND [ARG...]
+# The command has ITEM_ID, ITEM_NAME, ITEM_BUCKET, ITEM_ETAG, ITEM_SIZE, ITEM_OBJECT and ITEM_INSTITUTION in its environment. It
+# exits with 0 if its work is done, and with 65 if the bag is at fault; any other code causes a retry. Its output becomes the item's
+# note. FAROL_URL is the server, FAROL_TOKEN our token there.
 set -u
 [ $# -ge 2 ] || { echo 'usage: worker.sh STAGE COMMAND [ARG...]' >&2; exit 64; }
 url=${FAROL_URL:-http://127.0.0.1:4180} pid='' id='' answer=$(mktemp) && out=$(mktemp) || exit 1
-call() { # CALL BODY: becomes curl, which prints the answer and then the status. The token is in no list of processes.
+call() { # CALL BODY: becomes curl, which prints the answer and then the status. The token appears in no list of processes.
 	exec curl -sS -K - -w '%{http_code}\n' --max-time 330 -H 'Content-Type: application/json' -d "$2" "$url/v1/$1" <<-END
 		${FAROL_TOKEN:+header = \"Authorization: Bearer $FAROL_TOKEN\"}
 	END
 }
 number() { sed -n "s/.*\"$1\":\\([0-9.]*\\).*/\\1/p" "$answer"; }
 text() { sed -n "s/.*\"$1\":\"\\([^\"\\\\]*\\(\\\\.[^\"\\\\]*\\)*\\)\".*/\\1/p" "$answer" | sed 's/\\\(["\\]\)/\1/g'; }
-quoted() { tr '\000-\037' ' ' | sed 's/[\\"]/\\&/g'; } # as a string of JSON
-end() { # CALL MORE: ends the claim. Without an answer it asks again; 409 says that it was heard, or that somebody else has the item.
+quoted() { tr '\000-\037' ' ' | sed 's/[\\"]/\\&/g'; } # as a JSON string
+end() { # CALL MORE: ends the claim. Without an answer it is sent again; 409 means that it had arrived, or that another worker has the item.
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		case $(call "$1" "{\"id\":$id,\"token\":$token$2}" 2>&1) in *200 | *4??) break ;; esac
 		sleep 1
 	done
 	id=''
 }
-stop() { # told to stop: the item goes back, and the attempt does not count
+stop() { # a signal asked us to stop: the item goes back, and the attempt does not count
 	trap '' TERM INT
-	kill $pid ${!:-} 2>/dev/null # the last to be started may have no name yet
+	kill $pid ${!:-} 2>/dev/null # the last process may have no name yet
 	[ -z "$id" ] || end release ',"reason":"Its worker was told to stop."'
 	rm -f "$answer" "$out"
 	exit 0
@@ -33,7 +33,7 @@ stage=$(printf %s "$1" | quoted) && shift
 while :; do
 	call claim "{\"worker\":\"worker.sh\",\"pid\":$$,\"stages\":[\"$stage\"],\"wait\":20}" >"$answer" &
 	pid=$!
-	wait $pid # and not the call itself: a shell looks at signals only between commands
+	wait $pid # and not the call itself: a shell handles signals only between commands
 	pid=''
 	case $(tail -n 1 "$answer") in
 	200) ;;
@@ -44,7 +44,7 @@ while :; do
 	ITEM_ID=$id ITEM_NAME=$(text name) ITEM_BUCKET=$(text bucket) ITEM_ETAG=$(text etag) ITEM_SIZE=$(number size) \
 		ITEM_OBJECT=$(text object_identifier) ITEM_INSTITUTION=$(text institution) "$@" >"$out" 2>&1 &
 	pid=$!
-	( # heartbeats, as long as this shell lives; who has lost the item stops its work
+	( # heartbeats, as long as this shell lives; a lost item stops its work
 		while sleep "$every" && kill -0 $$; do case $(call heartbeat "{\"id\":$id,\"token\":$token}") in *404 | *409) break ;; esac; done
 		kill $pid
 	) >/dev/null 2>&1 &

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the roles of Farol and its database, in a new cluster only: farol_owner owns
-# the schema and migrates it, farol works with it, and neither is a superuser. The
-# superuser has no password, and so comes in by the server's own socket alone.
+# Creates the roles of Farol and its database, in a new cluster only. farol_owner owns
+# and migrates the schema, farol reads and writes rows, and neither is a superuser.
+# The superuser has no password, and so can connect by the server's own socket only.
 set -eu
 psql -v ON_ERROR_STOP=1 -U "$POSTGRES_USER" -d postgres <<'SQL'
 \getenv owner FAROL_OWNER_PASSWORD

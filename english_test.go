@@ -1,0 +1,170 @@
+package farol_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// riddle is a word that texts for people do not use.
+type riddle struct {
+	word    *regexp.Regexp
+	say     string
+	allowed *regexp.Regexp // phrases in which it is plain; nil if there are none
+}
+
+// phrases matches any of a list, separated by commas, as whole words and across
+// the ends of lines.
+func phrases(list string) *regexp.Regexp {
+	var alternatives []string
+	for phrase := range strings.SplitSeq(list, ",") {
+		words := strings.Fields(phrase)
+		for i, word := range words {
+			words[i] = regexp.QuoteMeta(word)
+		}
+		alternatives = append(alternatives, strings.Join(words, `\s+`))
+	}
+	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(alternatives, "|") + `)\b`)
+}
+
+// riddles reads the list, which is of the form: forms | say | allowed.
+func riddles(t *testing.T) (list []riddle) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "plain-english.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		columns := strings.Split(line, "|")
+		if len(columns) < 2 || len(columns) > 3 {
+			t.Fatalf("%q has %d columns", line, len(columns))
+		}
+		r := riddle{word: phrases(columns[0]), say: strings.TrimSpace(columns[1])}
+		if len(columns) == 3 {
+			r.allowed = phrases(columns[2])
+		}
+		list = append(list, r)
+	}
+	if len(list) < 30 {
+		t.Fatalf("the list has only %d words", len(list))
+	}
+	return list
+}
+
+var inLine = regexp.MustCompile(`[^\n]`)
+
+// blanked hides what a pattern finds, and keeps the lines as they are counted.
+func blanked(text string, pattern *regexp.Regexp) string {
+	return pattern.ReplaceAllStringFunc(text, func(found string) string {
+		return inLine.ReplaceAllString(found, " ")
+	})
+}
+
+// plain reports each listed word of a text, by its line. The first has the number
+// that is given.
+func plain(t *testing.T, list []riddle, place string, line int, text string) {
+	t.Helper()
+	for _, r := range list {
+		searched := text
+		if r.allowed != nil {
+			searched = blanked(text, r.allowed)
+		}
+		for _, at := range r.word.FindAllStringIndex(searched, -1) {
+			t.Errorf("%s:%d: %q: say %s", place, line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]], r.say)
+		}
+	}
+}
+
+var (
+	generatedTables = regexp.MustCompile(`(?s)<!-- generated: begin -->.*?<!-- generated: end -->`)
+	linkTarget      = regexp.MustCompile(`\]\([^)\s]+\)`)
+	indentedCode    = regexp.MustCompile(`(?m)^(?:    |\t).*$`)
+)
+
+// prose is what a document says in words: no code, no addresses, no tables that
+// are made from the program, which are checked where the program has them.
+func prose(text string) string {
+	for _, pattern := range []*regexp.Regexp{fence, indentedCode, codeSpan, linkTarget, generatedTables} {
+		text = blanked(text, pattern)
+	}
+	return text
+}
+
+func TestDocumentsAreInPlainEnglish(t *testing.T) {
+	t.Parallel()
+	list := riddles(t)
+	for name, text := range documents(t) {
+		if name != "docs/testing.md" {
+			plain(t, list, name, 1, prose(text))
+		}
+	}
+}
+
+// texts are the values of some keys anywhere below a node of YAML or JSON.
+func texts(node *yaml.Node, keys map[string]bool, found func(*yaml.Node)) {
+	for i, below := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 1 && keys[node.Content[i-1].Value] && below.Kind == yaml.ScalarNode {
+			found(below)
+		}
+		texts(below, keys, found)
+	}
+}
+
+// A person who is woken by an alert reads no other text first.
+func TestAlertsAreInPlainEnglish(t *testing.T) {
+	t.Parallel()
+	list := riddles(t)
+	keys := map[string]bool{"summary": true, "description": true, "title": true, "legendFormat": true}
+	for _, name := range []string{"deploy/prometheus/farol-rules.yml", "deploy/grafana/farol.json"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root yaml.Node
+		if err := yaml.Unmarshal(content, &root); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checked := 0
+		texts(&root, keys, func(n *yaml.Node) {
+			checked++
+			plain(t, list, name, n.Line, n.Value)
+		})
+		if checked < 20 {
+			t.Errorf("%s has only %d texts", name, checked)
+		}
+	}
+}
+
+var hashComment = regexp.MustCompile(`(?m)(?:^|\s)#+ (.*)$|"""(?s:.*?)"""`)
+
+// What people copy and adapt has comments, which they read.
+func TestExamplesAndSettingsFilesAreInPlainEnglish(t *testing.T) {
+	t.Parallel()
+	list := riddles(t)
+	names, err := filepath.Glob("examples/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = append(names, "deploy/env.example", "deploy/postgres/roles.sh", "deploy/prometheus/farol-rules.yml", "docker-compose.yml")
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(content)
+		comments := hashComment.FindAllStringIndex(text, -1)
+		if len(comments) == 0 {
+			t.Errorf("%s has no comments", name)
+		}
+		for _, at := range comments {
+			plain(t, list, name, 1+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]])
+		}
+	}
+}
