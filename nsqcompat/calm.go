@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -26,15 +29,12 @@ func (m *Mirror) pollTime() time.Duration {
 	return max(calmPoll, m.o.Poll)
 }
 
-// hear notifies the mirror of work until ctx is done. While it does not hear, the mirror
-// polls, so that trouble here is none.
+// hear notifies the mirror of work until ctx is done. While it fails, the mirror polls,
+// so it is not logged as a warning.
 func (m *Mirror) hear(ctx context.Context) error {
-	for failures := 1; ctx.Err() == nil; failures++ {
-		if err := m.listen(ctx, func() { failures = 0 }); ctx.Err() == nil {
-			m.o.Log.DebugContext(ctx, "mirror does not listen, polls until it does", "err", err)
-			pause(ctx, backoff(failures))
-		}
-	}
+	retry.Forever(ctx, m.listen, func(err error, wait time.Duration) {
+		m.o.Log.DebugContext(ctx, "LISTEN failed; the mirror polls until it is retried", "retry_in", wait, "err", err)
+	})
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (m *Mirror) listen(ctx context.Context, heard func()) error {
 		defer cancel()
 		conn.Close(end) //nolint:errcheck // it only listened
 	}()
-	if _, err := conn.Exec(call, `LISTEN `+workChannel+`; LISTEN `+mirrorChannel); err != nil {
+	if _, err := conn.Exec(call, `LISTEN `+topiclog.Channel+`; LISTEN `+mirrorChannel); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	for {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // counts are what the registry has of one topic, all topics of a look in one
@@ -28,6 +29,13 @@ type counts struct {
 
 // expected is how many messages the channel must have.
 func (c counts) expected() int64 { return c.Due + c.Later + c.Waiting + c.Running - c.Unread }
+
+// queueReader reads the log and the queue over the connection of a session.
+type queueReader struct {
+	topiclog.Reader
+
+	conn *pgx.Conn
+}
 
 // querier is a connection or a pool.
 type querier interface {
@@ -83,7 +91,7 @@ ORDER BY s.topic`
 
 // count counts each topic, for a reader that has come to a position. days is the
 // interval of fixity checks where a policy leaves it open.
-func count(ctx context.Context, db querier, at position, days int) ([]counts, error) {
+func count(ctx context.Context, db querier, at topiclog.Position, days int) ([]counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost, "days": days, "few": registry.FixityFew}) // CollectRows returns the error
@@ -100,9 +108,9 @@ func count(ctx context.Context, db querier, at position, days int) ([]counts, er
 	return list, nil
 }
 
-// retry is an attempt after which the item is tried again, and how long the item
+// retriedItem is an attempt after which the item is tried again, and how long the item
 // waits for that; 0 if it does not any more.
-type retry struct {
+type retriedItem struct {
 	Topic string
 	After time.Duration
 }
@@ -122,11 +130,11 @@ SELECT l.topic, coalesce(CASE WHEN l.back = 1 AND w.status = 'Pending' AND w.wai
 FROM last l LEFT JOIN work_items w ON w.id = l.work_item_id
 ORDER BY l.id`
 
-func (l topicLog) retries(ctx context.Context) ([]retry, error) {
+func (q queueReader) retries(ctx context.Context) ([]retriedItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, retriesSQL) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retry])
+	rows, _ := q.conn.Query(ctx, retriesSQL) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retriedItem])
 	if err != nil {
 		return nil, fmt.Errorf("take the retries: %w", err)
 	}
@@ -135,10 +143,10 @@ func (l topicLog) retries(ctx context.Context) ([]retry, error) {
 
 // later returns when items of a topic are due that wait for a time, the soonest
 // first.
-func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, error) {
+func (q queueReader) later(ctx context.Context, topic string) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, `
+	rows, _ := q.conn.Query(ctx, `
 		SELECT least(w.run_at - now(), '1 day') FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
 		WHERE s.topic = $1 AND w.status = 'Pending' AND w.retry AND w.run_at > now() + interval '1.5 seconds' AND w.run_at < 'infinity'
 		ORDER BY w.run_at LIMIT 5000`, topic)
@@ -150,26 +158,26 @@ func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, err
 }
 
 // live returns the next ids that a topic's messages would have, beyond one.
-func (l topicLog) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
-	return l.ids(ctx, `
+func (q queueReader) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
+	return q.ids(ctx, `
 		SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
 		WHERE s.topic = $1 AND w.retry AND w.id > $2
 		ORDER BY w.id LIMIT $3`, topic, beyond, n)
 }
 
 // checked returns the files whose fixity is checked, or would be next.
-func (l topicLog) checked(ctx context.Context, days int) ([]int64, error) {
-	return l.ids(ctx, `
+func (q queueReader) checked(ctx context.Context, days int) ([]int64, error) {
+	return q.ids(ctx, `
 		SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
 		WHERE c.worker <> '' AND c.run_at > now()
 		UNION SELECT * FROM fixity_due($1, $2)
 		LIMIT $3`, days, registry.FixityFew, ownMost)
 }
 
-func (l topicLog) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
+func (q queueReader) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, sql, args...) // CollectRows returns the error
+	rows, _ := q.conn.Query(ctx, sql, args...) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("read which ids are live: %w", err)

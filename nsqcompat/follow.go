@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -22,12 +24,12 @@ func (m *Mirror) hurried() bool { return time.Now().Before(m.hurry) }
 // follow publishes batch after batch, and brings nsqd's figures to the registry's
 // between them. It returns when the database fails or ctx is done; a failing nsqd
 // it waits out.
-func (m *Mirror) follow(ctx context.Context, log topicLog) error {
+func (m *Mirror) follow(ctx context.Context, q queueReader) error {
 	defer m.leave(ctx)
-	failures := 0
+	failures, wait := 0, retry.NewBackoff()
 	for ctx.Err() == nil {
-		m.linkUp(ctx, log)
-		more, err := m.publishSome(ctx, log)
+		m.linkUp(ctx, q)
+		more, err := m.publishSome(ctx, q)
 		var away unpublishedError
 		switch {
 		case errors.As(err, &away):
@@ -35,15 +37,16 @@ func (m *Mirror) follow(ctx context.Context, log topicLog) error {
 			if failures++; failures == 1 {
 				m.o.Log.WarnContext(ctx, "nsqd takes no messages, will try until it does", "nsqd", m.nsqd.addr, "err", err)
 			}
-			m.rest(ctx, backoff(failures))
+			m.rest(ctx, wait.Next())
 			continue
 		case err != nil:
 			return err
 		case failures > 0:
 			m.o.Log.InfoContext(ctx, "nsqd takes messages again", "nsqd", m.nsqd.addr, "failures", failures)
 			failures = 0
+			wait.Reset()
 		}
-		if err := m.reflect(ctx, log); err != nil {
+		if err := m.reflect(ctx, q); err != nil {
 			return err
 		}
 		if !more {
@@ -55,25 +58,25 @@ func (m *Mirror) follow(ctx context.Context, log topicLog) error {
 
 // publishSome publishes what can be read of the log, for a while; more says that
 // the log goes on.
-func (m *Mirror) publishSome(ctx context.Context, log topicLog) (more bool, err error) {
+func (m *Mirror) publishSome(ctx context.Context, q queueReader) (more bool, err error) {
 	if err := m.find(ctx); err != nil {
 		return false, unpublishedError{err}
 	}
 	began := time.Now()
 	for more = true; more && err == nil && ctx.Err() == nil && time.Since(began) < roundTime; {
-		more, err = m.step(ctx, log)
+		more, err = m.step(ctx, q.Reader)
 	}
 	return more, err
 }
 
 // linkUp makes the link to nsqd when there is none.
-func (m *Mirror) linkUp(ctx context.Context, log topicLog) {
+func (m *Mirror) linkUp(ctx context.Context, q queueReader) {
 	if !m.mirrors() || m.link != nil || time.Now().Before(m.attachAt) {
 		return
 	}
 	err := m.find(ctx)
 	if err == nil {
-		m.link, err = m.attach(ctx, log)
+		m.link, err = m.attach(ctx, q)
 	}
 	switch {
 	case err != nil: // the database's are heard of by the next who asks it
@@ -86,12 +89,13 @@ func (m *Mirror) linkUp(ctx context.Context, log topicLog) {
 
 // reflect brings nsqd's figures to the registry's. Only the database's errors are
 // returned.
-func (m *Mirror) reflect(ctx context.Context, log topicLog) error {
+func (m *Mirror) reflect(ctx context.Context, q queueReader) error {
 	if m.link == nil {
 		return nil
 	}
 	m.attempts = 0
-	return m.detachIf(ctx, m.link.tick(ctx, log))
+	m.attachWait.Reset()
+	return m.detachIf(ctx, m.link.tick(ctx, q))
 }
 
 // detachIf gives up the link if that is broken, and returns all other errors.
@@ -107,7 +111,7 @@ func (m *Mirror) detachIf(ctx context.Context, err error) error {
 		m.link.close()
 		m.link = nil
 	}
-	m.attachAt = time.Now().Add(backoff(m.attempts))
+	m.attachAt = time.Now().Add(m.attachWait.Next())
 	return nil
 }
 
@@ -123,7 +127,7 @@ func (m *Mirror) rest(ctx context.Context, d time.Duration) {
 			m.o.Log.WarnContext(ctx, "what nsqd sent could not be dealt with", "err", err)
 		}
 	case d > 0:
-		pause(ctx, d)
+		retry.Pause(ctx, d)
 	default:
 		poll := m.pollTime()
 		m.calm(ctx, poll*3/4+rand.N(poll/2+1))

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -47,7 +50,7 @@ type link struct {
 }
 
 // attach makes what nsqd lacks, takes stock, and begins to consume.
-func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) {
+func (m *Mirror) attach(ctx context.Context, q queueReader) (_ *link, err error) {
 	at := daemon{tcp: m.nsqd.addr, http: m.nsqdHTTP}
 	l := &link{
 		m: m, at: at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
@@ -58,7 +61,7 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 			l.close()
 		}
 	}()
-	topics, err := m.topics(ctx)
+	topics, err := topiclog.Topics(ctx, m.db)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,7 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 	if err != nil {
 		return nil, err
 	}
-	settled, err := l.agree(ctx, log, made)
+	settled, err := l.agree(ctx, q, made)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (l *link) join(ctx context.Context, topics []string, first nsqdStats, made 
 			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
 		}
 	}
-	pause(ctx, hush)
+	retry.Pause(ctx, hush)
 	return nil
 }
 
@@ -170,8 +173,8 @@ func broken(err error) error {
 
 // tick brings nsqd's figures to the registry's. All that can be published has
 // been.
-func (l *link) tick(ctx context.Context, log topicLog) error {
-	retries, err := log.retries(ctx)
+func (l *link) tick(ctx context.Context, q queueReader) error {
+	retries, err := q.retries(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,11 +183,11 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 			c.retries = append(c.retries, r.After)
 		}
 	}
-	at, err := log.cursor(ctx)
+	at, err := q.Position(ctx)
 	if err != nil {
 		return err
 	}
-	if behind, err := l.count(ctx, log, at); err != nil || behind {
+	if behind, err := l.count(ctx, q, at); err != nil || behind {
 		return err // first the log: so far behind, nothing can be compared
 	}
 	if time.Since(l.looked) >= l.lookPause() {
@@ -192,7 +195,7 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 			return err
 		}
 	}
-	if err := l.refill(ctx, log); err != nil {
+	if err := l.refill(ctx, q); err != nil {
 		return err
 	}
 	return l.steer(time.Now())
@@ -200,9 +203,9 @@ func (l *link) tick(ctx context.Context, log topicLog) error {
 
 // count tells the channels what the registry has, unless the mirror is too far
 // behind with publishing.
-func (l *link) count(ctx context.Context, log topicLog, at position) (behind bool, err error) {
+func (l *link) count(ctx context.Context, q queueReader, at topiclog.Position) (behind bool, err error) {
 	began := time.Now()
-	list, err := count(ctx, log.conn, at, l.m.o.FixityDays)
+	list, err := count(ctx, q.conn, at, l.m.o.FixityDays)
 	if err != nil {
 		return false, err
 	}
@@ -217,7 +220,7 @@ func (l *link) count(ctx context.Context, log topicLog, at position) (behind boo
 		c := l.channels[is.Topic]
 		c.count(is, l.ticked)
 		if c.missing = c.missing[:0]; c.lack() > 0 {
-			due, err := log.later(ctx, c.topic)
+			due, err := q.later(ctx, c.topic)
 			if err != nil {
 				return false, err
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nsqio/go-nsq"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 // TopicFigures are one topic as the registry has it and as nsqd shows it.
@@ -89,7 +91,7 @@ func (l *link) look(ctx context.Context) error {
 	}
 	slices.SortFunc(figures, func(a, b TopicFigures) int { return cmpText(a.Topic, b.Topic) })
 	l.m.keep(figures)
-	pause(ctx, hush)
+	retry.Pause(ctx, hush)
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 func TestNSQDIsFoundByLookup(t *testing.T) {
 	t.Parallel()
 	q := &queue{t: t, db: testenv.Database(t), nsqd: testenv.NewNSQLookup(t)}
-	exec(t, q.db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	testenv.Exec(t, q.db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	start(t, q.db, MirrorOptions{LookupdAddr: q.nsqd.LookupAddr})
 	q.items(4)
 	q.claim("Receive", 1)

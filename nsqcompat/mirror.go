@@ -26,6 +26,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // MirrorOptions say where a mirror publishes and how it reads. All but the
@@ -52,13 +55,14 @@ type Mirror struct {
 	nsqdHTTP string // host:port of its HTTP API
 
 	// Of the one that follows the log alone.
-	link     *link            // nil while there is none
-	echoes   map[string]*echo // by topic
-	attachAt time.Time        // not before
-	attempts int              // to attach, in a row
-	hurry    time.Time        // somebody waits for the figures until then
-	lastStir time.Time        // something happened
-	work     chan struct{}    // gets a value when there may be something to publish
+	link       *link            // nil while there is none
+	echoes     map[string]*echo // by topic
+	attachAt   time.Time        // not before
+	attempts   int              // to attach, in a row
+	attachWait *retry.Backoff
+	hurry      time.Time     // somebody waits for the figures until then
+	lastStir   time.Time     // something happened
+	work       chan struct{} // gets a value when there may be something to publish
 
 	leads                atomic.Bool
 	published, discarded atomic.Int64
@@ -94,7 +98,7 @@ func NewMirror(db *pgxpool.Pool, o MirrorOptions) *Mirror {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Mirror{db: db, o: o, nsqd: publisher{addr: o.NSQDTCPAddr}, work: make(chan struct{}, 1)}
+	return &Mirror{db: db, o: o, nsqd: publisher{addr: o.NSQDTCPAddr}, attachWait: retry.NewBackoff(), work: make(chan struct{}, 1)}
 }
 
 // Stats returns the counts so far.
@@ -103,6 +107,11 @@ func (m *Mirror) Stats() Stats {
 		Leads: m.leads.Load(), Published: m.published.Load(),
 		Discarded: m.discarded.Load(), Failures: m.failures.Load(),
 	}
+}
+
+// Lag reads how far the mirror is behind, whether it runs here, elsewhere or not at all.
+func (m *Mirror) Lag(ctx context.Context) (topiclog.Lag, error) {
+	return topiclog.ReadLag(ctx, m.db, m.o.Reader)
 }
 
 // Figures returns the figures of all topics as this mirror has found them last,
@@ -124,17 +133,9 @@ func (m *Mirror) mirrors() bool { return m.o.NSQDHTTPAddr != "" || m.o.LookupdAd
 // Reader one publishes and the others stand by.
 func (m *Mirror) Run(ctx context.Context) error {
 	defer m.nsqd.drop()
-	for failures := 1; ctx.Err() == nil; failures++ {
-		led, err := m.session(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if led {
-			failures = 1
-		}
-		m.o.Log.WarnContext(ctx, "mirror lost its database session, will connect again", "reader", m.o.Reader, "err", err)
-		pause(ctx, backoff(failures))
-	}
+	retry.Forever(ctx, m.session, func(err error, wait time.Duration) {
+		m.o.Log.WarnContext(ctx, "mirror lost its database session; reconnecting", "reader", m.o.Reader, "retry_in", wait, "err", err)
+	})
 	return nil
 }
 
@@ -144,39 +145,40 @@ const callTimeout = 10 * time.Second
 // session is one connection's life: it waits for the lock, then publishes until
 // the connection breaks. The lock belongs to the connection and every move of
 // the cursor goes through it, so one who has lost the lock cannot move it.
-func (m *Mirror) session(ctx context.Context) (led bool, err error) {
+func (m *Mirror) session(ctx context.Context, succeeded func()) error {
 	conn, err := m.connect(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		conn.Close(end) //nolint:errcheck // the server drops the lock either way
 	}()
-	log := topicLog{conn: conn, reader: m.o.Reader}
+	log := topiclog.NewReader(conn, m.o.Reader)
 	for {
-		mine, err := log.lock(ctx)
+		locked, err := log.Lock(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
-		if mine {
+		if locked {
 			break
 		}
 		if !m.standBy(ctx) {
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 	}
+	succeeded()
 	m.leads.Store(true)
 	defer m.leads.Store(false)
-	if err := m.enter(ctx, log); err != nil {
-		return true, err
+	if err := m.register(ctx, log); err != nil {
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return m.follow(ctx, log) })
+	group.Go(func() error { return m.follow(ctx, queueReader{log, conn}) })
 	group.Go(func() error { return m.upkeep(ctx) })
 	group.Go(func() error { return m.hear(ctx) })
-	return true, group.Wait()
+	return group.Wait()
 }
 
 // connect opens a connection beside the pool, which must be a direct one: a
@@ -198,8 +200,8 @@ func (m *Mirror) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-func (m *Mirror) enter(ctx context.Context, log topicLog) error {
-	moved, err := log.enter(ctx)
+func (m *Mirror) register(ctx context.Context, log topiclog.Reader) error {
+	moved, err := log.Register(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,12 +216,12 @@ func (m *Mirror) enter(ctx context.Context, log topicLog) error {
 // step publishes a batch and moves the cursor past what nsqd has taken of it;
 // more says that the log goes on. Nothing is open in the database meanwhile: a
 // transaction that waited for nsqd would hold up every reader of the log.
-func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) {
-	at, err := log.cursor(ctx)
+func (m *Mirror) step(ctx context.Context, log topiclog.Reader) (more bool, err error) {
+	at, err := log.Position(ctx)
 	if err != nil {
 		return false, err
 	}
-	batch, err := log.after(ctx, at, m.o.Batch)
+	batch, err := log.After(ctx, at, m.o.Batch)
 	if err != nil {
 		return false, err
 	}
@@ -229,7 +231,7 @@ func (m *Mirror) step(ctx context.Context, log topicLog) (more bool, err error) 
 	}
 	if n > 0 {
 		// If we die before this, the next one publishes these again.
-		if err := log.move(ctx, at, batch[n-1].Position); err != nil {
+		if err := log.Move(ctx, at, batch[n-1].Position); err != nil {
 			return false, err
 		}
 	}
@@ -243,7 +245,7 @@ const standByPoll = time.Second
 // standBy waits until it is time to ask for the lock again, and tells whether ctx
 // lasted as long.
 func (m *Mirror) standBy(ctx context.Context) bool {
-	return pause(ctx, standByPoll*3/4+rand.N(standByPoll/2))
+	return retry.Pause(ctx, standByPoll*3/4+rand.N(standByPoll/2))
 }
 
 // upkeepEvery is about how often old requests go.
@@ -256,26 +258,7 @@ func (m *Mirror) upkeep(ctx context.Context) error {
 		if err := m.trimRequests(ctx); err != nil && ctx.Err() == nil {
 			m.o.Log.WarnContext(ctx, "old requests are still there, will try again", "err", err)
 		}
-		pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5))
+		retry.Pause(ctx, upkeepEvery*9/10+rand.N(upkeepEvery/5))
 	}
 	return nil
-}
-
-// backoff is how long to wait after so many failures in a row: 100 ms at first,
-// 10 s at most, up to half of it taken off at random.
-func backoff(failures int) time.Duration {
-	d := min(100*time.Millisecond<<min(failures-1, 10), 10*time.Second)
-	return d - rand.N(d/2)
-}
-
-// pause waits for d and tells whether ctx lasted as long.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

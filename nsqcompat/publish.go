@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nsqio/go-nsq"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 const (
@@ -26,7 +28,7 @@ func (e unpublishedError) Unwrap() error { return e.err }
 
 // publish sends messages in their order and returns how many are dealt with.
 // The error is an unpublishedError.
-func (m *Mirror) publish(ctx context.Context, batch []message) (done int, err error) {
+func (m *Mirror) publish(ctx context.Context, batch []topiclog.Message) (done int, err error) {
 	began := time.Now()
 	for done < len(batch) && ctx.Err() == nil && time.Since(began) < batchTime {
 		n, err := m.publishRun(ctx, firstRun(batch[done:]))
@@ -40,7 +42,7 @@ func (m *Mirror) publish(ctx context.Context, batch []message) (done int, err er
 
 // firstRun returns the messages at the front that have one topic and fit into
 // one command.
-func firstRun(batch []message) []message {
+func firstRun(batch []topiclog.Message) []topiclog.Message {
 	size := 0
 	for i, next := range batch {
 		size += len(next.Body)
@@ -51,7 +53,7 @@ func firstRun(batch []message) []message {
 	return batch
 }
 
-func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err error) {
+func (m *Mirror) publishRun(ctx context.Context, run []topiclog.Message) (done int, err error) {
 	var bodies [][]byte
 	for _, next := range run {
 		// nsq.MultiPublish checks neither: a topic with a space in it makes another
@@ -86,7 +88,7 @@ func (m *Mirror) publishRun(ctx context.Context, run []message) (done int, err e
 }
 
 // discard passes over a message that would block all later ones for ever.
-func (m *Mirror) discard(ctx context.Context, next message, err error) {
+func (m *Mirror) discard(ctx context.Context, next topiclog.Message, err error) {
 	m.discarded.Add(1)
 	m.o.Log.ErrorContext(ctx, "message cannot be published, passing over it", "message", next.Position.MessageID,
 		"xid", next.Position.XID, "topic", next.Topic, "bytes", len(next.Body), "err", err)

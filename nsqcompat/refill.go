@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 const (
@@ -22,22 +24,22 @@ const (
 // refill publishes messages again that the channel lacks, which every other
 // channel of the topic gets once more: nsqd was wiped, or a person emptied the
 // channel or takes from it.
-func (l *link) refill(ctx context.Context, log topicLog) error {
+func (l *link) refill(ctx context.Context, q queueReader) error {
 	for _, c := range l.channels {
 		lack := min(-c.surplus(time.Now()), refillMost)
 		switch {
 		case lack <= 0:
 			c.short, c.refilledTo, c.gone = 0, 0, 0
 			continue
-		case c.topic == fixityTopic:
-			if err := l.refillChecks(ctx, log, c, lack); err != nil {
+		case c.topic == topiclog.FixityTopic:
+			if err := l.refillChecks(ctx, q, c, lack); err != nil {
 				return err
 			}
 			continue
 		case c.short < 2:
 			continue // the next look may find them
 		}
-		ids, err := log.live(ctx, c.topic, c.refilledTo, lack)
+		ids, err := q.live(ctx, c.topic, c.refilledTo, lack)
 		if err != nil {
 			return err
 		}
@@ -55,8 +57,8 @@ func (l *link) refill(ctx context.Context, log topicLog) error {
 
 // refillChecks publishes the files whose check is due and allowed: no log tells of
 // these before they are claimed.
-func (l *link) refillChecks(ctx context.Context, log topicLog, c *channel, lack int64) error {
-	ids, err := log.checked(ctx, l.m.o.FixityDays)
+func (l *link) refillChecks(ctx context.Context, q queueReader, c *channel, lack int64) error {
+	ids, err := q.checked(ctx, l.m.o.FixityDays)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (e *echo) unsaid(ids []int64) (list []int64) {
 // announce publishes what the log tells. That the check of a file begins is known
 // already where the file was published when it came due.
 func (m *Mirror) announce(ctx context.Context, topic string, bodies [][]byte) error {
-	if topic != fixityTopic || m.link == nil {
+	if topic != topiclog.FixityTopic || m.link == nil {
 		return m.send(ctx, topic, bodies)
 	}
 	e := m.echo(topic)
@@ -141,7 +143,7 @@ func (l *link) publish(ctx context.Context, c *channel, ids []int64) error {
 		if err := l.m.send(ctx, c.topic, bodies); err != nil {
 			return broken(err)
 		}
-		for i := 0; c.topic == fixityTopic && i < n; i++ {
+		for i := 0; c.topic == topiclog.FixityTopic && i < n; i++ {
 			c.said[string(bodies[i])] = true
 		}
 		ids = ids[n:]

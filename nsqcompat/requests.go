@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // request is a message that somebody else published on one of the pipeline's
@@ -134,7 +135,7 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 	switch {
 	case m.o.NoOrders:
 		return m.ignore(ctx, r, item)
-	case ok && r.topic == fixityTopic:
+	case ok && r.topic == topiclog.FixityTopic:
 		return m.answerFixity(ctx, r, id)
 	}
 	var list []TopicRequest
@@ -157,7 +158,7 @@ func (m *Mirror) answer(ctx context.Context, r request) error {
 // far as anybody can tell: it is older than what has become of its item. The check
 // of a file was announced, and is made.
 func (m *Mirror) explained(ctx context.Context, r request, item int64) (yes bool, err error) {
-	if r.topic == fixityTopic {
+	if r.topic == topiclog.FixityTopic {
 		return true, nil
 	}
 	err = m.db.QueryRow(ctx, `

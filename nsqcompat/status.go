@@ -9,6 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Status is what the registry and nsqd say, side by side.
@@ -66,7 +69,7 @@ func (m *Mirror) Status(ctx context.Context) (s Status, err error) {
 				s.Topics[n] = figures[n]
 			}
 		}
-		if s.Drift() == 0 || i+1 < statusLooks && !pause(ctx, 100*time.Millisecond) {
+		if s.Drift() == 0 || i+1 < statusLooks && !retry.Pause(ctx, 100*time.Millisecond) {
 			break
 		}
 	}
@@ -84,7 +87,7 @@ func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigure
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNSQD, err)
 	}
-	is, err := count(ctx, m.db, position{XID: 1 << 62}, m.o.FixityDays)
+	is, err := count(ctx, m.db, topiclog.Position{XID: 1 << 62}, m.o.FixityDays)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +136,7 @@ func (m *Mirror) Reconcile(ctx context.Context) (s Status, err error) {
 		}
 		s = now
 		unled := slices.ContainsFunc(s.Topics, func(t TopicFigures) bool { return t.missing || t.orphan })
-		if s.Drift() == 0 && s.Behind == 0 && !unled && s.Leader != nil || !pause(ctx, 200*time.Millisecond) {
+		if s.Drift() == 0 && s.Behind == 0 && !unled && s.Leader != nil || !retry.Pause(ctx, 200*time.Millisecond) {
 			break
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nsqio/go-nsq"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // A request is found behind all that waits, soon, also where that is more than nsqd
@@ -214,7 +216,7 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	q.shows(receiveTopic, 0, 0, 0)
 	q.shows(receiveTopic, 100, 0, 0)
 	q.pub(receiveTopic, fmt.Sprint(id))
-	eventually(t, "a sweep", func() bool { return q.shown(receiveTopic).Requeued > 0 })
+	testenv.Eventually(t, "a sweep", func() bool { return q.shown(receiveTopic).Requeued > 0 })
 	q.shows(receiveTopic, 100, 0, 0)
 	requeued := q.shown(receiveTopic).Requeued
 	q.stays(100, 0)

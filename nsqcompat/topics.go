@@ -8,24 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
-// fixityTopic is the one topic whose messages are not about work items.
-const fixityTopic = "fixity_check"
-
 func cmpText(a, b string) int { return cmp.Compare(a, b) }
-
-// topics are the pipeline's.
-func (m *Mirror) topics(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := m.db.Query(ctx, `SELECT DISTINCT topic FROM stage_pauses ORDER BY topic`) // CollectRows returns the error
-	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("read the names of topics: %w", err)
-	}
-	return topics, nil
-}
 
 // make makes the topics and channels that nsqd lacks, so that dashboards show
 // them before the first message comes, and returns the topics whose channel it
@@ -65,10 +52,10 @@ func (d daemon) pause(ctx context.Context, topic string, yes bool) error {
 // agree reads what both sides agreed on last, and has Farol's pauses hold for
 // topics that nsqd has lost. It takes back that the topics are settled, and
 // returns what was left in those that were.
-func (l *link) agree(ctx context.Context, log topicLog, made map[string]bool) (settled map[string]*leftover, err error) {
+func (l *link) agree(ctx context.Context, q queueReader, made map[string]bool) (settled map[string]*leftover, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := log.conn.Query(ctx, `
+	rows, _ := q.conn.Query(ctx, `
 		WITH was AS MATERIALIZED (SELECT * FROM nsq_topics), began AS (UPDATE nsq_topics SET settled = false WHERE settled)
 		SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coalesce(bool_and(was.settled), false),
 			max(was.left_at), coalesce(max(was.left_messages), 0)
@@ -131,7 +118,7 @@ func (m *Mirror) settle(ctx context.Context, l *link) error {
 		SELECT t, true, a, n FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS u (t, a, n)
 		ON CONFLICT (topic) DO UPDATE SET settled = true, left_at = excluded.left_at, left_messages = excluded.left_messages`,
 		topics, at, messages)
-	pause(ctx, hush) // what is published once we have ended is not before it
+	retry.Pause(ctx, hush) // what is published once we have ended is not before it
 	return err
 }
 
