@@ -74,7 +74,7 @@ func (q *queue) agrees() (list []TopicFigures, took time.Duration) {
 		same := true
 		for _, c := range is {
 			t, _ := stats.topic(c.Topic)
-			f := compare(c, t)
+			f := figuresOf(c, t)
 			if c.Topic == receiveTopic || c.Topic == validateTopic {
 				list = append(list, f)
 			}

@@ -95,7 +95,7 @@ func (q *queue) shown(topic string) TopicFigures {
 		return TopicFigures{Drift: -1}
 	}
 	t, _ := stats.topic(topic)
-	f := compare(counts{Topic: topic}, t)
+	f := figuresOf(counts{Topic: topic}, t)
 	return f
 }
 

@@ -142,13 +142,15 @@ func inFlight(t *testing.T, nsqd *testenv.NSQServer, topic string) int {
 
 func at(nsqd *testenv.NSQServer) daemon { return daemon{tcp: nsqd.TCPAddr, http: nsqd.HTTPAddr} }
 
-// leader returns a mirror that holds its reader's lock but does not run, so that
-// a test can take its steps one by one.
-func leader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*Mirror, topiclog.Reader) {
+// newTestLeader returns a leader that holds its reader's lock but does not run, so that a
+// test can take its steps one by one.
+func newTestLeader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*leader, topiclog.Reader) {
 	t.Helper()
 	m := NewMirror(db, o)
-	t.Cleanup(m.nsqd.drop)
-	conn, err := m.connect(t.Context())
+	pace := newPace(m.o.Poll)
+	l := newLeader(m.o, m.records, pace, &m.counted)
+	t.Cleanup(l.out.nsqd.drop)
+	conn, err := m.connect(t.Context(), pace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +162,11 @@ func leader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*Mirror, topiclog.
 		}
 	})
 	log := topiclog.NewReader(conn, m.o.Reader)
-	if mine, err := log.Lock(t.Context()); err != nil || !mine {
-		t.Fatalf("Lock = %t, %v", mine, err)
+	if locked, err := log.Lock(t.Context()); err != nil || !locked {
+		t.Fatalf("Lock = %t, %v", locked, err)
 	}
 	if _, err := log.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return m, log
+	return l, log
 }

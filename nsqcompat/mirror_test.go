@@ -72,7 +72,7 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	late := subscribe(t, nsqd.TCPAddr, "late")
-	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 
 	slow, err := db.Begin(t.Context())
 	if err != nil {
@@ -88,7 +88,7 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := m.Stats().Published; n != 0 {
+	if n := m.counted.stats().Published; n != 0 {
 		t.Fatalf("%d messages published past an open transaction, want none", n)
 	}
 
@@ -99,7 +99,7 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 		if _, err := m.step(t.Context(), log); err != nil {
 			t.Fatal(err)
 		}
-		return m.Stats().Published == 2
+		return m.counted.stats().Published == 2
 	})
 	if diff := cmp.Diff([]string{"first", "second"}, late.take(t, 2)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
@@ -251,7 +251,7 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	orderly := subscribe(t, nsqd.TCPAddr, "orderly")
 	put(t, db, "orderly", "1", "2")
-	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	holder, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -266,13 +266,13 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		for m.Stats().Published == 0 && err == nil { // another test's transaction may be open
+		for m.counted.stats().Published == 0 && err == nil { // another test's transaction may be open
 			_, err = m.step(ctx, log)
 		}
 		ended <- err
 	}()
 	orderly.take(t, 2)
-	testenv.Eventually(t, "the answer", func() bool { return m.Stats().Published == 2 })
+	testenv.Eventually(t, "the answer", func() bool { return m.counted.stats().Published == 2 })
 	cancel()
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

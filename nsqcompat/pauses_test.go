@@ -18,7 +18,7 @@ func (q *queue) paused(want bool, reason string) {
 			q.value(`SELECT paused || ' ' || coalesce(pause_reason, '-') FROM stage_settings WHERE stage = 'Receive'`) == map[bool]string{true: "true ", false: "false "}[want]+reason
 	}
 	testenv.Eventually(q.t, "a pause", ok)
-	until := time.Now().Add(2 * lookEvery)
+	until := time.Now().Add(2 * compareEvery)
 	testenv.Eventually(q.t, "two looks", func() bool {
 		if !ok() {
 			q.t.Fatalf("it does not stay: nsqd %t, Farol %s", q.shown(receiveTopic).PausedInNSQ, q.value(`SELECT paused::text FROM stage_settings WHERE stage = 'Receive'`))

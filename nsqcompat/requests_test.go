@@ -141,7 +141,7 @@ func TestRequestThatIsRefusedIsAnswered(t *testing.T) {
 	} {
 		q.pub(tc.topic, tc.body)
 		a := q.answers(i + 1)[i]
-		if a.Accepted || !strings.Contains(a.Answer, tc.answer) || (a.Item != nil) != tc.item || len(a.Body) > 6*bodyMost {
+		if a.Accepted || !strings.Contains(a.Answer, tc.answer) || (a.Item != nil) != tc.item || len(a.Body) > 6*maxKept {
 			t.Errorf("%q on %s is answered by %+v", tc.body[:min(40, len(tc.body))], tc.topic, a)
 		}
 	}

@@ -122,7 +122,7 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 // stays makes sure that nothing changes at Receive for some looks.
 func (q *queue) stays(depth, inFlight int64) {
 	q.t.Helper()
-	until := time.Now().Add(4 * lookEvery)
+	until := time.Now().Add(4 * compareEvery)
 	testenv.Eventually(q.t, "some looks", func() bool {
 		if f := q.shown(receiveTopic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
 			q.t.Fatalf("figures = %+v, want %d and %d in flight", f, depth, inFlight)

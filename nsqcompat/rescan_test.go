@@ -189,17 +189,17 @@ func TestOldMessageIsNotTakenForANewOne(t *testing.T) {
 	message := func(n byte, at time.Duration) *delivery {
 		return &delivery{id: nsq.MessageID{n}, at: now.Add(at), attempts: 1, body: "7", size: 1}
 	}
-	for _, left := range []*leftover{nil, {at: now, messages: 1}} {
-		e := newEcho()
-		if hush := e.begin(now, 1, false, left); hush > time.Second || left == nil && hush < time.Second {
-			t.Errorf("hush = %v", hush)
+	for _, left := range []*handover{nil, {at: now, messages: 1}} {
+		e := newOwnMessages()
+		if quietTime := e.begin(now, 1, false, left); quietTime > time.Second || left == nil && quietTime < time.Second {
+			t.Errorf("hush = %v", quietTime)
 		}
 		e.publishing([][]byte{[]byte("7")}, 1)
 		var got []origin
 		for i, at := range []time.Duration{-time.Minute, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
-			got = append(got, e.judge(message(byte(min(i, 2)), at)))
+			got = append(got, e.originOf(message(byte(min(i, 2)), at)))
 		}
-		if want := []origin{unsure, ours, alien, alien}; !slices.Equal(got, want) {
+		if want := []origin{originUnknown, originOwn, originForeign, originForeign}; !slices.Equal(got, want) {
 			t.Errorf("origins = %v, want %v", got, want)
 		}
 	}
