@@ -232,7 +232,7 @@ func (c *channel) expire(now time.Time) {
 // correct corrects our account by nsqd's figures. Messages that are in nsqd only may be
 // foreign, and have to be received first.
 func (c *channel) correct(t topicStats, worker channelStats, us clientStats) {
-	// Without the messages that nsqd has been told to finish and has not finished yet.
+	// Without the messages whose FIN nsqd has not processed yet.
 	there := t.Depth + worker.messages() - (c.finished - us.Finished) - int64(len(c.foreign))
 	if off := there - c.inChannel; off > 0 {
 		c.excess, c.off = max(0, min(c.off, off)), off

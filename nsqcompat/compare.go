@@ -85,7 +85,7 @@ func (l *link) handOver(ctx context.Context) error {
 // errRestarted says that nsqd has lost what it does not keep on disk.
 var errRestarted = errors.New("nsqd was restarted")
 
-// linkError says that the link has failed and is to be made again; a failure of the
+// linkError says that the link has failed and has to be replaced; a failure of the
 // database is another matter.
 type linkError struct{ err error }
 

@@ -132,8 +132,8 @@ const standByPoll = time.Second
 // mirrorChannel is the channel of NOTIFY for those who wait for the figures.
 const mirrorChannel = "farol_mirror"
 
-// setUpSQL has the server close the session of a host that vanished, which nobody else
-// does, so that a standby gets the lock. A live session is never idle as long.
+// setUpSQL has the server close the session of a host that vanished, so that a standby
+// gets the lock. A live session is never idle as long.
 const setUpSQL = `SET idle_session_timeout = '60s'; SET plan_cache_mode = force_custom_plan; LISTEN ` + mirrorChannel
 
 // connect opens a connection beside the pool. It must be a direct one: behind a pooler
@@ -166,7 +166,7 @@ func (m *Mirror) register(ctx context.Context, log topiclog.Reader) error {
 	return nil
 }
 
-// notify tells the leader of work until ctx is done. While it fails, the leader polls,
+// notify notifies the leader of work until ctx is done. While it fails, the leader polls,
 // so it is not logged as a warning.
 func (m *Mirror) notify(ctx context.Context, pace *pace) error {
 	retry.Forever(ctx, func(ctx context.Context, succeeded func()) error {

@@ -11,7 +11,7 @@ const (
 	// maxEnded is how many messages are remembered after they were finished, far more
 	// than may be under way.
 	maxEnded = 4096
-	// maxOwn bounds the messages of a topic that are told from foreign ones.
+	// maxOwn bounds the messages of a topic that are distinguished from foreign ones.
 	maxOwn = 1_000_000
 )
 

@@ -215,8 +215,8 @@ SELECT s.topic, bool_and(s.paused), coalesce(bool_and(was.paused), false), coale
 FROM stage_pauses s LEFT JOIN was USING (topic) GROUP BY s.topic`
 
 // agreed reads which topics both sides have as paused, and what an earlier mirror left
-// in each that it handed over; it takes the handovers back. A topic that was created
-// anew in nsqd is not paused there, so Farol's pause is to be carried over.
+// in each that it handed over; it takes the handovers back. A topic that was just created
+// in nsqd is not paused there, so Farol's pause is to be carried over.
 func (q queueReader) agreed(ctx context.Context, created map[string]bool) (paused map[string]bool, left map[string]*handover, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -216,12 +216,12 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	q.shows(receiveTopic, 0, 0, 0)
 	q.shows(receiveTopic, 100, 0, 0)
 	q.pub(receiveTopic, fmt.Sprint(id))
-	testenv.Eventually(t, "a sweep", func() bool { return q.shown(receiveTopic).Requeued > 0 })
+	testenv.Eventually(t, "a rescan", func() bool { return q.shown(receiveTopic).Requeued > 0 })
 	q.shows(receiveTopic, 100, 0, 0)
 	requeued := q.shown(receiveTopic).Requeued
 	q.stays(100, 0)
 	if again := q.shown(receiveTopic).Requeued; again != requeued {
-		t.Errorf("%d messages were requeued after the sweep", again-requeued)
+		t.Errorf("%d messages were requeued after the rescan", again-requeued)
 	}
 	if n := q.value(`SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`); n != "0" {
 		t.Errorf("%s answers", n)

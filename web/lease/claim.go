@@ -260,7 +260,7 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 		return nil, nil
 	}
 	defer func() { l.turn <- struct{}{} }()
-	look, stop := a.engine.Wakes(ctx)
+	wakes, stop := a.engine.Wakes(ctx)
 	defer stop()
 	for {
 		got, err := a.remote.Claim(ctx, f, n, who)
@@ -268,7 +268,7 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 			return got, err
 		}
 		select {
-		case <-look:
+		case <-wakes:
 		case <-ctx.Done():
 			return nil, nil
 		case <-a.o.Stop:

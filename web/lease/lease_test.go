@@ -346,11 +346,11 @@ func TestManyWaitWithoutAStampede(t *testing.T) {
 }
 
 // deafWriter is an answer that nobody reads.
-type deafWriter struct{ header http.Header }
+type brokenWriter struct{ header http.Header }
 
-func (d deafWriter) Header() http.Header       { return d.header }
-func (d deafWriter) Write([]byte) (int, error) { return 0, errors.New("connection reset") }
-func (d deafWriter) WriteHeader(int)           {}
+func (d brokenWriter) Header() http.Header       { return d.header }
+func (d brokenWriter) Write([]byte) (int, error) { return 0, errors.New("connection reset") }
+func (d brokenWriter) WriteHeader(int)           {}
 
 // Who is gone when an item comes gets none: it goes to the next, and no attempt
 // counts.
@@ -380,16 +380,16 @@ func TestClientThatIsGoneSwallowsNoItem(t *testing.T) {
 	id := l.put("test.edu", 10)
 
 	// One that goes between the claim and the answer.
-	deaf := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/claim", strings.NewReader(`{"worker": "deaf", "stages": ["Virus Scan"]}`))
-	deaf.Header.Set("Content-Type", "application/json")
-	l.api.claim(deafWriter{http.Header{}}, deaf, access.Caller{})
+	gone := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/claim", strings.NewReader(`{"worker": "gone", "stages": ["Virus Scan"]}`))
+	gone.Header.Set("Content-Type", "application/json")
+	l.api.claim(brokenWriter{http.Header{}}, gone, access.Caller{})
 	if row := l.value(`SELECT concat_ws(' ', status, attempt) FROM work_items`); row != "Pending 0" {
 		t.Errorf("the item is %s", row)
 	}
 	if item := l.claimed(scans); item["id"] != float64(id) || item["attempt"] != 1.0 {
 		t.Errorf("claimed %v", item)
 	}
-	if outcomes := l.value(`SELECT string_agg(worker || ' ' || coalesce(outcome, 'has it'), ', ' ORDER BY claim_token) FROM work_item_attempts`); outcomes != "deaf released, anna has it" {
+	if outcomes := l.value(`SELECT string_agg(worker || ' ' || coalesce(outcome, 'has it'), ', ' ORDER BY claim_token) FROM work_item_attempts`); outcomes != "gone released, anna has it" {
 		t.Errorf("the ledger says: %s", outcomes)
 	}
 }

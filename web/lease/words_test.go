@@ -24,9 +24,9 @@ func TestLeaseErrorsAreInTheCallersWords(t *testing.T) {
 		`{"worker": "a", "stages": ["Virus Scan"], "WAIT": 5}`:       `unknown key "WAIT"; did you mean "wait"?`,
 		`{"worker": "a", "worker": "b", "stages": ["Virus Scan"]}`:   `the key "worker" appears twice`,
 		`{"worker": "a", "stages": ["Virus Scan"], "colour": "red"}`: `unknown key "colour"`,
-		`{"worker": "a", "stages": ["Virus Scan"]} {}`:               "not valid JSON",
+		`{"worker": "a", "stages": ["Virus Scan"]} {}`:               "not a JSON object",
 		`["worker"]`: "not an object",
-		``:           "not valid JSON",
+		``:           "not a JSON object",
 		`null`:       "must be an object",
 	} {
 		status, answer := l.call("POST", "/v1/claim", body)

@@ -40,7 +40,7 @@ func hasLoneSurrogate(body []byte) bool {
 		i++
 		var code uint64
 		if body[i] == 'u' && i+4 < len(body) {
-			code, _ = strconv.ParseUint(string(body[i+1:i+5]), 16, 32) // what is no number is refused by the decoder
+			code, _ = strconv.ParseUint(string(body[i+1:i+5]), 16, 32) // the decoder refuses what is not a number
 			i += 4
 		}
 		low := code >= 0xDC00 && code <= 0xDFFF

@@ -188,8 +188,8 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		status     int
 		says       string
 	}{
-		{"/post", ``, 400, "not valid JSON"},
-		{"/post", `{"messages": {"q": ["a"]}`, 400, "not valid JSON"},
+		{"/post", ``, 400, "not a JSON object"},
+		{"/post", `{"messages": {"q": ["a"]}`, 400, "not a JSON object"},
 		{"/post", `[]`, 400, "not an object"},
 		{"/post", `{}`, 400, "nothing to post"},
 		{"/post", `{"messages": {}}`, 400, "nothing to post"},
