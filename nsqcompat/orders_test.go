@@ -20,16 +20,16 @@ func TestUnpauseInNSQEndsNoPauseOfFarol(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	stop := q.linked(q.options())
-	q.exec(`SELECT pause_stage('Receive', 'Legal heldMessage.')`)
-	q.paused(true, "Legal heldMessage.")
+	q.exec(`SELECT pause_stage('Receive', 'Legal hold.')`)
+	q.paused(true, "Legal hold.")
 	q.post("/topic/unpause", "")
 	q.answers(1)
-	q.paused(true, "Legal heldMessage.")
+	q.paused(true, "Legal hold.")
 	stop() // nor while no mirror runs
 	q.post("/topic/unpause", "")
 	stop = q.linked(q.options())
 	a := q.answers(2)
-	q.paused(true, "Legal heldMessage.")
+	q.paused(true, "Legal hold.")
 	if last := a[1]; last.Accepted || last.Body != "unpause" || !strings.Contains(last.Answer, "Legal hold") || !strings.Contains(last.Answer, "farol resume") {
 		t.Errorf("answer = %+v", last)
 	}
@@ -50,7 +50,7 @@ func TestUnpauseInNSQEndsNoPauseOfFarol(t *testing.T) {
 func TestPauseOfNSQThatAPersonTakesOver(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]struct{ sql, reason string }{
-		"pause_stage": {`SELECT pause_stage('Receive', 'Legal heldMessage.')`, "Legal heldMessage."},
+		"pause_stage": {`SELECT pause_stage('Receive', 'Legal hold.')`, "Legal hold."},
 		"pause_all":   {`SELECT pause_all()`, "-"},
 		"update":      {`UPDATE stage_settings SET paused = true, pause_reason = 'By hand' WHERE stage = 'Receive'`, "By hand"},
 	} {
@@ -80,12 +80,12 @@ func TestUnpauseOfATopicThatIsPausedInParts(t *testing.T) {
 	q.exec(`UPDATE stage_settings SET topic = 'ingest01_prefetch' WHERE action = 'Delete'`)
 	m, _ := start(t, q.db, q.options())
 	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 13 })
-	q.exec(`SELECT pause_stage('Requested', 'Legal heldMessage.', 'Delete')`)
+	q.exec(`SELECT pause_stage('Requested', 'Legal hold.', 'Delete')`)
 	q.post("/topic/pause", "")
 	q.paused(true, "paused in NSQ")
 	q.post("/topic/unpause", "")
 	q.paused(false, "-")
-	if got := q.value(`SELECT paused || ' ' || pause_reason FROM stage_settings WHERE action = 'Delete'`); got != "true Legal heldMessage." {
+	if got := q.value(`SELECT paused || ' ' || pause_reason FROM stage_settings WHERE action = 'Delete'`); got != "true Legal hold." {
 		t.Errorf("Delete is %s", got)
 	}
 }

@@ -205,27 +205,42 @@ func TestOldMessageIsNotTakenForANewOne(t *testing.T) {
 	}
 }
 
-// A message too many that is our own, as far as can be told, is sought once, and goes.
-func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
+// A message too many that is our own, as far as is known, is looked for once, and goes.
+func TestRescanThatFindsNothingIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.linked(q.options())
 	id := q.items(100)
 	q.shows(receiveTopic, 100, 0, 0)
-	q.post("/channel/empty", receiveTopic+channelSuffix)
-	q.shows(receiveTopic, 0, 0, 0)
-	q.shows(receiveTopic, 100, 0, 0)
-	q.pub(receiveTopic, fmt.Sprint(id))
-	testenv.Eventually(t, "a rescan", func() bool { return q.shown(receiveTopic).Requeued > 0 })
-	q.shows(receiveTopic, 100, 0, 0)
-	requeued := q.shown(receiveTopic).Requeued
+	requeued := q.takenForOwn(id)
 	q.stays(100, 0)
 	if again := q.shown(receiveTopic).Requeued; again != requeued {
 		t.Errorf("%d messages were requeued after the rescan", again-requeued)
 	}
-	if n := q.value(`SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`); n != "0" {
-		t.Errorf("%s answers", n)
+}
+
+// takenForOwn publishes a foreign message that the mirror takes for its own, and returns
+// how many messages its rescan has requeued. The mirror waits for a message of that
+// body because the first one was emptied; if it has given up waiting by then, as on a
+// slow machine, it finds the foreign one, and all of it is done again.
+func (q *queue) takenForOwn(id int64) (requeued int64) {
+	q.t.Helper()
+	const answered = `SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`
+	for range 10 {
+		answers := q.value(answered)
+		requeued = q.shown(receiveTopic).Requeued
+		q.post("/channel/empty", receiveTopic+channelSuffix)
+		q.shows(receiveTopic, 0, 0, 0)
+		q.shows(receiveTopic, 100, 0, 0)
+		q.pub(receiveTopic, fmt.Sprint(id))
+		testenv.Eventually(q.t, "a rescan", func() bool { return q.shown(receiveTopic).Requeued > requeued })
+		q.shows(receiveTopic, 100, 0, 0)
+		if q.value(answered) == answers {
+			return q.shown(receiveTopic).Requeued
+		}
 	}
+	q.t.Fatal("the foreign message was found each time")
+	return 0
 }
 
 // While a request waits for the database, its message counts for itself: nothing

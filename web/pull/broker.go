@@ -3,71 +3,27 @@ package pull
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
-
-	"github.com/farol-preservation/farol/claim"
 )
 
 // broker posts messages to queues and gives them to receivers. Messages are posted in
 // one transaction with their numbers, and given in one with the record of who has
-// them. Calls that come while a statement runs share the next.
+// them.
 type broker struct {
-	db      *pgxpool.Pool
-	log     *slog.Logger
-	posts   *claim.Batch[postRequest, posted]
-	fetches *claim.Batch[fetch, fetched]
-	large   *semaphore.Weighted // fetches of many messages, which are made alone
-	waits   waitlists
+	*poster
+	*fetcher
+	*listener
 
-	direct *pgx.ConnConfig // for LISTEN; nil: poll instead
-	poll   time.Duration
-
-	mu     sync.Mutex
-	topics map[string]bool // of the pipeline
+	waits *waitlists
 }
-
-const (
-	statementTime = 30 * time.Second
-	// mostTogether is how many calls share a statement.
-	mostTogether = 32
-	// largeFetches is how many fetches of more than one message are made at once. Each
-	// may bring fetchBytes into memory.
-	largeFetches = 2
-	// fetchBytes is about how much one call is given: of each queue at least one
-	// message, if there is one, and no more once they fill its part of it.
-	fetchBytes = 32 << 20
-	// mostMessages bounds how many messages a call is given.
-	mostMessages = 10_000
-)
 
 // newBroker returns the broker of the queues in db. Calls that wait are woken by run.
 func newBroker(db *pgxpool.Pool, o Options) *broker {
-	b := &broker{
-		db: db, log: o.Log, poll: o.Poll, direct: o.Direct, large: semaphore.NewWeighted(largeFetches),
-		waits: waitlists{of: map[string]map[listKey]*waitlist{}}, topics: map[string]bool{},
-	}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
-	}
-	if b.direct == nil && !o.NoListen {
-		b.direct = db.Config().ConnConfig
-	}
-	if b.poll <= 0 {
-		b.poll = 5 * time.Second
-		if b.direct == nil {
-			b.poll = time.Second
-		}
-	}
-	b.posts = claim.NewBatch(2, mostTogether, b.postAll)
-	b.fetches = claim.NewBatch(2, mostTogether, b.fetchAll)
-	return b
+	w := newWaitlists()
+	return &broker{poster: newPoster(db, w), fetcher: newFetcher(db), listener: newListener(db, w, o.withDefaults()), waits: w}
 }
 
 // errStopping says that the process is stopping, and nothing had come by then.

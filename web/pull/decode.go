@@ -85,13 +85,6 @@ func text(what string, raw json.RawMessage, most int) (string, error) {
 	return *s, nil
 }
 
-// postRequest is what one call posts: all of it, or none.
-type postRequest struct {
-	sender   *string
-	postings []posting
-	later    later
-}
-
 // readPost reads the body of POST /post.
 func readPost(body []byte) (p postRequest, err error) {
 	all, err := request.Record("the request", body, "sender", "messages", "delay", "run_at")
@@ -171,22 +164,8 @@ const (
 	mostQueues      = 100 // in one call
 	longestResult   = 64 << 10
 	mostRetries     = 1_000_000
-	onlyNew         = -2 // the least that start may be
 	greatestMessage = math.MaxInt64
 )
-
-// Defaults are the values that a pull leaves out.
-type Defaults struct {
-	Timeout     time.Duration // how long it waits
-	Max         int           // messages of each queue
-	RetryNum    int
-	FailTimeout time.Duration
-}
-
-// nqDefaults are those of NQ.
-func nqDefaults() Defaults {
-	return Defaults{Timeout: time.Minute, Max: 1, RetryNum: 2, FailTimeout: 2 * time.Minute}
-}
 
 type pullRequest struct {
 	receiver string

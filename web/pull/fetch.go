@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -27,6 +30,34 @@ type message struct {
 	Sender      string    `json:"sender"`
 	Message     string    `json:"message"`
 	CreatedTime time.Time `json:"created_time"`
+}
+
+// onlyNew is the start of a receiver that skips all existing messages.
+const onlyNew = -2
+
+const (
+	// largeFetches is how many fetches of more than one message are made at once. Each
+	// may bring fetchBytes into memory.
+	largeFetches = 2
+	// fetchBytes is about how much one call is given: of each queue at least one
+	// message, if there is one, and no more once they fill its part of it.
+	fetchBytes = 32 << 20
+	// mostMessages bounds how many messages a call is given.
+	mostMessages = 10_000
+)
+
+// fetcher fetches messages and saves results. Calls for one message that come while a
+// statement runs share the next.
+type fetcher struct {
+	db      *pgxpool.Pool
+	fetches *claim.Batch[fetch, fetched]
+	large   *semaphore.Weighted // fetches of many messages, which are made alone
+}
+
+func newFetcher(db *pgxpool.Pool) *fetcher {
+	s := &fetcher{db: db, large: semaphore.NewWeighted(largeFetches)}
+	s.fetches = claim.NewBatch(2, mostTogether, s.fetchAll)
+	return s
 }
 
 // fetch is one attempt of a call to get messages from its queues.
@@ -67,7 +98,7 @@ type ask struct{ call, want int }
 
 // fetchAll makes the fetches of several calls in one transaction. Calls of one receiver
 // are served in their order.
-func (b *broker) fetchAll(ctx context.Context, calls []fetch) (answers []fetched, err error) {
+func (s *fetcher) fetchAll(ctx context.Context, calls []fetch) (answers []fetched, err error) {
 	var asks []ask
 	for i, c := range calls {
 		for j := range c.wants {
@@ -82,7 +113,7 @@ func (b *broker) fetchAll(ctx context.Context, calls []fetch) (answers []fetched
 		return strings.Compare(x.receiver, y.receiver)
 	})
 	err = registry.Again(func() error {
-		answers, err = b.fetchOnce(ctx, calls, asks)
+		answers, err = s.fetchOnce(ctx, calls, asks)
 		return err
 	})
 	if err != nil {
@@ -91,7 +122,7 @@ func (b *broker) fetchAll(ctx context.Context, calls []fetch) (answers []fetched
 	return answers, nil
 }
 
-func (b *broker) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]fetched, error) {
+func (s *fetcher) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]fetched, error) {
 	answers := make([]fetched, len(calls))
 	for i, c := range calls {
 		answers[i] = fetched{given: make([][]message, len(c.wants)), due: make([]time.Duration, len(c.wants))}
@@ -100,7 +131,7 @@ func (b *broker) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]fe
 		}
 	}
 	sql, args := fetchStatement(calls, asks)
-	rows, _ := b.db.Query(ctx, sql, args...)
+	rows, _ := s.db.Query(ctx, sql, args...)
 	var at, saved int
 	var id *int64
 	var m struct {
@@ -151,11 +182,11 @@ func fetchStatement(calls []fetch, asks []ask) (sql string, args []any) {
 
 // fetch takes the messages that are there. A fetch of many is made alone, which bounds
 // the memory of answers that are made together.
-func (b *broker) fetch(ctx context.Context, f fetch) (got fetched, err error) {
+func (s *fetcher) fetch(ctx context.Context, f fetch) (got fetched, err error) {
 	if len(f.wants) == 1 && f.wants[0].Max == 1 {
-		got, err = b.fetches.Ask(ctx, f)
+		got, err = s.fetches.Ask(ctx, f)
 	} else {
-		got, err = b.fetchAlone(ctx, f)
+		got, err = s.fetchAlone(ctx, f)
 	}
 	if err == nil {
 		err = allSaved(f.receiver, got.saved, f.results)
@@ -163,14 +194,14 @@ func (b *broker) fetch(ctx context.Context, f fetch) (got fetched, err error) {
 	return got, err
 }
 
-func (b *broker) fetchAlone(ctx context.Context, f fetch) (got fetched, err error) {
-	if err := b.large.Acquire(ctx, 1); err != nil {
+func (s *fetcher) fetchAlone(ctx context.Context, f fetch) (got fetched, err error) {
+	if err := s.large.Acquire(ctx, 1); err != nil {
 		return got, err
 	}
-	defer b.large.Release(1)
+	defer s.large.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	answers, err := b.fetchAll(ctx, []fetch{f})
+	answers, err := s.fetchAll(ctx, []fetch{f})
 	if err != nil {
 		return got, err
 	}
@@ -217,7 +248,7 @@ const saveSQL = `SELECT save_results($1, $2, $3, $4)`
 // saveResults saves a receiver's results, which finish its messages, also those that
 // had failed. It returns how many were for messages that it had been given. A result
 // may be saved again.
-func (b *broker) saveResults(ctx context.Context, receiver string, results []result) (saved int, err error) {
+func (s *fetcher) saveResults(ctx context.Context, receiver string, results []result) (saved int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	queues, messages, texts := make([]string, len(results)), make([]int64, len(results)), make([]*string, len(results))
@@ -225,7 +256,7 @@ func (b *broker) saveResults(ctx context.Context, receiver string, results []res
 		queues[i], messages[i], texts[i] = r.Queue, r.Message, r.stored()
 	}
 	if err := registry.Again(func() error {
-		return b.db.QueryRow(ctx, saveSQL, receiver, queues, messages, texts).Scan(&saved)
+		return s.db.QueryRow(ctx, saveSQL, receiver, queues, messages, texts).Scan(&saved)
 	}); err != nil {
 		return 0, fmt.Errorf("save %d results of %s: %w", len(results), receiver, err)
 	}
@@ -233,8 +264,8 @@ func (b *broker) saveResults(ctx context.Context, receiver string, results []res
 }
 
 // saveAll saves results, all of which must be for messages that the receiver was given.
-func (b *broker) saveAll(ctx context.Context, receiver string, results []result) error {
-	saved, err := b.saveResults(ctx, receiver, results)
+func (s *fetcher) saveAll(ctx context.Context, receiver string, results []result) error {
+	saved, err := s.saveResults(ctx, receiver, results)
 	if err != nil {
 		return err
 	}

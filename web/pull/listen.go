@@ -3,12 +3,15 @@ package pull
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/retry"
@@ -20,32 +23,58 @@ const queuesChannel = "farol_queues"
 // callTimeout bounds one statement of the listener.
 const callTimeout = 10 * time.Second
 
+// listener wakes the calls that wait in this process.
+type listener struct {
+	db     *pgxpool.Pool
+	log    *slog.Logger
+	waits  *waitlists
+	direct *pgx.ConnConfig // for LISTEN; nil: poll instead
+	poll   time.Duration
+
+	mu     sync.Mutex
+	topics map[string]bool // of the pipeline
+}
+
+func newListener(db *pgxpool.Pool, w *waitlists, o Options) *listener {
+	l := &listener{db: db, log: o.Log, waits: w, direct: o.Direct, poll: o.Poll, topics: map[string]bool{}}
+	if l.direct == nil && !o.NoListen {
+		l.direct = db.Config().ConnConfig
+	}
+	if l.poll <= 0 {
+		l.poll = 5 * time.Second
+		if l.direct == nil {
+			l.poll = time.Second
+		}
+	}
+	return l
+}
+
 // run receives notifications of messages until ctx is done, and returns nil only then.
 // Failures of the database are logged and retried.
-func (b *broker) run(ctx context.Context) error {
-	retry.Forever(ctx, b.listen, func(err error, wait time.Duration) {
-		b.log.WarnContext(ctx, "LISTEN for messages failed; waiting calls find them by polling until it is retried", "retry_in", wait, "err", err)
+func (l *listener) run(ctx context.Context) error {
+	retry.Forever(ctx, l.listen, func(err error, wait time.Duration) {
+		l.log.WarnContext(ctx, "LISTEN for messages failed; waiting calls find them by polling until it is retried", "retry_in", wait, "err", err)
 	})
 	return nil
 }
 
 // listen receives notifications over a connection of its own until that breaks, and
 // polls from time to time for what no notification announced.
-func (b *broker) listen(ctx context.Context, succeeded func()) error {
-	l := &listener{broker: b, known: map[string]int64{}}
-	renumbered, err := topiclog.Renumber(ctx, b.db)
+func (l *listener) listen(ctx context.Context, succeeded func()) error {
+	s := &session{listener: l, known: map[string]int64{}}
+	renumbered, err := topiclog.Renumber(ctx, l.db)
 	if err != nil {
 		return err
 	}
 	if renumbered {
-		b.log.WarnContext(ctx, "the database came from another cluster; all readers were moved to the new numbering")
+		l.log.WarnContext(ctx, "the database came from another cluster; all readers were moved to the new numbering")
 	}
-	if err := b.readTopics(ctx); err != nil {
+	if err := l.readTopics(ctx); err != nil {
 		return err
 	}
-	if b.direct == nil {
-		for retry.Pause(ctx, b.poll) {
-			if err := l.pollAll(ctx); err != nil {
+	if l.direct == nil {
+		for retry.Pause(ctx, l.poll) {
+			if err := s.pollAll(ctx); err != nil {
 				return err
 			}
 			succeeded()
@@ -53,7 +82,7 @@ func (b *broker) listen(ctx context.Context, succeeded func()) error {
 		return nil
 	}
 	connecting, cancel := context.WithTimeout(ctx, callTimeout)
-	conn, err := pgx.ConnectConfig(connecting, b.direct)
+	conn, err := pgx.ConnectConfig(connecting, l.direct)
 	cancel()
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
@@ -66,9 +95,9 @@ func (b *broker) listen(ctx context.Context, succeeded func()) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+queuesChannel+"; LISTEN "+topiclog.Channel); err != nil {
 		return fmt.Errorf("listen for messages: %w", err)
 	}
-	b.waits.wakeFirst() // earlier notifications were missed
+	l.waits.wakeFirst() // earlier notifications were missed
 	for ctx.Err() == nil {
-		if err := l.receive(ctx, conn); err != nil {
+		if err := s.receive(ctx, conn); err != nil {
 			return err
 		}
 		succeeded()
@@ -76,9 +105,9 @@ func (b *broker) listen(ctx context.Context, succeeded func()) error {
 	return nil
 }
 
-// listener is the state of one listening connection.
-type listener struct {
-	*broker
+// session is the state of one listening connection.
+type session struct {
+	*listener
 
 	known    map[string]int64 // last number of queues that are waited on, at the last poll
 	tailFrom uint64           // transaction before which the pipeline's messages are announced; 0: none are
@@ -95,16 +124,16 @@ const (
 )
 
 // receive waits for a notification, or until something is to be read.
-func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
-	until := l.polledAt.Add(l.poll)
-	if !l.tailAt.IsZero() && l.tailAt.Before(until) {
-		until = l.tailAt
+func (s *session) receive(ctx context.Context, conn *pgx.Conn) error {
+	until := s.polledAt.Add(s.poll)
+	if !s.tailAt.IsZero() && s.tailAt.Before(until) {
+		until = s.tailAt
 	}
 	switch now := time.Now(); {
-	case !l.tailAt.IsZero() && !now.Before(l.tailAt):
-		return l.readTail(ctx)
+	case !s.tailAt.IsZero() && !now.Before(s.tailAt):
+		return s.readTail(ctx)
 	case !now.Before(until):
-		return l.pollAll(ctx)
+		return s.pollAll(ctx)
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -113,10 +142,10 @@ func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 	case err == nil && n.Channel == queuesChannel:
 		queue, count, _ := strings.Cut(n.Payload, " ")
 		if messages, err := strconv.Atoi(count); err == nil {
-			l.waits.wakeSome(queue, messages)
+			s.waits.wakeSome(queue, messages)
 		}
-	case err == nil && l.tailAt.IsZero():
-		l.tailAt = time.Now().Add(soonest)
+	case err == nil && s.tailAt.IsZero():
+		s.tailAt = time.Now().Add(soonest)
 	case err != nil && waiting.Err() == nil:
 		return fmt.Errorf("listen for messages: %w", err)
 	}
@@ -124,35 +153,35 @@ func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // pollAll finds messages that no notification announced.
-func (l *listener) pollAll(ctx context.Context) error {
-	l.polledAt = time.Now()
-	if err := l.readTopics(ctx); err != nil {
+func (s *session) pollAll(ctx context.Context) error {
+	s.polledAt = time.Now()
+	if err := s.readTopics(ctx); err != nil {
 		return err
 	}
-	if err := l.readTail(ctx); err != nil {
+	if err := s.readTail(ctx); err != nil {
 		return err
 	}
-	waited := l.waits.queues()
+	waited := s.waits.queues()
 	if len(waited) == 0 {
-		clear(l.known)
+		clear(s.known)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.db.Query(ctx, `SELECT name, last_number FROM queues WHERE name = ANY ($1)`, waited)
+	rows, _ := s.db.Query(ctx, `SELECT name, last_number FROM queues WHERE name = ANY ($1)`, waited)
 	now := map[string]int64{}
 	var queue string
 	var last int64
 	if _, err := pgx.ForEachRow(rows, []any{&queue, &last}, func() error {
 		now[queue] = last
-		if last != l.known[queue] {
-			l.waits.wakeSome(queue, 1)
+		if last != s.known[queue] {
+			s.waits.wakeSome(queue, 1)
 		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("poll the queues: %w", err)
 	}
-	l.known = now
+	s.known = now
 	return nil
 }
 
@@ -162,39 +191,39 @@ const tailMost = 10_000
 
 // readTail wakes calls that wait for topics of the pipeline with new messages. It does
 // nothing if there are no such calls.
-func (l *listener) readTail(ctx context.Context) error {
-	l.tailAt = time.Time{}
-	waited := slices.DeleteFunc(l.waits.queues(), func(queue string) bool { return !l.isTopic(queue) })
+func (s *session) readTail(ctx context.Context) error {
+	s.tailAt = time.Time{}
+	waited := slices.DeleteFunc(s.waits.queues(), func(queue string) bool { return !s.isTopic(queue) })
 	if len(waited) == 0 {
-		l.tailFrom = 0
+		s.tailFrom = 0
 		return nil
 	}
-	from := l.tailFrom
-	tail, err := topiclog.ReadTail(ctx, l.db, from, tailMost)
+	from := s.tailFrom
+	tail, err := topiclog.ReadTail(ctx, s.db, from, tailMost)
 	if err != nil {
 		return err
 	}
-	l.tailFrom = tail.Next
+	s.tailFrom = tail.Next
 	for i, topic := range tail.Topics {
-		l.waits.wakeSome(topic, tail.Counts[i])
+		s.waits.wakeSome(topic, tail.Counts[i])
 	}
 	if from == 0 || tail.Read == tailMost { // some may have come before tailFrom was set, or were not read
 		for _, topic := range waited {
-			l.waits.wakeSome(topic, 1)
+			s.waits.wakeSome(topic, 1)
 		}
 	}
-	l.hidden = min(2*l.hidden+soonest, latest)
+	s.hidden = min(2*s.hidden+soonest, latest)
 	if tail.Hidden {
-		l.tailAt = time.Now().Add(l.hidden)
+		s.tailAt = time.Now().Add(s.hidden)
 	} else {
-		l.hidden = 0
+		s.hidden = 0
 	}
 	return nil
 }
 
 // readTopics reads which queues are topics of the pipeline.
-func (b *broker) readTopics(ctx context.Context) error {
-	topics, err := topiclog.Topics(ctx, b.db)
+func (l *listener) readTopics(ctx context.Context) error {
+	topics, err := topiclog.Topics(ctx, l.db)
 	if err != nil {
 		return err
 	}
@@ -202,14 +231,14 @@ func (b *broker) readTopics(ctx context.Context) error {
 	for _, topic := range topics {
 		known[topic] = true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.topics = known
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.topics = known
 	return nil
 }
 
-func (b *broker) isTopic(name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.topics[name]
+func (l *listener) isTopic(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.topics[name]
 }

@@ -9,9 +9,24 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
+
+// statementTime bounds the statements of a call; mostTogether is how many calls share one.
+const (
+	statementTime = 30 * time.Second
+	mostTogether  = 32
+)
+
+// postRequest is what one call posts: all of it, or none.
+type postRequest struct {
+	sender   *string
+	postings []posting
+	later    later
+}
 
 // posting is the messages of one call for one queue.
 type posting struct {
@@ -37,6 +52,19 @@ func (l later) columns() (delay *float64, at *time.Time) {
 	return delay, at
 }
 
+// poster posts messages. Calls that come while a statement runs share the next.
+type poster struct {
+	db    *pgxpool.Pool
+	waits *waitlists
+	posts *claim.Batch[postRequest, posted]
+}
+
+func newPoster(db *pgxpool.Pool, w *waitlists) *poster {
+	s := &poster{db: db, waits: w}
+	s.posts = claim.NewBatch(2, mostTogether, s.postAll)
+	return s
+}
+
 // posted are the numbers of a call's last messages, in the order of its postings.
 type posted struct {
 	last []int64
@@ -48,8 +76,8 @@ var errNotPostable = errors.New("is a topic of the pipeline, to which only the p
 
 // post appends messages to queues, all or none, and returns the number of the first in
 // each, in their order; the others follow it without a gap.
-func (b *broker) post(ctx context.Context, p postRequest) ([]int64, error) {
-	answer, err := b.posts.Ask(ctx, p)
+func (s *poster) post(ctx context.Context, p postRequest) ([]int64, error) {
+	answer, err := s.posts.Ask(ctx, p)
 	if err == nil {
 		err = answer.err
 	}
@@ -67,8 +95,8 @@ const postSQL = `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5
 
 // postAll posts for several calls in one transaction. If the database refuses it
 // because of one of them, they are posted one by one.
-func (b *broker) postAll(ctx context.Context, calls []postRequest) ([]posted, error) {
-	answers, err := b.postTogether(ctx, calls)
+func (s *poster) postAll(ctx context.Context, calls []postRequest) ([]posted, error) {
+	answers, err := s.postTogether(ctx, calls)
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
@@ -83,7 +111,7 @@ func (b *broker) postAll(ctx context.Context, calls []postRequest) ([]posted, er
 	}
 	answers = answers[:0]
 	for i := range calls {
-		one, err := b.postAll(ctx, calls[i:i+1])
+		one, err := s.postAll(ctx, calls[i:i+1])
 		if err != nil {
 			one = []posted{{err: err}}
 		}
@@ -92,7 +120,7 @@ func (b *broker) postAll(ctx context.Context, calls []postRequest) ([]posted, er
 	return answers, nil
 }
 
-func (b *broker) postTogether(ctx context.Context, calls []postRequest) ([]posted, error) {
+func (s *poster) postTogether(ctx context.Context, calls []postRequest) ([]posted, error) {
 	var names []string
 	var counts []int64
 	at := map[string]int{}
@@ -118,7 +146,7 @@ func (b *broker) postTogether(ctx context.Context, calls []postRequest) ([]poste
 	}
 	last := make([]int64, len(names))
 	if err := registry.Again(func() error {
-		found, _ := b.db.Query(ctx, postSQL,
+		found, _ := s.db.Query(ctx, postSQL,
 			names, counts, rows.queueOf, rows.place, rows.senders, rows.bodies, rows.delays, rows.runAts)
 		var name string
 		var number int64
@@ -138,7 +166,7 @@ func (b *broker) postTogether(ctx context.Context, calls []postRequest) ([]poste
 		}
 	}
 	for i, name := range names { // calls that wait in this process need not wait for the notification
-		b.waits.wakeSome(name, int(counts[i]))
+		s.waits.wakeSome(name, int(counts[i]))
 	}
 	return answers, nil
 }

@@ -36,6 +36,10 @@ type waiter struct {
 	keys   []listKey
 }
 
+func newWaitlists() *waitlists {
+	return &waitlists{of: map[string]map[listKey]*waitlist{}}
+}
+
 // join puts a call at the end of its lists.
 func (l *waitlists) join(receiver string, wants []wanted) *waiter {
 	w := &waiter{wake: make(chan struct{}, 1), places: make([]*list.Element, len(wants)), keys: make([]listKey, len(wants))}

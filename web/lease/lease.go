@@ -1,14 +1,21 @@
+// Package lease is the claim engine over HTTP, for stages that programs in any
+// language process: they claim items, renew their leases and end their claims.
 package lease
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
+	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
@@ -16,6 +23,48 @@ import (
 	"github.com/farol-preservation/farol/web/reply"
 	"github.com/farol-preservation/farol/web/request"
 )
+
+// Options say who may call the API, and how many may wait.
+type Options struct {
+	Caller     func(*http.Request) (access.Caller, error) // identifies callers; nil: everybody may do everything
+	Stop       <-chan struct{}                            // when it closes, calls that wait are answered; nil never does
+	MaxWaiting int                                        // claims that wait for items at once; 0 is 10,000
+	Log        *slog.Logger                               // nil is slog.Default
+}
+
+// API serves the calls of workers. A claim is named by its item and token, and the
+// process keeps nothing of it, so any process may serve any call. It is safe for
+// concurrent use.
+type API struct {
+	db       *pgxpool.Pool
+	registry *registry.Registry
+	engine   *claim.Engine
+	remote   *claim.Remote
+	o        Options
+	budget   *request.Budget
+
+	mu      sync.Mutex
+	waits   map[string]*waitlist // of waiting claims, by their filter
+	waiting int
+}
+
+// New returns the API to the queue in db. The caller has to run the engine, or waiting
+// claims find items only by polling.
+func New(db *pgxpool.Pool, engine *claim.Engine, o Options) *API {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Caller == nil {
+		o.Caller = func(*http.Request) (access.Caller, error) { return access.Caller{}, nil }
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = 10_000
+	}
+	return &API{db: db, registry: registry.New(db), engine: engine, remote: engine.Remote(db), o: o, budget: request.NewBudget(request.Limits{MostBody: request.SmallBody}), waits: map[string]*waitlist{}}
+}
+
+// callTime bounds a call, apart from its wait for items.
+const callTime = 15 * time.Second
 
 // problemOf returns the problem that an error is to a caller. What the caller must
 // not know, such as the names of hosts, is only logged.
@@ -116,3 +165,31 @@ func notFound(err error) error {
 	}
 	return err
 }
+
+const claimOwnerSQL = `
+SELECT i.identifier, coalesce((SELECT stage FROM attempts WHERE work_item_id = $1 AND claim_token = $2), '')
+FROM institutions i WHERE i.id = (SELECT institution_id FROM all_work_items WHERE id = $1)`
+
+// checkClaim returns ErrNotFound unless the caller may see the item, and a problem if
+// it may not process the claim's stage, wherever the item has moved since.
+func (a *API) checkClaim(ctx context.Context, c access.Caller, item, token int64) error {
+	var institution, stage string
+	err := a.db.QueryRow(ctx, claimOwnerSQL, item, token).Scan(&institution, &stage)
+	switch err = notFound(err); {
+	case err != nil:
+		return fmt.Errorf("look up item %d: %w", item, err)
+	case !c.MaySee(institution):
+		return fmt.Errorf("look up item %d: %w", item, registry.ErrNotFound)
+	case stage != "" && !c.MayProcess(stage):
+		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + stage + "."}
+	}
+	return nil
+}
+
+// claimRef names a claim.
+type claimRef struct {
+	ID    int64 `json:"id"`
+	Token int64 `json:"token"`
+}
+
+func (c claimRef) ref() claimRef { return c }
