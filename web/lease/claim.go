@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/reply"
+	"github.com/farol-preservation/farol/web/request"
 )
 
 // Bounds of what one claim may ask for.
@@ -64,13 +65,13 @@ func (q *claimRequest) check(r *http.Request, c access.Caller) error {
 func (q *claimRequest) checkWorker() error {
 	switch {
 	case !printable(q.Worker, 100):
-		return reply.BadRequest("worker is %q; it must be a name of 1 to 100 printable characters", q.Worker)
+		return request.Errorf("worker is %q; it must be a name of 1 to 100 printable characters", q.Worker)
 	case !printable(q.Node, 100) || q.PID < 0 || q.PID > math.MaxInt32:
-		return reply.BadRequest("node must have 1 to 100 printable characters, and pid must be a process number")
+		return request.Errorf("node must have 1 to 100 printable characters, and pid must be a process number")
 	case q.Heartbeats != nil && *q.Heartbeats && q.ProcessingTimeout != 0:
-		return reply.BadRequest("processing_timeout is for a worker that sends no heartbeats; leave it out, or set heartbeats to false")
+		return request.Errorf("processing_timeout is for a worker that sends no heartbeats; leave it out, or set heartbeats to false")
 	case !within(q.ProcessingTimeout, 0, mostTimeout):
-		return reply.BadRequest("processing_timeout is %v; it must be from 0 to %v seconds", q.ProcessingTimeout, mostTimeout)
+		return request.Errorf("processing_timeout is %v; it must be from 0 to %v seconds", q.ProcessingTimeout, mostTimeout)
 	}
 	return nil
 }
@@ -78,15 +79,15 @@ func (q *claimRequest) checkWorker() error {
 func (q *claimRequest) checkBounds() error {
 	switch {
 	case !within(len(q.Stages), 1, mostStages) || len(q.StorageOptions) > mostStages:
-		return reply.BadRequest("name 1 to %d stages, and as many storage options at most", mostStages)
+		return request.Errorf("name 1 to %d stages, and as many storage options at most", mostStages)
 	case !within(q.Max, 1, mostClaimed):
-		return reply.BadRequest("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
+		return request.Errorf("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
 	case !within(q.MinSize, 0, mostSize) || !within(q.MaxSize, 0, mostSize) || q.MaxSize != 0 && q.MaxSize <= q.MinSize:
-		return reply.BadRequest("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
+		return request.Errorf("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
 	case !within(q.MinAge, 0, mostAge):
-		return reply.BadRequest("min_age is %v; it must be from 0 to %v seconds", q.MinAge, mostAge)
+		return request.Errorf("min_age is %v; it must be from 0 to %v seconds", q.MinAge, mostAge)
 	case !within(q.Wait, 0, mostWait):
-		return reply.BadRequest("wait is %v; it must be from 0 to %v seconds", q.Wait, mostWait)
+		return request.Errorf("wait is %v; it must be from 0 to %v seconds", q.Wait, mostWait)
 	}
 	return nil
 }
@@ -142,11 +143,11 @@ func (a *API) checkNames(ctx context.Context, q claimRequest) error {
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused) && refused.Code == "23514": // check_violation, of the option's type
-		return reply.BadRequest("%s", refused.Message)
+		return request.Errorf("%s", refused.Message)
 	case err != nil:
 		return fmt.Errorf("look up an institution: %w", err)
 	case !known:
-		return reply.BadRequest("there is no institution %q", q.Institution)
+		return request.Errorf("there is no institution %q", q.Institution)
 	}
 	return nil
 }

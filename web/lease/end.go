@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
-	"github.com/farol-preservation/farol/web/reply"
+	"github.com/farol-preservation/farol/web/request"
 )
 
 // heartbeat extends the lease of a claim.
@@ -149,7 +149,7 @@ type itemView struct {
 func (a *API) item(ctx context.Context, _ http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || id < 1 {
-		return nil, reply.BadRequest("%q is not the ID of an item, a whole number from 1 on", r.PathValue("id"))
+		return nil, request.Errorf("%q is not the ID of an item, a whole number from 1 on", r.PathValue("id"))
 	}
 	i, err := a.registry.WorkItem(ctx, id)
 	if err == nil && !c.MaySee(i.Institution) {

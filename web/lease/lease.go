@@ -109,11 +109,11 @@ func read[T any](b *request.Budget, w http.ResponseWriter, r *http.Request, c ac
 		if _, known := reply.ProblemOf(err); known {
 			return q, err
 		}
-		return q, reply.BadRequest("The request did not come whole. Send it again.")
+		return q, request.Errorf("The request did not come whole. Send it again.")
 	}
 	defer release()
 	if err := request.Decode(body, &q); err != nil {
-		return q, reply.BadRequest("The request cannot be read: %v.", err)
+		return q, request.Errorf("The request cannot be read: %v.", err)
 	}
 	return q, nil
 }
@@ -124,7 +124,7 @@ func readNamed[T interface{ ref() claimRef }](ctx context.Context, a *API, w htt
 		return q, err
 	}
 	if q.ref().ID < 1 || q.ref().Token < 1 {
-		return q, reply.BadRequest("name the claim by id and token, as they were given out")
+		return q, request.Errorf("name the claim by id and token, as they were given out")
 	}
 	return q, a.checkClaim(ctx, c, q.ref().ID, q.ref().Token)
 }
@@ -132,7 +132,7 @@ func readNamed[T interface{ ref() claimRef }](ctx context.Context, a *API, w htt
 // checkLength refuses a text that is too short or too long.
 func checkLength(what, text string, least, most int) error {
 	if n := utf8.RuneCountInString(text); n < least || n > most {
-		return reply.BadRequest("%s has %d characters; it must have %d to %d", what, n, least, most)
+		return request.Errorf("%s has %d characters; it must have %d to %d", what, n, least, most)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ var goodCode = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 // checkCode refuses a text that cannot be the code of an error.
 func checkCode(text string) error {
 	if !goodCode.MatchString(text) {
-		return reply.BadRequest("code is %q; it must have 1 to 64 lower-case letters, digits and hyphens, such as virus-found", text)
+		return request.Errorf("code is %q; it must have 1 to 64 lower-case letters, digits and hyphens, such as virus-found", text)
 	}
 	return nil
 }

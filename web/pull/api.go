@@ -71,7 +71,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return // the caller is gone
 	case known:
 	case errors.As(err, &unknown):
-		p = reply.BadRequest("%s", unknown.Error())
+		p, _ = reply.ProblemOf(request.Error{Text: unknown.Error()})
 	case errors.Is(err, errNotPostable):
 		p = reply.Problem{Status: http.StatusForbidden, Code: "not-postable", Detail: errors.Unwrap(err).Error() + "; requeue items with farol requeue"}
 	default:

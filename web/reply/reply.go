@@ -33,11 +33,6 @@ type Problem struct {
 // Error is the detail.
 func (p Problem) Error() string { return p.Detail }
 
-// BadRequest is the problem of a request that is wrong in itself.
-func BadRequest(format string, args ...any) Problem {
-	return Problem{Status: http.StatusBadRequest, Code: "bad-request", Detail: fmt.Sprintf(format, args...)}
-}
-
 // ProblemOf returns the problem that an error is in every API: that of a refused
 // caller, or of a request that is wrong, too large, too slow or comes at a bad time.
 // known is false for other errors.
@@ -59,7 +54,7 @@ func ProblemOf(err error) (p Problem, known bool) {
 	case errors.Is(err, request.ErrSlow):
 		p = Problem{Status: http.StatusRequestTimeout, Code: "too-slow", Detail: request.ErrSlow.Error()}
 	case errors.As(err, &wrong):
-		p = BadRequest("%s", wrong.Text)
+		p = Problem{Status: http.StatusBadRequest, Code: "bad-request", Detail: wrong.Text}
 	default:
 		return Problem{}, false
 	}
