@@ -20,22 +20,36 @@ const module = "github.com/farol-preservation/farol"
 // mayImport tells which of our packages each of our packages may import, all
 // below it included. Tests may also import internal; only they and cmd may.
 func mayImport() map[string][]string {
-	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "storage", "virus"}
+	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "retry", "storage", "virus"}
 	return map[string][]string{
 		"bag":        nil,
 		"fault":      nil,
 		"format":     nil,
 		"registry":   nil,
+		"retry":      nil,
 		"migrations": nil,
 		"virus":      nil,
-		"claim":      {"fault", "registry"},
-		"storage":    {"fault", "registry"},
-		"progress":   {"fault", "registry"},
+		"claim":      {"fault", "registry", "retry"},
+		"storage":    {"fault", "registry", "retry"},
+		"progress":   {"fault", "registry", "retry"},
 		"pipeline":   top,
-		"nsqcompat":  top,
-		"client":     nil,            // it is for programs of others
-		"internal":   {"migrations"}, // the test environment brings databases up to date
-		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline"),
+		"nsqcompat":  {"registry", "retry"},
+		"web":        {"claim", "registry", "retry"},
+		"client":     nil,                     // it is for programs of others
+		"internal":   {"migrations", "retry"}, // the test environment brings databases up to date
+		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline", "web"),
+	}
+}
+
+// webMayImport tells which packages of web each of them may import. Each API is alone
+// on what all share.
+func webMayImport() map[string][]string {
+	return map[string][]string{
+		"access":  nil,
+		"request": nil,
+		"reply":   {"access", "request"},
+		"pull":    {"access", "reply", "request"},
+		"lease":   {"access", "reply", "request"},
 	}
 }
 
@@ -45,9 +59,10 @@ func mayUse() map[string][]string {
 	return map[string][]string{
 		"github.com/aws/":            {"storage", "internal"},
 		"github.com/redis/":          {"progress", "cmd", "internal"},
-		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "cmd", "internal"},
+		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal"},
 		"database/sql":               {"migrations"},
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
+		"github.com/cenkalti/":       {"retry"},
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
 		"github.com/spf13/cobra":     {"cmd"},
@@ -139,6 +154,27 @@ func TestPackagesImportOnlyWhatIsBelowThem(t *testing.T) {
 	}
 }
 
+func TestWebPackagesImportOnlyWhatTheyShare(t *testing.T) {
+	t.Parallel()
+	rules := webMayImport()
+	for _, s := range sources(t) {
+		if s.top != "web" || s.isTest() {
+			continue
+		}
+		in := path.Base(path.Dir(s.path))
+		allowed, known := rules[in]
+		if !known {
+			t.Errorf("%s: no rule says what web/%s may import", s.path, in)
+		}
+		for _, imported := range s.imports {
+			below, ours := strings.CutPrefix(imported, module+"/web/")
+			if ours && !slices.Contains(allowed, below) {
+				t.Errorf("%s imports %s; web/%s may import %q of web", s.path, imported, in, allowed)
+			}
+		}
+	}
+}
+
 // A test may use the packages that its own may use, and the real servers.
 func TestTestsReachNoHigherThanTheirPackage(t *testing.T) {
 	t.Parallel()
@@ -151,7 +187,7 @@ func TestTestsReachNoHigherThanTheirPackage(t *testing.T) {
 			if !ours || !ruled || !s.isTest() || top == s.top || slices.Contains(rules[s.top], top) {
 				continue
 			}
-			if top == "cmd" || top == "pipeline" || top == "nsqcompat" {
+			if top == "cmd" || top == "pipeline" || top == "nsqcompat" || top == "web" {
 				t.Errorf("%s imports %s, which is above %s", s.path, imported, s.top)
 			}
 		}

@@ -177,14 +177,13 @@ func (c *Client) once(ctx context.Context, path string, body []byte, answer any)
 
 func refusal(status int, text []byte) error {
 	var said struct {
-		Error   string `json:"_error"`
 		Code    string `json:"code"`
 		Detail  string `json:"detail"`
 		Outcome string `json:"outcome"`
 	}
 	e := &Error{Status: status}
 	if json.Unmarshal(text, &said) == nil {
-		e.Code, e.Outcome, e.Text = said.Code, said.Outcome, said.Error+said.Detail
+		e.Code, e.Outcome, e.Text = said.Code, said.Outcome, said.Detail
 	}
 	return e
 }

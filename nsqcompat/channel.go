@@ -2,94 +2,95 @@ package nsqcompat
 
 import (
 	"container/list"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nsqio/go-nsq"
 )
 
 const (
-	// recheck is for how long a message is deferred whose item waits for another:
+	// recheckAfter is for how long a message is deferred whose item waits for another:
 	// nsqd gives back none before its time.
-	recheck = 5 * time.Second
-	// deferMost is as long as nsqd defers a message, unless it is told otherwise.
-	deferMost = time.Hour
-	// clocks is by how much nsqd, the database and we may differ about when an
-	// item is due.
-	clocks = time.Second
-	// handful bounds how many messages more than run are in flight for a moment,
-	// while others are finished or deferred.
-	handful = 100
-	// retriesMost bounds the retries that nsqd is still to be told of.
-	retriesMost = 10_000
+	recheckAfter = 5 * time.Second
+	// maxDefer is as long as nsqd defers a message by default.
+	maxDefer = time.Hour
+	// clockSkew is by how much the clocks of nsqd, the database and this host may differ.
+	clockSkew = time.Second
+	// extraInFlight bounds how many messages more than items run are in flight for a
+	// moment, while others are finished or deferred.
+	extraInFlight = 100
+	// maxRetries bounds the retries that nsqd does not show yet.
+	maxRetries = 10_000
 )
 
-// channel makes nsqd's figures of one topic's channel those of the registry. It
-// goes by numbers: which message is finished or deferred for which item is all
-// the same to nsqd's figures. nsqd itself keeps as many in flight as RDY says.
+// channel makes nsqd's figures of one topic's channel those of the registry. Only
+// numbers count: which message is finished or deferred for which item makes no
+// difference to the figures. nsqd itself keeps as many in flight as RDY says.
 type channel struct {
-	*echo
-	sweep
+	*ownMessages
+	rescan
 
-	topic       string
-	worker      *consumer
-	is          counts // what the registry has
-	held        map[nsq.MessageID]*list.Element
-	order       *list.List // of *hold, as they came
-	ready       int
-	finished    int64 // by this connection
-	deferred    []comeback
-	retries     []time.Duration // of which nsqd is still to be told
-	missing     []time.Duration // when items are due that no deferred message stands for
-	orphans     int64           // in flight to somebody else, such as to our last connection
-	off         int64           // by how much the last look found our books wrong
-	offDeferred int64
-	short       int       // looks since when messages have been missing
-	refilledTo  int64     // the last id that was published again
-	gone        int64     // messages of ours that were taken out of nsqd, since that was put on record last
-	emptiedAt   time.Time // when it was
-	quiet       bool      // the last look found nothing that we had not received
-	drift       int64     // at the last look
-	pauseOrder  string    // id of the order to pause or go on that is being carried out; "": there is none
-	lookedAt    time.Time // by nsqd's clock
-	attached    time.Time
-	rejoined    bool // it has been before, while we led
-	touchedAt   time.Time
+	topic    string
+	worker   *consumer
+	is       counts // what the registry has
+	held     map[nsq.MessageID]*list.Element
+	order    *list.List // of *heldMessage, as they came
+	ready    int
+	finished int64 // by this connection
+	deferred []deferral
+	retries  []time.Duration // that nsqd does not show yet
+	missing  []time.Duration // when items are due for which no message is deferred
+	orphans  int64           // in flight to another connection, such as our last one
+
+	// What the last comparison with nsqd has found.
+	off         int64     // difference to our account
+	offDeferred int64     // the same, of deferred messages
+	quiet       bool      // there was no message that we had not received
+	drift       int64     // difference to the registry
+	statsAt     time.Time // when it was, by nsqd's clock
+
+	short      int       // comparisons since messages have been missing
+	refilledTo int64     // last id that was published again
+	gone       int64     // own messages taken out of nsqd since that was last recorded
+	emptiedAt  time.Time // when it was
+	pauseOrder string    // id of the order from NSQ that is being carried out; "": none
+	attached   time.Time
+	rejoined   bool // it was attached before while this mirror led
+	touchedAt  time.Time
 }
 
-// hold is a message in flight.
-type hold struct {
+// heldMessage is a message in flight to us.
+type heldMessage struct {
 	id        nsq.MessageID
 	delivered time.Time
 }
 
-// comeback is when a deferred message is back.
-type comeback struct {
+// deferral is when a deferred message comes back.
+type deferral struct {
 	at   time.Time
 	wait bool // its item waits for another, not for that time
 }
 
-func newChannel(topic string, e *echo) *channel {
+func newChannel(topic string, e *ownMessages) *channel {
 	return &channel{
-		echo: e, sweep: sweep{strangers: map[nsq.MessageID]stranger{}}, topic: topic, attached: time.Now(),
+		ownMessages: e, rescan: rescan{foreign: map[nsq.MessageID]foreignMessage{}}, topic: topic, attached: time.Now(),
 		held: map[nsq.MessageID]*list.Element{}, order: list.New(), ready: -1,
 	}
 }
 
-// take notes a message in flight, and tells whether the database is to be asked
-// what to do about it.
-func (c *channel) take(d *delivery, now time.Time) (o origin, asks bool) {
-	c.drop(d.id) // it has come again: its time was over
-	o = c.judge(d)
-	c.swept(d, o, now)
-	if o == alien {
-		return o, c.meet(d.id)
+// take notes a message in flight, and reports whether it is a request that the database
+// has to answer.
+func (c *channel) take(d *delivery, now time.Time) (o origin, answer bool) {
+	c.drop(d.id) // it timed out and was delivered again
+	o = c.originOf(d)
+	c.rescanned(d, o, now)
+	if o == originForeign {
+		return o, c.addForeign(d.id)
 	}
-	c.mine[d.id] = c.number
-	c.held[d.id] = c.order.PushBack(&hold{id: d.id, delivered: now})
-	return o, o == unsure
+	c.received[d.id] = c.number
+	c.held[d.id] = c.order.PushBack(&heldMessage{id: d.id, delivered: now})
+	return o, o == originUnknown
 }
 
 func (c *channel) drop(id nsq.MessageID) bool {
@@ -101,56 +102,58 @@ func (c *channel) drop(id nsq.MessageID) bool {
 	return ok
 }
 
-// refused notes that nsqd did not do what it was told with a message, which is
-// not in flight any more.
+// refused notes that nsqd refused a command for a message, which is no longer in
+// flight.
 func (c *channel) refused(command string, id nsq.MessageID) {
 	c.drop(id)
 	if command == "FIN" {
 		c.finished--
 	}
-	switch s, known := c.strangers[id]; {
-	case c.asked.has(id) && known && !s.asks: // its time was over before it was given back
-		delete(c.strangers, id)
-	case c.asked.has(id):
+	switch s, known := c.foreign[id]; {
+	case c.endedForeign.has(id) && known && !s.answering: // it timed out before it was given back
+		delete(c.foreign, id)
+	case c.endedForeign.has(id):
 	case command == "FIN":
-		c.actual++
+		c.inChannel++
 	}
 }
 
 // running is how many messages are to be in flight.
 func (c *channel) running() int { return int(min(c.is.Running, int64(c.worker.maxReady))) }
 
-// ghosts are messages that are deferred for long although their items are not
-// any more. They count for nothing until they are back.
-func (c *channel) ghosts(now time.Time) int64 {
+// staleDeferrals counts messages that are deferred although their items no longer are.
+// They count neither as missing nor as surplus until they come back.
+func (c *channel) staleDeferrals(now time.Time) int64 {
 	var far int64
 	for _, d := range c.deferred {
-		if !d.wait && d.at.Sub(now) > recheck {
+		if !d.wait && d.at.Sub(now) > recheckAfter {
 			far++
 		}
 	}
 	return max(0, far-c.is.Later)
 }
 
-// surplus is how many messages there are too many; below 0, they are missing.
-func (c *channel) surplus(now time.Time) int64 { return c.actual - c.ghosts(now) - c.is.expected() }
+// surplus is how many messages there are too many; negative, how many are missing.
+func (c *channel) surplus(now time.Time) int64 {
+	return c.inChannel - c.staleDeferrals(now) - c.is.expected()
+}
 
-// count is told what the registry has.
+// count takes over what the registry has.
 func (c *channel) count(is counts, now time.Time) {
 	c.is = is
-	// A retry whose item was claimed again meanwhile is not deferred.
-	room := is.Later
+	// A retry whose item has been claimed again is not deferred.
+	left := is.Later
 	for _, d := range c.deferred {
-		if !d.wait && d.at.Sub(now) > clocks/5 {
-			room--
+		if !d.wait && d.at.Sub(now) > clockSkew/5 {
+			left--
 		}
 	}
 	for i, d := range c.retries {
 		if d > 0 {
-			if room <= 0 {
+			if left <= 0 {
 				c.retries[i] = 0
 			}
-			room--
+			left--
 		}
 	}
 }
@@ -173,14 +176,14 @@ func (c *channel) countDelayed() (n int64) {
 	return n
 }
 
-// lack is how many items wait for a time that no deferred message stands for.
-func (c *channel) lack() int64 {
-	return c.is.Far - c.countDeferred(false) - c.countDelayed() - c.is.Untold
+// undeferred is how many items wait for a time without a deferred message.
+func (c *channel) undeferred() int64 {
+	return c.is.Far - c.countDeferred(false) - c.countDelayed() - c.is.Unshown
 }
 
-// miss is told when items are due, the soonest first, and finds those for which no
-// message is deferred.
-func (c *channel) miss(due []time.Duration, now time.Time) {
+// matchDue takes the times at which items are due, soonest first, and finds those for
+// which no message is deferred.
+func (c *channel) matchDue(due []time.Duration, now time.Time) {
 	var have []time.Duration
 	for _, d := range c.deferred {
 		if !d.wait {
@@ -190,13 +193,13 @@ func (c *channel) miss(due []time.Duration, now time.Time) {
 	have = append(have, c.retries...)
 	slices.Sort(have)
 	c.missing = c.missing[:0]
-	i, most := 0, c.lack()
+	i, most := 0, c.undeferred()
 	for _, d := range due {
-		want := min(d, deferMost)
-		for i < len(have) && have[i] < want-2*clocks {
+		want := min(d, maxDefer)
+		for i < len(have) && have[i] < want-2*clockSkew {
 			i++
 		}
-		if i < len(have) && have[i] <= want+2*clocks {
+		if i < len(have) && have[i] <= want+2*clockSkew {
 			i++
 		} else if int64(len(c.missing)) < most {
 			c.missing = append(c.missing, want)
@@ -204,19 +207,19 @@ func (c *channel) miss(due []time.Duration, now time.Time) {
 	}
 }
 
-// forget drops what is over: messages that are back from being deferred, and
-// those in flight whose time nsqd does not prolong any more.
-func (c *channel) forget(now time.Time) {
-	c.missed(now)
-	c.deferred = slices.DeleteFunc(c.deferred, func(d comeback) bool {
+// expire drops deferred messages that have come back, and messages in flight whose
+// timeout nsqd no longer extends.
+func (c *channel) expire(now time.Time) {
+	c.dropOverdue(now)
+	c.deferred = slices.DeleteFunc(c.deferred, func(d deferral) bool {
 		if d.wait {
 			return !now.Before(d.at)
 		}
-		return now.Sub(d.at) > clocks
+		return now.Sub(d.at) > clockSkew
 	})
 	for e := c.order.Front(); e != nil; e = c.order.Front() {
-		h, ok := e.Value.(*hold)
-		if ok && now.Sub(h.delivered) < c.worker.maxMsgTimeout+clocks {
+		h, ok := e.Value.(*heldMessage)
+		if ok && now.Sub(h.delivered) < c.worker.maxMsgTimeout+clockSkew {
 			return
 		}
 		c.order.Remove(e)
@@ -226,156 +229,51 @@ func (c *channel) forget(now time.Time) {
 	}
 }
 
-// steer tells nsqd what to do with messages in flight so that the figures come
-// closer to the registry's. It is called after each count and whenever messages
-// have come, and ends when nothing is left to do.
-func (c *channel) steer(now time.Time) error {
-	c.forget(now)
-	defers := c.defers()
-	outs := len(defers) + int(max(0, min(c.surplus(now), int64(c.worker.maxReady))))
-	spare := len(c.held) - c.running()
-	do := max(0, min(outs, spare))
-	cycle := c.cycles(defers[min(do, len(defers)):], len(c.held)-do)
-
-	asking := c.asking()
-	ready := max(0, c.running()-int(c.orphans)) + asking + min(outs-do-cycle, handful)
-	if c.sweeping {
-		ready = max(ready, len(c.held)+asking+int(min(c.depth, int64(c.worker.maxReady))))
-	}
-	if ready = min(ready, c.worker.maxReady); ready != c.ready {
-		// Before messages leave: nsqd would send others in their place.
-		if err := c.worker.ready(ready); err != nil {
-			return err
-		}
-		c.ready = ready
-	}
-	for range do {
-		if err := c.out(&defers, now); err != nil {
-			return err
+// correct corrects our account by nsqd's figures. Messages that are in nsqd only may be
+// foreign, and have to be received first.
+func (c *channel) correct(t topicStats, worker channelStats, us clientStats) {
+	// Without the messages whose FIN nsqd has not processed yet.
+	there := t.Depth + worker.messages() - (c.finished - us.Finished) - int64(len(c.foreign))
+	if off := there - c.inChannel; off > 0 {
+		c.excess, c.off = max(0, min(c.off, off)), off
+	} else {
+		c.excess = 0
+		had := c.inChannel
+		c.off, c.inChannel = lasting(c.off, off, c.inChannel)
+		if !c.rejoined || time.Since(c.attached) > settlesIn { // nsqd may have lost some by itself
+			c.gone += had - c.inChannel
 		}
 	}
-	for range cycle { // nsqd gives others for these, or the same
-		at := slices.Index(c.retries, 0)
-		c.retries = slices.Delete(c.retries, at, at+1)
-		if err := c.worker.requeue(c.oldest(), 0); err != nil {
-			return err
-		}
+	c.orphans, c.depth = max(0, worker.InFlight-us.InFlight), worker.Depth
+	if !t.Paused {
+		c.depth += t.Depth
 	}
-	// What is left is of claims that were given back. A retry that we have not
-	// heard of may be among them.
-	if spare -= outs + int(c.is.Untold); c.sweeping && !c.full() {
-		return nil
+	answering := c.countAnswering()
+	had := int64(len(c.deferred))
+	var have int64
+	c.offDeferred, have = lasting(c.offDeferred, worker.Deferred-int64(len(c.foreign)-answering)-had, had)
+	if have = max(have, 0); have < had { // a deferred message of another publisher may be back
+		slices.SortFunc(c.deferred, func(a, b deferral) int { return a.at.Compare(b.at) })
+		c.deferred = c.deferred[had-have:]
 	}
-	for ; spare > 0; spare-- {
-		if err := c.worker.requeue(c.oldest(), 0); err != nil {
-			return err
-		}
+	for ; have > had; had++ {
+		c.deferred = append(c.deferred, deferral{at: time.Now().Add(maxDefer)})
 	}
-	return nil
+	if c.surplus(time.Now()) < 0 {
+		c.short++
+	}
+	// Everything there was received: messages that we still wait for will never come.
+	quiet := t.Depth+worker.messages() == int64(len(c.held)+answering)
+	if quiet && c.quiet && time.Since(c.published) > 2*compareEvery {
+		clear(c.unreceived)
+		maps.DeleteFunc(c.received, func(id nsq.MessageID, _ int) bool { return c.held[id] == nil })
+		c.unreceivedOld = 0
+	}
+	c.quiet = quiet
 }
 
-// cycles is how many retries nsqd can be told of at once although as many stay in
-// flight: their items are claimable again, or were claimed already.
-func (c *channel) cycles(rest []outgoing, held int) (n int) {
-	for _, o := range rest {
-		if o.retried && o.after == 0 && n < held {
-			n++
-		}
-	}
-	return n
-}
-
-// outgoing is a message to be deferred, or given back to the channel.
-type outgoing struct {
-	after                 time.Duration
-	retried, missed, wait bool // why
-}
-
-// defers lists what is to be deferred, retries first.
-func (c *channel) defers() (list []outgoing) {
-	for _, d := range c.retries {
-		list = append(list, outgoing{after: d, retried: true})
-	}
-	for _, d := range c.missing {
-		list = append(list, outgoing{after: d, missed: true})
-	}
-	for range c.is.Waiting - c.countDeferred(true) {
-		if len(list) >= c.worker.maxReady {
-			break
-		}
-		list = append(list, outgoing{after: recheck, wait: true})
-	}
-	return list
-}
-
-// out does the first of what is to be deferred, or finishes a message.
-func (c *channel) out(defers *[]outgoing, now time.Time) error {
-	if len(*defers) == 0 {
-		return c.finishOne()
-	}
-	o := (*defers)[0]
-	*defers = (*defers)[1:]
-	switch {
-	case o.retried:
-		c.retries = c.retries[1:]
-	case o.missed:
-		c.missing = c.missing[1:]
-	}
-	after := min(o.after, deferMost)
-	if after > 0 {
-		c.deferred = append(c.deferred, comeback{at: now.Add(after), wait: o.wait})
-	}
-	return c.worker.requeue(c.oldest(), after)
-}
-
-func (c *channel) finishOne() error {
-	c.finished++
-	c.actual--
-	id := c.oldest()
-	delete(c.mine, id)
-	c.seen.add(id)
-	return c.worker.finish(id)
-}
-
-// oldest takes the message that has been in flight the longest.
-func (c *channel) oldest() (id nsq.MessageID) {
-	e := c.order.Front()
-	if e == nil {
-		return id
-	}
-	h, ok := c.order.Remove(e).(*hold)
-	if !ok {
-		return id
-	}
-	delete(c.held, h.id)
-	return h.id
-}
-
-// touch keeps messages in flight.
-func (c *channel) touch(now time.Time) error {
-	if now.Sub(c.touchedAt) < c.worker.msgTimeout/3 {
-		return nil
-	}
-	c.touchedAt = now
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		if h, ok := e.Value.(*hold); ok {
-			if err := c.worker.touch(h.id); err != nil {
-				return err
-			}
-		}
-	}
-	for id, s := range c.strangers {
-		if s.asks {
-			if err := c.worker.touch(id); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// itemOf reads the id in a body.
-func itemOf(body string) (id int64, ok bool) {
-	n, err := strconv.ParseUint(strings.TrimSpace(body), 10, 63)
-	return int64(n), err == nil && n > 0
+// reachable reports whether all messages can be received: none waits for the end of a
+// pause, or for its timeout at a connection that is gone.
+func (c *channel) reachable(t topicStats, worker channelStats) bool {
+	return !t.Paused && !worker.Paused && (c.orphans == 0 || time.Since(c.attached) > 2*c.worker.msgTimeout)
 }

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // churn does something at random that people and workers do, n times, and returns
@@ -58,8 +61,8 @@ func (q *queue) agrees() (list []TopicFigures, took time.Duration) {
 			q.t.Logf("figures = %+v", list)
 		}
 	}()
-	eventually(q.t, "the same figures on both sides", func() bool {
-		is, err := count(q.t.Context(), q.db, position{XID: 1 << 62}, 90)
+	testenv.Eventually(q.t, "the same figures on both sides", func() bool {
+		is, err := count(q.t.Context(), q.db, topiclog.Position{XID: 1 << 62}, 90)
 		if err != nil {
 			q.t.Fatal(err)
 		}
@@ -71,7 +74,7 @@ func (q *queue) agrees() (list []TopicFigures, took time.Duration) {
 		same := true
 		for _, c := range is {
 			t, _ := stats.topic(c.Topic)
-			f := compare(c, t)
+			f := figuresOf(c, t)
 			if c.Topic == receiveTopic || c.Topic == validateTopic {
 				list = append(list, f)
 			}

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// heartbeat is how often nsqd makes sure that a consumer is there, and the
-	// consumer hears of nsqd.
+	// heartbeat is the interval of heartbeats, by which nsqd and a consumer know that the
+	// other is alive.
 	heartbeat = 5 * time.Second
-	// bodyMost is how much is kept of a body: an id is shorter, and what is none
-	// need only be told apart.
-	bodyMost = 64
+	// maxKept is how much is kept of a body, in bytes: an id is shorter, and other
+	// bodies need only be told apart.
+	maxKept = 64
 )
 
-// consumer is a connection to one channel. It tells what comes on a Go channel
-// that several share. Its methods are safe for concurrent use; what they write
-// goes out with flush.
+// consumer is a connection to one channel. What arrives goes to a Go channel that several
+// consumers share. Its methods are safe for concurrent use; flush sends what they
+// write.
 //
-// go-nsq's Consumer is not used: it decides by itself how many messages are in
-// flight, which is what the mirror is about.
+// go-nsq's Consumer is not used, because it decides by itself how many messages are in
+// flight, which is what the mirror has to control: see docs/decisions/0009.
 type consumer struct {
 	topic, channel string
 	maxReady       int
@@ -51,12 +51,12 @@ type delivery struct {
 	id       nsq.MessageID
 	at       time.Time // when it was published, by nsqd's clock
 	attempts uint16
-	body     string // its first bodyMost bytes
+	body     string // its first maxKept bytes
 	size     int64  // of all of it
 }
 
-// arrival is what a consumer has heard: a message, a command that nsqd refused,
-// or the end of the connection.
+// arrival is what a consumer received: a message, a command that nsqd refused, or the end
+// of the connection.
 type arrival struct {
 	from    *consumer
 	message *delivery
@@ -73,45 +73,45 @@ type consumerOptions struct {
 	msgTimeout     time.Duration // 0 leaves it to nsqd
 }
 
-func consume(ctx context.Context, o consumerOptions, heard chan<- arrival) (*consumer, error) {
+func consume(ctx context.Context, o consumerOptions, arrivals chan<- arrival) (*consumer, error) {
 	dialer := net.Dialer{Timeout: answerTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", o.addr)
 	if err != nil {
 		return nil, fmt.Errorf("consume %s/%s: %w", o.topic, o.channel, err)
 	}
 	c := &consumer{topic: o.topic, channel: o.channel, conn: conn, w: bufio.NewWriterSize(conn, 16<<10), done: make(chan struct{})}
-	r := bufio.NewReaderSize(patient{conn}, 64<<10)
-	if err := c.greet(o, r); err != nil {
+	r := bufio.NewReaderSize(timedConn{conn}, 64<<10)
+	if err := c.handshake(o, r); err != nil {
 		conn.Close() //nolint:errcheck // nothing was begun
 		return nil, fmt.Errorf("consume %s/%s at %s: %w", o.topic, o.channel, o.addr, err)
 	}
 	c.wg.Add(1)
-	go c.listen(r, heard)
+	go c.listen(r, arrivals)
 	return c, nil
 }
 
-// patient gives each read as long as nsqd may be silent.
-type patient struct{ net.Conn }
+// timedConn gives each read as long as nsqd may be silent.
+type timedConn struct{ net.Conn }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p timedConn) Read(b []byte) (int, error) {
 	if err := p.SetReadDeadline(time.Now().Add(3 * heartbeat)); err != nil {
 		return 0, err
 	}
 	return p.Conn.Read(b)
 }
 
-func (c *consumer) greet(o consumerOptions, r io.Reader) error {
-	host, _ := os.Hostname() // only shown by nsqadmin
+func (c *consumer) handshake(o consumerOptions, r io.Reader) error {
+	host, _ := os.Hostname() // nsqadmin shows it
 	identity, err := nsq.Identify(map[string]any{
 		"client_id": o.client, "hostname": host, "user_agent": "farol", "feature_negotiation": true,
 		"heartbeat_interval": heartbeat.Milliseconds(), "msg_timeout": o.msgTimeout.Milliseconds(),
-		"output_buffer_timeout": 25, // what is there is to come at once; the least that nsqd allows by default
+		"output_buffer_timeout": 25, // messages are to come at once; this is the least that nsqd allows by default
 	})
 	if err != nil {
 		return err
 	}
 	if _, err := c.conn.Write(nsq.MagicV2); err != nil {
-		return fmt.Errorf("greet: %w", err)
+		return fmt.Errorf("send the magic bytes: %w", err)
 	}
 	answer, err := c.ask(identity, r)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *consumer) greet(o consumerOptions, r io.Reader) error {
 	return nil
 }
 
-// ask sends a command of the greeting and returns nsqd's answer.
+// ask sends a command of the handshake and returns nsqd's answer.
 func (c *consumer) ask(command *nsq.Command, r io.Reader) ([]byte, error) {
 	if err := c.send(command); err != nil {
 		return nil, err
@@ -157,8 +157,8 @@ func (c *consumer) ask(command *nsq.Command, r io.Reader) ([]byte, error) {
 	}
 }
 
-// listen reads until the connection ends, and tells of that last.
-func (c *consumer) listen(r *bufio.Reader, heard chan<- arrival) {
+// listen reads until the connection ends; that is the last arrival.
+func (c *consumer) listen(r *bufio.Reader, arrivals chan<- arrival) {
 	defer c.wg.Done()
 	for {
 		a, err := c.next(r)
@@ -168,7 +168,7 @@ func (c *consumer) listen(r *bufio.Reader, heard chan<- arrival) {
 		a.from = c
 		if a.message != nil || a.refused != "" || a.err != nil {
 			select {
-			case heard <- a:
+			case arrivals <- a:
 			case <-c.done:
 				return
 			}
@@ -179,7 +179,7 @@ func (c *consumer) listen(r *bufio.Reader, heard chan<- arrival) {
 	}
 }
 
-// next reads a frame. What it keeps of one is bounded, whatever size it has.
+// next reads a frame. It keeps a bounded part of a message of any size.
 func (c *consumer) next(r *bufio.Reader) (a arrival, err error) {
 	var head struct{ Size, Kind int32 }
 	if err := binary.Read(r, binary.BigEndian, &head); err != nil {
@@ -191,7 +191,7 @@ func (c *consumer) next(r *bufio.Reader) (a arrival, err error) {
 		return a, err
 	}
 	if n < 0 || n > maxAnswer {
-		return a, fmt.Errorf("a frame of %d bytes, this is not nsqd", head.Size)
+		return a, fmt.Errorf("a frame of %d bytes; this is not nsqd", head.Size)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -214,7 +214,7 @@ const messageHead = 8 + 2 + nsq.MsgIDLength
 
 func readMessage(r *bufio.Reader, n int64) (*delivery, error) {
 	if n < messageHead {
-		return nil, fmt.Errorf("a message of %d bytes, this is not nsqd", n)
+		return nil, fmt.Errorf("a message of %d bytes; this is not nsqd", n)
 	}
 	var head struct {
 		At       int64
@@ -225,7 +225,7 @@ func readMessage(r *bufio.Reader, n int64) (*delivery, error) {
 		return nil, err
 	}
 	d := &delivery{id: head.ID, at: time.Unix(0, head.At), attempts: head.Attempts, size: n - messageHead}
-	body := make([]byte, min(d.size, bodyMost))
+	body := make([]byte, min(d.size, maxKept))
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func readMessage(r *bufio.Reader, n int64) (*delivery, error) {
 }
 
 // refusal reads an error such as "E_FIN_FAILED FIN 0a1b… failed ID not in
-// flight", which leaves the connection open. Others end it.
+// flight", after which the connection stays open. Other errors end it.
 func (c *consumer) refusal(text string) (a arrival, err error) {
 	words := strings.Fields(text)
 	if len(words) >= 3 && len(words[2]) == nsq.MsgIDLength {
@@ -275,12 +275,12 @@ func (c *consumer) flush() error {
 	return c.w.Flush()
 }
 
-// close ends the connection and waits for its reader. What is in flight comes
-// back to the channel when its time is over.
+// close ends the connection and waits for its reader. Messages in flight return to the
+// channel when they time out.
 func (c *consumer) close() {
 	c.closed.Do(func() {
 		close(c.done)
-		c.conn.Close() //nolint:errcheck // what was told to nsqd has been flushed
+		c.conn.Close() //nolint:errcheck // all commands have been flushed
 	})
 	c.wg.Wait()
 }

@@ -8,46 +8,58 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
-// counts are what the registry has of one topic, all topics of a look in one
+// counts are what the registry has of one topic; those of all topics are read in one
 // snapshot.
 type counts struct {
 	Topic     string
 	Paused    bool
 	Due       int64 // Pending and claimable
-	Later     int64 // Pending with a time to come
-	Far       int64 // of these: not within the time in which clocks may differ
+	Later     int64 // Pending, for a later time
+	Far       int64 // of these, later than clocks may differ
 	Waiting   int64 // Pending until another item has ended
 	Running   int64
-	Unread    int64 // messages that others see in the log, and that are not published yet
-	Untold    int64 // retries of which nsqd has not been told yet
-	requeuing bool  // its messages are about items
-	behind    int64 // unread ones of all topics, at most unreadMost
+	Unread    int64 // committed messages that are not published yet
+	Unshown   int64 // retries that nsqd does not show yet
+	requeuing bool  // its messages are ids of items
+	behind    int64 // unread messages of all topics, at most maxUnread
 }
 
 // expected is how many messages the channel must have.
 func (c counts) expected() int64 { return c.Due + c.Later + c.Waiting + c.Running - c.Unread }
+
+// queueReader reads the log and the queue over the connection of a session.
+type queueReader struct {
+	topiclog.Reader
+
+	conn *pgx.Conn
+}
+
+// callTimeout bounds one statement.
+const callTimeout = 10 * time.Second
 
 // querier is a connection or a pool.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// unreadMost bounds the count of messages behind the cursor. A mirror that is
+// maxUnread bounds the count of messages behind the cursor. A mirror that is
 // further behind has no figures to compare.
-const unreadMost = 50_000
+const maxUnread = 50_000
 
-// countsSQL counts by the queue's partial indexes. Ingests have stages of their
-// own, so that their counts need no look at the items themselves. Of fixity
-// checks there are no items: those that run have a lease, those that are due and
-// allowed are found as a claim finds them, and there is one message for a file.
+// countsSQL counts by the partial indexes work_items_ready, work_items_requested and
+// work_items_lease, and unread messages by the key of pipeline_messages. Ingests have
+// stages of their own, so their counts need no access to the items. Fixity checks have no
+// items: those that run have a lease, those that are due and allowed are found as a
+// claim finds them, and there is one message for a file.
 const countsSQL = `
 WITH behind AS MATERIALIZED (
 	SELECT topic, count(*) AS n FROM (
 		SELECT topic FROM pipeline_messages WHERE (xid, id) > (@xid, @id) ORDER BY xid, id LIMIT @most) m
 	GROUP BY topic
-), untold AS MATERIALIZED (
+), unshown AS MATERIALIZED (
 	SELECT topic, count(*) AS n FROM topic_retries GROUP BY topic
 ), stages AS (
 	SELECT s.topic, bool_and(s.paused) AS paused,
@@ -77,18 +89,18 @@ WITH behind AS MATERIALIZED (
 		WHERE c.worker <> '' AND c.run_at > now()), false
 )
 SELECT s.topic, s.paused, s.due::bigint, s.later::bigint, s.far::bigint, s.waiting::bigint, s.running::bigint,
-	coalesce(b.n, 0) AS unread, (SELECT coalesce(sum(n), 0) FROM behind)::bigint, coalesce(u.n, 0) AS untold, s.requeuing
-FROM stages s LEFT JOIN behind b USING (topic) LEFT JOIN untold u USING (topic)
+	coalesce(b.n, 0) AS unread, (SELECT coalesce(sum(n), 0) FROM behind)::bigint, coalesce(u.n, 0) AS unshown, s.requeuing
+FROM stages s LEFT JOIN behind b USING (topic) LEFT JOIN unshown u USING (topic)
 ORDER BY s.topic`
 
-// count counts each topic, for a reader that has come to a position. days is the
-// interval of fixity checks where a policy leaves it open.
-func count(ctx context.Context, db querier, at position, days int) ([]counts, error) {
+// count counts each topic, for a reader at a position. days is the interval of fixity
+// checks where a policy leaves it open.
+func count(ctx context.Context, db querier, at topiclog.Position, days int) ([]counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost, "days": days, "few": fixity.Few}) // CollectRows returns the error
+	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": maxUnread, "days": days, "few": fixity.Few}) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
-		err = row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
+		err = row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Unshown, &c.requeuing)
 		if !c.requeuing {
 			c.Unread = 0 // a file that is due has its message before its check is announced
 		}
@@ -100,15 +112,15 @@ func count(ctx context.Context, db querier, at position, days int) ([]counts, er
 	return list, nil
 }
 
-// retry is an attempt after which the item is tried again, and how long the item
-// waits for that; 0 if it does not any more.
-type retry struct {
+// retriedItem is an attempt after which the item is tried again, and how long the item
+// waits for that; 0 if it no longer does.
+type retriedItem struct {
 	Topic string
 	After time.Duration
 }
 
-// retriesSQL takes retries away: if we die now, nsqd's count lacks them. Of an
-// item that was retried twice the last row alone has to do with when it is due.
+// retriesSQL deletes the retries that it returns: if the process dies now, nsqd's count
+// lacks them. If an item was retried twice, only its last row says when it is due.
 const retriesSQL = `
 WITH taken AS (
 	DELETE FROM topic_retries WHERE id IN (SELECT id FROM topic_retries ORDER BY id LIMIT 1000)
@@ -122,26 +134,28 @@ SELECT l.topic, coalesce(CASE WHEN l.back = 1 AND w.status = 'Pending' AND w.wai
 FROM last l LEFT JOIN work_items w ON w.id = l.work_item_id
 ORDER BY l.id`
 
-func (l topicLog) retries(ctx context.Context) ([]retry, error) {
+func (q queueReader) retries(ctx context.Context) ([]retriedItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, retriesSQL) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retry])
+	rows, _ := q.conn.Query(ctx, retriesSQL) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retriedItem])
 	if err != nil {
 		return nil, fmt.Errorf("take the retries: %w", err)
 	}
 	return list, nil
 }
 
-// later returns when items of a topic are due that wait for a time, the soonest
-// first.
-func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, error) {
+// laterSQL uses the partial index work_items_ready.
+const laterSQL = `
+SELECT least(w.run_at - now(), '1 day') FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+WHERE s.topic = $1 AND w.status = 'Pending' AND w.retry AND w.run_at > now() + interval '1.5 seconds' AND w.run_at < 'infinity'
+ORDER BY w.run_at LIMIT 5000`
+
+// later returns when items of a topic are due that wait for a time, soonest first.
+func (q queueReader) later(ctx context.Context, topic string) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, `
-		SELECT least(w.run_at - now(), '1 day') FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-		WHERE s.topic = $1 AND w.status = 'Pending' AND w.retry AND w.run_at > now() + interval '1.5 seconds' AND w.run_at < 'infinity'
-		ORDER BY w.run_at LIMIT 5000`, topic)
+	rows, _ := q.conn.Query(ctx, laterSQL, topic)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
 	if err != nil {
 		return nil, fmt.Errorf("read when items are due: %w", err)
@@ -149,27 +163,33 @@ func (l topicLog) later(ctx context.Context, topic string) ([]time.Duration, err
 	return list, nil
 }
 
+// liveSQL walks the primary key of work_items.
+const liveSQL = `
+SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+WHERE s.topic = $1 AND w.retry AND w.id > $2
+ORDER BY w.id LIMIT $3`
+
 // live returns the next ids that a topic's messages would have, beyond one.
-func (l topicLog) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
-	return l.ids(ctx, `
-		SELECT w.id FROM work_items w JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-		WHERE s.topic = $1 AND w.retry AND w.id > $2
-		ORDER BY w.id LIMIT $3`, topic, beyond, n)
+func (q queueReader) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
+	return q.ids(ctx, liveSQL, topic, beyond, n)
 }
 
-// checked returns the files whose fixity is checked, or would be next.
-func (l topicLog) checked(ctx context.Context, days int) ([]int64, error) {
-	return l.ids(ctx, `
-		SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
-		WHERE c.worker <> '' AND c.run_at > now()
-		UNION SELECT * FROM fixity_due($1, $2)
-		LIMIT $3`, days, fixity.Few, ownMost)
+// checkedSQL reads the few checks that run, and those that a claim would find next.
+const checkedSQL = `
+SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
+WHERE c.worker <> '' AND c.run_at > now()
+UNION SELECT * FROM fixity_due($1, $2)
+LIMIT $3`
+
+// checked returns the files whose fixity is being checked, or would be next.
+func (q queueReader) checked(ctx context.Context, days int) ([]int64, error) {
+	return q.ids(ctx, checkedSQL, days, fixity.Few, maxOwn)
 }
 
-func (l topicLog) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
+func (q queueReader) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := l.conn.Query(ctx, sql, args...) // CollectRows returns the error
+	rows, _ := q.conn.Query(ctx, sql, args...) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("read which ids are live: %w", err)

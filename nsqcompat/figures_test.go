@@ -27,7 +27,7 @@ func newQueue(t *testing.T) *queue {
 func queueAt(t *testing.T, nsqd *testenv.NSQServer) *queue {
 	t.Helper()
 	q := &queue{t: t, db: testenv.Database(t), nsqd: nsqd}
-	exec(t, q.db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	testenv.Exec(t, q.db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	return q
 }
 
@@ -52,7 +52,7 @@ func (q *queue) items(n int) (first int64) {
 
 func (q *queue) exec(sql string, args ...any) {
 	q.t.Helper()
-	exec(q.t, q.db, sql, args...)
+	testenv.Exec(q.t, q.db, sql, args...)
 }
 
 // claim has workers take n items of a stage.
@@ -95,7 +95,7 @@ func (q *queue) shown(topic string) TopicFigures {
 		return TopicFigures{Drift: -1}
 	}
 	t, _ := stats.topic(topic)
-	f := compare(counts{Topic: topic}, t)
+	f := figuresOf(counts{Topic: topic}, t)
 	return f
 }
 
@@ -123,7 +123,7 @@ func (q *queue) shows(topic string, depth, inFlight, deferred int64) {
 			q.t.Logf("%s: %d %d %d after %v", topic, depth, inFlight, deferred, time.Since(began).Round(time.Millisecond))
 		}
 	}()
-	eventually(q.t, "the figures of "+topic, func() bool {
+	testenv.Eventually(q.t, "the figures of "+topic, func() bool {
 		f = q.shown(topic)
 		return f.Depth == depth && f.InFlight == inFlight && f.Deferred == deferred
 	})
@@ -132,7 +132,7 @@ func (q *queue) shows(topic string, depth, inFlight, deferred int64) {
 // drifts waits until a mirror tells of so much drift at Receive.
 func drifts(t *testing.T, m *Mirror, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprint("a drift of ", n), func() bool {
+	testenv.Eventually(t, fmt.Sprint("a drift of ", n), func() bool {
 		return slices.ContainsFunc(m.Figures(), func(f TopicFigures) bool { return f.Topic == receiveTopic && f.Drift == n })
 	})
 }

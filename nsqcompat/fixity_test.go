@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // files puts n files on record that were checked long ago, each with a copy in
@@ -51,27 +53,27 @@ func TestDepthOfFixityChecksIsWhatIsDueAndAllowed(t *testing.T) {
 	q := newQueue(t)
 	q.linked(q.options())
 	q.files(7, "Standard-OR", "Glacier-VA")
-	q.shows(fixityTopic, 0, 0, 0) // nothing is allowed
+	q.shows(topiclog.FixityTopic, 0, 0, 0) // nothing is allowed
 	q.feed(5)
-	q.shows(fixityTopic, 5, 0, 0)
+	q.shows(topiclog.FixityTopic, 5, 0, 0)
 	q.feed(100)
-	q.shows(fixityTopic, 7, 0, 0)
+	q.shows(topiclog.FixityTopic, 7, 0, 0)
 	took := q.check(3)
-	q.shows(fixityTopic, 4, 3, 0)
+	q.shows(topiclog.FixityTopic, 4, 3, 0)
 	for _, c := range took {
 		if err := fixity.In(registry.New(q.db)).Drop(t.Context(), fixity.Hold{ID: c.ID, Token: c.Token}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	q.exec(`UPDATE storage_records SET last_fixity_at = now() WHERE id = ANY ($1)`, []int64{took[0].ID, took[1].ID, took[2].ID})
-	q.shows(fixityTopic, 4, 0, 0)
+	q.shows(topiclog.FixityTopic, 4, 0, 0)
 	q.exec(`UPDATE fixity_policies SET paused_until = now() + interval '1 hour' WHERE target = 'Standard-VA'`) // its provider is out
-	q.shows(fixityTopic, 0, 0, 0)
+	q.shows(topiclog.FixityTopic, 0, 0, 0)
 	q.exec(`UPDATE fixity_policies SET mode = 'read' WHERE target = 'Standard-OR'`)
-	q.shows(fixityTopic, 7, 0, 0)
+	q.shows(topiclog.FixityTopic, 7, 0, 0)
 	q.exec(`UPDATE fixity_policies SET interval_days = 365 WHERE target = 'Standard-OR'`)
-	q.shows(fixityTopic, 0, 0, 0)
-	if got := q.orders(fixityTopic); got != "" {
+	q.shows(topiclog.FixityTopic, 0, 0, 0)
+	if got := q.orders(topiclog.FixityTopic); got != "" {
 		t.Errorf("orders = %s, and nobody gave one", got)
 	}
 }
@@ -82,15 +84,15 @@ func TestCheckOfAFileIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.linked(q.options())
-	s := subscribe(t, q.nsqd.TCPAddr, fixityTopic)
+	s := subscribe(t, q.nsqd.TCPAddr, topiclog.FixityTopic)
 	q.files(5)
 	q.feed(3)
-	q.shows(fixityTopic, 3, 0, 0)
+	q.shows(topiclog.FixityTopic, 3, 0, 0)
 	q.check(3)
-	q.shows(fixityTopic, 0, 3, 0)
+	q.shows(topiclog.FixityTopic, 0, 3, 0)
 	q.feed(10)
 	q.check(1)
-	q.shows(fixityTopic, 1, 4, 0)
+	q.shows(topiclog.FixityTopic, 1, 4, 0)
 	got := map[string]int{}
 	for _, body := range s.take(t, 5) {
 		got[body]++
@@ -110,17 +112,17 @@ func TestFixityChecksFollowTheirTopic(t *testing.T) {
 	q.linked(q.options())
 	q.files(4)
 	q.feed(10)
-	q.shows(fixityTopic, 4, 0, 0)
+	q.shows(topiclog.FixityTopic, 4, 0, 0)
 	is := func(want string) {
 		t.Helper()
-		eventually(t, want, func() bool {
-			f := q.shown(fixityTopic)
+		testenv.Eventually(t, want, func() bool {
+			f := q.shown(topiclog.FixityTopic)
 			return want == q.value(`SELECT concat(paused, ' ', pause_reason) FROM fixity_feed`)+fmt.Sprint(" ", f.PausedInNSQ)
 		})
 	}
 	order := func(path string) {
 		t.Helper()
-		if err := at(q.nsqd).post(t.Context(), path, url.Values{"topic": {fixityTopic}}); err != nil {
+		if err := at(q.nsqd).post(t.Context(), path, url.Values{"topic": {topiclog.FixityTopic}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,8 +157,8 @@ func TestEmptyingIsAnswered(t *testing.T) {
 	q.files(5)
 	q.feed(10)
 	q.shows(receiveTopic, 20, 0, 0)
-	q.shows(fixityTopic, 5, 0, 0)
-	for i, topic := range []string{receiveTopic, fixityTopic} {
+	q.shows(topiclog.FixityTopic, 5, 0, 0)
+	for i, topic := range []string{receiveTopic, topiclog.FixityTopic} {
 		if err := at(q.nsqd).post(t.Context(), "/channel/empty", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}}); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +168,7 @@ func TestEmptyingIsAnswered(t *testing.T) {
 		}
 	}
 	q.shows(receiveTopic, 20, 0, 0)
-	q.shows(fixityTopic, 5, 0, 0)
+	q.shows(topiclog.FixityTopic, 5, 0, 0)
 	if got := q.value(`SELECT count(*)::text FROM work_items WHERE status = 'Pending'`); got != "20" {
 		t.Errorf("%s items are left", got)
 	}

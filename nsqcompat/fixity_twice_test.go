@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // An id that is published again on the topic of fixity checks, when its file was just
@@ -18,7 +19,7 @@ func TestFileJustCheckedIsAnsweredAndNotChecked(t *testing.T) {
 	q.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime) SELECT id, 'sha256', repeat('a', 64), now() FROM generic_files`)
 	file := q.value(`SELECT id::text FROM generic_files`)
 	for n, want := range []string{"in 1 targets are checked next", "were recently checked, and are good"} {
-		q.pub(fixityTopic, file)
+		q.pub(topiclog.FixityTopic, file)
 		if a := q.answers(n + 1)[n]; !a.Accepted || !strings.Contains(a.Answer, want) {
 			t.Errorf("answer %d is %+v, want %q", n, a, want)
 		}
@@ -32,6 +33,6 @@ func TestFileJustCheckedIsAnsweredAndNotChecked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		q.shows(fixityTopic, 0, 0, 0)
+		q.shows(topiclog.FixityTopic, 0, 0, 0)
 	}
 }

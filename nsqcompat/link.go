@@ -4,81 +4,85 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
-const (
-	// lookEvery is how often our books are compared with nsqd's figures, and
-	// pauses with each other.
-	lookEvery = time.Second
-	// requestsMost bounds the requests that wait for the database.
-	requestsMost = 200
-)
+// compareEvery is how often our account is compared with nsqd's figures, and the pauses
+// of both sides.
+const compareEvery = time.Second
 
-// link is all that holds to one nsqd for as long as it can be reached: the
-// channels of all topics, and what is known of them.
+// linkOptions say what a link works with.
+type linkOptions struct {
+	MirrorOptions
+
+	at      daemon
+	records records
+	pace    *pace
+	out     *outlet
+	figures *atomic.Pointer[[]TopicFigures] // gets those of each comparison
+}
+
+// link is what the mirror keeps to one nsqd for as long as that can be reached: the
+// channels of all topics, and their accounts.
 type link struct {
-	m        *Mirror
+	o        linkOptions
 	at       daemon
 	client   string
 	started  int64 // when nsqd was, by its own clock
 	channels map[string]*channel
-	agreed   map[string]bool // pauses, by topic
-	heard    chan arrival
-	pending  []request // that are still to be asked
+	paused   map[string]bool // topics that both sides have as paused
+	arrivals chan arrival
+	pending  []request // that wait for their turn at the database
 	requests chan request
-	answered chan struct{} // wakes us for answers
+	answered chan struct{} // gets a value when there are answers
 	mu       sync.Mutex    // guards answers
 	answers  []answer
 	wg       sync.WaitGroup
 	stop     context.CancelFunc
 
-	began          time.Time
-	looked, ticked time.Time
-	took           time.Duration // of the last count
-	misses         int           // looks in a row that nsqd did not answer
+	began                time.Time
+	comparedAt, tickedAt time.Time
+	took                 time.Duration // of the last count
+	misses               int           // comparisons in a row that nsqd did not answer
 }
 
-// attach makes what nsqd lacks, takes stock, and begins to consume.
-func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) {
-	at := daemon{tcp: m.nsqd.addr, http: m.nsqdHTTP}
+// attach creates the topics that nsqd lacks, takes stock, and begins to consume.
+func attach(ctx context.Context, o linkOptions, q queueReader, topics []string) (_ *link, err error) {
 	l := &link{
-		m: m, at: at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
-		heard: make(chan arrival, 4096), requests: make(chan request, requestsMost), answered: make(chan struct{}, 1), stop: func() {},
+		o: o, at: o.at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
+		arrivals: make(chan arrival, 4096), requests: make(chan request, maxRequests), answered: make(chan struct{}, 1), stop: func() {},
 	}
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
-	topics, err := m.topics(ctx)
+	first, err := l.at.stats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	first, err := at.stats(ctx)
+	created, err := l.at.create(ctx, topics, first)
 	if err != nil {
 		return nil, err
 	}
-	made, err := at.make(ctx, topics, first)
-	if err != nil {
+	var left map[string]*handover
+	if l.paused, left, err = q.agreed(ctx, created); err != nil {
 		return nil, err
 	}
-	settled, err := l.agree(ctx, log, made)
-	if err != nil {
+	if err := l.join(ctx, topics, first, created, left); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(m.echoes, func(topic string, _ *echo) bool { return !slices.Contains(topics, topic) })
-	if err := l.join(ctx, topics, first, made, settled); err != nil {
-		return nil, err
-	}
-	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // what was begun is ended, in bounded time
+	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // requests that were begun are answered, in bounded time
 	l.stop = stop
 	l.wg.Add(1)
 	go l.answerRequests(answering)
@@ -86,8 +90,8 @@ func (m *Mirror) attach(ctx context.Context, log topicLog) (_ *link, err error) 
 }
 
 // join begins to consume topics, and takes stock of each. first are nsqd's figures
-// before the topics that it lacked were made.
-func (l *link) join(ctx context.Context, topics []string, first nsqdStats, made map[string]bool, settled map[string]*leftover) error {
+// before the topics that it lacked were created.
+func (l *link) join(ctx context.Context, topics []string, first nsqdStats, created map[string]bool, left map[string]*handover) error {
 	if err := l.open(ctx, topics); err != nil {
 		return err
 	}
@@ -96,21 +100,21 @@ func (l *link) join(ctx context.Context, topics []string, first nsqdStats, made 
 		return err
 	}
 	l.started = stats.StartTime
-	var hush time.Duration
+	var quietTime time.Duration
 	for _, topic := range topics {
 		c := l.channels[topic]
 		t, _ := stats.topic(topic)
-		if before, _ := first.topic(topic); made[topic] && before.Depth == 0 {
-			c.lost()
+		if before, _ := first.topic(topic); created[topic] && before.Depth == 0 {
+			c.reset()
 		}
 		worker, _ := t.channel(topic + channelSuffix)
-		c.rejoined = !c.since.IsZero()
-		hush = max(hush, c.begin(stats.at, t.Depth+worker.messages(), made[topic], settled[topic]))
-		for range worker.Deferred { // until when is not known
-			c.deferred = append(c.deferred, comeback{at: time.Now().Add(deferMost)})
+		c.rejoined = !c.certainSince.IsZero()
+		quietTime = max(quietTime, c.begin(stats.at, t.Depth+worker.messages(), created[topic], left[topic]))
+		for range worker.Deferred { // until when is unknown
+			c.deferred = append(c.deferred, deferral{at: time.Now().Add(maxDefer)})
 		}
 	}
-	pause(ctx, hush)
+	retry.Pause(ctx, quietTime)
 	return nil
 }
 
@@ -119,12 +123,12 @@ func (l *link) open(ctx context.Context, topics []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, topic := range topics {
-		c := newChannel(topic, l.m.echo(topic))
+		c := newChannel(topic, l.o.out.ofTopic(topic))
 		l.channels[topic] = c
 		group.Go(func() (err error) {
 			c.worker, err = consume(ctx, consumerOptions{
-				addr: l.at.tcp, topic: topic, channel: topic + channelSuffix, client: l.client, msgTimeout: l.m.o.MsgTimeout,
-			}, l.heard)
+				addr: l.at.tcp, topic: topic, channel: topic + channelSuffix, client: l.client, msgTimeout: l.o.MsgTimeout,
+			}, l.arrivals)
 			return err
 		})
 	}
@@ -134,12 +138,12 @@ func (l *link) open(ctx context.Context, topics []string) error {
 // close ends the link. Its messages in flight come back to their channels when
 // their time is over.
 func (l *link) close() {
-	late := time.AfterFunc(3*time.Second, l.stop) // requests in hand are answered before
+	late := time.AfterFunc(3*time.Second, l.stop) // requests in progress are answered before
 	close(l.requests)
 	l.wg.Wait()
 	late.Stop()
 	l.stop()
-	_ = l.settle() // what nsqd does not hear of comes again, and has its answer
+	_ = l.finishAnswered() // a message that nsqd does not finish comes again, and has its answer
 	for _, c := range l.channels {
 		if c.worker != nil {
 			c.worker.close()
@@ -154,82 +158,68 @@ func (l *link) flush() (err error) {
 	return err
 }
 
-// brokenError says that the link is to be made anew; that the database failed is
-// another matter.
-type brokenError struct{ err error }
-
-func (e brokenError) Error() string { return e.err.Error() }
-func (e brokenError) Unwrap() error { return e.err }
-
-func broken(err error) error {
-	if err == nil {
-		return nil
-	}
-	return brokenError{err}
-}
-
-// tick brings nsqd's figures to the registry's. All that can be published has
-// been.
-func (l *link) tick(ctx context.Context, log topicLog) error {
-	retries, err := log.retries(ctx)
+// tick brings nsqd's figures to the registry's, once everything that can be published
+// has been.
+func (l *link) tick(ctx context.Context, q queueReader) error {
+	retries, err := q.retries(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range retries {
-		if c := l.channels[r.Topic]; c != nil && len(c.retries) < retriesMost {
+		if c := l.channels[r.Topic]; c != nil && len(c.retries) < maxRetries {
 			c.retries = append(c.retries, r.After)
 		}
 	}
-	at, err := log.cursor(ctx)
+	at, err := q.Position(ctx)
 	if err != nil {
 		return err
 	}
-	if behind, err := l.count(ctx, log, at); err != nil || behind {
-		return err // first the log: so far behind, nothing can be compared
+	if behind, err := l.count(ctx, q, at); err != nil || behind {
+		return err // first the log: figures cannot be compared so far behind
 	}
-	if time.Since(l.looked) >= l.lookPause() {
-		if err := l.look(ctx); err != nil {
+	if time.Since(l.comparedAt) >= l.compareInterval() {
+		if err := l.compare(ctx); err != nil {
 			return err
 		}
 	}
-	if err := l.refill(ctx, log); err != nil {
+	if err := l.refill(ctx, q); err != nil {
 		return err
 	}
-	return l.steer(time.Now())
+	return l.adjust(time.Now())
 }
 
-// count tells the channels what the registry has, unless the mirror is too far
-// behind with publishing.
-func (l *link) count(ctx context.Context, log topicLog, at position) (behind bool, err error) {
+// count passes the registry's counts to the channels, unless the mirror is too far behind
+// with publishing.
+func (l *link) count(ctx context.Context, q queueReader, at topiclog.Position) (behind bool, err error) {
 	began := time.Now()
-	list, err := count(ctx, log.conn, at, l.m.o.FixityDays)
+	list, err := count(ctx, q.conn, at, l.o.FixityDays)
 	if err != nil {
 		return false, err
 	}
-	l.took, l.ticked = time.Since(began), time.Now()
-	if len(list) > 0 && list[0].behind >= unreadMost {
+	l.took, l.tickedAt = time.Since(began), time.Now()
+	if len(list) > 0 && list[0].behind >= maxUnread {
 		return true, nil
 	}
-	if err := l.follow(ctx, list); err != nil {
-		return false, broken(err)
+	if err := l.syncTopics(ctx, list); err != nil {
+		return false, linkFailed(err)
 	}
 	for _, is := range list {
 		c := l.channels[is.Topic]
-		c.count(is, l.ticked)
-		if c.missing = c.missing[:0]; c.lack() > 0 {
-			due, err := log.later(ctx, c.topic)
+		c.count(is, l.tickedAt)
+		if c.missing = c.missing[:0]; c.undeferred() > 0 {
+			due, err := q.later(ctx, c.topic)
 			if err != nil {
 				return false, err
 			}
-			c.miss(due, l.ticked)
+			c.matchDue(due, l.tickedAt)
 		}
 	}
 	return false, nil
 }
 
-// follow begins with topics that are new, and leaves those that are gone. The others
-// keep their connections, and so their figures.
-func (l *link) follow(ctx context.Context, list []counts) error {
+// syncTopics joins topics that are new, and leaves those that are gone. The others keep
+// their connections, and so their figures.
+func (l *link) syncTopics(ctx context.Context, list []counts) error {
 	var fresh []string
 	is := map[string]bool{}
 	for _, c := range list {
@@ -250,78 +240,78 @@ func (l *link) follow(ctx context.Context, list []counts) error {
 		return err
 	}
 	if first.StartTime != l.started {
-		return errors.New("nsqd has been started again")
+		return errRestarted
 	}
-	made, err := l.at.make(ctx, fresh, first)
+	created, err := l.at.create(ctx, fresh, first)
 	if err != nil {
 		return err
 	}
-	return l.join(ctx, fresh, first, made, nil)
+	return l.join(ctx, fresh, first, created, nil)
 }
 
-// leave ends with a topic. What is still heard of its channel is passed over.
+// leave closes the channel of a topic. What still arrives from it is ignored.
 func (l *link) leave(c *channel) {
 	c.worker.close()
 	delete(l.channels, c.topic)
-	delete(l.agreed, c.topic)
-	delete(l.m.echoes, c.topic)
+	delete(l.paused, c.topic)
+	delete(l.o.out.own, c.topic)
 	l.pending = slices.DeleteFunc(l.pending, func(r request) bool { return r.of == c })
 }
 
-// lookPause is the time between two looks: short while somebody waits for the
+// compareInterval is the time between two comparisons: short while somebody waits for the
 // figures, long while nsqd does not answer.
-func (l *link) lookPause() time.Duration {
+func (l *link) compareInterval() time.Duration {
 	if l.misses > 0 {
-		return min(lookEvery<<min(l.misses, 5), 30*time.Second)
+		return min(compareEvery<<min(l.misses, 5), 30*time.Second)
 	}
 	switch {
-	case l.m.hurried():
-		return lookEvery / 10
-	case l.seeks():
-		return lookEvery / 10
-	case time.Since(l.began) < 3*lookEvery: // what is wrong at first is to be right soon
-		return lookEvery / 3
+	case l.o.pace.hurried():
+		return compareEvery / 10
+	case l.rescanPending():
+		return compareEvery / 10
+	case time.Since(l.began) < 3*compareEvery: // what is wrong at first is to be corrected soon
+		return compareEvery / 3
 	}
-	return lookEvery
+	return compareEvery
 }
 
-// seeks tells whether messages of others may have been found that are to be
+// rescanPending reports whether foreign messages may have been found that are to be
 // answered soon.
-func (l *link) seeks() bool {
+func (l *link) rescanPending() bool {
 	for _, c := range l.channels {
-		if c.sweeping || c.off > 0 && c.excess == 0 {
+		if c.rescanning || c.off > 0 && c.excess == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// nextTick is how long to wait for the next tick: a count may take a tenth of the
-// time at most.
+// nextTick is how long to wait for the next tick: counts may take a tenth of the time at
+// most.
 func (l *link) nextTick(poll time.Duration) time.Duration {
-	if l.m.hurried() {
+	if l.o.pace.hurried() {
 		poll = 20 * time.Millisecond
 	}
-	if poll < calmPoll {
+	if poll < idlePoll {
 		poll = min(poll, 200*time.Millisecond)
 	}
 	return max(poll, 10*l.took)
 }
 
-func (l *link) steer(now time.Time) error {
-	l.ask()
-	if err := l.settle(); err != nil {
-		return broken(err)
+func (l *link) adjust(now time.Time) error {
+	l.passRequests()
+	if err := l.finishAnswered(); err != nil {
+		return linkFailed(err)
 	}
 	for _, c := range l.channels {
-		if err := errors.Join(c.touch(now), c.steer(now)); err != nil {
-			return broken(err)
+		if err := errors.Join(c.touch(now), c.adjust(now)); err != nil {
+			return linkFailed(err)
 		}
 	}
-	return broken(l.flush())
+	return linkFailed(l.flush())
 }
 
-// wait deals with what is heard from nsqd until a time is over.
+// wait processes what arrives from nsqd, until there is work or d is over.
 func (l *link) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -331,29 +321,29 @@ func (l *link) wait(ctx context.Context, d time.Duration) error {
 			return nil
 		case <-timer.C:
 			return nil
-		case <-l.m.work:
-			l.m.stirred()
+		case <-l.o.pace.work:
+			l.o.pace.active()
 			return nil
 		case <-l.answered:
-			if err := l.settle(); err != nil {
-				return broken(err)
+			if err := l.finishAnswered(); err != nil {
+				return linkFailed(err)
 			}
-			l.ask()
-		case a := <-l.heard:
-			l.m.stirred()
-			if err := l.hearAll(a); err != nil {
-				return broken(err)
+			l.passRequests()
+		case a := <-l.arrivals:
+			l.o.pace.active()
+			if err := l.receiveAll(a); err != nil {
+				return linkFailed(err)
 			}
-			l.ask()
+			l.passRequests()
 		}
 	}
 }
 
-// hearAll takes up all that has come.
-func (l *link) hearAll(a arrival) error {
+// receiveAll processes everything that has arrived.
+func (l *link) receiveAll(a arrival) error {
 	touched := map[*channel]bool{}
 	for more := true; more; {
-		c, err := l.hear(a)
+		c, err := l.receive(a)
 		if err != nil {
 			return err
 		}
@@ -361,33 +351,33 @@ func (l *link) hearAll(a arrival) error {
 			touched[c] = true
 		}
 		select {
-		case a = <-l.heard:
+		case a = <-l.arrivals:
 		default:
 			more = false
 		}
 	}
 	for c := range touched {
-		if c.sweeping {
-			c.endSweep(time.Now())
+		if c.rescanning {
+			c.endRescan(time.Now())
 		}
-		if err := errors.Join(c.steer(time.Now()), c.worker.flush()); err != nil {
+		if err := errors.Join(c.adjust(time.Now()), c.worker.flush()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hear takes up what came from nsqd.
-func (l *link) hear(a arrival) (*channel, error) {
+// receive processes what arrived from nsqd.
+func (l *link) receive(a arrival) (*channel, error) {
 	c := l.channels[a.from.topic]
 	switch {
 	case c == nil || c.worker != a.from: // we have left it
-		return nil, nil //nolint:nilnil // nothing is to be done
+		return nil, nil //nolint:nilnil // there is nothing to do
 	case a.err != nil:
 		return c, a.err
 	case a.message != nil:
-		if o, asks := c.take(a.message, time.Now()); asks {
-			l.pending = append(l.pending, request{of: c, topic: c.topic, delivery: a.message, sure: o == alien})
+		if o, ask := c.take(a.message, time.Now()); ask {
+			l.pending = append(l.pending, request{of: c, topic: c.topic, delivery: a.message, foreign: o == originForeign})
 		}
 	default:
 		c.refused(a.refused, a.id)

@@ -10,12 +10,10 @@ import (
 	"github.com/nsqio/go-nsq"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
-
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
 
 // start runs a mirror until the test or the returned function ends it.
 func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop func()) {
@@ -37,7 +35,7 @@ func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop fun
 			if err != nil {
 				t.Errorf("Run = %v, want nil after it was told to end", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testenv.Patience):
 			t.Error("the mirror did not end")
 		}
 	}
@@ -45,29 +43,10 @@ func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop fun
 	return m, stop
 }
 
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !holds() {
-		if !pause(ctx, 5*time.Millisecond) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
-
-func exec(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
 // put appends messages to the log, all in one transaction.
 func put(t *testing.T, db *pgxpool.Pool, topic string, bodies ...string) {
 	t.Helper()
-	exec(t, db, `INSERT INTO topic_messages (topic, body) SELECT $1, b FROM unnest($2::text[]) WITH ORDINALITY AS u (b, n) ORDER BY n`,
+	testenv.Exec(t, db, `INSERT INTO topic_messages (topic, body) SELECT $1, b FROM unnest($2::text[]) WITH ORDINALITY AS u (b, n) ORDER BY n`,
 		topic, bodies)
 }
 
@@ -114,7 +93,7 @@ func subscribe(t *testing.T, addr, topic string) *subscriber {
 // take returns the next n bodies.
 func (s *subscriber) take(t *testing.T, n int) []string {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testenv.Patience)
 	var list []string
 	for len(list) < n {
 		select {
@@ -163,13 +142,15 @@ func inFlight(t *testing.T, nsqd *testenv.NSQServer, topic string) int {
 
 func at(nsqd *testenv.NSQServer) daemon { return daemon{tcp: nsqd.TCPAddr, http: nsqd.HTTPAddr} }
 
-// leader returns a mirror that holds its reader's lock but does not run, so that
-// a test can take its steps one by one.
-func leader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*Mirror, topicLog) {
+// newTestLeader returns a leader that holds its reader's lock but does not run, so that a
+// test can take its steps one by one.
+func newTestLeader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*leader, topiclog.Reader) {
 	t.Helper()
 	m := NewMirror(db, o)
-	t.Cleanup(m.nsqd.drop)
-	conn, err := m.connect(t.Context())
+	pace := newPace(m.o.Poll)
+	l := newLeader(m.o, m.records, pace, &m.counted)
+	t.Cleanup(l.out.nsqd.drop)
+	conn, err := m.connect(t.Context(), pace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +161,12 @@ func leader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*Mirror, topicLog)
 			t.Error(err)
 		}
 	})
-	log := topicLog{conn: conn, reader: m.o.Reader}
-	if mine, err := log.lock(t.Context()); err != nil || !mine {
-		t.Fatalf("lock = %t, %v", mine, err)
+	log := topiclog.NewReader(conn, m.o.Reader)
+	if locked, err := log.Lock(t.Context()); err != nil || !locked {
+		t.Fatalf("Lock = %t, %v", locked, err)
 	}
-	if _, err := log.enter(t.Context()); err != nil {
+	if _, err := log.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return m, log
+	return l, log
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // A new item is announced as the old system announced it: its decimal id, and
@@ -61,7 +63,7 @@ func TestBodiesArriveByteForByteInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, two.take(t, 100)); diff != "" {
 		t.Errorf("bytes.two (-want +got):\n%s", diff)
 	}
-	eventually(t, "counts", func() bool { return m.Stats().Published == int64(len(odd)+150) })
+	testenv.Eventually(t, "counts", func() bool { return m.Stats().Published == int64(len(odd)+150) })
 }
 
 // Ids are given out before a commit, so a reader that goes by them alone would
@@ -70,7 +72,7 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	late := subscribe(t, nsqd.TCPAddr, "late")
-	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 
 	slow, err := db.Begin(t.Context())
 	if err != nil {
@@ -86,18 +88,18 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := m.Stats().Published; n != 0 {
+	if n := m.counted.stats().Published; n != 0 {
 		t.Fatalf("%d messages published past an open transaction, want none", n)
 	}
 
 	if err := slow.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both published", func() bool {
+	testenv.Eventually(t, "both published", func() bool {
 		if _, err := m.step(t.Context(), log); err != nil {
 			t.Fatal(err)
 		}
-		return m.Stats().Published == 2
+		return m.counted.stats().Published == 2
 	})
 	if diff := cmp.Diff([]string{"first", "second"}, late.take(t, 2)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
@@ -125,7 +127,7 @@ func TestEveryCommittedMessageArrivesOnceWhileMany(t *testing.T) {
 							topics[rand.N(3)], fmt.Sprintf("%d.%d.%d", writer, n, i)); err != nil {
 							return err
 						}
-						pause(t.Context(), rand.N(3*time.Millisecond))
+						retry.Pause(t.Context(), rand.N(3*time.Millisecond))
 					}
 					if n%7 == 6 {
 						return pgx.ErrTxCommitRollback // any error: it is rolled back
@@ -160,15 +162,15 @@ func TestMessagesWaitForNSQDAndThenComeInOrder(t *testing.T) {
 	down := subscribe(t, nsqd.TCPAddr, "down")
 	put(t, db, "down", numbers(1, 30)...)
 	got := down.take(t, 30)
-	eventually(t, "the first ones finished", func() bool { return inFlight(t, nsqd, "down") == 0 })
+	testenv.Eventually(t, "the first ones finished", func() bool { return inFlight(t, nsqd, "down") == 0 })
 
 	nsqd.Stop(t)
 	for n := 31; n <= 130; n++ {
 		put(t, db, "down", fmt.Sprint(n)) // as fast as ever: nothing waits for nsqd
 	}
-	eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
+	testenv.Eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
 	lag, err := m.Lag(t.Context())
-	if err != nil || lag.Messages != 100 || lag.Oldest <= 0 || lag.Oldest > patience {
+	if err != nil || lag.Messages != 100 || lag.Oldest <= 0 || lag.Oldest > testenv.Patience {
 		t.Errorf("Lag = %+v, %v; want 100 messages, the oldest of them just written", lag, err)
 	}
 	nsqd.Start(t)
@@ -177,9 +179,9 @@ func TestMessagesWaitForNSQDAndThenComeInOrder(t *testing.T) {
 	if diff := cmp.Diff(numbers(1, 130), got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	eventually(t, "no lag", func() bool {
+	testenv.Eventually(t, "no lag", func() bool {
 		lag, err := m.Lag(t.Context())
-		return err == nil && lag == Lag{}
+		return err == nil && lag == topiclog.Lag{}
 	})
 }
 
@@ -192,11 +194,11 @@ func TestFrozenNSQDIsGivenUpAndTriedAgain(t *testing.T) {
 	frozen := subscribe(t, nsqd.TCPAddr, "frozen")
 	put(t, db, "frozen", "1")
 	frozen.take(t, 1)
-	eventually(t, "the answer", func() bool { return m.Stats().Published == 1 })
+	testenv.Eventually(t, "the answer", func() bool { return m.Stats().Published == 1 })
 
 	proxy.Delay(time.Hour)
 	put(t, db, "frozen", "2")
-	eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
+	testenv.Eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
 	proxy.Delay(0)
 	for _, body := range append(frozen.take(t, 1), frozen.end(t, nsqd.TCPAddr)...) {
 		if body != "2" {
@@ -211,7 +213,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	crash := subscribe(t, nsqd.TCPAddr, "crash")
-	exec(t, db, newReaderSQL, "nsq-mirror")
+	testenv.Exec(t, db, `INSERT INTO topic_readers (name) VALUES ('nsq-mirror')`)
 	put(t, db, "crash", numbers(1, 25)...)
 	holder, err := db.Begin(t.Context())
 	if err != nil {
@@ -226,7 +228,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	if diff := cmp.Diff(numbers(1, 10), crash.take(t, 10)); diff != "" {
 		t.Errorf("first batch (-want +got):\n%s", diff)
 	}
-	eventually(t, "the mirror killed", func() bool {
+	testenv.Eventually(t, "the mirror killed", func() bool {
 		var killed bool
 		err := db.QueryRow(t.Context(), `
 			SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
@@ -249,7 +251,7 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	orderly := subscribe(t, nsqd.TCPAddr, "orderly")
 	put(t, db, "orderly", "1", "2")
-	m, log := leader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
+	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	holder, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -264,13 +266,13 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		for m.Stats().Published == 0 && err == nil { // another test's transaction may be open
+		for m.counted.stats().Published == 0 && err == nil { // another test's transaction may be open
 			_, err = m.step(ctx, log)
 		}
 		ended <- err
 	}()
 	orderly.take(t, 2)
-	eventually(t, "the answer", func() bool { return m.Stats().Published == 2 })
+	testenv.Eventually(t, "the answer", func() bool { return m.counted.stats().Published == 2 })
 	cancel()
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -278,7 +280,7 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if at, err := log.cursor(t.Context()); err != nil || at.MessageID != 2 {
+	if at, err := log.Position(t.Context()); err != nil || at.MessageID != 2 {
 		t.Errorf("cursor = %+v, %v; want it at message 2", at, err)
 	}
 }
@@ -354,7 +356,7 @@ func TestOneOfTwoMirrorsPublishesAndTheOtherTakesOver(t *testing.T) {
 func TestMessagesThatNSQDCanNeverTakeArePassedOver(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
-	exec(t, db, `ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_topic_check, DROP CONSTRAINT posted_is_numbered`)
+	testenv.Exec(t, db, `ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_topic_check, DROP CONSTRAINT posted_is_numbered`)
 	var logged bytes.Buffer
 	m, stop := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	good := subscribe(t, nsqd.TCPAddr, "good")
@@ -382,7 +384,7 @@ func TestCursorSetBackByHandPublishesAgain(t *testing.T) {
 	again := subscribe(t, nsqd.TCPAddr, "again")
 	put(t, db, "again", "1", "2")
 	again.take(t, 2)
-	eventually(t, "the cursor past both", func() bool {
+	testenv.Eventually(t, "the cursor past both", func() bool {
 		tag, err := db.Exec(t.Context(), `UPDATE topic_readers SET xid = '0', message_id = 0 WHERE message_id = 2`)
 		return err == nil && tag.RowsAffected() == 1
 	})

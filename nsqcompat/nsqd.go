@@ -1,28 +1,33 @@
 package nsqcompat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"time"
 )
 
 const (
 	// channelSuffix makes the name of the channel that shows the queue.
 	channelSuffix = "_worker_chan"
-	// answerMost bounds what is read of nsqd's answer.
-	answerMost = 64 << 20
-	// lookTimeout bounds a call of nsqd's HTTP API.
-	lookTimeout = 3 * time.Second
+	// maxStats bounds what is read of nsqd's answer.
+	maxStats = 64 << 20
+	// httpTimeout bounds a call of nsqd's HTTP API.
+	httpTimeout = 3 * time.Second
 )
 
 // daemon is an nsqd.
 type daemon struct{ tcp, http string } // host:port
 
-// nsqdStats are what nsqd says of itself.
+// nsqdStats are nsqd's own figures.
 type nsqdStats struct {
 	StartTime int64        `json:"start_time"`
 	Topics    []topicStats `json:"topics"`
@@ -74,7 +79,7 @@ func (t topicStats) channel(name string) (channelStats, bool) {
 
 func (c channelStats) messages() int64 { return c.Depth + c.InFlight + c.Deferred }
 
-// stats asks nsqd for its figures.
+// stats reads nsqd's figures.
 func (d daemon) stats(ctx context.Context) (s nsqdStats, err error) {
 	answer, date, err := d.ask(ctx, http.MethodGet, "/stats", url.Values{"format": {"json"}, "include_mem": {"false"}})
 	if err != nil {
@@ -96,7 +101,7 @@ func (d daemon) post(ctx context.Context, path string, query url.Values) error {
 
 // ask calls nsqd's HTTP API. The date is as nsqd says it.
 func (d daemon) ask(ctx context.Context, method, path string, query url.Values) (answer []byte, date string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
 	defer cancel()
 	at := url.URL{Scheme: "http", Host: d.http, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
@@ -108,7 +113,7 @@ func (d daemon) ask(ctx context.Context, method, path string, query url.Values) 
 		return nil, "", fmt.Errorf("ask nsqd: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err = io.ReadAll(io.LimitReader(response.Body, answerMost))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxStats))
 	if err != nil {
 		return nil, "", fmt.Errorf("ask nsqd: %s %s: %w", method, path, err)
 	}
@@ -116,4 +121,90 @@ func (d daemon) ask(ctx context.Context, method, path string, query url.Values) 
 		return nil, "", fmt.Errorf("ask nsqd: %s %s: %s", method, path, response.Status)
 	}
 	return answer, response.Header.Get("Date"), nil
+}
+
+// create creates the topics and channels that nsqd lacks, so that dashboards show them
+// before the first message, and returns the topics whose channel it lacked: because
+// it is new, or was wiped.
+func (d daemon) create(ctx context.Context, topics []string, has nsqdStats) (created map[string]bool, err error) {
+	created = map[string]bool{}
+	for _, topic := range topics {
+		t, there := has.topic(topic)
+		if !there {
+			if err := d.post(ctx, "/topic/create", url.Values{"topic": {topic}}); err != nil {
+				return nil, err
+			}
+		}
+		channel := topic + channelSuffix
+		if _, there := t.channel(channel); there {
+			continue
+		}
+		if err := d.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {channel}}); err != nil {
+			return nil, err
+		}
+		created[topic] = true
+	}
+	return created, nil
+}
+
+// pause pauses a topic, or unpauses it and our channel.
+func (d daemon) pause(ctx context.Context, topic string, yes bool) error {
+	if yes {
+		return d.post(ctx, "/topic/pause", url.Values{"topic": {topic}})
+	}
+	if err := d.post(ctx, "/topic/unpause", url.Values{"topic": {topic}}); err != nil {
+		return err
+	}
+	return d.post(ctx, "/channel/unpause", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}})
+}
+
+// maxLookup bounds what is read of nsqlookupd's answer.
+const maxLookup = 4 << 20
+
+// lookup asks nsqlookupd at addr for an nsqd. Of several it returns the first by address
+// and port.
+func lookup(ctx context.Context, addr string) (daemon, error) {
+	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/nodes", http.NoBody)
+	if err != nil {
+		return daemon{}, fmt.Errorf("ask nsqlookupd: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return daemon{}, fmt.Errorf("ask nsqlookupd: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if response.StatusCode != http.StatusOK {
+		return daemon{}, fmt.Errorf("ask nsqlookupd: %s", response.Status)
+	}
+	type node struct {
+		Address string `json:"broadcast_address"`
+		TCP     int    `json:"tcp_port"`
+		HTTP    int    `json:"http_port"`
+	}
+	var answer struct {
+		Nodes []node `json:"producers"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxLookup)).Decode(&answer); err != nil {
+		return daemon{}, fmt.Errorf("read nsqlookupd's answer: %w", err)
+	}
+	if len(answer.Nodes) == 0 {
+		return daemon{}, errors.New("nsqlookupd knows no nsqd")
+	}
+	first := slices.MinFunc(answer.Nodes, func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.TCP, b.TCP))
+	})
+	return daemon{
+		tcp:  net.JoinHostPort(first.Address, strconv.Itoa(first.TCP)),
+		http: net.JoinHostPort(first.Address, strconv.Itoa(first.HTTP)),
+	}, nil
+}
+
+// find returns where nsqd is: by nsqlookupd, or by its own addresses.
+func find(ctx context.Context, o MirrorOptions) (daemon, error) {
+	if o.LookupdAddr == "" {
+		return daemon{tcp: o.NSQDTCPAddr, http: o.NSQDHTTPAddr}, nil
+	}
+	return lookup(ctx, o.LookupdAddr)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // orders are what is on record of those on a topic, one a line.
@@ -76,7 +79,7 @@ func TestUnpauseOfATopicThatIsPausedInParts(t *testing.T) {
 	q := newQueue(t)
 	q.exec(`UPDATE stage_settings SET topic = 'ingest01_prefetch' WHERE action = 'Delete'`)
 	m, _ := start(t, q.db, q.options())
-	eventually(t, "the link", func() bool { return len(m.Figures()) == 13 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 13 })
 	q.exec(`SELECT pause_stage('Requested', 'Legal hold.', 'Delete')`)
 	q.post("/topic/pause", "")
 	q.paused(true, "paused in NSQ")
@@ -99,7 +102,7 @@ func TestNoOrdersAreTaken(t *testing.T) {
 	id := q.parked()
 	q.pub(receiveTopic, fmt.Sprint(id))
 	q.pub(receiveTopic, "nonsense")
-	q.pub(fixityTopic, "1")
+	q.pub(topiclog.FixityTopic, "1")
 	for _, a := range q.answers(3) {
 		if a.Accepted || a.Answer != noOrders || (a.Item != nil) != (a.Body == fmt.Sprint(id)) {
 			t.Errorf("answer = %+v", a)

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // paused waits until both sides have a pause of Receive, or none, and makes sure
@@ -15,9 +17,9 @@ func (q *queue) paused(want bool, reason string) {
 		return f.Drift >= 0 && f.PausedInNSQ == want &&
 			q.value(`SELECT paused || ' ' || coalesce(pause_reason, '-') FROM stage_settings WHERE stage = 'Receive'`) == map[bool]string{true: "true ", false: "false "}[want]+reason
 	}
-	eventually(q.t, "a pause", ok)
-	until := time.Now().Add(2 * lookEvery)
-	eventually(q.t, "two looks", func() bool {
+	testenv.Eventually(q.t, "a pause", ok)
+	until := time.Now().Add(2 * compareEvery)
+	testenv.Eventually(q.t, "two looks", func() bool {
 		if !ok() {
 			q.t.Fatalf("it does not stay: nsqd %t, Farol %s", q.shown(receiveTopic).PausedInNSQ, q.value(`SELECT paused::text FROM stage_settings WHERE stage = 'Receive'`))
 		}

@@ -9,38 +9,37 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nsqio/go-nsq"
 )
 
-// errUnsent says that nsqd was sent no message.
+// errUnsent says that no message was sent to nsqd.
 var errUnsent = errors.New("nothing was sent")
 
 // publisher sends to one nsqd, over a connection that it makes when needed, and
 // waits for each answer. It is not safe for concurrent use.
 //
-// It speaks go-nsq's commands but does without its Producer, which reads the
-// connection that it lost while it makes the next (v1.1.0: a data race), and
-// answers "not connected" for as long as its goroutines take to end.
+// It uses go-nsq's commands but not its Producer, which has a data race when it
+// reconnects: see docs/decisions/0009.
 type publisher struct {
 	addr string
 	conn net.Conn // nil until needed, and after an error
 }
 
 const (
-	// answerTimeout bounds how long nsqd may take to connect, and then to take a
-	// command and answer.
+	// answerTimeout bounds how long a connection may take, and then a command and its
+	// answer.
 	answerTimeout = 5 * time.Second
 	// maxAnswer is far above what nsqd answers to a publisher, in bytes.
 	maxAnswer = 4 << 10
 )
 
-// send publishes bodies to a topic, all or none unless the connection breaks,
-// and waits for nsqd's answer. ctx ends only the wait for a connection: to leave
-// without the answer would mean to publish again, and it is bounded. What nsqd
-// says against topic or bodies is an [nsq.ErrProtocol]; what it says against us is
-// not.
+// send publishes bodies to a topic, all or none unless the connection breaks, and waits
+// for nsqd's answer. ctx ends only the wait for a connection: without the answer, the
+// bodies would be published again, and the wait for it is bounded. If nsqd refuses the
+// topic or the bodies, the error is an [nsq.ErrProtocol]; if it refuses us, it is not.
 func (p *publisher) send(ctx context.Context, topic string, bodies [][]byte) error {
 	command, err := nsq.MultiPublish(topic, bodies)
 	if err == nil {
@@ -52,8 +51,8 @@ func (p *publisher) send(ctx context.Context, topic string, bodies [][]byte) err
 		err = p.ask(command)
 	}
 	if err != nil {
-		// nsqd hangs up after most errors, and on a connection that still waits
-		// for an answer the next one would be taken for it.
+		// nsqd closes the connection after most errors, and on one that still waits for
+		// an answer the next answer would be mistaken for it.
 		p.drop()
 		return fmt.Errorf("publish to %s at %s: %w", topic, p.addr, err)
 	}
@@ -71,13 +70,13 @@ func (p *publisher) connect(ctx context.Context) error {
 	}
 	p.conn = conn
 	if _, err := conn.Write(nsq.MagicV2); err != nil {
-		return fmt.Errorf("greet: %w", err)
+		return fmt.Errorf("send the magic bytes: %w", err)
 	}
-	host, _ := os.Hostname() // only shown by nsqadmin
+	host, _ := os.Hostname() // nsqadmin shows it
 	command, err := nsq.Identify(map[string]any{
 		"client_id": host, "hostname": host, "user_agent": "farol",
-		// Heartbeats would have to be answered while there is nothing to send.
-		// A peer that vanished is found by TCP's own.
+		// Heartbeats would have to be answered while there is nothing to send. TCP's
+		// keep-alive finds a peer that vanished.
 		"heartbeat_interval": -1,
 	})
 	if err != nil {
@@ -113,15 +112,15 @@ func (p *publisher) ask(command *nsq.Command) error {
 	return nil
 }
 
-// readAnswer reads a frame: its size, its kind, and the rest of that size. It
-// believes no size above maxAnswer: not every port is nsqd's.
+// readAnswer reads a frame: its size, its kind, and the rest of that size. A size above
+// maxAnswer is an error: the peer may not be nsqd.
 func readAnswer(r io.Reader) (kind int32, answer []byte, err error) {
 	var head struct{ Size, Kind int32 }
 	if err := binary.Read(r, binary.BigEndian, &head); err != nil {
 		return 0, nil, err
 	}
 	if head.Size < 4 || head.Size > maxAnswer {
-		return 0, nil, fmt.Errorf("a frame of %d bytes, this is not nsqd", head.Size)
+		return 0, nil, fmt.Errorf("a frame of %d bytes; this is not nsqd", head.Size)
 	}
 	answer = make([]byte, head.Size-4)
 	_, err = io.ReadFull(r, answer)
@@ -130,7 +129,14 @@ func readAnswer(r io.Reader) (kind int32, answer []byte, err error) {
 
 func (p *publisher) drop() {
 	if p.conn != nil {
-		p.conn.Close() //nolint:errcheck // nothing is lost with it: each answer was read
+		p.conn.Close() //nolint:errcheck // nothing is lost: each answer was read
 		p.conn = nil
 	}
+}
+
+// isRefusal reports whether nsqd would answer the same forever: it said that the topic or
+// the body is bad.
+func isRefusal(err error) bool {
+	var answer nsq.ErrProtocol
+	return errors.As(err, &answer) && strings.HasPrefix(answer.Reason, "E_BAD_")
 }

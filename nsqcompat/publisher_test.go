@@ -66,8 +66,8 @@ func TestOtherServersAreNotTakenForNSQD(t *testing.T) {
 	const ok = "\x00\x00\x00\x06\x00\x00\x00\x00OK"
 	for name, c := range map[string]struct{ says, want string }{
 		"web server":   {"HTTP/1.1 400 Bad Request\r\n\r\n", "this is not nsqd"},
-		"huge frame":   {"\x00\x00\x10\x01\x00\x00\x00\x00", "4097 bytes, this is not nsqd"},
-		"small frame":  {"\x00\x00\x00\x03\x00\x00\x00\x00", "3 bytes, this is not nsqd"},
+		"huge frame":   {"\x00\x00\x10\x01\x00\x00\x00\x00", "4097 bytes; this is not nsqd"},
+		"small frame":  {"\x00\x00\x00\x03\x00\x00\x00\x00", "3 bytes; this is not nsqd"},
 		"cut frame":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x00O", "unexpected EOF"},
 		"other answer": {ok + "\x00\x00\x00\x06\x00\x00\x00\x00NO", `answers "NO"`},
 		"a message":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x02OK", `answers "OK"`},

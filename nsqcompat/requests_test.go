@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // pub publishes as an old script does.
@@ -35,7 +36,7 @@ func (q *queue) pub(topic, body string) {
 func (q *queue) answers(n int) []TopicRequest {
 	q.t.Helper()
 	var list []TopicRequest
-	eventually(q.t, fmt.Sprint(n, " answers"), func() bool {
+	testenv.Eventually(q.t, fmt.Sprint(n, " answers"), func() bool {
 		var err error
 		if list, err = NewMirror(q.db, MirrorOptions{}).Requests(q.t.Context(), 1000); err != nil {
 			q.t.Fatal(err)
@@ -77,7 +78,7 @@ func (q *queue) park(id int64) {
 func (q *queue) linked(o MirrorOptions) (stop func()) {
 	q.t.Helper()
 	m, stop := start(q.t, q.db, o)
-	eventually(q.t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(q.t, "the link", func() bool { return len(m.Figures()) == 14 })
 	return stop
 }
 
@@ -136,11 +137,11 @@ func TestRequestThatIsRefusedIsAnswered(t *testing.T) {
 		{validateTopic, "-1", "no id", false},
 		{validateTopic, "\x00\xff'; DROP TABLE work_items", "no id", false},
 		{validateTopic, strings.Repeat("7", 900<<10), "no id", false},
-		{fixityTopic, "31337", "there is no file 31337", false},
+		{topiclog.FixityTopic, "31337", "there is no file 31337", false},
 	} {
 		q.pub(tc.topic, tc.body)
 		a := q.answers(i + 1)[i]
-		if a.Accepted || !strings.Contains(a.Answer, tc.answer) || (a.Item != nil) != tc.item || len(a.Body) > 6*bodyMost {
+		if a.Accepted || !strings.Contains(a.Answer, tc.answer) || (a.Item != nil) != tc.item || len(a.Body) > 6*maxKept {
 			t.Errorf("%q on %s is answered by %+v", tc.body[:min(40, len(tc.body))], tc.topic, a)
 		}
 	}
@@ -148,7 +149,7 @@ func TestRequestThatIsRefusedIsAnswered(t *testing.T) {
 		t.Errorf("audit = %s", got)
 	}
 	q.shows(validateTopic, 0, 0, 0)
-	q.shows(fixityTopic, 0, 0, 0)
+	q.shows(topiclog.FixityTopic, 0, 0, 0)
 }
 
 // A database that does not answer loses no request.
@@ -163,7 +164,7 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 	}
 	t.Cleanup(impatient.Close)
 	m, _ := start(t, impatient, q.options())
-	eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
 	id := q.parked()
 	tx, err := q.db.Begin(t.Context())
 	if err != nil {
@@ -174,7 +175,7 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.pub(validateTopic, fmt.Sprint(id))
-	eventually(t, "that it was given back", func() bool {
+	testenv.Eventually(t, "that it was given back", func() bool {
 		stats, err := at(q.nsqd).stats(t.Context())
 		topic, _ := stats.topic(validateTopic)
 		worker, _ := topic.channel(validateTopic + channelSuffix)
@@ -249,7 +250,7 @@ func TestPublishedFileIDIsARequestToCheckIt(t *testing.T) {
 		INSERT INTO generic_files (intellectual_object_id, institution_id, identifier, uuid, size, storage_option, file_format, last_fixity_check)
 		SELECT id, institution_id, 'test.edu/bag/data/a', gen_random_uuid(), 1, 'Standard', 'text/plain', now() FROM object`)
 	q.exec(`INSERT INTO storage_records (generic_file_id, target, bucket, key, url, stored_at, verified_at) SELECT id, 'Standard-VA', 'b', 'k', 'https://b/k', now(), now() FROM generic_files`)
-	q.pub(fixityTopic, q.value(`SELECT id::text FROM generic_files`))
+	q.pub(topiclog.FixityTopic, q.value(`SELECT id::text FROM generic_files`))
 	if a := q.answers(1)[0]; !a.Accepted {
 		t.Errorf("answer = %+v", a)
 	}

@@ -90,7 +90,7 @@ func TestWaitingItemsAreDeferred(t *testing.T) {
 	q.end("Receive", 1, retriedLater)
 	q.shows(receiveTopic, 0, 0, 1)
 	q.exec(`SELECT requeue(id) FROM work_items WHERE status = 'Pending'`)
-	eventually(t, "the item to be claimable in nsqd", func() bool { return q.shown(receiveTopic).Depth == 1 })
+	testenv.Eventually(t, "the item to be claimable in nsqd", func() bool { return q.shown(receiveTopic).Depth == 1 })
 }
 
 // What cannot be read yet, since an older transaction may still commit, is not
@@ -122,8 +122,8 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 // stays makes sure that nothing changes at Receive for some looks.
 func (q *queue) stays(depth, inFlight int64) {
 	q.t.Helper()
-	until := time.Now().Add(4 * lookEvery)
-	eventually(q.t, "some looks", func() bool {
+	until := time.Now().Add(4 * compareEvery)
+	testenv.Eventually(q.t, "some looks", func() bool {
 		if f := q.shown(receiveTopic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
 			q.t.Fatalf("figures = %+v, want %d and %d in flight", f, depth, inFlight)
 		}

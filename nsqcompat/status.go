@@ -9,12 +9,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/registry/topiclog"
+	"github.com/farol-preservation/farol/retry"
 )
 
-// Status is what the registry and nsqd say, side by side.
+// Status is the figures of the registry and of nsqd, side by side.
 type Status struct {
 	NSQD   string         `json:"nsqd"`   // host:port of its HTTP API
-	Leader *Leader        `json:"leader"` // null: nobody mirrors
+	Leader *Leader        `json:"leader"` // null: no mirror runs
 	Behind int            `json:"behind"` // messages that are not published yet
 	Oldest time.Duration  `json:"-"`      // age of the first of them
 	Topics []TopicFigures `json:"topics"`
@@ -28,7 +31,7 @@ type Leader struct {
 	Since   time.Time `json:"since"`
 }
 
-// Drift is how many messages the figures are off, of all topics.
+// Drift is by how many messages the figures of all topics differ.
 func (s Status) Drift() (n int64) {
 	for _, t := range s.Topics {
 		n += t.Drift
@@ -39,22 +42,21 @@ func (s Status) Drift() (n int64) {
 // ErrNoNSQD says that nsqd, or nsqlookupd, does not answer.
 var ErrNoNSQD = errors.New("nsqd does not answer")
 
-// statusLooks is how often both sides are looked at before a drift is believed:
-// they are not read at one moment.
-const statusLooks = 4
+// statusReads is how often both sides are read before a drift is believed: they are not
+// read at one moment.
+const statusReads = 4
 
-// Status asks both sides, whether a mirror runs here, elsewhere or not at all.
+// Status reads both sides, whether a mirror runs here, elsewhere or not at all.
 func (m *Mirror) Status(ctx context.Context) (s Status, err error) {
-	look := NewMirror(m.db, m.o) // what belongs to a running one is left alone
-	if err := look.find(ctx); err != nil {
+	at, err := find(ctx, m.o)
+	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrNoNSQD, err)
 	}
-	if look.nsqdHTTP == "" {
+	if at.http == "" {
 		return s, fmt.Errorf("%w: the address of its HTTP API is not set", ErrNoNSQD)
 	}
-	at := daemon{tcp: look.nsqd.addr, http: look.nsqdHTTP}
-	for i := range statusLooks {
-		figures, err := look.compareOnce(ctx, at)
+	for i := range statusReads {
+		figures, err := m.compareOnce(ctx, at)
 		if err != nil {
 			return s, err
 		}
@@ -66,7 +68,7 @@ func (m *Mirror) Status(ctx context.Context) (s Status, err error) {
 				s.Topics[n] = figures[n]
 			}
 		}
-		if s.Drift() == 0 || i+1 < statusLooks && !pause(ctx, 100*time.Millisecond) {
+		if s.Drift() == 0 || i+1 < statusReads && !retry.Pause(ctx, 100*time.Millisecond) {
 			break
 		}
 	}
@@ -84,47 +86,49 @@ func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigure
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNSQD, err)
 	}
-	is, err := count(ctx, m.db, position{XID: 1 << 62}, m.o.FixityDays)
+	is, err := count(ctx, m.db, topiclog.Position{XID: 1 << 62}, m.o.FixityDays)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range is {
 		t, _ := stats.topic(c.Topic)
-		list = append(list, compare(c, t))
+		list = append(list, figuresOf(c, t))
 	}
 	return list, nil
 }
 
-// leader finds who has the lock.
+const leaderSQL = `
+SELECT a.application_name AS program, coalesce(host(a.client_addr), 'local') AS client, a.pid, a.backend_start AS since
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('topic reader ' || $1, 0)`
+
+// leader finds the mirror that has the lock.
 func (m *Mirror) leader(ctx context.Context) (*Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := m.db.Query(ctx, `
-		SELECT a.application_name AS program, coalesce(host(a.client_addr), 'local') AS client, a.pid, a.backend_start AS since
-		FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		  AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('topic reader ' || $1, 0)`, m.o.Reader)
+	rows, _ := m.db.Query(ctx, leaderSQL, m.o.Reader)
 	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[Leader])
 	if err != nil {
-		return nil, fmt.Errorf("look who mirrors: %w", err)
+		return nil, fmt.Errorf("find the mirror that publishes: %w", err)
 	}
 	if len(list) == 0 {
-		return nil, nil //nolint:nilnil // nobody does
+		return nil, nil //nolint:nilnil // no mirror runs
 	}
 	return list[0], nil
 }
 
-// Reconcile waits until nsqd shows what the registry has, until ctx is done. The
-// mirror that runs is asked to look at once; where none runs, this one does it,
-// for as long as it takes. A drift that is left is no error.
+// Reconcile waits until nsqd shows what the registry has, or until ctx is done. The mirror
+// that runs is asked to compare at once; if none runs, this one runs for as long as it
+// takes. A drift that is left is not an error.
 func (m *Mirror) Reconcile(ctx context.Context) (s Status, err error) {
 	group, running := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(running)
 	group.Go(func() error { return m.Run(running) })
 	for {
 		if _, err = m.db.Exec(ctx, `SELECT pg_notify($1, '')`, mirrorChannel); err != nil {
-			err = fmt.Errorf("ask the mirror to look: %w", err)
+			err = fmt.Errorf("ask the mirror to compare: %w", err)
 			break
 		}
 		var now Status
@@ -133,7 +137,7 @@ func (m *Mirror) Reconcile(ctx context.Context) (s Status, err error) {
 		}
 		s = now
 		unled := slices.ContainsFunc(s.Topics, func(t TopicFigures) bool { return t.missing || t.orphan })
-		if s.Drift() == 0 && s.Behind == 0 && !unled && s.Leader != nil || !pause(ctx, 200*time.Millisecond) {
+		if s.Drift() == 0 && s.Behind == 0 && !unled && s.Leader != nil || !retry.Pause(ctx, 200*time.Millisecond) {
 			break
 		}
 	}
@@ -142,7 +146,7 @@ func (m *Mirror) Reconcile(ctx context.Context) (s Status, err error) {
 		err = ended
 	}
 	if ctx.Err() != nil && s.Topics != nil {
-		return s, nil // in time it was not to be had
+		return s, nil // its figures are the best there are
 	}
 	return s, err
 }

@@ -35,7 +35,7 @@ func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 		}
 		return there
 	}
-	eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
 	if diff := cmp.Diff(want, got()); diff != "" {
 		t.Error("topics and channels:", diff)
 	}

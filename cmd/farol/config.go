@@ -11,10 +11,10 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/nsqcompat"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
+	"github.com/farol-preservation/farol/web/pull"
 )
 
 // Settings come from the environment and nowhere else. They are grouped by what
@@ -62,8 +62,8 @@ type pullConfig struct {
 }
 
 // defaults are what pulls ask for that do not say it.
-func (c pullConfig) defaults() nsqcompat.Defaults {
-	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
+func (c pullConfig) defaults() pull.Defaults {
+	return pull.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }
 
 type readConfig struct {

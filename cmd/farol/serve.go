@@ -17,11 +17,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/lease"
+	"github.com/farol-preservation/farol/web/pull"
 )
 
 func serveCommand() *cobra.Command {
-	var pull bool
+	var all bool
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "serve --pull",
@@ -34,13 +36,13 @@ machine need no token; elsewhere all do: see farol token.`,
 		Example: `  farol serve --pull`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !pull {
+			if !all {
 				return usage(errors.New("it is not said what to serve"), "add --pull")
 			}
 			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
 		},
 	}
-	c.Flags().BoolVar(&pull, "pull", false, "serve the pull API at FAROL_PULL_ADDR")
+	c.Flags().BoolVar(&all, "pull", false, "serve the pull API at FAROL_PULL_ADDR")
 	wait.flag(c, startWait)
 	return c
 }
@@ -75,14 +77,15 @@ func runServe(ctx context.Context, wait waiting) error {
 	defer engine.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	queues := nsqcompat.NewQueues(s.db, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
+	tokens := access.NewTokens(s.registry, open)
+	queues := pull.New(s.db, pull.Options{
+		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stop: ctx.Done(), Caller: tokens.Caller,
+		Direct: direct, NoListen: config.Database.Pooler != "" && direct == nil, Log: log,
+	})
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
-	access := nsqcompat.NewAccess(s.registry, open)
-	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
-		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
-	}).Routes(mux)
-	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
+	queues.Routes(mux)
+	lease.New(s.db, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.registry, log))...)
@@ -151,7 +154,7 @@ type serveMetrics struct {
 	waiting  prometheus.GaugeFunc
 }
 
-func newServeMetrics(queues *nsqcompat.Queues) serveMetrics {
+func newServeMetrics(queues *pull.API) serveMetrics {
 	return serveMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "farol_pull_requests_total", Help: "Requests to the pull API, by path, method and status.",

@@ -1,0 +1,95 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// LossyServer returns the URL of a server in front of another, of which every third
+// answer is lost.
+func LossyServer(t testing.TB, to string) string {
+	t.Helper()
+	proxy := reverseProxy(t, to)
+	var calls atomic.Int64
+	proxy.ModifyResponse = func(*http.Response) error {
+		if calls.Add(1)%3 == 0 {
+			return errors.New("lost")
+		}
+		return nil
+	}
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	return served(t, proxy)
+}
+
+// SilentServer returns the URL of a server in front of another that never answers the
+// first calls to a path.
+func SilentServer(t testing.TB, to, path string, calls int64) string {
+	t.Helper()
+	proxy := reverseProxy(t, to)
+	var came atomic.Int64
+	return served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path && came.Add(1) <= calls {
+			io.Copy(io.Discard, r.Body) //nolint:errcheck // so that the server notices when the client goes
+			<-r.Context().Done()
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func reverseProxy(t testing.TB, to string) *httputil.ReverseProxy {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return httputil.NewSingleHostReverseProxy(u)
+}
+
+func served(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Call is an HTTP request, and the status that its answer must have.
+type Call struct {
+	Method, Path, Body string
+	Status             int
+}
+
+// CallLate makes calls over connections whose write deadline, set for an earlier answer,
+// is over: a handler must set its own.
+func CallLate(t testing.TB, handler http.Handler, calls ...Call) {
+	t.Helper()
+	to := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Minute)); err != nil {
+			t.Error(err)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	for _, c := range calls {
+		r, err := http.NewRequestWithContext(t.Context(), c.Method, to+c.Path, strings.NewReader(c.Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.Path, c.Body, err)
+			continue
+		}
+		response.Body.Close() //nolint:errcheck // only its status counts
+		if response.StatusCode != c.Status {
+			t.Errorf("%s %s = %s, want %d", c.Path, c.Body, response.Status, c.Status)
+		}
+	}
+}

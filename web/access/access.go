@@ -1,0 +1,164 @@
+// Package access finds out who sends an HTTP request, and what they may do.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Caller is who sends a request, and what they may do.
+type Caller struct {
+	Name        string   // of the token; "" without one
+	Institution string   // identifier; "": all
+	Rights      []string // post, pull and lease; nil: all
+	Stages      []string // that may be leased; nil: all that are processed over HTTP
+}
+
+// Share names who shares in a limited resource: the token, or without one the address.
+func (c Caller) Share(r *http.Request) string {
+	if c.Name != "" {
+		return "token " + c.Name
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// May reports whether the caller has a right.
+func (c Caller) May(right string) bool { return c.Rights == nil || slices.Contains(c.Rights, right) }
+
+// MayProcess reports whether the caller may have items at a stage.
+func (c Caller) MayProcess(stage string) bool {
+	return c.Stages == nil || slices.Contains(c.Stages, stage)
+}
+
+// MaySee reports whether the caller may know of an institution's items.
+func (c Caller) MaySee(institution string) bool {
+	return c.Institution == "" || c.Institution == institution
+}
+
+// Error says why a request is refused.
+type Error struct {
+	Status int // of HTTP: 401 or 403
+	Reason string
+}
+
+// Error is the reason.
+func (e *Error) Error() string { return e.Reason }
+
+// Tokens identifies callers by their bearer tokens (RFC 6750). It is safe for
+// concurrent use.
+type Tokens struct {
+	registry *registry.Registry
+	open     bool // without a token, programs of this machine may do everything
+
+	mu     sync.Mutex
+	cached map[string]cachedCaller // by secret
+}
+
+type cachedCaller struct {
+	caller Caller
+	until  time.Time
+}
+
+const (
+	// cacheTime is how long a revoked token still works in a process that has just
+	// seen it.
+	cacheTime  = 2 * time.Second
+	mostCached = 1000
+
+	callTimeout = 10 * time.Second
+)
+
+// NewTokens identifies callers by the tokens in the registry. With open, a request
+// without a token may do everything if it looks as if a program of this machine sent
+// it on purpose; that is for servers that listen on loopback only.
+func NewTokens(r *registry.Registry, open bool) *Tokens {
+	return &Tokens{registry: r, open: open, cached: map[string]cachedCaller{}}
+}
+
+// Caller identifies who sends a request. A caller who is refused gets an [*Error].
+func (a *Tokens) Caller(r *http.Request) (Caller, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return a.anonymous(r)
+	}
+	scheme, secret, _ := strings.Cut(header, " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > 200 {
+		return Caller{}, &Error{http.StatusUnauthorized, "the header Authorization must be: Bearer and a token"}
+	}
+	a.mu.Lock()
+	k, ok := a.cached[secret]
+	a.mu.Unlock()
+	if ok && time.Now().Before(k.until) {
+		return k.caller, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	t, err := a.registry.TokenOf(ctx, secret)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return Caller{}, &Error{http.StatusUnauthorized, "the token is not valid, or no longer"}
+	case err != nil:
+		return Caller{}, fmt.Errorf("look up the token: %w", err)
+	}
+	c := Caller{Name: t.Name, Institution: t.Institution, Rights: t.Rights}
+	if len(t.Stages) > 0 {
+		c.Stages = t.Stages
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.cached) >= mostCached {
+		clear(a.cached)
+	}
+	until := time.Now().Add(cacheTime)
+	if t.ExpiresAt != nil && t.ExpiresAt.Before(until) {
+		until = *t.ExpiresAt
+	}
+	a.cached[secret] = cachedCaller{c, until}
+	return c, nil
+}
+
+// anonymous identifies a caller without a token. A page in a browser on this machine
+// can send requests to loopback too, but those name their origin, or another host.
+func (a *Tokens) anonymous(r *http.Request) (Caller, error) {
+	if !a.open {
+		return Caller{}, &Error{http.StatusUnauthorized, "a token is needed: send the header Authorization: Bearer TOKEN; farol token add makes one"}
+	}
+	if from := r.Header.Get("Origin"); from != "" && !isLoopback(hostOf(from)) || r.Header.Get("Sec-Fetch-Site") == "cross-site" || !isLoopback(r.Host) {
+		return Caller{}, &Error{http.StatusForbidden, "without a token only programs on this machine are allowed, under a name such as localhost"}
+	}
+	return Caller{}, nil
+}
+
+func hostOf(origin string) string {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// isLoopback reports whether a host, with or without a port, is a loopback address
+// or localhost.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
+}

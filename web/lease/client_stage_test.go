@@ -1,0 +1,259 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/client"
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+func newClient(t *testing.T, url string, o client.Options) *client.Client {
+	t.Helper()
+	o.HTTP = &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(o.HTTP.CloseIdleConnections)
+	c, err := client.New(url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// state is where an item is and how its claims have ended.
+func (l *leases) state(id int64) (state string) {
+	l.t.Helper()
+	if err := l.db.QueryRow(context.Background(), `SELECT stage || ' ' || status || ' ' || note || ': '
+			|| (SELECT coalesce(string_agg(concat_ws(' ', outcome, nullif(error_code, '')), ', ' ORDER BY claim_token), '') FROM attempts WHERE work_item_id = w.id)
+		FROM work_items w WHERE id = $1`, id).Scan(&state); err != nil {
+		l.t.Fatal(err)
+	}
+	return state
+}
+
+// A worker of the client's on a line that loses every third answer: what the function
+// says of an item is what becomes of it, once.
+func TestClientWorksAStageThroughTrouble(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	testenv.Exec(t, l.db, `UPDATE stage_settings SET lease = '1500 milliseconds', heartbeat = '500 milliseconds',
+		backoff_first = '50 milliseconds', backoff_most = '100 milliseconds', max_attempts = 1000 WHERE stage = 'Virus Scan'`)
+	c := newClient(t, testenv.LossyServer(t, l.url), client.Options{})
+	ids := map[string]int64{}
+	for _, what := range []string{"good", "bad", "again"} {
+		for n := range 4 {
+			ids[fmt.Sprint(what, n)] = l.put("test.edu", int64(len(ids)+1))
+		}
+	}
+	of := map[int64]string{}
+	for what, id := range ids {
+		of[id] = strings.TrimRight(what, "0123456789")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var seen sync.Map
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim: client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}}, Slots: 3,
+		}, func(_ context.Context, i client.Item) (string, error) {
+			switch _, again := seen.LoadOrStore(i.ID, true); {
+			case of[i.ID] == "bad":
+				return "", client.Refused("virus-found", "It has a virus.")
+			case of[i.ID] == "again" && !again:
+				return "", errors.New("the scanner does not answer")
+			}
+			return fmt.Sprintf("%s of %s is clean.", i.Name, i.Institution), nil
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	want := map[string]string{
+		"good": "Reingest Check Pending bag %d.tar of test.edu is clean.: done", "bad": "Virus Scan Failed It has a virus.: fatal virus-found",
+		"again": "Reingest Check Pending bag %d.tar of test.edu is clean.: transient transient, done",
+	}
+	for id, what := range of {
+		w := want[what]
+		if strings.Contains(w, "%d") {
+			w = fmt.Sprintf(w, id-1)
+		}
+		testenv.Eventually(t, fmt.Sprintf("item %d (%s) is %q", id, what, w), func() bool {
+			got := l.state(id)
+			// A claim whose answer was lost lapses or is given back, and another follows.
+			got = strings.ReplaceAll(strings.ReplaceAll(got, "released released, ", ""), "lease expired lease-expired, ", "")
+			return got == w
+		})
+	}
+	cancel()
+	running.Wait()
+}
+
+// Who is told to stop gives back what it has; who has lost an item stops its work.
+func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	testenv.Exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '300 milliseconds' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{})
+	id := l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, lost := make(chan client.Item, 1), make(chan error, 10)
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { lost <- err },
+		}, func(ctx context.Context, i client.Item) (string, error) {
+			begun <- i
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	first := <-begun
+	// Longer than its lease: the heartbeats keep it.
+	testenv.Eventually(t, "a lease that outlasted its time", func() bool {
+		var kept bool
+		err := l.db.QueryRow(t.Context(), `SELECT stage_started_at < now() - interval '4 seconds' AND claim_token = $2 FROM work_items WHERE id = $1`, id, first.Token).Scan(&kept)
+		return err == nil && kept
+	})
+	testenv.Exec(t, l.db, `SELECT requeue($1::bigint)`, id)
+	if err := <-lost; !errors.Is(err, client.ErrLost) {
+		t.Errorf("Failed was told of %v, want ErrLost", err)
+	}
+	second := <-begun
+	if second.ID != id || second.Token <= first.Token {
+		t.Errorf("then it got %+v", second)
+	}
+	cancel()
+	running.Wait()
+	if got := l.state(id); !strings.HasPrefix(got, "Virus Scan Pending ") || !strings.HasSuffix(got, "released released") {
+		t.Errorf("the item is %q, want it given back", got)
+	}
+	var answer *client.Error
+	if err := c.Finish(t.Context(), second, "late"); !errors.Is(err, client.ErrLost) || !errors.As(err, &answer) || answer.Code != "ended" {
+		t.Errorf("a late end: %v", err)
+	}
+	err := c.WorkStage(t.Context(), client.StageWorker{Claim: client.ClaimRequest{Worker: "test", Stages: []string{"No Stage"}}}, nil)
+	if !errors.As(err, &answer) || answer.Code != "no-such-stage" {
+		t.Errorf("a stage that there is not: %v", err)
+	}
+}
+
+// A worker that cannot reach its server stops its work before the item is another's.
+func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	testenv.Exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '1 second' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{Give: time.Second})
+	l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	lost := make(chan error, 100)
+	var worked time.Duration
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { lost <- err },
+		}, func(ctx context.Context, _ client.Item) (string, error) {
+			began := time.Now()
+			l.db.Close() // the server cannot do anything any more
+			<-ctx.Done()
+			worked = time.Since(began)
+			return "", context.Cause(ctx)
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	err := <-lost
+	cancel()
+	running.Wait()
+	if !errors.Is(err, client.ErrLost) || worked > 3*time.Second {
+		t.Errorf("it worked for %v, and Failed was told of %v; want ErrLost within the lease", worked, err)
+	}
+}
+
+// One call that is never answered does not lose an item: there is time for another.
+func TestClientRenewsThroughASilence(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	testenv.Exec(t, l.db, `UPDATE stage_settings SET lease = '6 seconds', heartbeat = '2 seconds' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, testenv.SilentServer(t, l.url, "/v1/heartbeat", 1), client.Options{})
+	id := l.put("test.edu", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	enough := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %v", err) },
+		}, func(working context.Context, _ client.Item) (string, error) {
+			defer cancel()
+			select {
+			case <-enough:
+			case <-working.Done():
+			}
+			return "clean", context.Cause(working)
+		})
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	testenv.Eventually(t, "a lease that outlasted its time", func() bool {
+		var kept bool
+		err := l.db.QueryRow(ctx, `SELECT stage_started_at < now() - interval '7 seconds' FROM work_items WHERE id = $1`, id).Scan(&kept)
+		return err == nil && kept || ctx.Err() != nil
+	})
+	close(enough)
+	running.Wait()
+	if got := l.state(id); got != "Reingest Check Pending clean: done" {
+		t.Errorf("the item is %q", got)
+	}
+}
+
+// However much a function has to say, or little, its item ends.
+func TestClientEndsItemsWhateverIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	testenv.Exec(t, l.db, `UPDATE stage_settings SET backoff_first = '1 hour', backoff_most = '1 hour' WHERE stage = 'Virus Scan'`)
+	c := newClient(t, l.url, client.Options{})
+	long := strings.Repeat("ü", 5000)
+	says := []func() (string, error){
+		func() (string, error) { return long, nil },
+		func() (string, error) { return "", client.Refused("bad", long) },
+		func() (string, error) { return "", client.Refused("bad", "") },
+		func() (string, error) { return "", errors.New(long) },
+		func() (string, error) { return "", errors.New("") },
+	}
+	first := l.put("test.edu", 1)
+	for range says[1:] {
+		l.put("test.edu", 1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := c.WorkStage(ctx, client.StageWorker{
+			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %.200v", err) },
+		}, func(_ context.Context, i client.Item) (string, error) { return says[i.ID-first]() })
+		if err != nil {
+			t.Errorf("WorkStage = %v", err)
+		}
+	})
+	cut := strings.Repeat("ü", 3999) + "…"
+	for n, want := range []string{
+		"Reingest Check Pending " + cut + ": done", "Virus Scan Failed " + cut + ": fatal bad", "Virus Scan Failed Its worker gave no reason.: fatal bad",
+		"Virus Scan Pending " + cut + ": transient transient", "Virus Scan Pending Its worker gave no reason.: transient transient",
+	} {
+		testenv.Eventually(t, fmt.Sprintf("item %d is %.60q", n, want), func() bool { return l.state(first+int64(n)) == want })
+	}
+	cancel()
+	running.Wait()
+}

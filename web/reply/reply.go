@@ -1,0 +1,112 @@
+// Package reply writes the answers of the HTTP APIs: JSON for a success, and a
+// problem as RFC 9457 defines it for everything else.
+package reply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/request"
+)
+
+// Problem is an answer that is not a success. Programs decide by its code, which does
+// not change from version to version. As an error it is its detail.
+type Problem struct {
+	Type   string `json:"type"`  // made from the code
+	Title  string `json:"title"` // made from the status
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"`
+
+	// How a claim had been ended before, of the code ended.
+	Outcome   string `json:"outcome,omitempty"`
+	ErrorCode string `json:"error_code,omitempty"`
+
+	// NQ is the detail again, under the key where clients of NQ look for it.
+	NQ string `json:"_error,omitempty"`
+}
+
+// Error is the detail.
+func (p Problem) Error() string { return p.Detail }
+
+// ProblemOf returns the problem that an error is in every API: that of a refused
+// caller, or of a request that is wrong, too large, too slow or comes at a bad time.
+// known is false for other errors.
+func ProblemOf(err error) (p Problem, known bool) {
+	var refused *access.Error
+	var tooLarge *http.MaxBytesError
+	var wrong request.Error
+	switch {
+	case errors.As(err, &p):
+	case errors.As(err, &refused):
+		p = Problem{Status: refused.Status, Code: "not-allowed", Detail: refused.Reason}
+		if refused.Status == http.StatusUnauthorized {
+			p.Code = "unauthorized"
+		}
+	case errors.As(err, &tooLarge):
+		p = Problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
+	case errors.Is(err, request.ErrBusy):
+		p = Problem{Status: http.StatusServiceUnavailable, Code: "busy", Detail: request.ErrBusy.Error()}
+	case errors.Is(err, request.ErrSlow):
+		p = Problem{Status: http.StatusRequestTimeout, Code: "too-slow", Detail: request.ErrSlow.Error()}
+	case errors.As(err, &wrong):
+		p = Problem{Status: http.StatusBadRequest, Code: "bad-request", Detail: wrong.Text}
+	default:
+		return Problem{}, false
+	}
+	return p, true
+}
+
+// Refuse answers with a problem. The connection of a request that was not read to its
+// end is closed.
+func Refuse(w http.ResponseWriter, p Problem) {
+	switch p.Status {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
+	}
+	switch p.Code {
+	case "busy", "too-slow", "too-large":
+		w.Header().Set("Connection", "close")
+	}
+	p.Type, p.Title = "urn:farol:problem:"+p.Code, http.StatusText(p.Status)
+	write(w, p.Status, "application/problem+json", p) //nolint:errcheck // a caller who is gone reads nothing
+}
+
+// JSON answers a call. After an error nothing more can be sent.
+func JSON(w http.ResponseWriter, status int, answer any) error {
+	return write(w, status, "application/json", answer)
+}
+
+// NoContent answers that there is nothing.
+func NoContent(w http.ResponseWriter) {
+	Begin(w)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// answerTime is how long a client may take to read an answer.
+const answerTime = time.Minute
+
+// Begin gives the client time to read an answer, and must be called before each: the
+// deadline of an earlier answer over the same connection still holds.
+func Begin(w http.ResponseWriter) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:errcheck // where there is none to set, none is needed
+}
+
+func write(w http.ResponseWriter, status int, contentType string, answer any) error {
+	Begin(w)
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // clients in shell read it too
+	if err := e.Encode(answer); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
