@@ -80,13 +80,13 @@ func TestMessagesInFlightAreKept(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	o := q.options()
-	o.MsgTimeout = time.Second
+	o.MsgTimeout = 5 * time.Second // of which a slow machine needs a good part
 	start(t, q.db, o)
 	q.items(5)
 	q.claim("Receive", 3)
 	q.shows(receiveTopic, 2, 3, 0)
-	until := time.Now().Add(3500 * time.Millisecond)
-	eventually(t, "three timeouts", func() bool {
+	until := time.Now().Add(2*o.MsgTimeout + time.Second)
+	eventually(t, "two timeouts", func() bool {
 		if f := q.shown(receiveTopic); f.InFlight != 3 || f.Depth != 2 {
 			t.Fatalf("figures = %+v, want 3 in flight always", f)
 		}

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // patience is how long a test waits for what must come.
-const patience = 60 * time.Second
+const patience = testenv.Patience
 
 // start runs a mirror until the test or the returned function ends it.
 func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop func()) {
@@ -48,13 +48,7 @@ func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop fun
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !holds() {
-		if !pause(ctx, 5*time.Millisecond) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
+	testenv.Eventually(t, what, holds)
 }
 
 func exec(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {

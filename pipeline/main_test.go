@@ -249,19 +249,9 @@ func (a *archive) start() (stop func()) {
 // atRest waits until no item will be worked on any more.
 func (a *archive) atRest() {
 	a.t.Helper()
-	wait(a.t, 2*time.Minute, "all items to be at rest", func() bool {
+	testenv.Eventually(a.t, "all items to be at rest", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
 	})
-}
-
-func wait(t testing.TB, most time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(most); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
 }
 
 func value[T any](a *archive, sql string, args ...any) T {

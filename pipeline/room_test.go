@@ -57,7 +57,7 @@ func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
 		_, err := enter(t.Context(), 5_000_000) // larger than the room: it gets all there is
 		in <- err
 	}()
-	wait(t, time.Minute, "the third to wait", func() bool { return strings.Contains(a.log.String(), "files=5000000") })
+	testenv.Eventually(t, "the third to wait", func() bool { return strings.Contains(a.log.String(), "files=5000000") })
 	first.leave()
 	select {
 	case err := <-in:

@@ -1,10 +1,11 @@
 // Package testenv gives tests real servers: PostgreSQL, Redis, S3 and NSQ, and a
 // proxy that breaks connections to them.
 //
-// A test package calls [Main] from its TestMain. A server starts when the first
-// test asks for it and stops after the last; within it, every test has a
-// database, a number or a name prefix of its own, so tests may run in parallel.
-// Nothing survives the test process, not even one that is killed.
+// A test package calls [Main] from its TestMain. All packages of "make test" share
+// the servers that [Share] has started. Without it, as in "go test ./claim", a server
+// starts when the first test of the package asks for it and stops after the last.
+// Every test has a database, a number or a name prefix of its own on them, so tests
+// may run in parallel. Nothing survives the test process, not even one that is killed.
 package testenv
 
 import (
@@ -38,7 +39,7 @@ type environment struct {
 	stacks   map[devstack.Service]*lazyStack
 	programs map[string]func() (string, error) // each builds one, at the first call
 	template template
-	redis    redisNumbers
+	stackd   string // its path, if the process that started the servers is one; else ""
 	behind   backstage
 	atEnd    []func()
 }
@@ -46,7 +47,8 @@ type environment struct {
 // lazyStack is one server in a stack of its own, so that it can start when it
 // is first needed.
 type lazyStack struct {
-	start func() (*devstack.Stack, error) // starts it at the first call
+	start  func() (*devstack.Stack, error) // starts it at the first call
+	shared bool                            // it is another process's, and already runs
 }
 
 // Main runs the tests of a package and exits, with the servers stopped and their
@@ -75,6 +77,9 @@ func runTests(m *testing.M) (code int, err error) {
 	running.mu.Lock()
 	running.dir = dir
 	running.mu.Unlock()
+	if err := errors.Join(running.join(), setChecks()); err != nil {
+		return 1, err
+	}
 	code = m.Run()
 	for _, f := range running.atEnd {
 		f()
@@ -98,7 +103,7 @@ func (e *environment) stop() error {
 	defer e.mu.Unlock()
 	err := e.template.close(ctx)
 	for _, l := range e.stacks {
-		if s, startErr := l.start(); startErr == nil { // it is in the map, so a test has started it
+		if s, startErr := l.start(); startErr == nil && !l.shared { // it is in the map, so a test has started it
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}
@@ -130,20 +135,26 @@ func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Opti
 }
 
 func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
-	exe, err := running.built("./internal/testenv/stackd", "stackd", false)
+	exe, err := stackd()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	o := devstack.Options{
-		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
-		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
-	}
+	o := options(dir, exe)
+	o.Only = []devstack.Service{service}
 	for _, c := range change {
 		c(&o)
 	}
 	return devstack.Start(ctx, o)
+}
+
+// options are those of every stack of a test.
+func options(dir, exe string) devstack.Options {
+	return devstack.Options{
+		Dir: dir, Executable: exe, Ephemeral: true, RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
+		PostgresSettings: []string{"max_connections=500"}, // for the tests of several packages at once
+	}
 }
 
 // scratchDir makes a directory for this process, which holds a lock on the file
