@@ -108,7 +108,7 @@ type victim struct {
 
 func (q *queue) victim(t *testing.T, ending, url string, environ ...string) *victim {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	v := &victim{Cmd: exec.CommandContext(ctx, os.Args[0]), t: t}
 	v.Env = append(append(os.Environ(), childVar+"="+ending+" "+url), environ...)

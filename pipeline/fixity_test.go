@@ -417,7 +417,7 @@ func TestLongCheckIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	f := a.fixity()
-	f.Lease = 300 * time.Millisecond
+	f.Lease = 3 * time.Second // renewed each second
 	stop, letGo := a.held(f)
 	defer stop()
 	token := value[int64](a, `SELECT token FROM fixity_checks`)

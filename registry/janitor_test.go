@@ -76,7 +76,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatal("somebody still waits")
 		}
 	}
