@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -29,12 +31,18 @@ type server struct {
 	queues *Queues
 	url    string
 	client *http.Client
+	looks  *atomic.Int64 // that calls have made
 }
 
 // serve starts one, until the test ends.
 func serve(t *testing.T, db *pgxpool.Pool) *server {
 	t.Helper()
-	q := NewQueues(db, QueuesOptions{})
+	q, looks := NewQueues(db, QueuesOptions{}), &atomic.Int64{}
+	q.takes = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []take) ([]taken, error) {
+		got, err := q.takeAll(ctx, calls)
+		looks.Add(int64(len(calls)))
+		return got, err
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -52,7 +60,7 @@ func serve(t *testing.T, db *pgxpool.Pool) *server {
 		web.Close()
 		running.Wait()
 	})
-	return &server{t: t, db: db, queues: q, url: web.URL, client: client}
+	return &server{t: t, db: db, queues: q, url: web.URL, client: client, looks: looks}
 }
 
 // ask sends a request, and returns the status and the body of the answer.
