@@ -137,11 +137,11 @@ func (c *crew) goOn() {
 // topic log against each other and against what the workers were told.
 func (c *crew) account() {
 	c.q.t.Helper()
-	testenv.Eventually(c.q.t, "all items to succeed", func() bool {
+	testenv.Finally(c.q.t, "all items to succeed", func() bool {
 		var n int
 		err := c.q.db.QueryRow(context.Background(), `SELECT count(*) FROM work_items WHERE status = 'Success'`).Scan(&n)
 		return err == nil && n == c.items
-	})
+	}, c.ended)
 	for sql, want := range map[string]int{
 		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                   0,
 		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                   c.items * 3,

@@ -13,7 +13,7 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { testenv.MainAlone(m) }
 
 // empty is a database without a schema, as its owner sees it, who is no superuser
 // and may create no roles; and a superuser's connection to it.

@@ -35,6 +35,13 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// Identifier is the command of a child that identifies formats. It is built without
+// the race detector, under which it reads its thousands of signatures ten times as long.
+func Identifier() ([]string, error) {
+	path, err := stackd()
+	return []string{path, "identify"}, err
+}
+
 // stackd is the path of the program that runs servers as its children.
 func stackd() (string, error) {
 	if path := running.stackd; path != "" {

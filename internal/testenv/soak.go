@@ -48,7 +48,7 @@ func setChecks() error {
 // machine that is many times slower.
 const (
 	// Patience is how long a test waits for what has to come before it fails.
-	Patience = 2 * time.Minute
+	Patience = 3 * time.Minute
 	// AtOnce is the most that something takes which waits for nothing. What it would
 	// have to wait for must take far longer, or never come.
 	AtOnce = time.Minute
@@ -58,10 +58,23 @@ const (
 // [Patience].
 func Eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
+	Finally(t, what, cond, func() int { return 0 })
+}
+
+// Finally is Eventually for what takes a lot of work: it waits for as long as done,
+// which counts the work, grows at least once in [Patience].
+func Finally(t testing.TB, what string, cond func() bool, done func() int) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+	last := done()
 	for deadline := time.Now().Add(Patience); !cond(); <-tick.C {
-		if time.Now().After(deadline) {
+		if time.Now().Before(deadline) {
+			continue
+		}
+		if n := done(); n > last {
+			last, deadline = n, time.Now().Add(Patience)
+		} else {
 			t.Fatalf("gave up after %v: %s", Patience, what)
 		}
 	}

@@ -53,8 +53,14 @@ type lazyStack struct {
 
 // Main runs the tests of a package and exits, with the servers stopped and their
 // data removed. Call it from TestMain and do nothing after it.
-func Main(m *testing.M) {
-	code, err := runTests(m)
+func Main(m *testing.M) { main(m, true) }
+
+// MainAlone is Main for a package that changes what all databases of a server share,
+// such as a role: it always has servers of its own.
+func MainAlone(m *testing.M) { main(m, false) }
+
+func main(m *testing.M, share bool) {
+	code, err := runTests(m, share)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		code = max(code, 1)
@@ -62,7 +68,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-func runTests(m *testing.M) (code int, err error) {
+func runTests(m *testing.M, share bool) (code int, err error) {
 	// The race detector has each program that ends wait for a second, and tests start
 	// hundreds.
 	if _, set := os.LookupEnv("GORACE"); !set {
@@ -77,7 +83,10 @@ func runTests(m *testing.M) (code int, err error) {
 	running.mu.Lock()
 	running.dir = dir
 	running.mu.Unlock()
-	if err := errors.Join(running.join(), setChecks()); err != nil {
+	if share {
+		err = running.join()
+	}
+	if err = errors.Join(err, setChecks()); err != nil {
 		return 1, err
 	}
 	code = m.Run()

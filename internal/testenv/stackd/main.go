@@ -1,6 +1,7 @@
 // Stackd runs the servers of tests. "stackd run COMMAND" starts one of each kind,
 // which all tests that COMMAND starts share. "stackd internal" is a child of a
-// [devstack.Stack], as "farol internal" is of a real one. It is a program of its own
+// [devstack.Stack], and "stackd identify" one of a format identifier, as "farol
+// internal" is of a real one. It is a program of its own
 // so that the tests of one package neither wait for all the others to compile nor
 // fail with them.
 package main
@@ -12,6 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/devstack/servers"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -19,6 +21,13 @@ import (
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "run" {
 		os.Exit(run(os.Args[2:]))
+	}
+	if len(os.Args) == 2 && os.Args[1] == "identify" {
+		if err := format.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "stackd identify:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if len(os.Args) != 3 || os.Args[1] != "internal" {
 		fmt.Fprintln(os.Stderr, "usage: stackd run COMMAND [ARG...]")
