@@ -33,9 +33,10 @@ func mayImport() map[string][]string {
 		"progress":   {"fault", "registry"},
 		"pipeline":   top,
 		"nsqcompat":  top,
-		"client":     nil,            // it is for programs of others
-		"internal":   {"migrations"}, // the test environment brings databases up to date
-		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline"),
+		"client":     nil, // it is for programs of others
+		// The test environment brings databases up to date and identifies formats.
+		"internal": {"format", "migrations"},
+		"cmd":      append(top, "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 

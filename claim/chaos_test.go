@@ -256,7 +256,7 @@ func TestFailedAreExactlyThoseThatNeverSucceeded(t *testing.T) {
 	})
 	c.watch(items)
 	working.Wait()
-	testenv.Soaked(t, items, "items, each with a fate laid down for it")
+	testenv.Soaked(t, items, "items, each with its outcome planned beforehand")
 
 	failed, counted, _, _ := c.look()
 	want := map[string]int{}

@@ -42,7 +42,7 @@ func run(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| test | what it did | in |\n|---|---|--:|")
+	fmt.Fprintln(os.Stdout, "| test | what it did | in |\n|---|---|--:|")
 	var failed []string
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		pattern := "^(" + strings.Join(tests[pkg], "|") + ")$"
@@ -55,7 +55,7 @@ func run(ctx context.Context, only string) error {
 			fmt.Fprintf(os.Stderr, "soak: %s: %v\n", pkg, err)
 		}
 		for _, row := range rows {
-			fmt.Println(row)
+			fmt.Fprintln(os.Stdout, row)
 		}
 	}
 	if len(failed) > 0 {
@@ -104,8 +104,8 @@ type event struct {
 // soak runs tests of a package and returns the rows of the table.
 func soak(ctx context.Context, pkg, pattern string) (rows []string, err error) {
 	const longest = 6 * time.Hour
-	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-race", "-json", "-count=1", "-timeout", longest.String(), "-run", pattern, pkg) //nolint:gosec // both are our own
-	cmd.Env, cmd.Stderr = append(os.Environ(), testenv.SoakWhole), os.Stderr
+	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-race", "-json", "-count=1", "-timeout", longest.String(), "-run", pattern, pkg)
+	cmd.Env, cmd.Stderr = append(cmd.Environ(), testenv.SoakWhole), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func Share(ctx context.Context, command []string) (code int, err error) {
 	if err == nil {
 		servers, pooler, err = startAll(ctx, dir, exe)
 	}
-	defer func() { err = errors.Join(err, stopAll(pooler, servers)) }()
+	defer func() { err = errors.Join(err, stopAll(context.WithoutCancel(ctx), pooler, servers)) }()
 	if err = errors.Join(err, building.Wait()); err != nil {
 		return 1, err
 	}
@@ -59,7 +59,7 @@ func Share(ctx context.Context, command []string) (code int, err error) {
 	if err := os.WriteFile(file, list, 0o600); err != nil {
 		return 1, err
 	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // to run it is what we are asked for
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), sharedVar+"="+file)
 	if os.Getenv("FAROL_TEST_BINARY") == "" {
 		cmd.Env = append(cmd.Env, "FAROL_TEST_BINARY="+binary)
@@ -93,8 +93,8 @@ func startAll(ctx context.Context, dir, exe string) (servers, pooler *devstack.S
 	return servers, pooler, err
 }
 
-func stopAll(stacks ...*devstack.Stack) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func stopAll(ctx context.Context, stacks ...*devstack.Stack) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, s := range stacks {
 		if s != nil {
