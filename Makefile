@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test check lint bench bench-queue chaos mutants notices deps
+.PHONY: demo build test race test-deps soak check lint bench bench-queue chaos mutants notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -13,15 +13,22 @@ demo: deps build                ## bags from upload to preservation, on this mac
 build:                          ## bin/farol
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
 
-# The race detector needs cgo, and so a C compiler. Most tests wait more than they
-# compute: twice as many at once as two cores would take.
-test: deps                      ## all tests, against real servers that they start
+test: test-deps                 ## all tests, against real servers that they start; soak tests at a twentieth
+	.ci/test
+
+race: test-deps                 ## the same, with the race detector in every package
+	.ci/test race
+
+# The race detector needs cgo, and so a C compiler.
+test-deps: deps
 	.ci/deps cc
 	.ci/deps pooler
 	.ci/deps scanner
 	.ci/deps clients
-	CGO_ENABLED=1 go test -race -shuffle=on -parallel 4 -timeout 15m ./...
-	cd chaos && CGO_ENABLED=1 go test -race -shuffle=on ./...
+
+soak: deps                      ## soak tests whole, and a table of what they did; make soak ARGS='-run Model'
+	.ci/deps cc
+	go run ./internal/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests
 	go vet ./...

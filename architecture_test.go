@@ -35,9 +35,10 @@ func mayImport() map[string][]string {
 		"pipeline":   top,
 		"nsqcompat":  {"registry", "retry"},
 		"web":        {"claim", "registry", "retry"},
-		"client":     nil,                     // it is for programs of others
-		"internal":   {"migrations", "retry"}, // the test environment brings databases up to date
-		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline", "web"),
+		"client":     nil, // it is for programs of others
+		// The test environment brings databases up to date and identifies formats.
+		"internal": {"format", "migrations", "retry"},
+		"cmd":      append(top, "internal", "migrations", "nsqcompat", "pipeline", "web"),
 	}
 }
 

@@ -30,7 +30,7 @@ func TestRequeuesDuringARunTakeEffectOnce(t *testing.T) {
 	}
 	group.Wait()
 	c.q.exec(`SELECT resume_stage('Cleanup')`)
-	eventually(t, "all items to succeed", func() bool {
+	testenv.Eventually(t, "all items to succeed", func() bool {
 		return value[int](c.q, `SELECT count(*) FROM work_items WHERE status = 'Success'`) == items
 	})
 	stop()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // Items of all sizes together are no more than were asked for of their stage, and
@@ -80,7 +81,7 @@ func TestStageCapHoldsAcrossProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	claimAll(func() {
-		eventually(t, "all claims to wait", func() bool {
+		testenv.Eventually(t, "all claims to wait", func() bool {
 			return value[int](q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == processes
 		})
 		if err := tx.Rollback(t.Context()); err != nil {

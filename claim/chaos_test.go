@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // fate is what happens to an item at Record, time after time, and what it must
@@ -221,11 +222,12 @@ func (c *chaos) watch(items int) {
 // every moment; and in the end the failed are exactly those that never succeeded.
 func TestFailedAreExactlyThoseThatNeverSucceeded(t *testing.T) {
 	t.Parallel()
-	const items, processes, workers = 10_000, 8, 32
+	const processes, workers = 8, 32
+	items := testenv.Soak(10_000)
 	c := &chaos{queue: *newQueue(t), fates: fates(), tries: map[int64]int{}}
 	c.exec(`UPDATE stage_settings SET cap = NULL, max_attempts = 3, backoff_first = '1 millisecond', backoff_most = '5 milliseconds'`)
 	c.putMany("Storage Validation", items)
-	c.open.Store(items)
+	c.open.Store(int64(items))
 
 	var working sync.WaitGroup
 	engines := make([]*claim.Engine, processes)
@@ -254,6 +256,7 @@ func TestFailedAreExactlyThoseThatNeverSucceeded(t *testing.T) {
 	})
 	c.watch(items)
 	working.Wait()
+	testenv.Soaked(t, items, "items, each with its outcome planned beforehand")
 
 	failed, counted, _, _ := c.look()
 	want := map[string]int{}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 const mib = 1 << 20
@@ -395,7 +396,7 @@ func TestClaimPassesOverLockedItems(t *testing.T) {
 	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, locked); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	items, err := q.engine().Claim(ctx, at("Receive", 1), 1)
 	if err != nil || len(items) != 1 || items[0].ID != free {

@@ -37,7 +37,7 @@ func TestClockIsSetWhileWorkersRun(t *testing.T) {
 	c.account()
 	// Few are: those of a worker whose heartbeat was under way in that moment. They do
 	// not count.
-	wait(t, "workers to tell why they lost claims", func() bool {
+	testenv.Eventually(t, "workers to tell why they lost claims", func() bool {
 		return value[int](c.q, `SELECT count(*) FROM work_item_attempts WHERE outcome <> 'done' AND error_code <> 'clock-set'`) == 0
 	})
 }
@@ -57,7 +57,7 @@ func (q *queue) running(e *claim.Engine) {
 // heardOf waits until the engine has sent its first heartbeat.
 func (q *queue) heardOf(e *claim.Engine) {
 	q.t.Helper()
-	wait(q.t, "a heartbeat", func() bool {
+	testenv.Eventually(q.t, "a heartbeat", func() bool {
 		return value[bool](q, `SELECT EXISTS (SELECT FROM worker_processes WHERE worker = $1)`, e.Worker())
 	})
 }
@@ -93,7 +93,7 @@ func TestClockIsSetAfterAWorkerDied(t *testing.T) {
 				q.running(live)
 			}
 			for _, id := range []int64{held, failed, due} {
-				wait(t, "items to be due", func() bool { r := q.row(id); return r.Status == "Pending" && r.Due })
+				testenv.Eventually(t, "items to be due", func() bool { r := q.row(id); return r.Status == "Pending" && r.Due })
 			}
 			left := value[float64](q, `SELECT extract(epoch FROM run_at - now())::float8 / 3600 FROM work_items WHERE id = $1`, snoozed)
 			if want := map[bool]float64{true: 1, false: 2}[tc.by > 0]; left > want+0.01 || left < want-0.1 {
@@ -115,7 +115,7 @@ func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 	h := q.claimOne(e, "Store")
 	q.heardOf(e)
 	testenv.SetClock(t, q.db, -aboutAnHour)
-	wait(t, "the lease to be as long as leases are", func() bool {
+	testenv.Eventually(t, "the lease to be as long as leases are", func() bool {
 		return value[bool](q, `SELECT lease_expires_at <= now() + interval '2 seconds' FROM work_items`) &&
 			value[bool](q, `SELECT bool_and(heard_at <= now()) FROM worker_processes`)
 	})

@@ -71,7 +71,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 		q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE stage = 'Receive' AND retry`)
 	}
 	q.exec(`UPDATE stage_settings SET cap = 1 WHERE action = 'Ingest' AND stage = 'Validate'`)
-	eventually(t, "a claim of a capped stage", func() bool {
+	testenv.Eventually(t, "a claim of a capped stage", func() bool {
 		if items, err := e.Claim(t.Context(), at("Validate", 1), 1); err != nil || len(items) > 0 {
 			q.lapse()
 		}
@@ -84,7 +84,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 		"'Item has started stage '", "entered_token          = CASE", "WITH renewed AS", "WITH dead AS", "WITH RECURSIVE level",
 		"FROM stage_settings", "UPDATE size_bands", "WITH untaken AS", "move_stranded()", "INSERT INTO work_items_archive", "pg_notify", "FROM worker_processes",
 	} {
-		eventually(t, "the statement with "+words, func() bool { return r.sent(words) })
+		testenv.Eventually(t, "the statement with "+words, func() bool { return r.sent(words) })
 	}
 
 	r.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // Of two transactions that wait for each other the database undoes one. If that
@@ -45,7 +46,7 @@ func TestSettlingThatFellToADeadlockIsRepeated(t *testing.T) {
 			}
 		}
 	})
-	wait(t, "the settling to wait for us", func() bool {
+	testenv.Eventually(t, "the settling to wait for us", func() bool {
 		return value[int](q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
 	lock(one) // returns when the settling was undone

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // crew is worker processes that take items through three stages, as pipeline
@@ -126,7 +127,7 @@ func (c *crew) goOn() {
 	c.q.t.Helper()
 	const more = 150
 	from := c.ended()
-	eventually(c.q.t, fmt.Sprintf("%d claims to end after %d", more, from), func() bool { return c.ended() >= from+more })
+	testenv.Eventually(c.q.t, fmt.Sprintf("%d claims to end after %d", more, from), func() bool { return c.ended() >= from+more })
 	if n := c.ended(); n >= c.items*len(crewStages()) {
 		c.q.t.Fatalf("all %d claims have ended: nothing was in work when it should have been hurt", n)
 	}
@@ -136,11 +137,11 @@ func (c *crew) goOn() {
 // topic log against each other and against what the workers were told.
 func (c *crew) account() {
 	c.q.t.Helper()
-	eventually(c.q.t, "all items to succeed", func() bool {
+	testenv.Finally(c.q.t, "all items to succeed", func() bool {
 		var n int
 		err := c.q.db.QueryRow(context.Background(), `SELECT count(*) FROM work_items WHERE status = 'Success'`).Scan(&n)
 		return err == nil && n == c.items
-	})
+	}, c.ended)
 	for sql, want := range map[string]int{
 		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                   0,
 		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                   c.items * 3,
@@ -185,17 +186,6 @@ func (c *crew) ledger() map[hop]string {
 		c.q.t.Fatal(err)
 	}
 	return said
-}
-
-// eventually is wait for what takes several servers to come about.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
 }
 
 // pauseFor waits for d and tells whether ctx lasted as long.

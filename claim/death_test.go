@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -173,7 +173,7 @@ func TestItemThatKillsItsWorkersIsParked(t *testing.T) {
 // childDies runs a worker in a process of its own until it has claimed and died.
 func (q *queue) childDies(ending string) {
 	q.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childVar+"="+ending+" "+q.db.Config().ConnString())

@@ -108,7 +108,7 @@ type victim struct {
 
 func (q *queue) victim(t *testing.T, ending, url string, environ ...string) *victim {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	v := &victim{Cmd: exec.CommandContext(ctx, os.Args[0]), t: t}
 	v.Env = append(append(os.Environ(), childVar+"="+ending+" "+url), environ...)
@@ -182,7 +182,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 		}, "panic panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1", "Pending 1"},
 		"a lease that it lost": {"stands-still", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.signal(syscall.SIGSTOP)
-			wait(v.t, "its lease to lapse", func() bool {
+			testenv.Eventually(v.t, "its lease to lapse", func() bool {
 				return value[bool](q, `SELECT lease_expires_at < now() FROM work_items`)
 			})
 			q.reapsLapsed(v.t)
@@ -254,7 +254,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 func (q *queue) reapsLapsed(t *testing.T) {
 	t.Helper()
 	e := q.engine()
-	wait(t, "the silent worker's item to be reaped", func() bool {
+	testenv.Eventually(t, "the silent worker's item to be reaped", func() bool {
 		q.lapse()
 		q.reap(e)
 		return value[string](q, `SELECT status FROM work_items`) == "Pending"
@@ -265,7 +265,7 @@ func (q *queue) reapsLapsed(t *testing.T) {
 // not have given up yet.
 func (q *queue) reapsOne(e *claim.Engine) {
 	q.t.Helper()
-	wait(q.t, "the dead worker's item to be reaped", func() bool {
+	testenv.Eventually(q.t, "the dead worker's item to be reaped", func() bool {
 		q.reap(e)
 		return value[int](q, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`) == 0
 	})
@@ -274,7 +274,7 @@ func (q *queue) reapsOne(e *claim.Engine) {
 // comesTo waits for a worker that was silent to tell why.
 func (q *queue) comesTo(t *testing.T, code string) {
 	t.Helper()
-	wait(t, "the ledger to say "+code, func() bool {
+	testenv.Eventually(t, "the ledger to say "+code, func() bool {
 		return value[string](q, `SELECT error_code FROM work_item_attempts`) == code
 	})
 }
@@ -298,7 +298,7 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 		if err != nil || len(items) != 1 || items[0].Attempt != 1 {
 			t.Fatalf("claim %d: %v, %v", n, items, err)
 		}
-		wait(t, "the item to come back", func() bool { r := q.row(lost); return r.Status == "Pending" && r.Due })
+		testenv.Eventually(t, "the item to come back", func() bool { r := q.row(lost); return r.Status == "Pending" && r.Due })
 	}
 	if r := q.row(lost); r.Attempt != 0 || r.Code != "claim-lost" || !strings.Contains(r.Note, e.Worker()+" did not receive the answer to its claim") {
 		t.Errorf("the item whose claims were lost is %+v", r)
@@ -340,7 +340,7 @@ func TestReaperThatStandsStillIsPassed(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE worker_processes IN SHARE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the worker to wait in the middle of reaping", func() bool {
+	testenv.Eventually(t, "the worker to wait in the middle of reaping", func() bool {
 		return value[bool](q, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database() AND a.wait_event_type = 'Lock')`)
 	})

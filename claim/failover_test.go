@@ -68,7 +68,7 @@ func TestWorkFollowsThePrimary(t *testing.T) {
 	caughtUp(t, first, second)
 	first.Promote()
 	c.goOn()
-	eventually(t, "everyone to leave the former primary", func() bool {
+	testenv.Eventually(t, "everyone to leave the former primary", func() bool {
 		return ask[int](t, second, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'crew'`) == 0
 	})
 	c.q.db.Reset() // which only reads, and so does not notice
@@ -114,7 +114,7 @@ func synchronous(t testing.TB, primary *testenv.Server) {
 	t.Helper()
 	primary.Exec(`ALTER SYSTEM SET synchronous_standby_names = '*'`)
 	primary.Exec(`SELECT pg_reload_conf()`)
-	eventually(t, "the standby to be synchronous", func() bool {
+	testenv.Eventually(t, "the standby to be synchronous", func() bool {
 		return ask[int](t, primary, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
 	})
 }
@@ -123,11 +123,11 @@ func synchronous(t testing.TB, primary *testenv.Server) {
 // write ever wrote.
 func caughtUp(t testing.TB, standby, primary *testenv.Server) {
 	t.Helper()
-	eventually(t, "the last transactions to end", func() bool {
+	testenv.Eventually(t, "the last transactions to end", func() bool {
 		return ask[int](t, primary, `SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL`) == 0
 	})
 	wrote := ask[string](t, primary, `SELECT pg_current_wal_lsn()::text`)
-	eventually(t, "the standby to have it all", func() bool {
+	testenv.Eventually(t, "the standby to have it all", func() bool {
 		return ask[bool](t, standby, `SELECT pg_last_wal_replay_lsn() >= '`+wrote+`'`)
 	})
 }

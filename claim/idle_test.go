@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -93,7 +94,7 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 	q.put("Receive", 1)
 	select {
 	case <-found:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("an item without a notice was not found")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // What comes to lie before the place that a cell was emptied to, and is told of to
@@ -20,7 +21,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	e.SweepsAreDear(at("Receive", 1))
 	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // of which the engine does not hear, as it does not listen
 	var got []claim.Item
-	wait(t, "the late item", func() bool {
+	testenv.Eventually(t, "the late item", func() bool {
 		items, err := e.Claim(context.Background(), at("Receive", 1), 1)
 		if err != nil {
 			t.Fatal(err)

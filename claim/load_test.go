@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // putMany makes n items of a stage in one statement.
@@ -35,7 +36,8 @@ func claimAll(e *claim.Engine, stage string, n int) (all []claim.Item, err error
 // Sixty-four claimers of eight processes share out a hundred thousand items.
 func TestManyClaimersShareManyItems(t *testing.T) {
 	t.Parallel()
-	const items, processes, claimers = 100_000, 8, 64
+	const processes, claimers = 8, 64
+	items := testenv.Soak(100_000)
 	q := newQueue(t)
 	begun := time.Now()
 	q.putMany("Receive", items)
@@ -72,7 +74,8 @@ func TestManyClaimersShareManyItems(t *testing.T) {
 	if n := value[int](q, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`); n != items {
 		t.Errorf("the ledger has %d running attempts, want %d", n, items)
 	}
-	t.Logf("%d items put in %v and claimed in %v", items, put.Round(time.Millisecond), (time.Since(begun) - put).Round(time.Millisecond))
+	testenv.Soaked(t, items, "items shared out to 64 claimers of 8 processes")
+	t.Logf("put in %v and claimed in %v", put.Round(time.Millisecond), (time.Since(begun) - put).Round(time.Millisecond))
 }
 
 // A thousand workers that slept through their leases change nothing.
@@ -136,7 +139,7 @@ func endings(items []claim.Item) []claim.Ending {
 // none is lost, and none is given up on.
 func TestTenThousandKillsLoseNothing(t *testing.T) {
 	t.Parallel()
-	const items, kills = 2000, 10_000
+	items, kills := testenv.Soak(2000), testenv.Soak(10_000)
 	q := newQueue(t)
 	q.exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '1 millisecond', backoff_most = '1 millisecond'`)
 	q.putMany("Cleanup", items)
@@ -165,6 +168,7 @@ func TestTenThousandKillsLoseNothing(t *testing.T) {
 		q.reap(q.engine(quiet))
 		q.exec(`UPDATE work_items SET run_at = now() WHERE status = 'Pending'`)
 	}
+	testenv.Soaked(t, killed, "kills of workers")
 	if killed != kills {
 		t.Errorf("%d workers were killed, want %d", killed, kills)
 	}

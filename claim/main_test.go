@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -135,17 +134,6 @@ func (q *queue) row(id int64) (r row) {
 
 func at(stage string, n int) claim.Filter {
 	return claim.Filter{Stages: []claim.Want{{Stage: stage, Most: n}}}
-}
-
-// wait fails the test if cond does not come true soon.
-func wait(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 func itoa(port uint16) string { return fmt.Sprint(port) }

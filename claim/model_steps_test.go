@@ -20,7 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-var modelSteps = flag.Int64("model.steps", 100_000, "how many steps of the model are compared with PostgreSQL")
+var modelSteps = flag.Int("model.steps", testenv.Soak(100_000), "how many steps of the model are compared with PostgreSQL")
 
 // modelLanes is how many models run at once, each on a database of its own.
 const modelLanes = 4
@@ -31,19 +31,18 @@ const modelLanes = 4
 func TestQueueDoesWhatItsModelSays(t *testing.T) {
 	t.Parallel()
 	var steps atomic.Int64
-	begun := time.Now()
 	t.Run("lanes", func(t *testing.T) {
 		for lane := range modelLanes {
 			t.Run(fmt.Sprint(lane), func(t *testing.T) {
 				t.Parallel()
 				bench := newModelBench(t, &steps)
-				for steps.Load() < *modelSteps && !t.Failed() {
+				for steps.Load() < int64(*modelSteps) && !t.Failed() {
 					rapid.Check(t, bench.check)
 				}
 			})
 		}
 	})
-	t.Logf("%d steps in %v", steps.Load(), time.Since(begun).Round(time.Second))
+	testenv.Soaked(t, int(steps.Load()), "random steps compared with the model of the queue")
 }
 
 // modelBench is a database and two processes at work on it.
@@ -100,7 +99,7 @@ type modelRun struct {
 }
 
 func (b *modelBench) check(t *rapid.T) {
-	if b.steps.Load() >= *modelSteps {
+	if b.steps.Load() >= int64(*modelSteps) {
 		return
 	}
 	b.empty()

@@ -104,7 +104,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	if read := p.reads("claim", "work_items_ready"); read[0] < blocks {
 		t.Errorf("a claim without a hint read %d blocks: the %d items that are gone are not in its way", read[0], gone)
 	}
-	eventually(t, "the leases to be long over", func() bool {
+	testenv.Eventually(t, "the leases to be long over", func() bool {
 		through(t, capped, 1)
 		read := p.reads("claim", "work_items_lease")
 		return read[len(read)-1] <= 100
@@ -118,7 +118,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	if read := p.reads("reap", "work_items_lease"); read[0] < blocks {
 		t.Errorf("a round that goes all the way read %d blocks: the leases that are over are not in its way", read[0])
 	}
-	eventually(t, "a round to begin where the one before did", func() bool {
+	testenv.Eventually(t, "a round to begin where the one before did", func() bool {
 		if _, err := capped.Reap(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -217,7 +217,7 @@ func (p *planned) work(url string, options ...registry.Option) {
 		}
 	})
 	for name := range purposes() {
-		eventually(p.t, "the engine to "+name, func() bool { return p.count(name) > 0 })
+		testenv.Eventually(p.t, "the engine to "+name, func() bool { return p.count(name) > 0 })
 	}
 	stop()
 	upkeep.Wait()

@@ -48,7 +48,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 			}
 		}
 	})
-	eventually(t, "the worker that is gone to be reaped", func() bool {
+	testenv.Eventually(t, "the worker that is gone to be reaped", func() bool {
 		return value[int](c.q, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'lease expired'`) > 0
 	})
 	c.account()
@@ -65,7 +65,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 func unspoilt(t *testing.T, pooled string) {
 	t.Helper()
 	seen := map[int]bool{}
-	eventually(t, "both sessions", func() bool {
+	testenv.Eventually(t, "both sessions", func() bool {
 		for range 2 {
 			conn, err := pgx.Connect(t.Context(), pooled+"&default_query_exec_mode=simple_protocol")
 			if err != nil {
@@ -121,7 +121,7 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	})
 	look, end := e.Wakes(ctx)
 	q.put("Receive", 1)
-	wait(t, "the work to be found", func() bool {
+	testenv.Eventually(t, "the work to be found", func() bool {
 		<-look
 		items, err := e.Claim(t.Context(), at("Receive", 1), 1)
 		return err == nil && len(items) == 1

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // scanned is a queue with a stage behind Validate that programs work over HTTP.
@@ -208,12 +209,12 @@ func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	q.exec(`SELECT add_stage('Virus Scan', 'Validate')`)
-	wait(t, "the stage that was added", func() bool { return e.NextStage("Ingest", "Validate") == "Virus Scan" })
+	testenv.Eventually(t, "the stage that was added", func() bool { return e.NextStage("Ingest", "Validate") == "Virus Scan" })
 	id := q.put("Validate", 10)
 	h := q.claimOne(e, "Validate")
 	q.exec(`SELECT remove_stage('Virus Scan')`)
 	q.settle(h, claim.Done{Next: "Virus Scan"}, nil) // as a process does that has not heard of it
-	wait(t, "the stage to be gone", func() bool { return e.NextStage("Ingest", "Validate") == "Reingest Check" })
+	testenv.Eventually(t, "the stage to be gone", func() bool { return e.NextStage("Ingest", "Validate") == "Reingest Check" })
 	if got := q.row(id); got.Stage != "Virus Scan" {
 		t.Fatalf("the item is %+v", got)
 	}

@@ -11,16 +11,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-var simSeeds = flag.Int("sim.seeds", 60, "how many seeds of the simulation are run")
+var simSeeds = flag.Int("sim.seeds", testenv.Soak(400), "how many seeds of the simulation are run")
 
 // The worker's side against a database that is slow, fails, loses its answers,
 // stalls and comes back, with other processes and people interfering. A failure
 // names its seed, and the same seed fails again.
 func TestWorkerSideKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	events, begun := 0, time.Now()
+	events := 0
 	for seed := range *simSeeds {
 		s := simulate(t, seed)
 		events += len(s.trace)
@@ -31,13 +33,13 @@ func TestWorkerSideKeepsItsPromises(t *testing.T) {
 			t.Fatalf("what happened in seed %d:\n%s", seed, strings.Join(s.trace, "\n"))
 		}
 	}
-	t.Logf("%d seeds, %d events in %v", *simSeeds, events, time.Since(begun).Round(time.Millisecond))
+	testenv.Soaked(t, events, "events of the simulated worker's side")
 }
 
 // A simulation that fails can be looked into only if it can be repeated.
 func TestSameSeedSameStory(t *testing.T) {
 	t.Parallel()
-	for seed := 0; seed < 1000; seed += 100 {
+	for seed := 0; seed < 100*testenv.Soak(60); seed += 100 {
 		first, second := simulate(t, seed), simulate(t, seed)
 		if len(first.trace) < 100 {
 			t.Errorf("seed %d: only %d things happened", seed, len(first.trace))

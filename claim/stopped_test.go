@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	stops = flag.Int("claim.stops", 40, "how often a worker is stopped for longer than its leases")
-	kills = flag.Int("claim.kills", 40, "how often a worker is killed")
+	stops = flag.Int("claim.stops", testenv.Soak(400), "how often a worker is stopped for longer than its leases")
+	kills = flag.Int("claim.kills", testenv.Soak(400), "how often a worker is killed")
 )
 
 // childCrew works until its input ends, and tells of each claim that has ended.
@@ -148,7 +148,7 @@ func TestStoppedWorkersChangeNothing(t *testing.T) {
 				if c.holding(p.worker) > 0 {
 					done++
 				}
-				eventually(t, "others to take over", func() bool { return c.holding(p.worker) == 0 })
+				testenv.Eventually(t, "others to take over", func() bool { return c.holding(p.worker) == 0 })
 				p.signal(t, syscall.SIGCONT)
 			}
 		})
@@ -170,7 +170,7 @@ func (c *crew) finish() {
 	}
 	for c.open() > 0 { // items come to their end only after all have come to the last stage
 		n := c.ended()
-		eventually(c.q.t, "more claims to end", func() bool { return c.ended() > n+100 || c.open() == 0 })
+		testenv.Eventually(c.q.t, "more claims to end", func() bool { return c.ended() > n+100 || c.open() == 0 })
 	}
 	p.stdin.Close()
 	p.over.Wait()
@@ -193,7 +193,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 				if p == nil {
 					return
 				}
-				eventually(t, "the worker to have work", func() bool {
+				testenv.Eventually(t, "the worker to have work", func() bool {
 					return c.holding(p.worker) > 0 || value[int](c.q, `SELECT count(*) FROM work_items WHERE status = 'Pending'`) == 0
 				})
 				p.signal(t, syscall.SIGKILL)

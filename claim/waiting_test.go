@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // What comes to wait for an item at the moment of its end must not wait for
@@ -41,7 +42,7 @@ func TestItemThatEndsFreesWhatComesToWaitMeanwhile(t *testing.T) {
 
 			settled := make(chan error, 1)
 			go func() { settled <- h.Settle(context.Background(), claim.Done{}, nil) }()
-			wait(t, "the first to have ended, or to stand behind the second", func() bool {
+			testenv.Eventually(t, "the first to have ended, or to stand behind the second", func() bool {
 				return len(settled) == 1 || value[bool](q, `SELECT EXISTS (SELECT FROM pg_stat_activity
 					WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 			})

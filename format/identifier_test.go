@@ -154,10 +154,10 @@ func TestSlowStorageCostsAFileNothing(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1, Timeout: time.Minute, Budget: 3 * mebi})
 	f.identify(t, "a.pdf", pdf)
-	f.opts.Timeout = 5 * time.Second
+	f.opts.Timeout = 15 * time.Second // a slow machine's child needs some of them
 	began := time.Now()
 	slow := func() error {
-		<-time.After(400 * time.Millisecond)
+		<-time.After(1300 * time.Millisecond)
 		return nil
 	}
 	got, err := f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), slow})
@@ -238,7 +238,7 @@ func TestAnEndedContextIsAnErrorNotAResult(t *testing.T) {
 // system's memory.
 func TestABombEndsItsChildNotTheRun(t *testing.T) {
 	t.Parallel()
-	f := start(t, Options{Workers: 1, Memory: 32 * mebi})
+	f := start(t, Options{Workers: 1, Memory: 32 * mebi, Timeout: 5 * time.Minute})
 	got := f.identify(t, "bomb.docx", bomb(t, 512))
 	if got.Reason != Crashed || !strings.HasSuffix(got.MIME, "wordprocessingml.document") {
 		t.Errorf("the bomb is %+v", got)

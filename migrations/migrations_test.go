@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { testenv.MainAlone(m) }
 
 // empty is a database without a schema, as its owner sees it, who is no superuser
 // and may create no roles; and a superuser's connection to it.
@@ -111,15 +110,9 @@ func TestRoleThatSomebodyElseCreatesMeanwhile(t *testing.T) {
 	exec(t, other, `BEGIN; CREATE ROLE farol_admin NOLOGIN`)
 	done := make(chan error, 1)
 	go func() { done <- migrations.Up(t.Context(), url) }()
-	for deadline := time.Now().Add(30 * time.Second); len(done) == 0; {
-		if value[bool](t, super, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the migration does not come to the role")
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	testenv.Eventually(t, "the migration to come to the role", func() bool {
+		return len(done) > 0 || value[bool](t, super, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+	})
 	exec(t, other, `COMMIT`)
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -80,12 +80,12 @@ func TestMessagesInFlightAreKept(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	o := q.options()
-	o.MsgTimeout = 4 * time.Second // a busy machine may touch them three seconds late
+	o.MsgTimeout = 5 * time.Second // a slow machine may touch them late
 	start(t, q.db, o)
 	q.items(5)
 	q.claim("Receive", 3)
 	q.shows(receiveTopic, 2, 3, 0)
-	until := time.Now().Add(9 * time.Second)
+	until := time.Now().Add(2*o.MsgTimeout + time.Second)
 	testenv.Eventually(t, "two timeouts", func() bool {
 		if f := q.shown(receiveTopic); f.InFlight != 3 || f.Depth != 2 {
 			t.Fatalf("figures = %+v, want 3 in flight always", f)

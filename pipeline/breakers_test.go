@@ -117,7 +117,7 @@ func TestWorkerWithAWrongSecretHoldsItself(t *testing.T) {
 	a.bags(n)
 	bad := a.with(func(t *storage.Target) { t.SecretAccessKey = "wrong" })
 	a.worker(bad)
-	wait(t, 30*time.Second, "the bad worker to hold itself", func() bool {
+	testenv.Eventually(t, "the bad worker to hold itself", func() bool {
 		return value[int](a, `SELECT count(*) FROM services WHERE state = 'held' AND code = 'storage-denied'`) > 0
 	})
 	a.worker(a.deps)
@@ -141,11 +141,11 @@ func TestOutageOfS3IsWaitedOut(t *testing.T) {
 	d := a.with(func(t *storage.Target) { t.Endpoint = "https://" + proxy.Addr() })
 	a.worker(d)
 	a.worker(d)
-	wait(t, 30*time.Second, "some work to be done", func() bool {
+	testenv.Eventually(t, "some work to be done", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`) > 5
 	})
 	proxy.Cut()
-	wait(t, time.Minute, "the bucket to be held", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state = 'held'`) > 0 })
+	testenv.Eventually(t, "the bucket to be held", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state = 'held'`) > 0 })
 	id := value[int64](a, `SELECT min(w.id) FROM work_items w WHERE status = 'Pending' AND EXISTS (
 		SELECT FROM services s WHERE s.state = 'held' AND needs_service(w, s.scopes))`)
 	if why := value[string](a, fmt.Sprintf(`SELECT coalesce(string_agg(reason || ': ' || detail, E'\n'), '') FROM why_not(%d)`, id)); !strings.Contains(why, "held: S3 target ") ||
@@ -159,7 +159,7 @@ func TestOutageOfS3IsWaitedOut(t *testing.T) {
 	}
 	proxy.Resume()
 	back := time.Now()
-	wait(t, 30*time.Second, "the services to work again", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state <> 'ok'`) == 0 })
+	testenv.Eventually(t, "the services to work again", func() bool { return value[int](a, `SELECT count(*) FROM services WHERE state <> 'ok'`) == 0 })
 	t.Logf("all were ok again after %v", time.Since(back))
 	a.unharmed(n)
 }
@@ -170,12 +170,12 @@ func TestPersonHoldsAService(t *testing.T) {
 	a := newArchive(t)
 	a.worker(a.deps)
 	target := a.deps.Targets["Standard-OR"].Service()
-	wait(t, 30*time.Second, "the services to be known", func() bool {
+	testenv.Eventually(t, "the services to be known", func() bool {
 		return value[int](a, `SELECT count(*) FROM services WHERE service = '`+target+`'`) == 1
 	})
 	a.exec(`SELECT hold_service('` + target + `', 'new disks.')`)
 	a.bags(3)
-	wait(t, time.Minute, "the items to wait before Store", func() bool {
+	testenv.Eventually(t, "the items to wait before Store", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE stage = 'Store' AND status = 'Pending'`) == 3
 	})
 	why := value[string](a, `SELECT string_agg(detail, ' ') FROM work_items w, why_not(w.id) WHERE reason = 'held'`)
@@ -204,11 +204,11 @@ func TestOutageOfRedisIsWaitedOut(t *testing.T) {
 	}
 	t.Cleanup(func() { d.Progress.Close() }) //nolint:errcheck // the test is over
 	a.worker(d)
-	wait(t, 30*time.Second, "some work to be done", func() bool {
+	testenv.Eventually(t, "some work to be done", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`) > 5
 	})
 	proxy.Cut()
-	wait(t, time.Minute, "Redis to be held", func() bool {
+	testenv.Eventually(t, "Redis to be held", func() bool {
 		return value[int](a, `SELECT count(*) FROM services WHERE service = 'redis' AND state = 'held'`) == 1
 	})
 	proxy.Resume()
@@ -222,14 +222,14 @@ func TestWorkerWithAnotherBucketLeavesTheTarget(t *testing.T) {
 	a := newArchive(t)
 	a.worker(a.deps)
 	a.worker(a.deps)
-	wait(t, 30*time.Second, "the others to live", func() bool { return value[int](a, `SELECT count(*) FROM workers`) == 2 })
+	testenv.Eventually(t, "the others to live", func() bool { return value[int](a, `SELECT count(*) FROM workers`) == 2 })
 	wrong := a.created(a.s3.Prefix + "elsewhere")
 	target := a.deps.Targets["Standard-OR"]
 	bad := a.deps
 	bad.Targets = maps.Clone(a.deps.Targets)
 	bad.Targets["Standard-OR"] = a.opened(storage.Target{Name: target.TargetName(), Bucket: wrong.Name()})
 	a.worker(bad)
-	wait(t, 30*time.Second, "the worker to leave the target", func() bool {
+	testenv.Eventually(t, "the worker to leave the target", func() bool {
 		return value[int](a, `SELECT count(*) FROM services WHERE service = '`+target.Service()+`' AND workers_failing = 1 AND state = 'failing'`) == 1
 	})
 	const n = 12
@@ -299,7 +299,7 @@ func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop := a.start()
-			wait(t, 30*time.Second, "the worker to give the item back", func() bool {
+			testenv.Eventually(t, "the worker to give the item back", func() bool {
 				return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held' AND error_code = 'settings-missing'`) > 0
 			})
 			stop()

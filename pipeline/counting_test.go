@@ -178,7 +178,7 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 	w := a.hold(a.engine(), "Receive")
 	w.count.begin(w.hold.Context(), a.deps, w, progress.Counters{FilesTotal: 10, BytesTotal: 1000, FilesBefore: 2, BytesBefore: 100})
 	known := func() bool { _, ok := a.counters(id); return ok }
-	wait(t, 10*time.Second, "the first figures", known)
+	testenv.Eventually(t, "the first figures", known)
 	hand := w.count.take([]*file{{index: 3, path: "data/a", size: 50}})
 	w.count.finish(hand, hand.first)
 	if err := client.FlushDB(t.Context()).Err(); err != nil {
@@ -187,7 +187,7 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 	if c, ok := a.counters(id); ok {
 		t.Errorf("right after FLUSHDB: %+v", c)
 	}
-	wait(t, 10*time.Second, "figures after FLUSHDB", known)
+	testenv.Eventually(t, "figures after FLUSHDB", known)
 	if c, _ := a.counters(id); c.Files != 3 || c.Bytes != 150 || c.FilesBefore != 2 || c.FilesTotal != 10 {
 		t.Errorf("after FLUSHDB: %+v", c)
 	}

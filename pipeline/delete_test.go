@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -258,12 +257,12 @@ func TestIngestWaitsForTheDeletion(t *testing.T) {
 	spec.Tags = []bagtest.Tag{{File: "aptrust-info.txt", Name: "Title", Value: "Another title"}}
 	id := a.deposit("again.tar", a.bag(spec))
 	stop := a.start()
-	wait(t, time.Minute, "the new version to wait", func() bool {
+	testenv.Eventually(t, "the new version to wait", func() bool {
 		item := a.item(id)
 		return item.Stage == "Reingest Check" && item.Status == "Pending" && item.ErrorCode == "snoozed"
 	})
 	a.exec(`UPDATE stage_settings SET paused = false WHERE action = 'Delete'`)
-	wait(t, time.Minute, "the deletion", func() bool {
+	testenv.Eventually(t, "the deletion", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE action = 'Delete' AND retry`) == 0
 	})
 	a.exec(fmt.Sprintf(`SELECT requeue(%d)`, id))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -36,7 +37,7 @@ func TestLostItemIsLeftAlone(t *testing.T) {
 		a.exec(`UPDATE work_item_attempts SET ended_at = now(), outcome = 'lease expired' WHERE ended_at IS NULL`)
 		a.exec(`UPDATE work_items SET status = 'Pending', claim_token = claim_token + 1,
 			lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL`)
-		wait(t, 10*time.Second, "the old worker to ask", func() bool { return errors.Is(w.hold.Check(t.Context()), claim.ErrLost) })
+		testenv.Eventually(t, "the old worker to ask", func() bool { return errors.Is(w.hold.Check(t.Context()), claim.ErrLost) })
 		before := a.everything()
 		if err := step.run.Run(t.Context(), w); err == nil && step.Stage != "Validate" { // which writes nothing
 			t.Errorf("%s went to its end without the item", step.Stage)

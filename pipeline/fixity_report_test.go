@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // A report of any length is taken in, as the bytes come; what is wrong with some of
@@ -62,7 +63,7 @@ func TestLongReportIsTakenIn(t *testing.T) {
 		sum, err = r.Import(t.Context(), strings.NewReader(report.String()), func(p ReportProblem) { problems = append(problems, p) })
 		done <- err
 	}()
-	wait(t, time.Minute, "the first batch to be on record", func() bool {
+	testenv.Eventually(t, "the first batch to be on record", func() bool {
 		return value[int](a, `SELECT count(*) FROM premis_events WHERE object = 'S3 checksum report'`) >= 499
 	})
 	if err := tx.Rollback(t.Context()); err != nil { // it was at one of them

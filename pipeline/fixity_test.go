@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -83,7 +84,7 @@ func (a *archive) checked(f *Fixity) {
 	a.t.Helper()
 	stop := a.running(f)
 	defer stop()
-	wait(a.t, time.Minute, "all due copies to be checked", func() bool { return value[int](a, leftToCheck) == 0 })
+	testenv.Eventually(a.t, "all due copies to be checked", func() bool { return value[int](a, leftToCheck) == 0 })
 }
 
 func (a *archive) copyKey(path string) string {
@@ -278,7 +279,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 			a.makeDue("%/data/a")
 			stop := a.running(a.fixity())
 			defer stop()
-			wait(t, time.Minute, "the failure to be noted", func() bool {
+			testenv.Eventually(t, "the failure to be noted", func() bool {
 				return value[int](a, `SELECT count(*) FROM fixity_checks WHERE attempts = 1 AND error <> ''`) == 1
 			})
 			if n := len(a.rows(fixityEvents)) + value[int](a, `SELECT count(*) FROM fixity_failures`) + value[int](a, `SELECT count(*) FROM alerts`); n > 0 {
@@ -286,7 +287,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 			}
 			g.set(nil)
 			a.exec(`UPDATE fixity_checks SET run_at = now()`)
-			wait(t, time.Minute, "the copy to be checked", func() bool { return len(a.rows(fixityEvents)) == 1 })
+			testenv.Eventually(t, "the copy to be checked", func() bool { return len(a.rows(fixityEvents)) == 1 })
 			if n := value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'fixity check' AND outcome = 'Failure'`); n > 0 {
 				t.Error("the copy is bad")
 			}
@@ -416,7 +417,7 @@ func TestLongCheckIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	f := a.fixity()
-	f.Lease = 300 * time.Millisecond
+	f.Lease = 3 * time.Second // renewed each second
 	stop, letGo := a.held(f)
 	defer stop()
 	token := value[int64](a, `SELECT token FROM fixity_checks`)
@@ -426,13 +427,13 @@ func TestLongCheckIsNotTakenOver(t *testing.T) {
 	defer stopOther()
 	for range 3 { // whole leases
 		was := value[time.Time](a, `SELECT run_at FROM fixity_checks`)
-		wait(t, time.Minute, "the lease to be renewed", func() bool { return value[bool](a, `SELECT now() > $1 FROM fixity_checks`, was) })
+		testenv.Eventually(t, "the lease to be renewed", func() bool { return value[bool](a, `SELECT now() > $1 FROM fixity_checks`, was) })
 	}
 	if now := value[int64](a, `SELECT token FROM fixity_checks WHERE worker = 'w'`); now != token {
 		t.Errorf("the token is %d, was %d", now, token)
 	}
 	letGo()
-	wait(t, time.Minute, "the check to end", func() bool { return value[int](a, leftToCheck) == 0 })
+	testenv.Eventually(t, "the check to end", func() bool { return value[int](a, leftToCheck) == 0 })
 	if n := len(a.rows(fixityEvents)); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
@@ -445,7 +446,7 @@ func TestStoppedCheckIsGivenBack(t *testing.T) {
 	stop, _ := a.held(a.fixity())
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > testenv.AtOnce {
 		t.Errorf("it took %v to stop", took)
 	}
 	if got := value[string](a, `SELECT concat_ws(' ', worker, run_at <= now(), attempts) FROM fixity_checks`); got != " t 0" {
@@ -470,7 +471,7 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.fixity().Run(ctx) }()
-	wait(t, time.Minute, "the claim to wait its turn", func() bool {
+	testenv.Eventually(t, "the claim to wait its turn", func() bool {
 		return value[bool](a, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted)`)
 	})
@@ -519,7 +520,7 @@ func TestDeadWorkersChecksAreTakenUp(t *testing.T) {
 	a.allow(0)
 	stop := a.running(a.fixity())
 	defer stop()
-	wait(t, time.Minute, "the copy to be checked", func() bool { return len(a.rows(fixityEvents)) == 1 })
+	testenv.Eventually(t, "the copy to be checked", func() bool { return len(a.rows(fixityEvents)) == 1 })
 }
 
 // Copies that turn out to be archived are no failures: what is wrong is their policy,
@@ -565,7 +566,7 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := a.running(a.fixity())
-	wait(t, time.Minute, "all of them to be looked at", func() bool { return value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
+	testenv.Eventually(t, "all of them to be looked at", func() bool { return value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
 	stop()
 	missing := a.rows(`SELECT f.identifier || ' ' || s.target || ' ' || s.problem FROM fixity_failures s JOIN generic_files f ON f.id = s.generic_file_id`)
 	if want := []string{"test.edu/bag/data/19 Standard-OR missing"}; !slices.Equal(missing, want) {
@@ -602,7 +603,7 @@ func TestFixityBesideIngests(t *testing.T) {
 		a.makeDue("%")
 		a.deposit("busy.tar", version(fmt.Sprintf("version %d", i)))
 		end := a.start()
-		wait(t, time.Minute, "the version to be ingested", func() bool {
+		testenv.Eventually(t, "the version to be ingested", func() bool {
 			a.makeDue("%")
 			return value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
 		})

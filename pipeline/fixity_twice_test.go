@@ -2,8 +2,8 @@ package pipeline
 
 import (
 	"testing"
-	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -25,7 +25,7 @@ func TestFileJustCheckedIsNotCheckedTwice(t *testing.T) {
 	checked := func(file string, want int) {
 		t.Helper()
 		stop := a.running(a.fixity())
-		wait(t, time.Minute, "all that was asked for", func() bool { return value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
+		testenv.Eventually(t, "all that was asked for", func() bool { return value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
 		stop()
 		if n := value[int](a, `SELECT count(*) FROM premis_events e JOIN generic_files f ON f.id = e.generic_file_id
 			WHERE e.event_type = 'fixity check' AND e.outcome_information LIKE '% at %' AND f.identifier = $1`, file); n != want {

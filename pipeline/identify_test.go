@@ -211,7 +211,7 @@ func TestScannerThatGoesAwayIsWaitedFor(t *testing.T) {
 	id := a.deposit("sample.tar", a.sample())
 	stop := a.start()
 	defer stop()
-	wait(t, time.Minute, "an attempt to be held", func() bool {
+	testenv.Eventually(t, "an attempt to be held", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE stage = 'Format Identification' AND outcome = 'held' AND service = 'virus-scanner' AND error_code = 'virus-scanner-unavailable'`) >= 1
 	})
 	if item := a.item(id); item.Stage != "Format Identification" || item.Attempt > 1 {

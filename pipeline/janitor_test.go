@@ -614,7 +614,7 @@ func TestThingsOfUnknownItemsWait(t *testing.T) {
 	}
 	j := a.janitor()
 	j.Retention = time.Nanosecond
-	wait(t, 10*time.Second, "all to be old enough", func() bool {
+	testenv.Eventually(t, "all to be old enough", func() bool {
 		if report, err := j.Round(t.Context()); err != nil || len(report.Unchecked) > 0 {
 			t.Fatalf("Round = %+v, %v", report, err)
 		}
@@ -661,7 +661,7 @@ func TestForgottenUploadsToPreservationAreAborted(t *testing.T) {
 		t.Errorf("left %v while an item waits to go on at Store", got)
 	}
 	a.exec(`SELECT cancel(id) FROM work_items`)
-	wait(t, 10*time.Second, "the upload to be old enough", func() bool {
+	testenv.Eventually(t, "the upload to be old enough", func() bool {
 		clean()
 		return slices.Equal(a.uploads(va), []string{"somebody-elses"})
 	})

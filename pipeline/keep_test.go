@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -166,7 +166,7 @@ func TestFailingBucketForInterimMetadataHoldsCleanup(t *testing.T) {
 	id := a.deposit("sample.tar", a.sample())
 	stop := a.start()
 	defer stop()
-	wait(t, time.Minute, "the service to be failing", func() bool {
+	testenv.Eventually(t, "the service to be failing", func() bool {
 		return value[bool](a, `SELECT EXISTS (SELECT FROM services WHERE service LIKE '%kept' AND state <> 'ok')`)
 	})
 	if item := a.item(id); item.Stage != "Cleanup" || item.Status != "Pending" && item.Status != "Started" {

@@ -22,16 +22,12 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// identifyChild makes this test binary the format identifier's child.
+// identifyChild makes this test binary a format identifier's child that crashes.
 const identifyChild = "FAROL_TEST_IDENTIFY"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(identifyChild); how != "" {
-		var in io.Reader = os.Stdin
-		if how == "crash" {
-			in = &fatalInput{r: in}
-		}
-		if err := format.Serve(in, os.Stdout); err != nil {
+	if os.Getenv(identifyChild) != "" {
+		if err := format.Serve(&fatalInput{r: os.Stdin}, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -105,7 +101,7 @@ func newArchive(t testing.TB) *archive {
 }
 
 // goodIdentifier is one that all tests share, as all items of a worker do: a child
-// reads thousands of signatures first, which takes it a second under the race detector.
+// reads thousands of signatures first.
 func goodIdentifier(t testing.TB) *format.Identifier {
 	t.Helper()
 	f, err := sharedIdentifier()
@@ -117,7 +113,11 @@ func goodIdentifier(t testing.TB) *format.Identifier {
 
 //nolint:gochecknoglobals // a test is handed nothing but its testing.TB
 var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
-	f, err := startIdentifier("well", 4)
+	command, err := testenv.Identifier()
+	if err != nil {
+		return nil, err
+	}
+	f, err := startIdentifier(command, 4)
 	if err == nil {
 		testenv.AtEnd(f.Close)
 	}
@@ -127,7 +127,7 @@ var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
 // badIdentifier is one whose children end with the first file that they see.
 func badIdentifier(t testing.TB) *format.Identifier {
 	t.Helper()
-	f, err := startIdentifier("crash", 2)
+	f, err := startIdentifier([]string{"env", identifyChild + "=1", os.Args[0]}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,10 +135,9 @@ func badIdentifier(t testing.TB) *format.Identifier {
 	return f
 }
 
-// startIdentifier has files identified by children of this program.
-func startIdentifier(how string, children int) (*format.Identifier, error) {
+func startIdentifier(command []string, children int) (*format.Identifier, error) {
 	return format.Start(context.Background(), format.Options{
-		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Workers: children, Memory: 8 << 30, // the race detector's is the child's too
+		Command: command, Workers: children, Memory: 8 << 30, // of the race detector's, too
 	})
 }
 
@@ -249,19 +248,9 @@ func (a *archive) start() (stop func()) {
 // atRest waits until no item will be worked on any more.
 func (a *archive) atRest() {
 	a.t.Helper()
-	wait(a.t, 2*time.Minute, "all items to be at rest", func() bool {
+	testenv.Finally(a.t, "all items to be at rest", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
-	})
-}
-
-func wait(t testing.TB, most time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(most); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	}, func() int { return value[int](a, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NOT NULL`) })
 }
 
 func value[T any](a *archive, sql string, args ...any) T {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // motley is a bag with many kinds of content, of which some no manifest covers.
@@ -83,6 +84,9 @@ func TestFlippedByteIsNotTheBags(t *testing.T) {
 			for range 10 {
 				places = append(places, rand.Int64N(int64(size)))
 			}
+			rand.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
+			places = places[:max(10, testenv.Soak(len(places)))]
+			testenv.Soaked(t, len(places), "bytes flipped, each in a bag of its own, "+name)
 			tars, ids := map[int64][]byte{}, map[int64]int64{}
 			for i, at := range places {
 				bagName := fmt.Sprintf("bag-%02d", i)

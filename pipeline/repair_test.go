@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -164,7 +165,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	if state, err := second.Restore(t.Context(), a.copyKey("both"), storage.Retrieval{Days: 1}); err != nil {
 		t.Fatal(state, err)
 	}
-	wait(t, time.Minute, "the copy to be readable", func() bool { return a.head(second, a.copyKey("both")).Readable(time.Now()) })
+	testenv.Eventually(t, "the copy to be readable", func() bool { return a.head(second, a.copyKey("both")).Readable(time.Now()) })
 	a.exec(`INSERT INTO fixity_checks (storage_record_id, target, token, worker, run_at) SELECT storage_record_id, target, 1, 'other', now() + interval '1 minute'
 		FROM bad_copies WHERE file LIKE '%/held'`)
 	a.exec(`DELETE FROM storage_records WHERE target = 'Standard-OR' AND generic_file_id = (SELECT id FROM generic_files WHERE identifier LIKE '%/gone')`)
@@ -207,7 +208,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	if d := a.repaired(r)["cold"]; !strings.Contains(d.Reason, "it was asked for (started)") {
 		t.Errorf("asked to make it readable: %+v", d)
 	}
-	wait(t, time.Minute, "the copy to be readable", func() bool { return a.head(second, a.copyKey("cold")).Readable(time.Now()) })
+	testenv.Eventually(t, "the copy to be readable", func() bool { return a.head(second, a.copyKey("cold")).Readable(time.Now()) })
 	if d := a.repaired(a.repairer())["cold"]; d.Result != RepairDone || string(a.content(first, a.copyKey("cold"))) != "cold" {
 		t.Errorf("once it is readable: %+v", d)
 	}
@@ -492,7 +493,7 @@ func TestRepairByItselfWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	wait(t, time.Minute, "the older failure to be repaired", func() bool { return len(a.rows(repairEvents)) == 1 })
+	testenv.Eventually(t, "the older failure to be repaired", func() bool { return len(a.rows(repairEvents)) == 1 })
 	cancel()
 	all.Wait()
 	if left := a.bad(); len(left) != 1 || !strings.HasSuffix(left[0].File, "/new") {

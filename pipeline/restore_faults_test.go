@@ -279,7 +279,7 @@ func TestForgottenUploadsOfRestorationsAreAborted(t *testing.T) {
 	}
 	j := a.janitor()
 	j.OrphanAge = time.Nanosecond
-	wait(t, 10*time.Second, "the uploads to be old enough", func() bool {
+	testenv.Eventually(t, "the uploads to be old enough", func() bool {
 		if report, err := j.Round(t.Context()); err != nil || len(report.Unchecked) > 0 {
 			t.Fatalf("Round = %+v, %v", report, err)
 		}

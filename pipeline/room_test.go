@@ -57,7 +57,7 @@ func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
 		_, err := enter(t.Context(), 5_000_000) // larger than the room: it gets all there is
 		in <- err
 	}()
-	wait(t, time.Minute, "the third to wait", func() bool { return strings.Contains(a.log.String(), "files=5000000") })
+	testenv.Eventually(t, "the third to wait", func() bool { return strings.Contains(a.log.String(), "files=5000000") })
 	first.leave()
 	select {
 	case err := <-in:
@@ -126,6 +126,7 @@ func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 	t.Parallel()
 	const most, files = 250, 1_000
+	many := testenv.Soak(300_000)
 	a := newArchive(t)
 	client := testenv.Redis(t)
 	a.deps.Progress = progress.New(client, "small")
@@ -157,9 +158,10 @@ func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(results) > 0 {
-			a.fillRedis(client, step.Stage, results, 10_000, 300_000)
+			a.fillRedis(client, step.Stage, results, 10_000, many)
 		}
 	}
+	testenv.Soaked(t, many, "files of a bag in Redis, at each stage")
 }
 
 // fillRedis measures what a larger bag would take whose files all had the longest

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // gate is a stage that counts who is in it, and lets them go one by one.
@@ -66,13 +67,13 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 		}
 	})
 	for done := range bags {
-		wait(t, 30*time.Second, "the slots to be used", func() bool { return g.in.Load() == int64(min(slots, bags-done)) })
+		testenv.Eventually(t, "the slots to be used", func() bool { return g.in.Load() == int64(min(slots, bags-done)) })
 		if n := value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Started'`); n > slots {
 			t.Errorf("%d items are claimed for %d slots", n, slots)
 		}
 		g.open <- struct{}{}
 	}
-	wait(t, 30*time.Second, "all items to be at the next stage", func() bool {
+	testenv.Eventually(t, "all items to be at the next stage", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE stage = 'Validate' AND status = 'Pending'`) == bags
 	})
 	stop()
@@ -111,7 +112,7 @@ func TestClaimsOfOneFillAllSlots(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	wait(t, 30*time.Second, "the slots to be used", func() bool { return g.in.Load() == slots })
+	testenv.Eventually(t, "the slots to be used", func() bool { return g.in.Load() == slots })
 	close(g.open)
 	stop()
 	worker.Wait()

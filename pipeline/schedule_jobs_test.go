@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -101,7 +102,7 @@ func (a *archive) thaws(names ...string) (ids []int64) {
 		ids = append(ids, r.Item.ID)
 	}
 	stop := a.start()
-	wait(a.t, time.Minute, "all to wait", func() bool {
+	testenv.Eventually(a.t, "all to wait", func() bool {
 		return value[int](a, `SELECT count(*) FROM work_items WHERE action = 'Glacier Restore' AND status = 'Pending' AND run_at > now() + interval '30 minutes'`) == len(names)
 	})
 	stop()
@@ -125,7 +126,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 	b := a.deps.Targets["Glacier-OH"]
 	last := func(name string) string { return a.keyOf("test.edu/" + name + "/data/z") }
 	for _, name := range []string{"early", "failed"} {
-		wait(t, time.Minute, "the provider", func() bool {
+		testenv.Eventually(t, "the provider", func() bool {
 			o, err := b.Head(t.Context(), last(name))
 			return err == nil && o.Readable(time.Now().Add(readableFor))
 		})
@@ -168,7 +169,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 	a.deps.ColdPoll = time.Hour
 	id := a.thaws("half")[0]
 	b := a.deps.Targets["Glacier-OH"]
-	wait(t, time.Minute, "the provider", func() bool {
+	testenv.Eventually(t, "the provider", func() bool {
 		o, err := b.Head(t.Context(), a.keyOf("test.edu/half/data/z"))
 		return err == nil && o.Readable(time.Now().Add(readableFor))
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -123,7 +124,7 @@ func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
 			a := newArchive(t)
 			id := a.standing("Started")
 			a.somebody(`SELECT lock_object('test.edu/bag')`)
-			ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
 			defer stop()
 			if _, err := a.db.Exec(ctx, decision, id); err != nil {
 				t.Error(err)

@@ -156,7 +156,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 		if _, err := pin.Exec(context.Background(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the standby to tell of its snapshot", func() bool { return a.oldest(kind).Name == name })
+		testenv.Eventually(t, "the standby to tell of its snapshot", func() bool { return a.oldest(kind).Name == name })
 		if held := a.oldest(kind); held.Seconds > 60 {
 			t.Errorf("nothing was handed on since: %+v", held)
 		}
@@ -168,7 +168,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 		if _, err := pin.Exec(context.Background(), `ROLLBACK`); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the standby to let go", func() bool { return a.oldest(kind).Seconds == 0 })
+		testenv.Eventually(t, "the standby to let go", func() bool { return a.oldest(kind).Seconds == 0 })
 	}
 	pinned("standby", "standby walreceiver 127.0.0.1")
 	a.exec(`SELECT pg_create_physical_replication_slot('lagging', true)`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -92,7 +93,7 @@ func TestItemsEndedByHandSayWho(t *testing.T) {
 func TestRequeuedAndNewItemsAreHeardOf(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
 	defer stop()
 	c, err := a.db.Acquire(ctx)
 	if err != nil {

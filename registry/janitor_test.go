@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -53,7 +54,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 		_, err := a.Cancel(context.Background(), id, "")
 		ended <- err
 	}()
-	wait(t, "who cancels it to stand in line", inLine(1))
+	testenv.Eventually(t, "who cancels it to stand in line", inLine(1))
 	go func() {
 		_, err := a.Requeue(context.Background(), id, "")
 		if errors.Is(err, registry.ErrRefused) { // another of them was quicker
@@ -65,7 +66,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 		_, err := a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{{Key: "bag.tar", ETag: etag2, LastModified: time.Now()}})
 		ended <- err
 	}()
-	wait(t, "all to stand in line", inLine(3))
+	testenv.Eventually(t, "all to stand in line", inLine(3))
 	if n := value[int](a, `SELECT count(*) FROM work_items WHERE retry`); n != 0 || len(ended) > 0 {
 		t.Errorf("%d items are live", n)
 	}
@@ -76,7 +77,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatal("somebody still waits")
 		}
 	}

@@ -3,7 +3,6 @@ package registry_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -60,15 +59,4 @@ func value[T any](a *archive, sql string, args ...any) T {
 		a.t.Fatalf("%s: %v", sql, err)
 	}
 	return v
-}
-
-// wait fails the test if cond does not come true soon.
-func wait(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }

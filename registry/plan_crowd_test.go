@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -273,7 +274,7 @@ func (a *archive) somebody(statements ...string) pgx.Tx {
 // someoneWaits returns when a session waits for a lock of another.
 func (a *archive) someoneWaits() {
 	a.t.Helper()
-	wait(a.t, "a session to wait for a lock", func() bool {
+	testenv.Eventually(a.t, "a session to wait for a lock", func() bool {
 		return value[bool](a, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	})
 }

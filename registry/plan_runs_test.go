@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -255,7 +255,7 @@ func TestPlansAreListedNewestFirst(t *testing.T) {
 			t.Errorf("Plans(%d, %d) = %v, %v, want %s", tc.before, tc.most, ids, err, tc.want)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	for _, id := range []int64{0, 4} {
 		if _, err := plans.In(a.Registry).Plan(ctx, id); !errors.Is(err, registry.ErrNotFound) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
@@ -57,7 +58,7 @@ func TestUndoneItemIsWhatItWas(t *testing.T) {
 func TestWorkersHearOfUndoneItems(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience)
 	defer stop()
 	a.put("bag", "e", "Store", "Pending")
 	p := a.apply(a.plan(plans.Request{Action: "cancel", Where: "true"}))

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -293,7 +294,7 @@ func TestRecordingWaitsForAClaimThatIsMovingOn(t *testing.T) {
 		_, err := a.Record(ctx, rec)
 		recorded <- err
 	}()
-	wait(t, "the recording to end, or to stand behind the claim", func() bool {
+	testenv.Eventually(t, "the recording to end, or to stand behind the claim", func() bool {
 		return len(recorded) == 1 || value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})

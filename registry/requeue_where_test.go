@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -207,7 +208,7 @@ func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
 		}
 		told <- lines
 	}()
-	wait(t, "requeueing to end, or to stand behind the other", func() bool {
+	testenv.Eventually(t, "requeueing to end, or to stand behind the other", func() bool {
 		return len(told) == 1 || value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})

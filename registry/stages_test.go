@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -135,7 +136,7 @@ func TestStagesStayWhatTheyAre(t *testing.T) {
 func TestWorkersHearOfDecisions(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
 	defer stop()
 	a.worker("w1", `[]`)
 	delayed, running := a.standing("delayed"), a.standingAs("running.tar", "Started")

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -316,7 +317,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 func TestPutStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "put"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	src := &zeros{every: 1 << 20, call: cancel}
 	_, err := b.Put(ctx, "key", src, storage.Upload{Size: 4 << 30})

@@ -151,8 +151,8 @@ func TestSilenceEndsARequest(t *testing.T) {
 	content := noise(32 << 20)
 	put(t, create(t, at), "key", content)
 	proxy, at := proxied(t, at)
-	b := open(t, at, storage.Options{Stall: 200 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	b := open(t, at, storage.Options{Stall: 2 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	r, err := b.Get(ctx, "key", storage.Range{Length: -1})
 	if err != nil {

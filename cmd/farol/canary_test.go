@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -73,7 +73,7 @@ func TestNoCommandPrintsASecret(t *testing.T) {
 
 // printedBy is what a command prints with these settings and no others.
 func printedBy(ctx context.Context, farol string, settings map[string]string, args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, testenv.Patience)
 	defer cancel()
 	c := exec.CommandContext(ctx, farol, args...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + settings["TMPDIR"]}

@@ -305,7 +305,7 @@ func (d *devSite) processes() map[int]string {
 func (d *devSite) nothingRuns() {
 	d.t.Helper()
 	var left map[int]string
-	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(50 * time.Millisecond) {
 		if left = d.processes(); len(left) == 0 {
 			return
 		}

@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // Three hosts that each have other stages take a bag from one to the next, and
@@ -83,7 +84,7 @@ func scrape(t *testing.T, p *process) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := (&http.Client{Timeout: 20 * time.Second}).Do(request)
+	response, err := (&http.Client{Timeout: testenv.Patience}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // slowly is how long each chunk of data to and from S3 takes while a test waits
@@ -92,7 +94,7 @@ func (s *site) holdRecord(stage string) (release func()) {
 	}
 	release = sync.OnceFunc(func() {
 		s.t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		err := tx.Rollback(ctx)
 		if err != nil && !errors.Is(err, pgx.ErrTxClosed) && !tx.Conn().IsClosed() { // as after a restart of the server
@@ -131,7 +133,7 @@ func TestSIGTERMGivesBackAtOnce(t *testing.T) {
 
 	told := time.Now()
 	s.terminate(worker)
-	if took := time.Since(told); took > 5*time.Second {
+	if took := time.Since(told); took > testenv.AtOnce {
 		t.Errorf("the worker took %v to end", took)
 	}
 	if item := s.item(id); item.Stage != stage || item.Status != "Pending" || item.Attempt != 0 {

@@ -105,7 +105,7 @@ func noted(t *testing.T, db *pgxpool.Pool, verb string, earlier int) (n int) {
 // orEnds waits for what the process should bring about, or for its end.
 func (p *process) orEnds(what string, cond func() bool) {
 	p.t.Helper()
-	eventually(p.t, what, func() bool { return !p.running() || cond() })
+	testenv.Eventually(p.t, what, func() bool { return !p.running() || cond() })
 }
 
 func (p *process) running() bool {

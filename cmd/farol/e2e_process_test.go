@@ -8,24 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
-
-// patience is how long a test waits for something before it gives up. It only
-// has to be longer than the slowest machine needs.
-const patience = 2 * time.Minute
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-tick.C
-	}
-}
 
 // process is a farol process in a group of its own, with its output in a file:
 // its children may hold that open for longer than it lives.
@@ -85,7 +70,7 @@ func (p *process) kill() {
 // eventually waits for what the process, while it runs, should bring about.
 func (p *process) eventually(what string, cond func() bool) {
 	p.t.Helper()
-	eventually(p.t, what, func() bool {
+	testenv.Eventually(p.t, what, func() bool {
 		select {
 		case <-p.ended:
 			p.t.Fatalf("%s ended before %s: %v", strings.Join(p.Args, " "), what, p.err)
@@ -98,7 +83,7 @@ func (p *process) eventually(what string, cond func() bool) {
 // wait waits for the process to end by itself.
 func (p *process) wait() error {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	select {
 	case <-p.ended:

@@ -76,7 +76,7 @@ func (s *site) connect(dbURL, redisURL string) {
 // children load their signatures at each of the many starts, which takes each a second.
 func workerSettings() map[string]string {
 	return map[string]string{
-		"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_POLL": "200ms", "FAROL_IDENTIFY_MEMORY": "8589934592", "FAROL_IDENTIFY_WORKERS": "1",
+		"FAROL_LEASE": "1m", "FAROL_HEARTBEAT": "1s", "FAROL_POLL": "200ms", "FAROL_IDENTIFY_MEMORY": "8589934592", "FAROL_IDENTIFY_WORKERS": "1",
 	}
 }
 

@@ -78,7 +78,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 	metric := func(name string) float64 { return gathered(t, c.metrics.registry)[name] }
 	until := func(what string, yes func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !yes(); {
+		for deadline := time.Now().Add(testenv.Patience); !yes(); {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain for %s: %v", what, gathered(t, c.metrics.registry))
 			}

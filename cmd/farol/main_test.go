@@ -329,5 +329,5 @@ func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
 
 // bounded is for the commands of scripts, which have no context of their own.
 func bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 30*time.Second)
+	return context.WithTimeout(context.Background(), testenv.Patience)
 }

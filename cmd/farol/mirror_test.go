@@ -32,7 +32,7 @@ func TestMirrorTellsItsFigures(t *testing.T) {
 	if n := series(); n["farol_mirror_leads"] != 1 || n["farol_mirror_drift"] != 0 {
 		t.Errorf("series of a mirror that does not run = %v", n)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	ended := make(chan error, 1)
 	go func() { ended <- mirror.Run(ctx) }()
 	for series()["farol_mirror_drift"] != 14 {

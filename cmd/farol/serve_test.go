@@ -64,7 +64,7 @@ func send(t *testing.T, url, token, body string, headers ...string) (int, string
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: testenv.Patience}
 	response, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 	if err := reg.RemoveToken(t.Context(), "both"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a token that was removed to be refused", func() bool {
+	testenv.Eventually(t, "a token that was removed to be refused", func() bool {
 		status, _ := send(t, far+"/pull", both, ask)
 		return status == 401
 	})

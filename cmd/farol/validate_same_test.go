@@ -84,7 +84,7 @@ func (j *judging) run() {
 	ctx, stop := context.WithCancel(j.t.Context())
 	done := make(chan error)
 	go func() { done <- runner.Run(ctx) }()
-	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
 		var left int
 		err := j.db.QueryRow(ctx, `SELECT count(*) FROM work_items WHERE retry AND stage IN ('Receive', 'Validate')`).Scan(&left)
 		if err != nil || time.Now().After(deadline) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/devstack/servers"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // TestMain lets this test program be three things: the tests, the children of a
@@ -143,26 +144,11 @@ func tempDir(t testing.TB) string {
 	return dir
 }
 
-// eventually waits for a condition that must come true within some seconds.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("after 20 seconds: %s", what)
-		}
-	}
-}
-
 // awaitEmpty waits until no process works in dir or below.
 func awaitEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if runtime.GOOS == "linux" {
-		eventually(t, "a server still runs in "+dir, func() bool { return len(processesIn(t, dir)) == 0 })
+		testenv.Eventually(t, "a server still runs in "+dir, func() bool { return len(processesIn(t, dir)) == 0 })
 	}
 }
 

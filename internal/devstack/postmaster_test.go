@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // pgCtl runs pg_ctl on the stack's cluster, as the user whose it is.
@@ -82,7 +83,7 @@ func TestPostgresRestartedBySomebodyElseIsPartOfTheStack(t *testing.T) {
 				if err := pgCtl(t, dir, "restart"); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, &p.stack) })
+				testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, &p.stack) })
 				adopted(t, dir, before)
 			}
 			if err := end(p); err != nil {
@@ -111,7 +112,7 @@ func guards(t *testing.T, dir string) map[int]bool {
 // adopted waits until one guard has taken the place of one of those before.
 func adopted(t *testing.T, dir string, before map[int]bool) {
 	t.Helper()
-	eventually(t, "nobody looks after PostgreSQL", func() bool {
+	testenv.Eventually(t, "nobody looks after PostgreSQL", func() bool {
 		same, now := 0, guards(t, dir)
 		for pid := range now {
 			if before[pid] {
@@ -131,11 +132,11 @@ func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	harm(t, dir, syscall.SIGKILL, postgresWords)
-	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+	testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
 
 	// One where no client looks for it is of no use.
 	pgCtl(t, dir, "restart", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp") //nolint:errcheck // it may see its server stopped
-	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+	testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
 	notDead(t, s)
 	stop(t, s)
 	awaitEmpty(t, dir)
@@ -149,7 +150,7 @@ func TestPostgresShutDownInOrderIsLeftToItsSuccessorForAMoment(t *testing.T) {
 	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
 	began := time.Now()
 	harm(t, dir, syscall.SIGINT, postgresWords)
-	eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
+	testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it was back after %s", took)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // postgresWords are in the command line of a postmaster, and of none of the
@@ -43,7 +44,7 @@ func harm(t *testing.T, dir string, sig syscall.Signal, words ...string) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a process outlives its signal", func() bool {
+	testenv.Eventually(t, "a process outlives its signal", func() bool {
 		for pid, command := range processesIn(t, dir) {
 			if hit[pid] == command {
 				return false
@@ -111,7 +112,7 @@ func TestServerThatDiesIsStartedAgain(t *testing.T) {
 	} {
 		t.Log(loss.name)
 		harm(t, dir, loss.signal, loss.words...)
-		eventually(t, loss.name+": a server does not come back", func() bool { return answers(t, s) })
+		testenv.Eventually(t, loss.name+": a server does not come back", func() bool { return answers(t, s) })
 		// What nsqd had in memory is lost: the mirror's readers count on that.
 		if diff := cmp.Diff([]string{"in postgres", "in redis", "in s3"}, find(t, s)[:3]); diff != "" {
 			t.Errorf("%s: data (-want +got):\n%s", loss.name, diff)
@@ -198,17 +199,17 @@ func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
 	}
 	harm(t, dir, syscall.SIGKILL, "internal nsq")
 	var l net.Listener
-	eventually(t, "the address is not free", func() bool { // the kernel takes its time to end what was killed
+	testenv.Eventually(t, "the address is not free", func() bool { // the kernel takes its time to end what was killed
 		var err error
 		l, err = net.Listen("tcp", s.NSQDTCPAddr)
 		return err == nil
 	})
 	defer l.Close() //nolint:errcheck // a second time, if all goes well
-	eventually(t, "the stack does not see who serves", func() bool { return log.has("somebody else serves the address", "nsq") })
+	testenv.Eventually(t, "the stack does not see who serves", func() bool { return log.has("somebody else serves the address", "nsq") })
 	copySelf(t, exe)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nsqd does not come back", func() bool { return listening(s.NSQDHTTPAddr) })
+	testenv.Eventually(t, "nsqd does not come back", func() bool { return listening(s.NSQDHTTPAddr) })
 	notDead(t, s)
 }

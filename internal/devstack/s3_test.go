@@ -21,6 +21,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 func s3Client(t *testing.T, s *devstack.Stack) *s3.Client {
@@ -218,7 +219,7 @@ func TestColdObjectIsReadableOnlyOnceRestored(t *testing.T) {
 		if err := restore(ctx, client, "key"); code(err) != "RestoreAlreadyInProgress" {
 			t.Errorf("a second RestoreObject = %v, want RestoreAlreadyInProgress", err)
 		}
-		eventually(t, "the object is not restored", func() bool {
+		testenv.Eventually(t, "the object is not restored", func() bool {
 			return strings.HasPrefix(aws.ToString(head(t, client, "cold", "key").Restore), `ongoing-request="false", expiry-date="`)
 		})
 		if got := get(t, client, "cold", "key"); got != "content" {

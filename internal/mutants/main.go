@@ -82,7 +82,7 @@ func (m mutant) applied(root string) (string, error) {
 }
 
 const (
-	testTime  = 5 * time.Minute
+	testTime  = 15 * time.Minute // a mutant may stop a test until its patience ends
 	noLonger  = 20 * time.Second // for a process that was interrupted
 	rootOfAll = "../.."
 )

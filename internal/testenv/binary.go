@@ -35,6 +35,21 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// Identifier is the command of a child that identifies formats. It is built without
+// the race detector, under which it reads its thousands of signatures ten times as long.
+func Identifier() ([]string, error) {
+	path, err := stackd()
+	return []string{path, "identify"}, err
+}
+
+// stackd is the path of the program that runs servers as its children.
+func stackd() (string, error) {
+	if path := running.stackd; path != "" {
+		return path, nil
+	}
+	return running.built("./internal/testenv/stackd", "stackd", false)
+}
+
 // built is build for the first who asks in this process. To see that all is up to
 // date takes the go command most of a second, and the sources stay as they are.
 func (e *environment) built(pkg, name string, race bool) (string, error) {
@@ -72,7 +87,7 @@ func build(ctx context.Context, pkg, name string, race bool) (string, error) {
 		return "", fmt.Errorf("lock the build: %w", err)
 	}
 	path := filepath.Join(dir, name)
-	args := []string{"build", "-o", path}
+	args := []string{"build", "-trimpath", "-o", path} // with it, a checkout elsewhere finds the same in the build cache
 	if race {
 		args = append(args, "-race")
 	}

@@ -22,10 +22,11 @@ import (
 const templateName = "template_farol"
 
 // template is the migrated database that others are copied from, and the
-// connection that copies: PostgreSQL copies a database for one at a time.
+// connection that copies: two copies at once take as long as one after the other.
 type template struct {
 	mu    sync.Mutex
 	admin *pgx.Conn
+	made  bool  // by the process that started the server
 	err   error // it could not be made; the next test need not try
 }
 
@@ -93,7 +94,9 @@ func (p *template) exec(ctx context.Context, server, statement string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.admin == nil && p.err == nil {
-		p.admin, p.err = makeTemplate(ctx, server)
+		if p.admin, p.err = pgx.Connect(ctx, server); p.err == nil && !p.made {
+			p.err = makeTemplate(ctx, p.admin, server)
+		}
 	}
 	if p.err != nil {
 		return p.err
@@ -113,22 +116,18 @@ func (p *template) close(ctx context.Context) error {
 	return p.admin.Close(ctx)
 }
 
-func makeTemplate(ctx context.Context, server string) (*pgx.Conn, error) {
-	admin, err := pgx.Connect(ctx, server)
+func makeTemplate(ctx context.Context, admin *pgx.Conn, server string) error {
+	_, err := admin.Exec(ctx, "CREATE DATABASE "+templateName)
+	if err == nil {
+		err = migrations.Up(ctx, onDatabase(server, templateName))
+	}
+	if err == nil { // one connection to it would make every copy fail
+		_, err = admin.Exec(ctx, "ALTER DATABASE "+templateName+" IS_TEMPLATE true ALLOW_CONNECTIONS false")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+		return fmt.Errorf("make the template database: %w", err)
 	}
-	if _, err := admin.Exec(ctx, "CREATE DATABASE "+templateName); err != nil {
-		return nil, fmt.Errorf("make the template database: %w", err)
-	}
-	if err := migrations.Up(ctx, onDatabase(server, templateName)); err != nil {
-		return nil, fmt.Errorf("make the template database: %w", err)
-	}
-	// One connection to it would make every copy fail.
-	if _, err := admin.Exec(ctx, "ALTER DATABASE "+templateName+" IS_TEMPLATE true ALLOW_CONNECTIONS false"); err != nil {
-		return nil, fmt.Errorf("make the template database: %w", err)
-	}
-	return admin, nil
+	return nil
 }
 
 // onDatabase is the server's URL with another database.

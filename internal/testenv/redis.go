@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,13 +12,6 @@ import (
 
 	"github.com/farol-preservation/farol/internal/devstack"
 )
-
-// redisNumbers hands out the numbers of databases: 1 to 999, again when free.
-type redisNumbers struct {
-	mu    sync.Mutex
-	next  int
-	freed []int
-}
 
 // Redis returns a client on an empty database that only this test uses.
 func Redis(t testing.TB) *redis.Client {
@@ -41,46 +33,54 @@ func Redis(t testing.TB) *redis.Client {
 func RedisURL(t testing.TB) string {
 	t.Helper()
 	server := stack(t, devstack.Redis).RedisURL
-	number, ok := running.redis.take()
-	if !ok {
-		t.Fatal("testenv: more than 999 tests have a Redis database at once")
+	number, err := takeNumber(server)
+	if err != nil {
+		t.Fatal("testenv: take a Redis database:", err)
 	}
 	address := strings.TrimSuffix(server, "/0") + "/" + strconv.Itoa(number)
 	t.Cleanup(func() {
-		if err := flush(address); err != nil {
-			t.Error("testenv: empty the Redis database:", err)
-			return // nobody gets it after that
+		if err := giveBack(server, address, number); err != nil {
+			t.Error("testenv: empty the Redis database:", err) // nobody gets it after that
 		}
-		running.redis.put(number)
 	})
 	return address
 }
 
-func flush(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+// Databases have numbers, 1 to 999, and several processes may use the server: so
+// database 0 knows which are free.
+const (
+	lastNumber  = "testenv:last"
+	freeNumbers = "testenv:free"
+)
+
+func takeNumber(server string) (number int, err error) {
+	err = withRedis(server, func(ctx context.Context, c *redis.Client) error {
+		if number, err = c.LPop(ctx, freeNumbers).Int(); !errors.Is(err, redis.Nil) {
+			return err
+		}
+		n, err := c.Incr(ctx, lastNumber).Result()
+		if number = int(n); err == nil && n >= 1000 {
+			err = errors.New("more than 999 tests have one at once")
+		}
+		return err
+	})
+	return number, err
+}
+
+func giveBack(server, address string, number int) error {
+	if err := withRedis(address, func(ctx context.Context, c *redis.Client) error { return c.FlushDB(ctx).Err() }); err != nil {
+		return err
+	}
+	return withRedis(server, func(ctx context.Context, c *redis.Client) error { return c.LPush(ctx, freeNumbers, number).Err() })
+}
+
+func withRedis(address string, do func(context.Context, *redis.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, err := redis.ParseURL(address)
 	if err != nil {
 		return err
 	}
 	client := redis.NewClient(options)
-	return errors.Join(client.FlushDB(ctx).Err(), client.Close())
-}
-
-func (n *redisNumbers) take() (int, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if last := len(n.freed) - 1; last >= 0 {
-		number := n.freed[last]
-		n.freed = n.freed[:last]
-		return number, true
-	}
-	n.next++
-	return n.next, n.next < 1000
-}
-
-func (n *redisNumbers) put(number int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.freed = append(n.freed, number)
+	return errors.Join(do(ctx, client), client.Close())
 }

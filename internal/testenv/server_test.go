@@ -66,7 +66,7 @@ func until(t *testing.T, s *testenv.Server, sql string, want int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
 		var got int
 		if err := conn.QueryRow(t.Context(), sql).Scan(&got); err == nil && got == want {
 			return

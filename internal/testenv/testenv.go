@@ -1,10 +1,11 @@
 // Package testenv gives tests real servers: PostgreSQL, Redis, S3 and NSQ, and a
 // proxy that breaks connections to them.
 //
-// A test package calls [Main] from its TestMain. A server starts when the first
-// test asks for it and stops after the last; within it, every test has a
-// database, a number or a name prefix of its own, so tests may run in parallel.
-// Nothing survives the test process, not even one that is killed.
+// A test package calls [Main] from its TestMain. All packages of "make test" share
+// the servers that [Share] has started. Without it, as in "go test ./claim", a server
+// starts when the first test of the package asks for it and stops after the last.
+// Every test has a database, a number or a name prefix of its own on them, so tests
+// may run in parallel. Nothing survives the test process, not even one that is killed.
 package testenv
 
 import (
@@ -38,7 +39,7 @@ type environment struct {
 	stacks   map[devstack.Service]*lazyStack
 	programs map[string]func() (string, error) // each builds one, at the first call
 	template template
-	redis    redisNumbers
+	stackd   string // its path, if the process that started the servers is one; else ""
 	behind   backstage
 	atEnd    []func()
 }
@@ -46,13 +47,20 @@ type environment struct {
 // lazyStack is one server in a stack of its own, so that it can start when it
 // is first needed.
 type lazyStack struct {
-	start func() (*devstack.Stack, error) // starts it at the first call
+	start  func() (*devstack.Stack, error) // starts it at the first call
+	shared bool                            // it is another process's, and already runs
 }
 
 // Main runs the tests of a package and exits, with the servers stopped and their
 // data removed. Call it from TestMain and do nothing after it.
-func Main(m *testing.M) {
-	code, err := runTests(m)
+func Main(m *testing.M) { main(m, true) }
+
+// MainAlone is Main for a package that changes what all databases of a server share,
+// such as a role: it always has servers of its own.
+func MainAlone(m *testing.M) { main(m, false) }
+
+func main(m *testing.M, share bool) {
+	code, err := runTests(m, share)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		code = max(code, 1)
@@ -60,7 +68,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-func runTests(m *testing.M) (code int, err error) {
+func runTests(m *testing.M, share bool) (code int, err error) {
 	// The race detector has each program that ends wait for a second, and tests start
 	// hundreds.
 	if _, set := os.LookupEnv("GORACE"); !set {
@@ -75,6 +83,12 @@ func runTests(m *testing.M) (code int, err error) {
 	running.mu.Lock()
 	running.dir = dir
 	running.mu.Unlock()
+	if share {
+		err = running.join()
+	}
+	if err = errors.Join(err, setChecks()); err != nil {
+		return 1, err
+	}
 	code = m.Run()
 	for _, f := range running.atEnd {
 		f()
@@ -98,7 +112,7 @@ func (e *environment) stop() error {
 	defer e.mu.Unlock()
 	err := e.template.close(ctx)
 	for _, l := range e.stacks {
-		if s, startErr := l.start(); startErr == nil { // it is in the map, so a test has started it
+		if s, startErr := l.start(); startErr == nil && !l.shared { // it is in the map, so a test has started it
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}
@@ -130,20 +144,26 @@ func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Opti
 }
 
 func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
-	exe, err := running.built("./internal/testenv/stackd", "stackd", false)
+	exe, err := stackd()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	o := devstack.Options{
-		Dir: dir, Executable: exe, Only: []devstack.Service{service}, Ephemeral: true,
-		RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
-	}
+	o := options(dir, exe)
+	o.Only = []devstack.Service{service}
 	for _, c := range change {
 		c(&o)
 	}
 	return devstack.Start(ctx, o)
+}
+
+// options are those of every stack of a test.
+func options(dir, exe string) devstack.Options {
+	return devstack.Options{
+		Dir: dir, Executable: exe, Ephemeral: true, RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
+		PostgresSettings: []string{"max_connections=500"}, // for the tests of several packages at once
+	}
 }
 
 // scratchDir makes a directory for this process, which holds a lock on the file

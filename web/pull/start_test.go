@@ -46,11 +46,12 @@ func TestWaitingForTheNewest(t *testing.T) {
 				s.post(queue, 1, "old", "older")
 				s.wants("the newest", s.pull(receiver, queue, `"start": -1`), queue+": 2 older")
 			}
+			fetched := s.fetches.Load()
 			waiting := make(chan string, 1)
 			go func() {
 				waiting <- given(s.ask("/pull", fmt.Sprintf(`{"receiver": %q, "timeout": 60, "queues": {%q: {"start": %d}}}`, receiver, queue, start)))
 			}()
-			testenv.Eventually(t, "it waits", func() bool { return s.api.Waiting() == 1 })
+			testenv.Eventually(t, "it waits, and has seen what is new", func() bool { return s.api.Waiting() == 1 && s.fetches.Load() > fetched })
 			s.post(queue, before+1, "m", "m")
 			s.wants(fmt.Sprint("start ", start, " behind ", before), <-waiting, fmt.Sprintf("%s: %d m", queue, want))
 		}
