@@ -62,6 +62,12 @@ func (l *listener) run(ctx context.Context) error {
 // polls from time to time for what no notification announced.
 func (l *listener) listen(ctx context.Context, succeeded func()) error {
 	s := &session{listener: l, known: map[string]int64{}}
+	began := time.Now()
+	settle := func() {
+		if time.Since(began) > time.Minute { // else a connection that breaks at once is made again and again
+			succeeded()
+		}
+	}
 	renumbered, err := topiclog.Renumber(ctx, l.db)
 	if err != nil {
 		return err
@@ -77,7 +83,7 @@ func (l *listener) listen(ctx context.Context, succeeded func()) error {
 			if err := s.pollAll(ctx); err != nil {
 				return err
 			}
-			succeeded()
+			settle()
 		}
 		return nil
 	}
@@ -100,7 +106,7 @@ func (l *listener) listen(ctx context.Context, succeeded func()) error {
 		if err := s.receive(ctx, conn); err != nil {
 			return err
 		}
-		succeeded()
+		settle()
 	}
 	return nil
 }

@@ -13,26 +13,23 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/web/reply"
 )
 
 // server is a process that serves the pull API.
 type server struct {
-	t       *testing.T
-	db      *pgxpool.Pool
-	api     *API
-	url     string
-	client  *http.Client
-	fetches *atomic.Int64 // that calls have made
+	t      *testing.T
+	db     *pgxpool.Pool
+	api    *API
+	url    string
+	client *http.Client
 }
 
 // serve starts one, until the test ends.
@@ -40,12 +37,6 @@ func serve(t *testing.T, db *pgxpool.Pool) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	api := New(db, Options{MaxBody: 8 << 20, Stop: ctx.Done(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	fetches := &atomic.Int64{}
-	api.broker.fetches = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
-		got, err := api.broker.fetchAll(ctx, calls)
-		fetches.Add(int64(len(calls)))
-		return got, err
-	})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := api.Run(ctx); err != nil {
@@ -62,7 +53,7 @@ func serve(t *testing.T, db *pgxpool.Pool) *server {
 		web.Close()
 		running.Wait()
 	})
-	return &server{t: t, db: db, api: api, url: web.URL, client: client, fetches: fetches}
+	return &server{t: t, db: db, api: api, url: web.URL, client: client}
 }
 
 // ask sends a request, and returns the status and the body of the answer.
