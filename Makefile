@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build test race test-deps soak check lint bench bench-queue chaos mutants notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-queue chaos mutants notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -17,6 +17,9 @@ demo: deps build                ## bags from upload to preservation, on this mac
 
 build:                          ## bin/farol
 	go build -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+
+compiled:                       ## what the checks and the tests both need, once, before they run side by side
+	go build ./...
 
 test: test-deps                 ## all tests, against real servers that they start; soak tests at a twentieth
 	.ci/test
