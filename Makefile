@@ -4,14 +4,22 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: demo build test race test-deps soak check lint bench bench-queue chaos mutants notices deps
+# All that is compiled is compiled once, whoever asks, and wherever the tree lies. Only
+# the race detector needs cgo, and so a C compiler.
+export GOFLAGS := $(GOFLAGS) -trimpath
+export CGO_ENABLED := 0
+
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-queue chaos mutants notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
 	bin/farol demo $(ARGS)
 
 build:                          ## bin/farol
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+	go build -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+
+compiled:                       ## what the checks and the tests both need, once, before they run side by side
+	go build ./...
 
 test: test-deps                 ## all tests, against real servers that they start; soak tests at a twentieth
 	.ci/test
@@ -19,7 +27,6 @@ test: test-deps                 ## all tests, against real servers that they sta
 race: test-deps                 ## the same, with the race detector in every package
 	.ci/test race
 
-# The race detector needs cgo, and so a C compiler.
 test-deps: deps
 	.ci/deps cc
 	.ci/deps pooler

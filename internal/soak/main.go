@@ -105,7 +105,7 @@ type event struct {
 func soak(ctx context.Context, pkg, pattern string) (rows []string, err error) {
 	const longest = 6 * time.Hour
 	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-race", "-json", "-count=1", "-timeout", longest.String(), "-run", pattern, pkg)
-	cmd.Env, cmd.Stderr = append(cmd.Environ(), testenv.SoakWhole), os.Stderr
+	cmd.Env, cmd.Stderr = append(cmd.Environ(), testenv.SoakWhole, "CGO_ENABLED=1"), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
