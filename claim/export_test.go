@@ -99,3 +99,6 @@ func (e *Engine) Hints(f Filter) string {
 
 // HeartbeatEvery is the time between two renewals of this process's leases.
 func (e *Engine) HeartbeatEvery() time.Duration { return e.known.Load().heartbeat() }
+
+// SessionSettings are those of the engine's connections.
+const SessionSettings = plain

@@ -61,6 +61,20 @@ func (f Filter) mostSize() int64 {
 	return f.MaxSize
 }
 
+// narrowing are the arguments of a statement for what more the filter looks at than
+// action, stage and size.
+func (f Filter) narrowing() []any {
+	memory := f.Memory
+	if memory == 0 {
+		memory = math.MaxInt64
+	}
+	var without any
+	if len(f.Without) > 0 {
+		without = f.Without
+	}
+	return []any{memory, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...), without}
+}
+
 // key is the same for filters that take the same items, however many of them and
 // in whatever order. It is asked for with each claim.
 func (f Filter) key() string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,87 +12,17 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// The transition is one statement: the item, the ledger, and where the item goes
-// on to a stage the topic message. What waited for an item that has ended is let
-// go of by the trigger work_item_ended. A move whose token is no longer the
-// item's changes nothing and harms none of the others.
-const settleSQL = `
-WITH moved AS (
-	UPDATE work_items w SET
-		stage                  = m.stage,
-		status                 = m.status,
-		claim_token            = w.claim_token + 1,
-		entered_token          = CASE WHEN w.stage = m.stage THEN w.entered_token ELSE w.claim_token + 1 END,
-		attempt                = m.attempt,
-		run_at                 = now() + m.delay,
-		lease_expires_at       = NULL,
-		node                   = NULL,
-		pid                    = NULL,
-		worker                 = NULL,
-		retry                  = m.retry,
-		needs_admin_review     = m.review,
-		note                   = m.note,
-		outcome                = coalesce(m.item_outcome, w.outcome),
-		error_code             = m.code,
-		intellectual_object_id = coalesce(m.object, w.intellectual_object_id),
-		storage_option         = coalesce(m.storage_option, w.storage_option),
-		memory_need            = coalesce(nullif(m.memory_need, 0), w.memory_need),
-		updated_at             = now()
-	FROM /* moves */
-	WHERE w.id = m.id AND w.claim_token = m.token
-	RETURNING w.id, m.token, m.ended, m.code, m.error, m.in_hand, m.topic, m.service/* and */
-), ended AS (
-	UPDATE work_item_attempts a SET
-		ended_at = now(), heard_at = now(), outcome = m.ended, error_code = m.code, error = m.error, file_in_hand = m.in_hand, service = m.service
-	FROM moved m
-	WHERE a.work_item_id = m.id AND a.claim_token = m.token
-), said AS (
-	INSERT INTO topic_messages (topic, body, work_item_id)
-	SELECT m.topic, m.id::text, m.id FROM moved m WHERE m.topic <> ''
-)/* retries */
-SELECT id, token FROM moved`
-
-// retriesSQL tells the mirror of attempts after which the item is tried at the
-// same stage again. No count of the queue says how many there were.
-const retriesSQL = `, retried AS (
-	INSERT INTO topic_retries (topic, work_item_id)
-	SELECT s.topic, m.id FROM moved m JOIN stage_settings s ON s.action = m.action AND s.stage = m.stage
-	WHERE m.status = 'Pending' AND m.ended IN ('transient', 'panic')
-)`
-
-// Where the moves come from. Most are of stages that are done, of which little
-// needs to be said: reading eighteen arrays costs a twentieth of a hop.
-const (
-	anyMovesSQL = `unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-		$8::int[], $9::interval[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[])
-		AS m (id, token, stage, note, topic, in_hand, status,
-			attempt, delay, retry, review, item_outcome, code, object, storage_option, ended, error, service, memory_need)`
-	doneMovesSQL = `(
-		SELECT id, token, stage, note, topic, in_hand, 'Pending' AS status, 0 AS attempt, interval '0' AS delay, true AS retry, false AS review,
-			NULL::text AS item_outcome, '' AS code, NULL::bigint AS object, NULL::text AS storage_option, 'done' AS ended, '' AS error, '' AS service,
-			0::bigint AS memory_need
-		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[]) AS d (id, token, stage, note, topic, in_hand)
-	) m`
-)
-
-//nolint:gochecknoglobals // constants, but for Go
-var (
-	anyMoves = strings.NewReplacer("/* moves */", anyMovesSQL,
-		"/* and */", ", w.action, w.stage, w.status", "/* retries */", retriesSQL).Replace(settleSQL)
-	doneMoves = strings.NewReplacer("/* moves */", doneMovesSQL, "/* and */", "", "/* retries */", "").Replace(settleSQL)
-)
-
 // plainlyDone tells whether nothing is to be said of a move but where it goes.
 func (m move) plainlyDone() bool {
 	return m == move{
-		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, InHand: m.InHand, Status: "Pending", Retry: true, Ended: "done",
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, InHand: m.InHand, Status: "Pending", Retry: true, Ended: "done", place: m.place,
 	}
 }
 
 func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
-	sql, c := anyMoves, newMoveColumns(len(moves))
+	sql, c := settleSQL, newMoveColumns(len(moves))
 	if !slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
-		sql, c.few = doneMoves, true
+		sql, c.few = settleDoneSQL, true
 	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
@@ -126,8 +55,7 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 }
 
 func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
-	rows, _ := p.hot.Query(ctx, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'sent back' AND claim_token >
-		coalesce((SELECT max(claim_token) FROM work_item_attempts WHERE work_item_id = $1 AND outcome = 'fatal'), 0)`, item)
+	rows, _ := p.hot.Query(ctx, sentBackSQL, item)
 	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {
 		return 0, fmt.Errorf("count how often item %d was sent back: %w", item, err)

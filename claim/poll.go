@@ -79,13 +79,8 @@ func (e *Engine) mayBeDue(ctx context.Context) bool {
 // mostPolled bounds what a poll reads: with as many items waiting, pools claim.
 const mostPolled = 1000
 
-// In the order of the index work_items_ready, so that nothing else is read.
-const mayBeDueSQL = `
-SELECT coalesce(bool_or(run_at <= now()), false) OR count(*) = $1
-FROM (SELECT run_at FROM work_items WHERE status = 'Pending' AND retry ORDER BY stage, size_band, priority, turn, run_at, id LIMIT $1) w`
-
 func (p *postgres) mayBeDue(ctx context.Context) (due bool, err error) {
-	if err := p.upkeep.QueryRow(ctx, mayBeDueSQL, mostPolled).Scan(&due); err != nil {
+	if err := p.upkeep.QueryRow(ctx, dueSQL, mostPolled).Scan(&due); err != nil {
 		return false, fmt.Errorf("ask whether anything is due: %w", err)
 	}
 	return due, nil

@@ -132,9 +132,7 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whoever waits
 	defer cancel()
-	rows, _ := r.db.Query(bounded, `
-		SELECT w.id, w.lease_expires_at, coalesce(w.storage_option, '') FROM unnest($1::bigint[], $2::bigint[]) AS c (id, token)
-		JOIN work_items w ON w.id = c.id AND w.claim_token = c.token`, ids, tokens)
+	rows, _ := r.db.Query(bounded, remoteLeasesSQL, ids, tokens)
 	list := make([]Leased, 0, len(items))
 	var l Leased
 	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Expires, &l.StorageOption}, func() error {
@@ -201,33 +199,6 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 	}
 	return l.lasts, l.expires, nil
 }
-
-// renewRemoteSQL is renewSQL for claims that no process holds. A stage's own time
-// is kept here, since nobody else looks at the clock. A lease that has lapsed and
-// was not ended is the clock's doing, or nobody's: that time is not the worker's.
-const renewRemoteSQL = `
-WITH held AS (
-	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
-		a.heard_at > now() + interval '5 seconds' AS set_back, w.lease_expires_at < now() AS lapsed,
-		coalesce(a.claimed_at + s.processing_timeout <= now() AND w.lease_expires_at > now(), false) AS late
-	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
-	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
-	JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
-	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
-), renewed AS (
-	UPDATE work_items w SET lease_expires_at = CASE WHEN held.set_back THEN now() + held.lease ELSE greatest(w.lease_expires_at, now() + held.lease) END
-	FROM held
-	WHERE w.id = held.id AND w.claim_token = held.token AND NOT held.late
-	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at, held.lapsed
-), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand),
-		claimed_at = a.claimed_at + CASE WHEN renewed.lapsed THEN now() - a.heard_at ELSE '0' END
-	FROM renewed
-	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
-)
-SELECT id, token, lease, lease_expires_at, false FROM renewed
-UNION ALL
-SELECT id, token, processing_timeout, now(), true FROM held WHERE late`
 
 func (r *Remote) renewBatch(ctx context.Context, batch []renewal) ([]renewed, error) {
 	inOrder := slices.SortedFunc(slices.Values(batch), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
@@ -297,11 +268,7 @@ type remoteClaim struct {
 func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim, err error) {
 	c.ID, c.Token = item, token
 	worker := ""
-	err = r.db.QueryRow(ctx, `
-		SELECT w.action, w.stage, w.attempt, w.size_band, w.priority, w.turn, coalesce(s.worker, 'http'), coalesce(a.file_in_hand, '')
-		FROM work_items w LEFT JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-		LEFT JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
-		WHERE w.id = $1 AND w.claim_token = $2 AND w.status = 'Started'`, item, token).
+	err = r.db.QueryRow(ctx, remoteClaimSQL, item, token).
 		Scan(&c.Action, &c.Stage, &c.Attempt, &c.band, &c.at.priority, &c.at.turn, &worker, &c.file)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

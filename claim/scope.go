@@ -1,11 +1,6 @@
 package claim
 
-import (
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-)
+import "slices"
 
 // Scope is the work that needs a service. What is empty does not narrow.
 type Scope struct {
@@ -53,27 +48,4 @@ func (f Filter) walked() Filter {
 	}
 	f.Without = slices.DeleteFunc(slices.Clone(f.Without), func(s Scope) bool { return !slices.ContainsFunc(f.Stages, touched(s)) })
 	return f
-}
-
-// withoutSQL is added to a claim for each scope that it leaves alone. An item that
-// says nothing of what the scope narrows by is not in it.
-const withoutSQL = `
-				  AND (%[1]s = ANY (%[2]s::text[])
-					AND (cardinality(%[3]s::text[]) = 0 OR w.storage_option = ANY (%[3]s))
-					AND (cardinality(%[4]s::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY (%[4]s)))) IS NOT TRUE`
-
-// leavingOut is the condition for all scopes that a filter leaves alone, with the
-// arguments that it adds to those there are.
-func (f Filter) leavingOut(args []any) (string, []any) {
-	var sql strings.Builder
-	step := "w.stage"
-	if f.action() != ingest {
-		step = "w.action"
-	}
-	for _, s := range f.Without {
-		place := func(i int) string { return "$" + strconv.Itoa(len(args)+i) }
-		fmt.Fprintf(&sql, withoutSQL, step, place(1), place(2), place(3))
-		args = append(args, s.Steps, append([]string{}, s.StorageOptions...), append([]string{}, s.Institutions...))
-	}
-	return sql.String(), args
 }

@@ -81,23 +81,13 @@ func (e *Engine) Believe(ctx context.Context, item Item, result error) error {
 }
 
 func (p *postgres) witnesses(ctx context.Context, item Item, code, service, worker string) (mine int, others, more bool, err error) {
-	err = p.hot.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE a.worker = $5), count(*) FILTER (WHERE a.worker <> $5) > 0, EXISTS (
-			SELECT FROM workers l
-			WHERE l.worker <> $5 AND NOT l.draining
-			  AND NOT EXISTS (SELECT FROM service_reports r WHERE r.worker = l.worker AND r.service = $6 AND r.state <> 'ok')
-			  AND EXISTS (SELECT FROM takers((SELECT w FROM work_items w WHERE w.id = $1)) t WHERE t.worker = l.worker AND t.misses IS NULL))
-		FROM work_item_attempts a
-		WHERE a.work_item_id = $1 AND a.claim_token > $2 AND a.claim_token < $3 AND a.outcome = 'held' AND a.error_code = $4`,
+	err = p.hot.QueryRow(ctx, witnessesSQL,
 		item.ID, item.Entered, item.Token, code, worker, service).Scan(&mine, &others, &more)
 	if err != nil {
 		return 0, false, false, fmt.Errorf("ask who else has seen %s of item %d: %w", code, item.ID, err)
 	}
 	return mine, others, more, nil
 }
-
-const serviceHoldsSQL = `
-SELECT service, state = 'held', held_by IS NOT NULL, coalesce(released_at, '0001-01-01'), scopes, place FROM services ORDER BY service`
 
 func serviceHold(row pgx.CollectableRow) (h ServiceHold, err error) {
 	var scopes []byte

@@ -12,42 +12,6 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// renewSQL extends all leases of this process at once, writes what it has in
-// hand into the ledger, and tells that the process is there. A token that does
-// not come back is lost. A heartbeat that was given up on may come late: it takes
-// nothing from the one after it, which may have asked for more, unless the clock was
-// set back since the item was heard of: then its lease would be too long. A process that
-// was given up for dead, and is not, says so here.
-const renewSQL = `
-WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heard_at > now() + interval '5 seconds' THEN now() + held.lease
-		ELSE greatest(w.lease_expires_at, now() + held.lease) END
-	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, in_hand)
-	LEFT JOIN work_item_attempts a ON a.work_item_id = held.id AND a.claim_token = held.token
-	WHERE w.id = held.id AND w.claim_token = held.token
-	RETURNING w.id, held.token, held.in_hand
-), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = renewed.in_hand
-	FROM renewed
-	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
-), late AS (
-	UPDATE work_item_attempts a SET heard_at = now(), error_code = gone.code, file_in_hand = coalesce(nullif(gone.in_hand, ''), a.file_in_hand)
-	FROM (
-		SELECT * FROM unnest($1::bigint[], $2::bigint[], $4::text[], $18::text[]) AS held (id, token, in_hand, code)
-		UNION ALL
-		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, in_hand, code)
-	) gone
-	WHERE a.work_item_id = gone.id AND a.claim_token = gone.token AND a.outcome = 'lease expired'
-), me AS (
-	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat)
-	VALUES ($5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13))
-	ON CONFLICT (worker) DO UPDATE SET
-		heard_at = now(), oom_kills = excluded.oom_kills, pools = excluded.pools, heartbeat = excluded.heartbeat,
-		ended_at = NULL, ending = NULL
-	RETURNING draining
-)
-SELECT renewed.id, me.draining, (SELECT now() - p.heard_at FROM worker_processes p WHERE p.worker = $5) FROM me LEFT JOIN renewed ON true`
-
 func (p *postgres) renew(ctx context.Context, self process, held []heldLease) (beatResult, error) {
 	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
 	spans, inHand, lost := make([]time.Duration, len(held)), make([]string, len(held)), make([]string, len(held))
@@ -88,32 +52,9 @@ func (p *postgres) leave(ctx context.Context, worker string) error {
 	return nil
 }
 
-// overdueSQL goes from one priority of a cell to the next by work_items_ready,
-// beginning where the next claim would, and looks at the first item of each.
-const overdueSQL = `
-SELECT cell.stage, cell.band, level.priority
-FROM unnest($1::text[], $2::smallint[], $4::smallint[], $5::bigint[]) AS cell (stage, band, priority, turn)
-JOIN stage_settings s ON s.action = $3 AND s.stage = cell.stage
-CROSS JOIN LATERAL (
-	WITH RECURSIVE level AS (
-		(SELECT w.priority, w.run_at FROM work_items w
-		WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.action = $3 AND w.size_band = cell.band AND w.run_at <= now()
-		  AND (w.priority, w.turn) >= (cell.priority, cell.turn)
-		ORDER BY w.priority, w.turn, w.run_at, w.id LIMIT 1)
-		UNION ALL
-		SELECT worse.priority, worse.run_at FROM level CROSS JOIN LATERAL (
-			SELECT w.priority, w.run_at FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry AND w.stage = cell.stage AND w.action = $3 AND w.size_band = cell.band AND w.run_at <= now()
-			  AND w.priority > level.priority
-			ORDER BY w.priority, w.turn, w.run_at, w.id LIMIT 1) worse
-	)
-	SELECT priority, run_at, row_number() OVER (ORDER BY priority) AS place FROM level
-) level
-WHERE level.place > 1 AND level.run_at < now() - s.overdue`
-
 func (p *postgres) overdue(ctx context.Context, action string, probes []probe) (map[cell][]int16, error) {
 	stages, bands, priorities, turns := columns(probes)
-	rows, _ := p.upkeep.Query(ctx, Filter{Action: action}.byAction(overdueSQL), stages, bands, action, priorities, turns)
+	rows, _ := p.upkeep.Query(ctx, ofAction(action, overdueIngestSQL, overdueRequestsSQL), stages, bands, action, priorities, turns)
 	found := map[cell][]int16{}
 	var c cell
 	var priority int16
@@ -133,28 +74,12 @@ func (p *postgres) serve(ctx context.Context, turns map[int16]int64) error {
 	for b, t := range turns {
 		bands, come = append(bands, b), append(come, t)
 	}
-	_, err := p.upkeep.Exec(ctx, `
-		UPDATE size_bands b SET turn = come.turn
-		FROM unnest($1::smallint[], $2::bigint[]) AS come (band, turn)
-		WHERE b.band = come.band AND b.turn < come.turn`, bands, come)
+	_, err := p.upkeep.Exec(ctx, servedSQL, bands, come)
 	if err != nil {
 		return fmt.Errorf("tell which turns are served: %w", err)
 	}
 	return nil
 }
-
-// tidySQL deletes the turns that institutions have passed, retries that no mirror
-// has taken for a day, and the rows of processes that ended a week ago.
-const tidySQL = `
-WITH untaken AS (
-	DELETE FROM topic_retries WHERE id IN (
-		SELECT id FROM topic_retries WHERE created_at < now() - interval '1 day' ORDER BY created_at LIMIT 10000 FOR UPDATE SKIP LOCKED)
-), passed AS (
-	DELETE FROM institution_turns t
-	WHERE next_turn < (SELECT max(l.next_turn) FROM institution_turns l
-		WHERE l.institution_id = t.institution_id AND l.size_band = t.size_band)
-)
-DELETE FROM worker_processes WHERE ended_at < now() - interval '7 days'`
 
 func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.upkeep.Exec(ctx, tidySQL); err != nil {
@@ -171,24 +96,6 @@ func (p *postgres) tidy(ctx context.Context) error {
 	}
 	return nil
 }
-
-// archiveSQL moves items that ended for good, and their attempts, out of the
-// queue's tables, the oldest first by work_items_ended. Those whose old copies
-// Cleanup could not delete stay.
-const archiveSQL = `
-WITH old AS MATERIALIZED (
-	SELECT id FROM work_items w
-	WHERE status IN ('Success', 'Cancelled') AND updated_at < now() - $1::interval
-	  AND NOT EXISTS (SELECT FROM retired_copies c WHERE c.work_item_id = w.id)
-	ORDER BY updated_at
-	LIMIT $2
-	FOR UPDATE SKIP LOCKED
-), items AS (
-	INSERT INTO work_items_archive SELECT w.* FROM work_items w WHERE id IN (SELECT id FROM old)
-), attempts AS (
-	INSERT INTO work_item_attempts_archive SELECT a.* FROM work_item_attempts a WHERE work_item_id IN (SELECT id FROM old)
-)
-SELECT id FROM old`
 
 func (p *postgres) archive(ctx context.Context, after time.Duration, most int) (n int, err error) {
 	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {

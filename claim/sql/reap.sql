@@ -1,0 +1,83 @@
+-- reap: ends the attempts at items whose worker is gone.
+-- Index: work_items_pkey, work_item_attempts_pkey
+-- Each counts: an item that kills its workers is parked after as many attempts as its stage
+-- allows, unless they got it further each time. A worker whose heartbeats went on for twice
+-- their interval and never named the item does not know of it: the answer to its claim was
+-- lost, and the attempt does not count.
+-- Parameters: $1 items, of lapsed or held_by_dead; $2, $3 allowed attempts where a process
+-- overrides them, and their stages; $4, $5 files that dead workers had in progress, by item; $6,
+-- $7 dead workers and the beginnings of their panics.
+WITH dead AS MATERIALIZED (
+	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
+		CASE WHEN unaware.is THEN 'unaware' ELSE coalesce(p.ending, 'silent') END AS ending,
+		n.attempt >= m.most AND NOT unaware.is AS parks,
+		CASE WHEN unaware.is THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
+	FROM (
+		SELECT * FROM work_items
+		WHERE id = ANY ($1::bigint[]) AND status = 'Started'
+		FOR UPDATE SKIP LOCKED
+	) w
+	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
+	LEFT JOIN worker_processes p ON p.worker = w.worker
+	CROSS JOIN LATERAL (
+		SELECT coalesce(($2::int[])[array_position($3::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS most
+	) m
+	CROSS JOIN LATERAL (
+		SELECT EXISTS (
+			SELECT FROM work_item_attempts a
+			WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token
+			  AND a.heard_at < a.claimed_at + interval '100 microseconds' AND p.heard_at > a.claimed_at + 2 * p.heartbeat) AS is
+	) unaware
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN unaware.is THEN w.attempt - 1 WHEN w.attempt < m.most THEN w.attempt
+			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
+	) n
+), told AS MATERIALIZED (
+	SELECT dead.*,
+		coalesce(nullif(hand.file, ''), a.file_in_hand) AS file,
+		CASE dead.ending
+			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
+			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'
+			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
+			WHEN 'unaware' THEN 'The worker ' || of_worker || ' did not receive the answer to its claim.'
+			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
+		END AS what,
+		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
+	FROM dead
+	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
+	LEFT JOIN unnest($4::bigint[], $5::text[]) AS hand (item, file) ON hand.item = dead.id
+	LEFT JOIN unnest($6::text[], $7::text[]) AS said (worker, words) ON said.worker = dead.of_worker
+), moved AS (
+	UPDATE work_items w SET
+		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
+		claim_token        = w.claim_token + 1,
+		attempt            = told.attempt,
+		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
+		lease_expires_at   = NULL,
+		node               = NULL,
+		pid                = NULL,
+		worker             = NULL,
+		retry              = NOT parks,
+		needs_admin_review = parks,
+		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END,
+		note               = told.what
+			|| CASE WHEN told.file <> '' THEN ' The file in hand was ' || told.file || '.' ELSE '' END
+			|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || told.attempt || ' times, and '
+				|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
+		updated_at         = now()
+	FROM told
+	WHERE w.id = told.id
+	RETURNING w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
+		told.attempt, told.claim_token AS held, told.ending, told.what, told.file
+), ended AS (
+	UPDATE work_item_attempts a SET
+		ended_at = now(), error = moved.what, error_code = moved.error_code, file_in_hand = moved.file,
+		outcome = CASE moved.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END
+	FROM moved
+	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
+), retried AS (
+	INSERT INTO topic_retries (topic, work_item_id)
+	SELECT s.topic, moved.id FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
+	WHERE moved.status = 'Pending'
+)
+SELECT id, action, stage, size_band, priority, turn, note, error_code, status, attempt FROM moved
