@@ -91,7 +91,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 		t.Errorf("a claim of 10 items read %d blocks, want at most 100", least)
 	}
 
-	if err := e.LookForOverdue(t.Context()); err != nil {
+	if err := e.FindOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if read := p.reads("overdue_ingest", "work_items_ready"); read[0] > 100 {

@@ -185,8 +185,8 @@ func (p *planned) work(url string, options ...registry.Option) {
 			endings = append(endings, claim.Ending{Item: item, Done: claim.Done{Next: "Cleanup"}})
 		}
 	}
-	e.LookBehind(context.Background(), wants)
-	e.LookBehind(context.Background(), narrow)
+	e.Rescan(context.Background(), wants)
+	e.Rescan(context.Background(), narrow)
 	held := e.Hold(context.Background(), endings[0].Item)
 	for _, err := range e.Settle(context.Background(), endings[1:]) {
 		if err != nil {

@@ -48,8 +48,8 @@ var (
 	heldByDeadSQL string
 	//go:embed sql/reap.sql
 	reapSQL string
-	//go:embed sql/neighbours.sql
-	neighboursSQL string
+	//go:embed sql/same_host.sql
+	sameHostSQL string
 	//go:embed sql/workers_died.sql
 	workersDiedSQL string
 	//go:embed sql/workers_unreaped.sql

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -177,7 +177,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	exec(claim.SessionSettings)
+	exec(lane.Settings)
 	for name, s := range statements(t) {
 		exec(fmt.Sprintf("PREPARE %s AS %s", name, strings.Join(s.lines, "\n")))
 		var parameters int

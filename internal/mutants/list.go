@@ -26,25 +26,25 @@ func ofClaims() []mutant {
 			"./claim", "TestPausedStageIsNotClaimed",
 		},
 		{
-			"cap-without-turns", "claim/postgres.go",
+			"cap-without-lock", "claim/scan.go",
 			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
 			"./claim", "TestStageCapHoldsAcrossProcesses",
 		},
 		{
-			"hint-never-swept", "claim/hints.go",
-			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
-			"./claim", "TestEachCellIsSweptEverySecond",
+			"cursor-never-rescanned", "claim/cursor/cursor.go",
+			`rescanEvery      = time.Second`, `rescanEvery      = 1000 * time.Hour`,
+			"./claim/cursor", "TestEachPartitionIsRescannedEverySecond",
 		},
 		{
-			"put-behind-the-hint", "claim/hints.go",
-			`		if p.at.before(t.from) {
-			t.from = p.at
+			"put-before-the-cursor", "claim/cursor/cursor.go",
+			`		if p.Position.Before(t.from) {
+			t.from = p.Position
 		}`, ``,
-			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
+			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor",
 		},
 		{
-			"turns-not-taken", "claim/claimer.go",
-			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
+			"virtual-start-not-recorded", "claim/fairness.go",
+			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
 			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}
@@ -87,8 +87,8 @@ func ofLeases() []mutant {
 			"./claim", "TestHeartbeatKeepsTheLease|TestCrashesCount|TestReaperComesToAll",
 		},
 		{
-			"deaf-for-too-long", "claim/hold.go",
-			`h.deaf.Reset(d*2/3 - time.Since(asked))`, `h.deaf.Reset(d*3/2 - time.Since(asked))`,
+			"late-for-too-long", "claim/hold.go",
+			`h.late.Reset(d*2/3 - time.Since(asked))`, `h.late.Reset(d*3/2 - time.Since(asked))`,
 			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
 		},
 	}
