@@ -98,51 +98,51 @@ func ofLeases() []mutant {
 func ofRules() []mutant {
 	return []mutant{
 		{
-			"waiters-not-freed", "migrations/00017_requests.sql",
+			"waiters-not-freed", "migrations/repeatable/22_ended_items.sql",
 			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
 			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
 		},
 		{
-			"typed-keeps-token", "migrations/00004_administration.sql",
-			`NEW.claim_token := OLD.claim_token + 1;`, ``,
+			"typed-keeps-token", "migrations/repeatable/21_transition.sql",
+			`w.claim_token + 1, -- the`, `w.claim_token, -- the`,
 			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"typed-to-a-later-stage", "migrations/00038_advice_that_works.sql",
+			"typed-to-a-later-stage", "migrations/repeatable/23_typed_changes.sql",
 			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
 			"./registry", "TestChangesByHand|TestRefusalsAdviseWhatWorks",
 		},
 		{
-			"typed-leaves-the-attempt", "migrations/00004_administration.sql",
+			"typed-leaves-the-attempt", "migrations/repeatable/23_typed_changes.sql",
 			`	IF OLD.status = 'Started' THEN
-		UPDATE work_item_attempts`, `	IF false THEN
-		UPDATE work_item_attempts`,
+		m.ended`, `	IF false THEN
+		m.ended`,
 			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
 		},
 		{
-			"typed-without-audit", "migrations/00004_administration.sql",
+			"typed-without-audit", "migrations/repeatable/23_typed_changes.sql",
 			`	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
-	IF NEW.status = 'Pending' THEN`, `	IF NEW.status = 'Pending' THEN`,
+`, ``,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"requeued-and-not-told", "migrations/00004_administration.sql",
-			`		PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
+			"requeued-and-not-told", "migrations/repeatable/23_typed_changes.sql",
+			`	m.topic := topic_of(w.action, w.stage);
 `, ``,
 			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
 		},
 		{
-			"requeued-and-not-heard", "migrations/00004_administration.sql",
-			`		PERFORM pg_notify('farol_work', E'\n' || NEW.stage); -- equal`, `		-- equal`,
+			"requeued-and-not-heard", "migrations/repeatable/23_typed_changes.sql",
+			`PERFORM record_moves(ARRAY[m], false, true);`, `PERFORM record_moves(ARRAY[m], false, false);`,
 			"./registry", "TestRequeuedAndNewItemsAreHeardOf",
 		},
 		{
-			"unbounded-by-hand", "migrations/00004_administration.sql",
+			"unbounded-by-hand", "migrations/repeatable/23_typed_changes.sql",
 			`IF items > most THEN`, `IF items > most * 1000 THEN`,
 			"./registry", "TestUpdateOfVeryManyIsRefused",
 		},
 		{
-			"live-items-before-objects", "migrations/00017_requests.sql",
+			"live-items-before-objects", "migrations/repeatable/25_item_functions.sql",
 			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
 			"./registry", "TestPlanAndBucketReaderDoNotCross",
 		},
@@ -153,54 +153,54 @@ func ofRules() []mutant {
 func ofTyping() []mutant {
 	return []mutant{
 		{
-			"paused-for-good", "migrations/00031_orders_from_nsq.sql",
+			"paused-for-good", "migrations/repeatable/10_stages.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"overtaking-moves-turns", "migrations/00006_typed_by_hand.sql",
+			"overtaking-moves-turns", "migrations/repeatable/24_refused_changes.sql",
 			`IF 'priority' = ANY (typed) THEN -- what`, `IF false THEN -- what`,
 			"./claim", "TestOvertakingMovesNoTurns",
 		},
 		{
-			"condition-that-writes", "migrations/00005_plans.sql",
+			"condition-that-writes", "migrations/repeatable/26_plans.sql",
 			`		SET LOCAL transaction_read_only = on;
 `, ``,
 			"./registry", "TestFilterIsACondition",
 		},
 		{
-			"condition-that-is-more", "migrations/00005_plans.sql",
+			"condition-that-is-more", "migrations/repeatable/26_plans.sql",
 			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
 			"./registry", "TestFilterIsACondition",
 		},
 		{
-			"dry-run-by-chance", "migrations/00008_why_not_and_requeue_where.sql",
-			`IF dry_run IS NOT FALSE THEN`, `IF dry_run THEN`,
+			"dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
+			`IF dry_run IS FALSE AND f.ids`, `IF dry_run IS NOT TRUE AND f.ids`,
 			"./registry", "TestRequeueWhereTellsFirst",
 		},
 		{
-			"many-over-a-change", "migrations/00008_why_not_and_requeue_where.sql",
-			`IF w.claim_token <> tokens[n] THEN`, `IF false THEN`,
+			"many-over-a-change", "migrations/repeatable/26_plans.sql",
+			`AND w.claim_token = found.token`, ``,
 			"./registry", "TestRequeueWherePassesOverWhatHasChangedMeanwhile",
 		},
 		{
-			"column-of-the-queue-typed", "migrations/00006_typed_by_hand.sql",
+			"column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",
 			`IF queues IS NOT NULL THEN`, `IF queues IS NULL AND false THEN`,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"queue-emptied-by-a-word", "migrations/00006_typed_by_hand.sql",
+			"queue-emptied-by-a-word", "migrations/repeatable/24_refused_changes.sql",
 			`OR EXISTS (SELECT FROM work_items) THEN`, `THEN`,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"autoscaler-stops-the-busy", "migrations/00022_added_stages.sql",
+			"autoscaler-stops-the-busy", "migrations/repeatable/30_queue_views.sql",
 			`count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)`, `count(*) FILTER (WHERE q.run_at <= now())`,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"failed-but-tried-again", "migrations/00007_views.sql",
+			"failed-but-tried-again", "migrations/repeatable/30_queue_views.sql",
 			`) t
 WHERE w.status IN ('Failed', 'Suspended');`, `) t
 WHERE w.status IN ('Failed', 'Suspended') OR t.last_outcome = 'transient';`,
