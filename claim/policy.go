@@ -18,8 +18,6 @@ type move struct {
 	Status        string
 	Delay         time.Duration
 	Attempt       int
-	Retry         bool
-	Review        bool
 	Note          string
 	Outcome       string
 	ObjectID      *int64
@@ -40,7 +38,7 @@ type move struct {
 func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
 	m := move{
 		ID: item.ID, Token: item.Token,
-		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result),
+		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Code: Code(result),
 	}
 	if result == nil {
 		return goOn(m, item, done, of)
@@ -65,11 +63,11 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	case endSendBack:
 		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
 	case endCancel:
-		m.Ended, m.Status, m.Retry = "cancelled", "Cancelled", false
+		m.Ended, m.Status = "cancelled", "Cancelled"
 	case endSuspend:
-		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Suspended", false, true
+		m.Ended, m.Status = "fatal", "Suspended"
 	case endFatal:
-		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Failed", false, true
+		m.Ended, m.Status = "fatal", "Failed"
 		m.Outcome = item.Action + " failed due to fatal error."
 	case endTransient, endPanic:
 		m.Ended = "transient"
@@ -78,7 +76,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		}
 		m.Delay = of(item.Stage).backoff(item.Attempt)
 		if item.Attempt >= item.MaxAttempts {
-			m.Status, m.Retry, m.Review, m.Delay = "Suspended", false, true, 0
+			m.Status, m.Delay = "Suspended", 0
 			m.Note = exhausted(m.Note, item.Attempt)
 		}
 	}
@@ -93,7 +91,7 @@ func goOn(m move, item Item, done Done, of func(stage string) StageSettings) mov
 		m.Stage, m.Topic = done.Next, of(done.Next).Topic
 		return m
 	}
-	m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
+	m.Status, m.Outcome = "Success", done.Outcome
 	if item.Action != ingest {
 		m.Stage = resolve
 	}
@@ -127,6 +125,6 @@ func (m move) gaveUp() bool {
 // plainlyDone tells whether nothing is to be said of a move but where it goes.
 func (m move) plainlyDone() bool {
 	return m == move{
-		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: "Pending", Retry: true, Ended: "done", place: m.place,
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: "Pending", Ended: "done", place: m.place,
 	}
 }

@@ -250,7 +250,6 @@ type moveColumns struct {
 	stage, status, note               []string
 	attempt                           []int32
 	delay                             []time.Duration
-	retry, review                     []bool
 	outcome, storageOption            []*string
 	code, ended, failure, file, topic []string
 	service                           []string
@@ -262,7 +261,7 @@ func newMoveColumns(n int) *moveColumns {
 	texts := func() []string { return make([]string, 0, n) }
 	return &moveColumns{
 		id: make([]int64, 0, n), token: make([]int64, 0, n), stage: texts(), status: texts(), note: texts(),
-		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n), retry: make([]bool, 0, n), review: make([]bool, 0, n),
+		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n),
 		outcome: make([]*string, 0, n), storageOption: make([]*string, 0, n), object: make([]*int64, 0, n),
 		memoryNeed: make([]int64, 0, n), code: texts(), ended: texts(), failure: texts(), file: texts(), topic: texts(), service: texts(),
 	}
@@ -279,7 +278,6 @@ func (c *moveColumns) add(m move) {
 	c.id, c.token = append(c.id, m.ID), append(c.token, m.Token)
 	c.stage, c.status, c.note = append(c.stage, m.Stage), append(c.status, m.Status), append(c.note, m.Note)
 	c.attempt, c.delay = append(c.attempt, int32(m.Attempt)), append(c.delay, m.Delay) //nolint:gosec // a few
-	c.retry, c.review = append(c.retry, m.Retry), append(c.review, m.Review)
 	c.outcome, c.storageOption = append(c.outcome, some(m.Outcome)), append(c.storageOption, some(m.StorageOption))
 	c.object, c.memoryNeed = append(c.object, m.ObjectID), append(c.memoryNeed, m.MemoryNeed)
 	c.code, c.ended, c.failure = append(c.code, m.Code), append(c.ended, m.Ended), append(c.failure, m.Error)
@@ -291,5 +289,5 @@ func (c *moveColumns) args() []any {
 	if c.few {
 		return args
 	}
-	return append(args, c.status, c.attempt, c.delay, c.retry, c.review, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service, c.memoryNeed)
+	return append(args, c.status, c.attempt, c.delay, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service, c.memoryNeed)
 }

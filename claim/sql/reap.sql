@@ -1,4 +1,4 @@
--- reap: ends the attempts at items whose worker is gone.
+-- reap: ends the attempts at items whose worker is gone, by the schema's transition.
 -- Index: work_items_pkey, work_item_attempts_pkey
 -- Each counts: an item that kills its workers is parked after as many attempts as its stage
 -- allows, unless they got it further each time. A worker whose heartbeats went on for twice
@@ -8,7 +8,7 @@
 -- overrides them, and their stages; $4, $5 files that dead workers had in progress, by item; $6,
 -- $7 dead workers and the beginnings of their panics.
 WITH dead AS MATERIALIZED (
-	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
+	SELECT w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
 		CASE WHEN unaware.is THEN 'unaware' ELSE coalesce(p.ending, 'silent') END AS ending,
 		n.attempt >= m.most AND NOT unaware.is AS parks,
 		CASE WHEN unaware.is THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
@@ -34,6 +34,8 @@ WITH dead AS MATERIALIZED (
 	) n
 ), told AS MATERIALIZED (
 	SELECT dead.*,
+		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END AS code,
+		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END AS ended,
 		coalesce(nullif(hand.file, ''), a.file_in_hand) AS file,
 		CASE dead.ending
 			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
@@ -47,37 +49,21 @@ WITH dead AS MATERIALIZED (
 	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
 	LEFT JOIN unnest($4::bigint[], $5::text[]) AS hand (item, file) ON hand.item = dead.id
 	LEFT JOIN unnest($6::text[], $7::text[]) AS said (worker, words) ON said.worker = dead.of_worker
-), moved AS (
-	UPDATE work_items w SET
-		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
-		claim_token        = w.claim_token + 1,
-		attempt            = told.attempt,
-		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
-		lease_expires_at   = NULL,
-		node               = NULL,
-		pid                = NULL,
-		worker             = NULL,
-		retry              = NOT parks,
-		needs_admin_review = parks,
-		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END,
-		note               = told.what
-			|| CASE WHEN told.file <> '' THEN ' The file in hand was ' || told.file || '.' ELSE '' END
-			|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || told.attempt || ' times, and '
-				|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
-		updated_at         = now()
-	FROM told
-	WHERE w.id = told.id
-	RETURNING w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
-		told.attempt, told.claim_token AS held, told.ending, told.what, told.file
-), ended AS (
-	UPDATE work_item_attempts a SET
-		ended_at = now(), error = moved.what, error_code = moved.error_code, file_in_hand = moved.file,
-		outcome = CASE moved.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END
-	FROM moved
-	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
-), retried AS (
-	INSERT INTO topic_retries (topic, work_item_id)
-	SELECT s.topic, moved.id FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
-	WHERE moved.status = 'Pending'
+), moves AS MATERIALIZED (
+	SELECT m.*
+	FROM move_items(ARRAY(
+		SELECT ROW(id, claim_token, NULL, CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END, attempt,
+			now() + CASE WHEN parks THEN '0' ELSE backoff END,
+			what || CASE WHEN file <> '' THEN ' The file in hand was ' || file || '.' ELSE '' END
+				|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || attempt || ' times, and '
+					|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
+			code, NULL, NULL,
+			ended, what, file, NULL, NULL,
+			NULL, NULL, NULL,
+			NULL, NULL, NULL, parks)::work_item_move
+		FROM told
+	), false, false) m
 )
-SELECT id, action, stage, size_band, priority, turn, note, error_code, status, attempt FROM moved
+SELECT told.id, told.action, told.stage, told.size_band, told.priority, told.turn, m.note, m.code, m.status, m.attempt
+FROM moves m
+JOIN told ON told.id = m.id

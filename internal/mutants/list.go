@@ -54,13 +54,13 @@ func ofClaims() []mutant {
 func ofLeases() []mutant {
 	return []mutant{
 		{
-			"settle-without-token", "claim/sql/settle.sql",
+			"settle-without-token", "claim/sql/settle_done.sql",
 			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
 			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
 		},
 		{
-			"settle-keeps-token", "claim/sql/settle.sql",
-			`		claim_token            = w.claim_token + 1,
+			"settle-keeps-token", "claim/sql/settle_done.sql",
+			`		claim_token        = w.claim_token + 1,
 `, ``,
 			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
 		},
