@@ -20,7 +20,8 @@ import (
 // neither a claim nor a heartbeat ever waits for the many statements of the stages.
 type postgres struct {
 	hot    lane.Lane // claims and ends of claims
-	beat   lane.Lane // heartbeats and notices
+	beat   lane.Lane // heartbeats, which wait for nothing else
+	news   lane.Lane // notices to other processes, and reports of services
 	upkeep lane.Lane // what may take its time
 
 	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
@@ -31,6 +32,7 @@ type postgres struct {
 const (
 	hotConns    = 4
 	beatConns   = 1
+	newsConns   = 1
 	upkeepConns = 2
 )
 
@@ -39,7 +41,7 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 		direct = db.Config().ConnConfig
 	}
 	p := &postgres{direct: direct}
-	for l, most := range map[*lane.Lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.upkeep: upkeepConns} {
+	for l, most := range map[*lane.Lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.news: newsConns, &p.upkeep: upkeepConns} {
 		var err error
 		if *l, err = lane.Open(db, most); err != nil {
 			p.close()
@@ -50,7 +52,7 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 }
 
 func (p *postgres) close() {
-	for _, l := range []lane.Lane{p.hot, p.beat, p.upkeep} {
+	for _, l := range []lane.Lane{p.hot, p.beat, p.news, p.upkeep} {
 		if l.Pool != nil {
 			l.Close()
 		}
