@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-queue chaos mutants notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-queue chaos mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -58,6 +58,9 @@ bench-queue: deps               ## the queue beside public ones; make bench-queu
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
 	cd chaos && go run . $(ARGS)
+
+schema: deps                    ## write docs/schema.md from the catalog of a migrated database
+	go test ./migrations -run TestSchemaPageIsFresh -update
 
 mutants: deps                  ## break the queue on purpose, and see which test notices
 	go run ./internal/mutants $(ARGS)

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -213,7 +215,7 @@ func newSimStore(s *sim) *simStore {
 	for id := range int64(simItems) {
 		store.items = append(store.items, &simItem{
 			id: id, stage: "A", status: "Pending", band: int16(s.roll(9, id) % 2),
-			at:    position{priority: int16(s.roll(10, id)%3) - 1, turn: int64(s.roll(11, id) % 100)},
+			at:    cursor.Position{Priority: int16(s.roll(10, id)%3) - 1, VirtualStart: int64(s.roll(11, id) % 100)},
 			runAt: time.Duration(s.roll(12, id) % uint64(time.Minute)),
 		})
 	}
@@ -282,7 +284,7 @@ func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
 	o.Unrenewed = s.roll(30)%5 == 0 && n == 0
-	e, err := newEngine(ctx, asStore{&simConn{s, n}}, kernel{proc: "none", cgroup: "none"}, o)
+	e, err := newEngine(ctx, on(asStore{&simConn{s, n}}), process.Kernel{Proc: "none", CGroup: "none"}, o)
 	if err != nil {
 		s.violation("engine %d: %v", n, err)
 		return

@@ -1,14 +1,19 @@
 // Package migrations holds the schema and brings a database up to it.
 //
-// Any number of processes may migrate at once: they take turns by an advisory
-// lock that each tries for and none waits in, since a waiting backend would hold
-// up an index that is built concurrently.
+// Tables change by numbered migrations (*.sql), which are never edited once released.
+// Functions, views, triggers and comments are in repeatable/*.sql, each once in the form
+// that it has now; a file whose content has changed is applied again.
+//
+// Any number of processes may migrate at once: they wait for each other by an advisory
+// lock that each polls, since a waiting backend would hold up an index that is built
+// concurrently.
 package migrations
 
 import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -21,53 +26,47 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-//go:embed *.sql
+//go:embed *.sql repeatable/*.sql
 var files embed.FS
 
-// Applied is one migration and when it was applied; At is zero if it is still
-// to come.
+// ErrOldSchema is the error for a database whose schema is older than the first
+// numbered migration: its data have to be dumped and loaded into a new database.
+var ErrOldSchema = errors.New("the database has the schema of an older Farol (migrations 1 to 38), which cannot be migrated in place; nothing was changed")
+
+// firstVersion is the number of the first migration. Lower numbers are those of the
+// schema before the migrations were joined by subject.
+const firstVersion = 101
+
+// Applied is a migration or a repeatable file, and when it was applied; At is zero if
+// that is still to come.
 type Applied struct {
-	Version int64     `json:"version"`
-	File    string    `json:"file"`
-	At      time.Time `json:"at"`
+	Version    int64     `json:"version,omitempty"` // of a migration
+	File       string    `json:"file"`
+	Repeatable bool      `json:"repeatable,omitempty"`
+	At         time.Time `json:"at"`
 }
 
-// Up applies what is missing in the database at url, each file in a transaction
-// of its own, and gives the roles that work with it their rights to what there is
-// then. Where everything is there it changes nothing else.
+// Up applies what the database at url lacks: each migration in a transaction of its own,
+// then in one transaction the repeatable files that have changed and the rights of the
+// roles. Where nothing is lacking it renews the rights and changes nothing else.
+// The error is [ErrOldSchema] for a database that has to be made again.
 func Up(ctx context.Context, url string) error {
-	return with(url, func(p *goose.Provider, db *sql.DB) error {
+	return with(ctx, url, func(p *goose.Provider, db *sql.DB) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate the database: %w", err)
 		}
-		if err := grantRoles(ctx, db); err != nil {
-			return fmt.Errorf("grant the roles their rights: %w", err)
+		if err := repeat(ctx, p, db); err != nil {
+			return fmt.Errorf("migrate the database: %w", err)
 		}
 		return nil
 	})
 }
 
-// grantRoles takes turns with others that migrate: they would write the same rows of
-// the catalogue.
-func grantRoles(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // it was committed, or there is nothing to keep
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('farol grants', 0))`); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, `SELECT grant_roles() WHERE has_function_privilege('grant_roles()', 'EXECUTE')`); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// Status tells which migrations the database at url has, in their order.
+// Status lists the migrations in their order, then the repeatable files, with what the
+// database at url has of them.
 func Status(ctx context.Context, url string) ([]Applied, error) {
 	var list []Applied
-	err := with(url, func(p *goose.Provider, _ *sql.DB) error {
+	err := with(ctx, url, func(p *goose.Provider, db *sql.DB) error {
 		status, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("read the database's migrations: %w", err)
@@ -75,12 +74,16 @@ func Status(ctx context.Context, url string) ([]Applied, error) {
 		for _, s := range status {
 			list = append(list, Applied{Version: s.Source.Version, File: s.Source.Path, At: s.AppliedAt})
 		}
-		return nil
+		repeatables, err := readRepeatables(ctx, db)
+		for _, f := range repeatables {
+			list = append(list, Applied{File: f.name, Repeatable: true, At: f.appliedAt})
+		}
+		return err
 	})
 	return list, err
 }
 
-// Versions are those of the migrations that this program has, in their order.
+// Versions are the numbers of the migrations that this program has, in their order.
 func Versions() ([]int64, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -95,7 +98,18 @@ func Versions() ([]int64, error) {
 	return versions, nil
 }
 
-func with(url string, do func(*goose.Provider, *sql.DB) error) error {
+// Old reports whether versions, as a database has them, are those of a schema that
+// cannot be migrated in place.
+func Old(versions []int64) bool {
+	for _, v := range versions {
+		if v > 0 && v < firstVersion {
+			return true
+		}
+	}
+	return false
+}
+
+func with(ctx context.Context, url string, do func(*goose.Provider, *sql.DB) error) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("read the database URL: %w", err)
@@ -105,6 +119,9 @@ func with(url string, do func(*goose.Provider, *sql.DB) error) error {
 	}
 	db := stdlib.OpenDB(*config)
 	defer db.Close() //nolint:errcheck // nothing was written through it that has not been answered
+	if err := refuseOld(ctx, db); err != nil {
+		return err
+	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 	if err != nil {
 		return fmt.Errorf("make the migration lock: %w", err)
@@ -114,4 +131,19 @@ func with(url string, do func(*goose.Provider, *sql.DB) error) error {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
 	return do(p, db)
+}
+
+func refuseOld(ctx context.Context, db *sql.DB) error {
+	var there, old bool
+	err := db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there)
+	if err == nil && there {
+		err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM goose_db_version WHERE version_id BETWEEN 1 AND $1)`, firstVersion-1).Scan(&old)
+	}
+	if err != nil {
+		return fmt.Errorf("read the database's migrations: %w", err)
+	}
+	if old {
+		return ErrOldSchema
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ func everybodys() []string {
 		is_stage_name items_where log_partition_width log_sequence meant_name most_by_hand most_memory needs_service no_such no_such_priority
 		object_identifier_of plan_apply_item plan_batch plan_hash plan_lock plan_make plan_refusal plan_undo_item refused requeue_report
 		requeue_verdict rival_of service_named service_text signature_number stage_named stage_place takers turn_cost uses_service
-		why_no_farol_worker why_no_memory why_no_worker why_no_worker_by_pools why_not why_pending why_unclaimed`)
+		why_no_memory why_no_worker why_not why_pending`)
 }
 
 // A function is for those who were given it. A new one belongs into the list above, or

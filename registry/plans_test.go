@@ -253,7 +253,8 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 	stages := []string{"Receive", "Validate", "Store", "Cleanup"}
 	statuses := []string{"Pending", "Started", "Failed", "Suspended", "Cancelled", "Success"}
 	changes := map[string]string{
-		"requeue": `SELECT stage || ' ' || status FROM requeue($1, $2)`, "cancel": `SELECT stage || ' ' || status FROM cancel($1, $2)`,
+		"requeue": `SELECT concat_ws(' ', stage, status, attempt, run_at) FROM requeue($1, $2)`,
+		"cancel":  `SELECT concat_ws(' ', stage, status, attempt, run_at) FROM cancel($1, $2)`,
 	}
 	refused := map[string]int{}
 	check := func(rt *rapid.T) {
@@ -311,14 +312,14 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 }
 
 // tried makes a change that is taken back, and tells why it was refused or else
-// whether it moved the item: a requeue of one that is queued already gives it its
-// attempts again and leaves it where it is.
+// whether it changed the item: a requeue of one that is due at the stage with all its
+// attempts changes nothing.
 func (a *archive) tried(sql string, args ...any) (refusal string, moved bool) {
 	a.t.Helper()
 	takenBack := errors.New("taken back")
 	err := pgx.BeginFunc(context.Background(), a.db, func(tx pgx.Tx) error {
 		var was, is string
-		if err := tx.QueryRow(context.Background(), `SELECT stage || ' ' || status FROM work_items WHERE id = $1`, args[0]).Scan(&was); err != nil {
+		if err := tx.QueryRow(context.Background(), `SELECT concat_ws(' ', stage, status, attempt, run_at) FROM work_items WHERE id = $1`, args[0]).Scan(&was); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(context.Background(), sql, args...).Scan(&is); err != nil {

@@ -125,7 +125,7 @@ topic_deliveries UPDATE
 topic_receivers UPDATE
 topic_readers UPDATE
 topic_partitions UPDATE`
-	queueUpkeep = "lock_object move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
 func rightsOf(process string) needs {

@@ -112,6 +112,8 @@ func schemaFits(server registry.Server) finding {
 		}
 	}
 	switch {
+	case migrations.Old(server.Migrations):
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: migrations.ErrOldSchema}, what, nextOfOldSchema)
 	case len(lacks) > 0:
 		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: fmt.Errorf("it lacks %s of this program: %s",
 			count(len(lacks), "migration", "migrations"), strings.Join(lacks, ", "))}, what, "run `farol migrate up`")

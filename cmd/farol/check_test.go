@@ -185,9 +185,13 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
 		t.Errorf("a newer schema: %+v", f)
 	}
-	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (3, 99999)`)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
+	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (103, 99999)`)
+	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 103") || !f.Fatal {
 		t.Errorf("a schema that lacks a migration: %+v", f)
+	}
+	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (38, true)`)
+	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Todo, "docs/upgrading.md") || !f.Fatal {
+		t.Errorf("a schema that cannot be migrated in place: %+v", f)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -36,6 +37,8 @@ func (f failure) Unwrap() error { return f.err }
 // usage is the failure of who called a command in a wrong way.
 func usage(err error, next string) failure { return failure{exitUsage, err, next} }
 
+const nextOfOldSchema = "docs/upgrading.md says how to dump its data and load them into a new database"
+
 // asFailure finds out what can be said of an error to a person.
 func asFailure(err error) failure {
 	var f failure
@@ -50,6 +53,8 @@ func asFailure(err error) failure {
 	case known:
 	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "42883"): // no such table, column, function
 		f.next = "the database lacks what this version needs: run `farol migrate up`"
+	case errors.Is(err, migrations.ErrOldSchema):
+		f.next = nextOfOldSchema
 	case errors.Is(err, registry.ErrNotFound):
 		f.next = "`farol item list` shows the items there are"
 	case errors.Is(err, context.DeadlineExceeded):

@@ -21,9 +21,10 @@ func migrateUpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Apply the migrations that the database lacks",
-		Long: `Apply the migrations that the database lacks, each in a transaction of its own.
-Any number of processes may do so at once; they take turns. At a terminal you are
-asked first: an older Farol may not work with the new schema.`,
+		Long: `Apply the migrations that the database lacks, each in a transaction of its own, and
+then, in one transaction, the files of functions and views that have changed. Any
+number of processes may do so at once; they wait for each other. At a terminal it asks
+for confirmation: an older Farol may not work with the new schema.`,
 		Example: `  farol migrate up --dry-run
   farol migrate up
   farol migrate up --yes
@@ -41,16 +42,11 @@ func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var lacks []string
-	for _, m := range list {
-		if m.At.IsZero() {
-			lacks = append(lacks, m.File)
-		}
-	}
+	lacks := missing(list)
 	if len(lacks) == 0 && !care.dryRun {
 		care.yes = true // nothing is worth a question
 	}
-	does, err := care.allows(cmd, "Apply "+count(len(lacks), "migration", "migrations"), true)
+	does, err := care.allows(cmd, "Apply "+count(len(lacks), "file", "files"), true)
 	if err != nil {
 		return err
 	}
@@ -66,7 +62,7 @@ func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
 		told.WriteString(said + file + "\n")
 	}
 	if does || len(lacks) == 0 {
-		told.WriteString("The database is up to date, with " + count(len(list), "migration", "migrations") + ".\n")
+		told.WriteString("The database is up to date, with " + count(migrationsIn(list), "migration", "migrations") + ".\n")
 	}
 	if asJSON {
 		err = writeJSON(cmd.OutOrStdout(), list)
@@ -95,8 +91,9 @@ func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show which migrations the database has",
-		Long:  "Tell which migrations the database has. The exit code is 1 if it lacks some.",
+		Short: "List the migrations and what the database has of them",
+		Long: `List the migrations, and the files of functions and views, with when each was applied
+to the database. The exit code is 1 if the database lacks some.`,
 		Example: `  farol migrate status
   farol migrate status --json`,
 		Args: cobra.NoArgs,
@@ -105,25 +102,14 @@ func migrateStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows [][]string
-			missing := 0
-			for _, m := range list {
-				applied := "not yet"
-				if m.At.IsZero() {
-					missing++
-				} else {
-					applied = at(m.At)
-				}
-				rows = append(rows, []string{fmt.Sprint(m.Version), applied, m.File})
-			}
 			if asJSON {
 				err = writeJSON(cmd.OutOrStdout(), list)
 			} else {
-				err = writeTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, rows)
+				err = writeTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, statusRows(list))
 			}
-			if err == nil && missing > 0 {
+			if lacks := missing(list); err == nil && len(lacks) > 0 {
 				return failure{
-					code: exitFailed, err: fmt.Errorf("the database lacks %s", count(missing, "migration", "migrations")),
+					code: exitFailed, err: fmt.Errorf("the database lacks %s", count(len(lacks), "file", "files")),
 					next: "run `farol migrate up`",
 				}
 			}
@@ -146,4 +132,37 @@ func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
 	}
 	s.close()
 	return migrations.Status(cmd.Context(), string(config.URL))
+}
+
+func missing(list []migrations.Applied) (files []string) {
+	for _, m := range list {
+		if m.At.IsZero() {
+			files = append(files, m.File)
+		}
+	}
+	return files
+}
+
+func migrationsIn(list []migrations.Applied) (n int) {
+	for _, m := range list {
+		if !m.Repeatable {
+			n++
+		}
+	}
+	return n
+}
+
+func statusRows(list []migrations.Applied) [][]string {
+	rows := make([][]string, len(list))
+	for i, m := range list {
+		version, applied := fmt.Sprint(m.Version), "not yet"
+		if m.Repeatable {
+			version = "repeatable"
+		}
+		if !m.At.IsZero() {
+			applied = at(m.At)
+		}
+		rows[i] = []string{version, applied, m.File}
+	}
+	return rows
 }

@@ -11,40 +11,40 @@ func mutants() []mutant {
 func ofClaims() []mutant {
 	return []mutant{
 		{
-			"claim-not-due", "claim/postgres.go",
+			"claim-not-due", "claim/sql/claim_ingest.sql",
 			`AND w.run_at <= now() AND w.action = $7 AND w.size >= $8`, `AND w.action = $7 AND w.size >= $8`,
 			"./claim", "TestClaimTakesOnlyWhatItMay|TestBackoffGrowsToItsBound|TestOutcomes",
 		},
 		{
-			"claim-not-rechecked", "claim/postgres.go",
+			"claim-not-rechecked", "claim/sql/claim_ingest.sql",
 			`ctid = found.place AND w.status = 'Pending' AND w.retry`, `id IN (SELECT id FROM work_items x WHERE x.ctid = found.place)`,
 			"./claim", "TestEachItemIsClaimedOnce|TestManyClaimersShareManyItems",
 		},
 		{
-			"claim-of-paused-stage", "claim/postgres.go",
+			"claim-of-paused-stage", "claim/sql/claim_ingest.sql",
 			`AND s.stage = c.stage AND NOT s.paused`, `AND s.stage = c.stage`,
 			"./claim", "TestPausedStageIsNotClaimed",
 		},
 		{
-			"cap-without-turns", "claim/postgres.go",
+			"cap-without-lock", "claim/scan.go",
 			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
 			"./claim", "TestStageCapHoldsAcrossProcesses",
 		},
 		{
-			"hint-never-swept", "claim/hints.go",
-			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
-			"./claim", "TestEachCellIsSweptEverySecond",
+			"cursor-never-rescanned", "claim/cursor/cursor.go",
+			`rescanEvery      = time.Second`, `rescanEvery      = 1000 * time.Hour`,
+			"./claim/cursor", "TestEachPartitionIsRescannedEverySecond",
 		},
 		{
-			"put-behind-the-hint", "claim/hints.go",
-			`		if p.at.before(t.from) {
-			t.from = p.at
+			"put-before-the-cursor", "claim/cursor/cursor.go",
+			`		if p.Position.Before(t.from) {
+			t.from = p.Position
 		}`, ``,
-			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
+			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor",
 		},
 		{
-			"turns-not-taken", "claim/claimer.go",
-			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
+			"virtual-start-not-recorded", "claim/fairness.go",
+			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
 			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}
@@ -54,41 +54,41 @@ func ofClaims() []mutant {
 func ofLeases() []mutant {
 	return []mutant{
 		{
-			"settle-without-token", "claim/moves.go",
+			"settle-without-token", "claim/sql/settle_done.sql",
 			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
 			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
 		},
 		{
-			"settle-keeps-token", "claim/moves.go",
-			`		claim_token            = w.claim_token + 1,
+			"settle-keeps-token", "claim/sql/settle_done.sql",
+			`		claim_token        = w.claim_token + 1,
 `, ``,
 			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
 		},
 		{
-			"heartbeat-without-token", "claim/upkeep.go",
+			"heartbeat-without-token", "claim/sql/renew.sql",
 			`WHERE w.id = held.id AND w.claim_token = held.token
 	RETURNING`, `WHERE w.id = held.id
 	RETURNING`,
 			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork",
 		},
 		{
-			"late-heartbeat-shortens", "claim/upkeep.go",
+			"late-heartbeat-shortens", "claim/sql/renew.sql",
 			`greatest(w.lease_expires_at, now() + held.lease)`, `now() + held.lease`,
 			"./claim", "TestLateHeartbeatShortensNoLease",
 		},
 		{
-			"crash-does-not-count", "claim/reap.go",
+			"crash-does-not-count", "claim/sql/reap.sql",
 			`n.attempt >= m.most AND NOT`, `n.attempt > 1000 + m.most AND NOT`,
 			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
 		},
 		{
-			"reap-of-the-living", "claim/reap.go",
+			"reap-of-the-living", "claim/sql/lapsed.sql",
 			`w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`, `w.lease_expires_at >= now() - $2::interval`,
 			"./claim", "TestHeartbeatKeepsTheLease|TestCrashesCount|TestReaperComesToAll",
 		},
 		{
-			"deaf-for-too-long", "claim/hold.go",
-			`h.deaf.Reset(d*2/3 - time.Since(asked))`, `h.deaf.Reset(d*3/2 - time.Since(asked))`,
+			"late-for-too-long", "claim/hold.go",
+			`h.late.Reset(d*2/3 - time.Since(asked))`, `h.late.Reset(d*3/2 - time.Since(asked))`,
 			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
 		},
 	}
@@ -98,51 +98,51 @@ func ofLeases() []mutant {
 func ofRules() []mutant {
 	return []mutant{
 		{
-			"waiters-not-freed", "migrations/00017_requests.sql",
+			"waiters-not-freed", "migrations/repeatable/22_ended_items.sql",
 			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
 			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
 		},
 		{
-			"typed-keeps-token", "migrations/00004_administration.sql",
-			`NEW.claim_token := OLD.claim_token + 1;`, ``,
+			"typed-keeps-token", "migrations/repeatable/21_transition.sql",
+			`w.claim_token + 1, -- the`, `w.claim_token, -- the`,
 			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"typed-to-a-later-stage", "migrations/00038_advice_that_works.sql",
+			"typed-to-a-later-stage", "migrations/repeatable/23_typed_changes.sql",
 			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
 			"./registry", "TestChangesByHand|TestRefusalsAdviseWhatWorks",
 		},
 		{
-			"typed-leaves-the-attempt", "migrations/00004_administration.sql",
+			"typed-leaves-the-attempt", "migrations/repeatable/23_typed_changes.sql",
 			`	IF OLD.status = 'Started' THEN
-		UPDATE work_item_attempts`, `	IF false THEN
-		UPDATE work_item_attempts`,
+		m.ended`, `	IF false THEN
+		m.ended`,
 			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
 		},
 		{
-			"typed-without-audit", "migrations/00004_administration.sql",
+			"typed-without-audit", "migrations/repeatable/23_typed_changes.sql",
 			`	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
-	IF NEW.status = 'Pending' THEN`, `	IF NEW.status = 'Pending' THEN`,
+`, ``,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"requeued-and-not-told", "migrations/00004_administration.sql",
-			`		PERFORM append_topic_message(NEW.action, NEW.stage, NEW.id);
+			"requeued-and-not-told", "migrations/repeatable/23_typed_changes.sql",
+			`	m.topic := topic_of(w.action, w.stage);
 `, ``,
 			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
 		},
 		{
-			"requeued-and-not-heard", "migrations/00004_administration.sql",
-			`		PERFORM pg_notify('farol_work', E'\n' || NEW.stage); -- equal`, `		-- equal`,
+			"requeued-and-not-heard", "migrations/repeatable/23_typed_changes.sql",
+			`PERFORM record_moves(ARRAY[m], false, true);`, `PERFORM record_moves(ARRAY[m], false, false);`,
 			"./registry", "TestRequeuedAndNewItemsAreHeardOf",
 		},
 		{
-			"unbounded-by-hand", "migrations/00004_administration.sql",
+			"unbounded-by-hand", "migrations/repeatable/23_typed_changes.sql",
 			`IF items > most THEN`, `IF items > most * 1000 THEN`,
 			"./registry", "TestUpdateOfVeryManyIsRefused",
 		},
 		{
-			"live-items-before-objects", "migrations/00017_requests.sql",
+			"live-items-before-objects", "migrations/repeatable/25_item_functions.sql",
 			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
 			"./registry", "TestPlanAndBucketReaderDoNotCross",
 		},
@@ -153,54 +153,54 @@ func ofRules() []mutant {
 func ofTyping() []mutant {
 	return []mutant{
 		{
-			"paused-for-good", "migrations/00031_orders_from_nsq.sql",
+			"paused-for-good", "migrations/repeatable/10_stages.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"overtaking-moves-turns", "migrations/00006_typed_by_hand.sql",
+			"overtaking-moves-turns", "migrations/repeatable/24_refused_changes.sql",
 			`IF 'priority' = ANY (typed) THEN -- what`, `IF false THEN -- what`,
 			"./claim", "TestOvertakingMovesNoTurns",
 		},
 		{
-			"condition-that-writes", "migrations/00005_plans.sql",
+			"condition-that-writes", "migrations/repeatable/26_plans.sql",
 			`		SET LOCAL transaction_read_only = on;
 `, ``,
 			"./registry", "TestFilterIsACondition",
 		},
 		{
-			"condition-that-is-more", "migrations/00005_plans.sql",
+			"condition-that-is-more", "migrations/repeatable/26_plans.sql",
 			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
 			"./registry", "TestFilterIsACondition",
 		},
 		{
-			"dry-run-by-chance", "migrations/00008_why_not_and_requeue_where.sql",
-			`IF dry_run IS NOT FALSE THEN`, `IF dry_run THEN`,
+			"dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
+			`IF dry_run IS FALSE AND f.ids`, `IF dry_run IS NOT TRUE AND f.ids`,
 			"./registry", "TestRequeueWhereTellsFirst",
 		},
 		{
-			"many-over-a-change", "migrations/00008_why_not_and_requeue_where.sql",
-			`IF w.claim_token <> tokens[n] THEN`, `IF false THEN`,
+			"many-over-a-change", "migrations/repeatable/26_plans.sql",
+			`AND w.claim_token = found.token`, ``,
 			"./registry", "TestRequeueWherePassesOverWhatHasChangedMeanwhile",
 		},
 		{
-			"column-of-the-queue-typed", "migrations/00006_typed_by_hand.sql",
+			"column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",
 			`IF queues IS NOT NULL THEN`, `IF queues IS NULL AND false THEN`,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"queue-emptied-by-a-word", "migrations/00006_typed_by_hand.sql",
+			"queue-emptied-by-a-word", "migrations/repeatable/24_refused_changes.sql",
 			`OR EXISTS (SELECT FROM work_items) THEN`, `THEN`,
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"autoscaler-stops-the-busy", "migrations/00022_added_stages.sql",
+			"autoscaler-stops-the-busy", "migrations/repeatable/30_queue_views.sql",
 			`count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)`, `count(*) FILTER (WHERE q.run_at <= now())`,
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"failed-but-tried-again", "migrations/00007_views.sql",
+			"failed-but-tried-again", "migrations/repeatable/30_queue_views.sql",
 			`) t
 WHERE w.status IN ('Failed', 'Suspended');`, `) t
 WHERE w.status IN ('Failed', 'Suspended') OR t.last_outcome = 'transient';`,

@@ -74,11 +74,10 @@ func (m mutant) applied(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	up, _, _ := strings.Cut(string(content), "-- +goose Down") // of a migration; all of any other file
-	if n := strings.Count(up, m.old); n != 1 {
+	if n := strings.Count(string(content), m.old); n != 1 {
 		return "", fmt.Errorf("%s has %q %d times: once is expected", m.file, m.old, n)
 	}
-	return strings.Replace(up, m.old, m.new, 1) + string(content[len(up):]), nil
+	return strings.Replace(string(content), m.old, m.new, 1), nil
 }
 
 const (

@@ -101,12 +101,12 @@ func ofTelling() []mutant {
 			"./pipeline", day,
 		},
 		{
-			"outcome-of-before", "migrations/00028_true_copies.sql",
+			"outcome-of-before", "migrations/repeatable/22_ended_items.sql",
 			`NEW.outcome := NEW.action ||`, `NEW.pid := NEW.pid; --`,
 			"./pipeline", day,
 		},
 		{
-			"pause-lifted-by-nsq", "migrations/00031_orders_from_nsq.sql",
+			"pause-lifted-by-nsq", "migrations/repeatable/11_pauses.sql",
 			`ELSIF yes OR p.paused_in_nsq THEN`, `ELSIF yes OR true THEN`,
 			"./nsqcompat", "TestUnpauseInNSQEndsNoPauseOfFarol",
 		},

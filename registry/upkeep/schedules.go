@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -184,7 +183,7 @@ func textOf(s string) string {
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	return registry.StorableText(s)
 }
 
 const giveUpRunSQL = `

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -50,13 +50,13 @@ const (
 // statement runs share the next.
 type fetcher struct {
 	db      *pgxpool.Pool
-	fetches *claim.Batch[fetch, fetched]
+	fetches *batch.Calls[fetch, fetched]
 	large   *semaphore.Weighted // fetches of many messages, which are made alone
 }
 
 func newFetcher(db *pgxpool.Pool) *fetcher {
 	s := &fetcher{db: db, large: semaphore.NewWeighted(largeFetches)}
-	s.fetches = claim.NewBatch(2, mostTogether, s.fetchAll)
+	s.fetches = batch.New(2, mostTogether, s.fetchAll)
 	return s
 }
 

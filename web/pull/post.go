@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -56,12 +56,12 @@ func (l later) columns() (delay *float64, at *time.Time) {
 type poster struct {
 	db    *pgxpool.Pool
 	waits *waitlists
-	posts *claim.Batch[postRequest, posted]
+	posts *batch.Calls[postRequest, posted]
 }
 
 func newPoster(db *pgxpool.Pool, w *waitlists) *poster {
 	s := &poster{db: db, waits: w}
-	s.posts = claim.NewBatch(2, mostTogether, s.postAll)
+	s.posts = batch.New(2, mostTogether, s.postAll)
 	return s
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -44,7 +44,7 @@ func TestWaitingForTheNewest(t *testing.T) {
 	s := serve(t, testenv.Database(t))
 	var done atomic.Int64 // calls that have passed over what was there
 	b := s.api.broker
-	b.fetches = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
+	b.fetches = batch.New(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
 		got, err := b.fetchAll(ctx, calls)
 		done.Add(int64(len(calls)))
 		return got, err

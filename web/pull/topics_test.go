@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/retry"
@@ -324,7 +324,7 @@ func TestFewLookForAMessageOfATopic(t *testing.T) {
 	db := testenv.Database(t)
 	q := newBroker(db, Options{Poll: time.Hour})
 	var looks atomic.Int64
-	q.fetches = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
+	q.fetches = batch.New(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
 		looks.Add(int64(len(calls)))
 		return q.fetchAll(ctx, calls)
 	})

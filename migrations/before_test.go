@@ -1,0 +1,158 @@
+package migrations_test
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/migrations"
+)
+
+// old is a database of migrations 1 to 38 with the data of the demo, and a superuser's
+// connection to it.
+func old(t *testing.T) (string, *pgx.Conn) {
+	t.Helper()
+	at := sibling(t, testenv.DatabaseURL(t))
+	packed, err := os.Open("testdata/before-101.sql.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close() //nolint:errcheck // it was only read
+	text, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := osexec.CommandContext(t.Context(), testenv.Psql(t), "--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", at)
+	c.Stdin = io.Reader(text)
+	if said, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	super := connect(t, at)
+	t.Cleanup(func() { super.Close(context.Background()) }) //nolint:errcheck // the database goes with the test
+	return at, super
+}
+
+// sibling is the URL of an empty database of the same server.
+func sibling(t *testing.T, of string) string {
+	t.Helper()
+	u, err := url.Parse(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := connect(t, of)
+	name := "sibling_" + strings.ToLower(rand.Text()[:12])
+	exec(t, admin, `CREATE DATABASE `+name+` TEMPLATE template0`)
+	t.Cleanup(func() {
+		exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`)
+		admin.Close(context.Background()) //nolint:errcheck // likewise
+	})
+	u.Path = "/" + name
+	return u.String()
+}
+
+// documented are the commands of docs/upgrading.md.
+func documented(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/upgrading.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "\n```sh\n")
+	script, _, found := strings.Cut(script, "\n```\n")
+	if !found {
+		t.Fatal("docs/upgrading.md has no commands")
+	}
+	return script
+}
+
+// rows is a digest of the rows of each table, and where each sequence stands.
+const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+	SELECT relname || ' ' || (xpath('/row/n/text()', query_to_xml('SELECT md5(coalesce(string_agg(to_jsonb(x)::text, '''' ORDER BY to_jsonb(x)::text), '''')) AS n FROM '
+		|| oid::regclass || ' x', false, true, '')))[1]::text AS line
+	FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+		AND relname NOT IN ('goose_db_version', 'schema_repeatables', 'administration_rights', 'auditor_rights')
+	UNION ALL
+	SELECT sequencename || ' ' || coalesce(last_value, 0) FROM pg_sequences WHERE schemaname = current_schema() AND sequencename NOT LIKE 'goose%') l`
+
+// A database that cannot be migrated in place is refused and left as it is; the
+// documented way brings all its rows, sequences and partitions into a new one, which
+// goes on where the old one stopped.
+func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
+	t.Parallel()
+	from, before := old(t)
+	exec(t, before, `SELECT open_log_partition('pipeline_messages', 7)`)
+	exec(t, before, `SELECT setval('topic_message_ids', 700000000)`)
+	exec(t, before, `INSERT INTO topic_messages (topic, body) VALUES ('fixity_check', 'in the seventh partition')`)
+	want := value[string](t, before, rows)
+	if err := migrations.Up(t.Context(), from); !errors.Is(err, migrations.ErrOldSchema) {
+		t.Fatalf("Up = %v", err)
+	}
+	if _, err := migrations.Status(t.Context(), from); !errors.Is(err, migrations.ErrOldSchema) {
+		t.Fatalf("Status = %v", err)
+	}
+	if value[string](t, before, rows) != want || value[bool](t, before, `SELECT to_regclass('schema_repeatables') IS NOT NULL`) {
+		t.Error("the refusal changed something")
+	}
+
+	to := sibling(t, from)
+	bin := t.TempDir()
+	if err := os.Symlink(testenv.Binary(t), filepath.Join(bin, "farol")); err != nil {
+		t.Fatal(err)
+	}
+	c := osexec.CommandContext(t.Context(), "sh", "-c", documented(t))
+	c.Dir = t.TempDir()
+	c.Env = []string{"PATH=" + bin + ":" + filepath.Dir(testenv.Psql(t)) + ":" + os.Getenv("PATH"), "OLD=" + from, "NEW=" + to, "OWNER=" + to, "HOME=" + c.Dir}
+	if said, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("the commands of docs/upgrading.md: %v\n%s", err, said)
+	}
+	after := connect(t, to)
+	defer after.Close(context.Background())
+	if got := value[string](t, after, rows); got != want {
+		t.Errorf("the new database has\n%s\nand the old one had\n%s", got, want)
+	}
+	goesOn(t, after)
+}
+
+// goesOn checks that a loaded database is whole: every constraint holds, what comes
+// next has the next number, and is announced in the partition of the others.
+func goesOn(t *testing.T, c *pgx.Conn) {
+	t.Helper()
+	exec(t, c, `DO $$
+		DECLARE
+			k record;
+		BEGIN
+			FOR k IN SELECT conrelid::regclass AS of, conname FROM pg_constraint WHERE contype IN ('f', 'c') AND conrelid <> 0 AND conparentid = 0
+				AND connamespace = current_schema()::regnamespace AND NOT (SELECT relispartition FROM pg_class WHERE oid = conrelid)
+				AND (SELECT relkind FROM pg_class WHERE oid = conrelid) = 'r' LOOP
+				EXECUTE format('UPDATE pg_constraint SET convalidated = false WHERE conrelid = %L::regclass AND conname = %L', k.of, k.conname);
+				EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.of, k.conname);
+			END LOOP;
+		END $$`)
+	if n := value[int](t, c, `SELECT count(*) FROM pipeline_messages_rest`) + value[int](t, c, `SELECT count(*) FROM posted_messages_rest`); n != 0 {
+		t.Errorf("%d messages are in no partition of their own", n)
+	}
+	last := value[int64](t, c, `SELECT max(id) FROM work_items`)
+	exec(t, c, `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT id, 'Ingest', 'Receive', 'next.tar', receiving_bucket, 'e', 1, now() FROM institutions ORDER BY id LIMIT 1`)
+	if next := value[int64](t, c, `SELECT max(id) FROM work_items`); next <= last {
+		t.Errorf("the next item is %d, after %d", next, last)
+	}
+	if !value[bool](t, c, `SELECT tableoid = 'pipeline_messages_7'::regclass FROM topic_messages WHERE work_item_id = (SELECT max(id) FROM work_items)`) {
+		t.Error("the next message is not in the partition of the last")
+	}
+	exec(t, c, `SELECT requeue_where('status = ''Failed''', 'Receive', false)`)
+	if n := value[int](t, c, `SELECT count(*) FROM work_items WHERE status = 'Failed'`); n != 0 {
+		t.Errorf("%d failed items were not requeued", n)
+	}
+}

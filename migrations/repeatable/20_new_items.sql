@@ -1,0 +1,235 @@
+-- New items: their band, their virtual start time, their object and the items before them.
+
+-- object_identifier_of is what the bag in a tar becomes: the parts of a bag that
+-- came in several tars are one object.
+CREATE OR REPLACE FUNCTION object_identifier_of(institution text, name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN institution || '/' || regexp_replace(regexp_replace(name, '\.tar$', ''), '\.b\d+\.of\d+$', '');
+
+-- lock_institution makes the readers of an institution's bucket take turns.
+CREATE OR REPLACE FUNCTION lock_institution(institution bigint) RETURNS void LANGUAGE sql AS $$
+	SELECT pg_advisory_xact_lock(hashtextextended('farol institution', institution))
+$$;
+
+-- lock_object makes those take turns who bring items of one object into the
+-- queue, until their transactions end. Who needs several locks takes them in this
+-- order, and never waits for others in a ring: items that have ended by their
+-- IDs, objects by their names, and live items from the front of their lines.
+CREATE OR REPLACE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	LOOP
+		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
+		EXIT WHEN FOUND;
+		PERFORM FROM objects_in_work WHERE object_identifier = object FOR UPDATE;
+		EXIT WHEN FOUND; -- or else its item has ended meanwhile, and the row is gone
+	END LOOP;
+END
+$$;
+
+-- turn_cost is what an item takes of its institution's turns. The mebibyte is for
+-- the work that any item makes, however small.
+CREATE OR REPLACE FUNCTION turn_cost(size bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN least(size, 1::bigint << 50) + (1 << 20);
+
+-- take_turn returns the turn of an institution's next item in a band. Transactions
+-- that bring its items at the same moment may get the same turns. An item of a
+-- priority of its own takes none: it gets the turn that is being served, so that
+-- what overtakes moves the scale no further.
+CREATE OR REPLACE FUNCTION take_turn(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	served bigint := (SELECT b.turn FROM size_bands b WHERE b.band = take_turn.band);
+	come_to bigint;
+BEGIN
+	IF priority <> 0 THEN
+		RETURN served;
+	END IF;
+	come_to := (SELECT max(t.next_turn) FROM institution_turns t WHERE t.institution_id = institution AND t.size_band = take_turn.band);
+	INSERT INTO institution_turns VALUES (institution, band, greatest(served, come_to) + turn_cost(size));
+	RETURN greatest(served, come_to);
+END
+$$;
+
+-- uploads_begin notes that an upload is in work, or refuses it because it is.
+CREATE OR REPLACE FUNCTION uploads_begin(item work_items) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	other bigint;
+BEGIN
+	IF item.action <> 'Ingest' THEN
+		RETURN;
+	END IF;
+	INSERT INTO uploads_in_work VALUES (item.object_identifier, item.name, item.etag, item.id)
+	ON CONFLICT DO NOTHING;
+	IF NOT FOUND THEN
+		SELECT work_item_id INTO other FROM uploads_in_work
+		WHERE object_identifier = item.object_identifier AND name = item.name AND etag = item.etag;
+		IF other <> item.id THEN
+			RAISE EXCEPTION 'the upload % with ETag % is in work already: item %', item.name, item.etag, other
+				USING ERRCODE = 'unique_violation', CONSTRAINT = 'one_live_ingest', TABLE = 'uploads_in_work';
+		END IF;
+	END IF;
+END
+$$;
+
+-- last_in_work returns the live ingest of an object that none waits for yet, an
+-- item itself aside, or NULL: live items of one object stand in one line. None
+-- of them ends before the caller commits, and whoever ends one then finds the
+-- caller's item behind it. They are locked from the front of the line, as it
+-- moves up.
+CREATE OR REPLACE FUNCTION last_in_work(object text, item bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM FROM work_items
+	WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
+	ORDER BY waits_for IS NOT NULL, id
+	FOR UPDATE;
+	RETURN (SELECT max(id) FROM work_items w
+		WHERE id IN (SELECT work_item_id FROM uploads_in_work WHERE object_identifier = object) AND retry AND id <> item
+			AND NOT EXISTS (SELECT FROM work_items behind WHERE behind.waits_for = w.id));
+END
+$$;
+
+-- superseded is the move of an upload that a newer one of the same bag replaces.
+CREATE OR REPLACE FUNCTION superseded(w work_items, by bigint) RETURNS work_item_move
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	m work_item_move;
+BEGIN
+	m.id := w.id;
+	m.token := w.claim_token;
+	m.stage := w.stage;
+	m.status := 'Cancelled';
+	m.note := 'Cancelled because a newer version of this bag was received: item ' || by || '.';
+	m.code := 'superseded';
+	m.ended := CASE WHEN w.status = 'Started' THEN 'cancelled' END;
+	RETURN m;
+END
+$$;
+
+-- A new item: its band, its turn, its object, and its place behind or instead of
+-- other live items of the same object. It is run for each row, so it asks for all
+-- that it needs at once.
+CREATE OR REPLACE FUNCTION work_item_created() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	known record;
+	other work_items;
+BEGIN
+	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
+			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS turn,
+		object_identifier_of(i.identifier, NEW.name) AS object
+	INTO known
+	FROM institutions i CROSS JOIN size_bands b
+	WHERE i.id = NEW.institution_id AND b.band = (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
+	IF NOT FOUND THEN -- the foreign key will say that there is no such institution
+		NEW.object_identifier := coalesce(NEW.object_identifier, '');
+		RETURN NEW;
+	END IF;
+	IF NEW.priority = 0 THEN
+		INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+	END IF;
+	NEW.size_band := known.band;
+	NEW.turn := known.turn;
+	NEW.queued_at := coalesce(NEW.queued_at, now());
+	NEW.claim_token := 0; -- no worker has had it
+	NEW.entered_token := 0;
+	NEW.attempt := 0;
+	IF NEW.retry THEN
+		PERFORM stage_named(NEW.stage, NEW.action); -- no worker would come to another
+		IF NEW.status <> 'Pending' THEN
+			PERFORM refused('a new item cannot be ' || NEW.status, 'Only a worker starts an item. Leave the status out.');
+		END IF;
+	END IF;
+	IF NEW.action <> 'Ingest' THEN
+		IF NEW.waits_for IS NOT NULL THEN
+			PERFORM FROM work_items WHERE id = NEW.waits_for AND retry FOR UPDATE; -- whoever ends it now, finds this one behind it
+			IF NOT FOUND THEN
+				RAISE EXCEPTION 'item % would wait for ever: item % is not live', NEW.id, NEW.waits_for
+					USING ERRCODE = 'check_violation', HINT = 'Leave waits_for out.';
+			END IF;
+			NEW.run_at := 'infinity';
+		END IF;
+		RETURN NEW;
+	END IF;
+
+	NEW.object_identifier := known.object;
+	IF NOT NEW.retry THEN -- it is put on record as ended
+		RETURN NEW;
+	END IF;
+	INSERT INTO objects_in_work VALUES (known.object) ON CONFLICT DO NOTHING; -- lock_object
+	IF NOT FOUND THEN
+		PERFORM lock_object(known.object);
+	END IF;
+	IF NOT EXISTS (SELECT FROM uploads_in_work WHERE object_identifier = known.object) THEN
+		INSERT INTO uploads_in_work VALUES (known.object, NEW.name, NEW.etag, NEW.id); -- uploads_begin
+		RETURN NEW;
+	END IF;
+	FOR other IN -- the depositor has replaced this upload and nothing of it is stored yet
+		SELECT w.* FROM uploads_in_work u JOIN work_items w ON w.id = u.work_item_id
+		WHERE u.object_identifier = known.object AND u.name = NEW.name AND u.etag <> NEW.etag
+			AND w.retry AND NOT is_late_stage(w.stage)
+		ORDER BY w.id
+		FOR UPDATE OF w
+	LOOP
+		PERFORM move_items(ARRAY[superseded(other, NEW.id)]);
+	END LOOP;
+	PERFORM uploads_begin(NEW);
+	NEW.waits_for := last_in_work(known.object, NEW.id);
+	IF NEW.waits_for IS NOT NULL THEN
+		NEW.run_at := 'infinity';
+	END IF;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_item_created BEFORE INSERT ON work_items
+	FOR EACH ROW EXECUTE FUNCTION work_item_created();
+
+-- New items are told of once for each statement: in the topic log, and to the
+-- workers that wait.
+CREATE OR REPLACE FUNCTION work_items_announced() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	INSERT INTO topic_messages (topic, body, work_item_id)
+	SELECT s.topic, c.id::text, c.id
+	FROM created c JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage
+	ORDER BY c.id;
+	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(turn)))
+	FROM created GROUP BY stage, size_band, priority;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_items_announced AFTER INSERT ON work_items
+	REFERENCING NEW TABLE AS created
+	FOR EACH STATEMENT EXECUTE FUNCTION work_items_announced();
+
+CREATE OR REPLACE FUNCTION work_item_resized() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses what has none
+	IF NEW.size_band <> OLD.size_band THEN
+		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
+	END IF;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_item_resized BEFORE UPDATE OF size ON work_items
+	FOR EACH ROW WHEN (OLD.size IS DISTINCT FROM NEW.size) EXECUTE FUNCTION work_item_resized();
+
+-- Whoever moves the edges of the bands moves the live items with them.
+CREATE OR REPLACE FUNCTION size_bands_moved() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	UPDATE work_items w SET size_band = (SELECT max(band) FROM size_bands WHERE min_size <= w.size)
+	WHERE retry AND size_band <> (SELECT max(band) FROM size_bands WHERE min_size <= w.size);
+	IF NOT EXISTS (SELECT FROM size_bands WHERE min_size = 0) THEN
+		RAISE EXCEPTION 'no size band begins at 0 bytes: small items would have none' USING ERRCODE = 'check_violation';
+	END IF;
+	PERFORM pg_notify('farol_settings', '');
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER size_bands_moved AFTER INSERT OR DELETE OR UPDATE OF band, min_size ON size_bands
+	FOR EACH STATEMENT EXECUTE FUNCTION size_bands_moved();
+
+REVOKE EXECUTE ON FUNCTION superseded, lock_institution, lock_object, take_turn, uploads_begin, last_in_work,
+	work_item_created, work_items_announced, work_item_resized, size_bands_moved FROM PUBLIC;

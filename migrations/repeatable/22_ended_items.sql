@@ -1,0 +1,183 @@
+-- What follows from the end of an item, and from its revival.
+
+-- The outcome of an item that was given up or called off is that, and not what it was
+-- when the item came into the queue.
+CREATE OR REPLACE FUNCTION outcome_of_the_end() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	NEW.outcome := NEW.action || CASE NEW.status WHEN 'Cancelled' THEN ' was cancelled' WHEN 'Failed' THEN ' was given up'
+		ELSE ' was suspended: a person has to decide' END;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_items_outcome BEFORE UPDATE ON work_items -- the last by its name: others complete what is typed by hand
+	FOR EACH ROW WHEN (NEW.status IN ('Cancelled', 'Suspended', 'Failed') AND OLD.status <> NEW.status AND NEW.outcome = OLD.outcome)
+	EXECUTE FUNCTION outcome_of_the_end();
+
+-- request_rival names the live item because of which a request for an object, or
+-- for a file of it, cannot be met now; NULL if there is none. The caller holds the
+-- object's lock.
+CREATE OR REPLACE FUNCTION request_rival(object text, file bigint, item bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off
+RETURN (
+	SELECT format('item %s is in the queue for the same %s: %s', o.id, CASE WHEN o.same THEN 'file' ELSE 'object' END, o.action) FROM (
+		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same FROM uploads_in_work u WHERE u.object_identifier = object
+		UNION ALL
+		SELECT w.id, w.action, w.generic_file_id = file FROM work_items w
+		WHERE w.object_identifier = object AND w.retry AND w.stage = 'Requested' AND w.id <> item
+			AND (file IS NULL OR w.generic_file_id IS NULL OR w.generic_file_id = file)
+	) o ORDER BY o.id LIMIT 1);
+
+-- request_begin sees to a request that is new, or comes alive again: it names what
+-- there is, nothing else is in work on that, and a deletion was approved.
+CREATE OR REPLACE FUNCTION request_begin(w work_items) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	rival text;
+BEGIN
+	PERFORM lock_object(w.object_identifier);
+	rival := request_rival(w.object_identifier, w.generic_file_id, w.id);
+	IF rival IS NOT NULL THEN
+		RAISE EXCEPTION '% of % cannot be queued: %', w.action, w.object_identifier, rival
+			USING ERRCODE = 'unique_violation', CONSTRAINT = 'one_live_request', HINT = 'Ask again when that has ended.';
+	END IF;
+	IF w.action = 'Delete' AND NOT EXISTS (
+		SELECT FROM deletion_requests d
+		WHERE d.id = w.deletion_request_id AND d.approved_at IS NOT NULL AND d.institution_id = w.institution_id
+			AND CASE WHEN w.generic_file_id IS NULL
+				THEN EXISTS (SELECT FROM deletion_requests_intellectual_objects o
+					WHERE o.deletion_request_id = d.id AND o.intellectual_object_id = w.intellectual_object_id)
+				ELSE EXISTS (SELECT FROM deletion_requests_generic_files f
+					WHERE f.deletion_request_id = d.id AND f.generic_file_id = w.generic_file_id) END)
+	THEN
+		RAISE EXCEPTION 'the deletion of % was not approved', w.object_identifier
+			USING ERRCODE = 'check_violation', HINT = 'farol delete request and farol delete approve make the items of a deletion.';
+	END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION request_created() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF pg_trigger_depth() = 1 THEN -- or else it takes the place of one that ends: see request_ended
+		PERFORM request_begin(NEW);
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER request_created AFTER INSERT ON work_items
+	FOR EACH ROW WHEN (NEW.retry AND NEW.stage = 'Requested') EXECUTE FUNCTION request_created();
+
+-- spot_restore_ended reports what came of an item, if it is a spot restoration; if
+-- it is none it says so. One that failed and was requeued is reported again.
+CREATE OR REPLACE FUNCTION spot_restore_ended(item work_items) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	days integer;
+BEGIN
+	UPDATE spot_restores SET ended_at = now(), outcome = CASE item.status WHEN 'Success' THEN 'restored' WHEN 'Cancelled' THEN 'cancelled' ELSE 'failed' END
+	WHERE work_item_id = item.id;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	SELECT spot_restore_days INTO days FROM institutions WHERE id = item.institution_id;
+	IF item.status = 'Success' THEN
+		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
+		VALUES (item.institution_id, 'Spot Restoration Completed', 'Spot restoration is completed: ' || item.object_identifier,
+			format('An object of yours is drawn every %s days, restored and validated, to see that it can be. This time it was %s. %s',
+				days, item.object_identifier, item.note), item.id);
+	ELSIF item.status <> 'Cancelled' THEN -- the archive's own staff have to hear of it, too
+		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
+		SELECT i.id, 'Spot Restoration Failed', 'Spot restoration failed: ' || item.object_identifier,
+			format('%s was drawn to see that it can be restored, and it could not: item %s is %s. %s', item.object_identifier, item.id, item.status, item.note),
+			item.id
+		FROM (VALUES (item.institution_id), (NULL)) i (id);
+	END IF;
+	RETURN true;
+END
+$$;
+
+-- restoration_ended tells people of what is ready for them.
+CREATE OR REPLACE FUNCTION restoration_ended(w work_items) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	IF NOT spot_restore_ended(w) AND w.status = 'Success' THEN
+		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
+		VALUES (w.institution_id, 'Restoration Completed', w.action || ' is completed: ' || w.object_identifier, w.note, w.id);
+	END IF;
+END
+$$;
+
+-- request_ended says what follows from the end of a request, in the transaction of
+-- that: what was archived and can be read now goes to who restores it, and people
+-- hear of what is done.
+CREATE OR REPLACE FUNCTION request_ended(w work_items) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	follows bigint;
+BEGIN
+	IF w.action IN ('Restore Object', 'Restore File') THEN
+		PERFORM restoration_ended(w);
+	ELSIF w.action = 'Glacier Restore' AND w.status = 'Success' THEN
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, date_processed, priority, object_identifier,
+			intellectual_object_id, generic_file_id, storage_option, "user", note, outcome)
+		VALUES (w.institution_id, CASE WHEN w.generic_file_id IS NULL THEN 'Restore Object' ELSE 'Restore File' END, 'Requested',
+			w.name, w.bucket, w.etag, w.size, w.bag_date, w.date_processed, w.priority, w.object_identifier,
+			w.intellectual_object_id, w.generic_file_id, w.storage_option, w."user",
+			format('Requested by %s. Item %s had the archived copies made readable.', w."user", w.id), 'Item is pending restoration')
+		RETURNING id INTO follows;
+		UPDATE retrievals SET next_item = follows WHERE work_item_id = w.id;
+	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
+		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- the last of several that end at once says so
+		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
+		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
+			format('All that the request names is deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
+		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
+		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
+			SELECT FROM work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success')
+			AND NOT EXISTS (SELECT FROM alerts k WHERE k.deletion_request_id = d.id AND k.type = 'Deletion Completed');
+	END IF;
+END
+$$;
+
+-- An item that has ended, whoever ended it, lets go of those that waited for it.
+-- If it was itself waiting, they now wait for what it waited for. This is a
+-- statement of its own, after the one that ended the item: it sees also what
+-- came to wait while that one stood at the item's lock.
+CREATE OR REPLACE FUNCTION work_item_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	UPDATE work_items SET
+		waits_for  = OLD.waits_for,
+		run_at     = CASE WHEN OLD.waits_for IS NULL THEN now() ELSE 'infinity' END,
+		updated_at = now()
+	WHERE waits_for = OLD.id;
+	DELETE FROM uploads_in_work WHERE object_identifier = OLD.object_identifier AND name = OLD.name AND etag = OLD.etag
+		AND work_item_id = OLD.id;
+	DELETE FROM objects_in_work WHERE object_identifier IN ( -- one that somebody holds is left to the next
+		SELECT object_identifier FROM objects_in_work WHERE object_identifier = OLD.object_identifier FOR UPDATE SKIP LOCKED);
+	IF OLD.action <> 'Ingest' THEN
+		PERFORM request_ended(NEW);
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
+	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
+
+CREATE OR REPLACE FUNCTION work_item_revived() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	IF NEW.action = 'Ingest' THEN
+		PERFORM uploads_begin(NEW);
+	ELSE
+		PERFORM request_begin(NEW);
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_item_revived AFTER UPDATE OF status ON work_items
+	FOR EACH ROW WHEN (NEW.retry AND NOT OLD.retry) EXECUTE FUNCTION work_item_revived();
+
+REVOKE EXECUTE ON FUNCTION outcome_of_the_end, request_rival, request_begin, request_created,
+	spot_restore_ended, restoration_ended, request_ended, work_item_ended, work_item_revived FROM PUBLIC;

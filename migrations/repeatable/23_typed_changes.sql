@@ -1,0 +1,268 @@
+-- Changes that people type, in psql or through a command. The engine moves claim_token
+-- with every transition; a person never does. A change of stage or status that leaves
+-- the token alone was made by hand, and is completed here, or refused. The functions are
+-- documented in docs/sql.md.
+
+-- rival_of names the item because of which an ingest must not come alive again: a
+-- newer version of the bag, or another item of the same upload.
+CREATE OR REPLACE FUNCTION rival_of(w work_items) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	IF w.action <> 'Ingest' THEN
+		IF w.retry THEN
+			RETURN NULL;
+		END IF;
+		RETURN request_rival(w.object_identifier, w.generic_file_id, w.id);
+	END IF;
+	RETURN (
+		SELECT format(CASE WHEN o.id > w.id THEN 'item %s is a newer version of the same bag'
+			ELSE 'item %s is the same upload, and is in the queue' END, o.id)
+		FROM ( -- each by an index
+			SELECT work_item_id AS id FROM uploads_in_work
+			WHERE object_identifier = w.object_identifier AND name = w.name AND (work_item_id > w.id OR work_item_id < w.id AND etag = w.etag)
+			UNION ALL
+			SELECT id FROM work_items
+			WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND NOT retry AND status = 'Success' AND id > w.id
+			UNION ALL
+			SELECT id FROM work_items_archive
+			WHERE institution_id = w.institution_id AND name = w.name AND action = 'Ingest' AND status = 'Success' AND id > w.id
+		) o
+		ORDER BY o.id > w.id DESC, o.id
+		LIMIT 1);
+END
+$$;
+
+-- typed_in_shell is a word as a shell takes it for one.
+CREATE OR REPLACE FUNCTION typed_in_shell(word text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN word ~ '^[A-Za-z0-9_./:@%+,=-]+$' THEN word ELSE '''' || replace(word, '''', '''\''''') || '''' END;
+
+-- have_again says how what an ended item was about is had again: by an upload, or by
+-- the command that asks for it, if it can be asked for.
+CREATE OR REPLACE FUNCTION have_again(item bigint) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	w       all_work_items;
+	about   record;
+	rival   text;
+	command text;
+BEGIN
+	SELECT * INTO w FROM all_work_items WHERE id = item;
+	IF w.action = 'Ingest' THEN
+		RETURN 'Upload the bag again to ingest it again.';
+	END IF;
+	SELECT coalesce(f.identifier, o.identifier) AS name, CASE WHEN f.id IS NULL THEN 'object' ELSE 'file' END AS kind,
+		'D' IN (o.state, f.state) AS gone, coalesce(f.deleted_by_item, o.deleted_by_item) IS NOT NULL AS going
+	INTO about
+	FROM intellectual_objects o LEFT JOIN generic_files f ON f.id = w.generic_file_id
+	WHERE o.id = w.intellectual_object_id;
+	IF NOT FOUND THEN
+		RETURN 'It is not on record any more.';
+	ELSIF about.gone THEN
+		RETURN format('Nothing is left to do: the %s %s is deleted.', about.kind, about.name);
+	ELSIF w.action = 'Delete' THEN
+		command := format('farol delete request %s --by %s', typed_in_shell(about.name), typed_in_shell(w."user"));
+	ELSIF about.going THEN
+		RETURN format('A deletion of the %s %s has begun: it cannot be given back.', about.kind, about.name);
+	ELSE
+		command := format('farol restore %s %s', about.kind, typed_in_shell(about.name))
+			|| CASE WHEN w."user" IN ('', 'system@aptrust.org') THEN '' ELSE ' --by ' || typed_in_shell(w."user") END;
+	END IF;
+	rival := request_rival(w.object_identifier, w.generic_file_id, w.id);
+	RETURN CASE WHEN rival IS NULL THEN 'To ask' ELSE upper(left(rival, 1)) || substr(rival, 2) || '. When that has ended, to ask' END
+		|| format(' for it again: `%s`.', command);
+END
+$$;
+COMMENT ON FUNCTION have_again IS
+	'How to get again what an ended item was about: an upload, or the command that requests it.';
+
+-- requeue_refusal says why an item cannot be requeued to a stage, and what to do
+-- instead; NULL if it can. It changes nothing, so it also tells beforehand.
+CREATE OR REPLACE FUNCTION requeue_refusal(w work_items, to_stage text, OUT reason text, OUT hint text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	come_to smallint := stage_place(w.action, w.stage);
+	goes_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = to_stage);
+	reached text := (SELECT s.stage FROM stage_settings s WHERE s.action = w.action AND s.ordinal = come_to);
+BEGIN
+	IF w.status IN ('Success', 'Cancelled') THEN
+		reason := format('item %s has ended (%s): it cannot be changed', w.id, w.status);
+		hint := have_again(w.id);
+	ELSIF goes_to IS NULL AND to_stage = w.stage AND come_to IS NOT NULL THEN
+		reason := format('item %s cannot be requeued to %s: that stage was removed', w.id, to_stage);
+		hint := format('Name another stage: SELECT requeue(%s, %L);', w.id, reached);
+	ELSIF goes_to IS NULL OR goes_to > come_to THEN
+		reason := format('item %s cannot be requeued to %s: it has only come to %s', w.id, to_stage, w.stage);
+		hint := format('Name the stage that it has reached, or an earlier one: SELECT requeue(%s, %L);', w.id, reached);
+	ELSE
+		reason := format('item %s cannot be requeued: ', w.id) || rival_of(w);
+		hint := format('End this one: SELECT cancel(%s);', w.id);
+	END IF;
+END
+$$;
+
+-- requeue_stage is the stage at which an item begins that is requeued to a stage. It
+-- is the one place where that is decided. Once Receive has read the bag again, the
+-- verdict before that is of no account.
+CREATE OR REPLACE FUNCTION requeue_stage(w work_items, to_stage text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	IF w.action = 'Ingest' AND to_stage <> 'Receive' AND EXISTS (
+		SELECT FROM work_item_attempts a
+		WHERE a.work_item_id = w.id AND a.stage = 'Validate' AND a.outcome = 'fatal' AND NOT EXISTS (
+			SELECT FROM work_item_attempts r
+			WHERE r.work_item_id = w.id AND r.stage = 'Receive' AND r.outcome = 'done' AND r.claim_token > a.claim_token)) THEN
+		RETURN 'Receive';
+	END IF;
+	RETURN to_stage;
+END
+$$;
+
+-- requeued_by_hand is the move of an item that was typed to be Pending: the stage
+-- begins from the start, with all its attempts ahead.
+CREATE OR REPLACE FUNCTION requeued_by_hand(was work_items, w work_items) RETURNS work_item_move
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	m  work_item_move := unchanged(was);
+	no record;
+BEGIN
+	IF (requeue_refusal(was, w.stage)).reason IS NULL THEN -- or else the stage that was typed is refused
+		w.stage := requeue_stage(was, w.stage);
+	END IF;
+	PERFORM stage_named(w.stage, w.action);
+	IF was.action = 'Ingest' AND NOT was.retry THEN
+		PERFORM lock_object(was.object_identifier);
+	END IF;
+	SELECT * INTO no FROM requeue_refusal(was, w.stage);
+	IF no.reason IS NOT NULL THEN
+		RAISE EXCEPTION '%', no.reason USING ERRCODE = 'check_violation', HINT = no.hint;
+	END IF;
+	m.stage := w.stage;
+	m.attempt := 0;
+	m.run_at := now();
+	m.note := CASE WHEN w.note = was.note THEN 'Requeued for ' || w.stage || ' by ' || acting_user() ELSE w.note END;
+	m.code := '';
+	m.outcome := '';
+	m.topic := topic_of(w.action, w.stage);
+	m.entered_token := was.claim_token + 1;
+	m.review := false;
+	m.virtual_start := take_turn(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
+	IF was.action = 'Ingest' AND NOT was.retry THEN -- behind the live items of its object
+		m.waits_for := last_in_work(was.object_identifier, was.id);
+		PERFORM uploads_begin(was); -- now: the statement may revive another item of the object
+	END IF;
+	RETURN m;
+END
+$$;
+
+-- ended_by_hand is the move of an item that was typed to be Cancelled, Failed or
+-- Suspended.
+CREATE OR REPLACE FUNCTION ended_by_hand(was work_items, w work_items) RETURNS work_item_move
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	m work_item_move;
+BEGIN
+	IF w.stage IS DISTINCT FROM was.stage THEN
+		RAISE EXCEPTION 'item % cannot change its stage and be % in one step', was.id, w.status
+			USING ERRCODE = 'check_violation', HINT = 'To requeue it, set status = ''Pending'' as well.';
+	END IF;
+	m.id := was.id;
+	m.token := was.claim_token;
+	m.stage := was.stage;
+	m.status := w.status;
+	m.note := CASE WHEN w.note = was.note THEN w.status || ' by ' || acting_user() ELSE w.note END;
+	m.code := 'by-hand';
+	RETURN m;
+END
+$$;
+
+-- bound_by_hand counts the items that one statement changes by hand. An UPDATE
+-- without WHERE would requeue, or cancel, all there are.
+CREATE OR REPLACE FUNCTION bound_by_hand() RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	most      int := coalesce(nullif(current_setting('farol.most_by_hand', true), ''), '1000');
+	statement text := extract(epoch FROM statement_timestamp())::text;
+	counted   text := current_setting('farol.by_hand', true); -- "statement items"
+	items     int := 1;
+BEGIN
+	IF split_part(counted, ' ', 1) = statement THEN
+		items := split_part(counted, ' ', 2)::int + 1;
+	END IF;
+	IF items > most THEN
+		RAISE EXCEPTION 'this statement changes more than % items by hand, and none was changed', most
+			USING ERRCODE = 'program_limit_exceeded',
+			HINT = format('Is its WHERE missing? requeue_where() requeues many, and tells beforehand. If you mean it: SET farol.most_by_hand = %s;', most * 100);
+	END IF;
+	PERFORM set_config('farol.by_hand', statement || ' ' || items, true);
+END
+$$;
+
+-- most_by_hand lets statements of this transaction change so many items, and
+-- returns what they might before.
+CREATE OR REPLACE FUNCTION most_by_hand(most text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	was text := coalesce(current_setting('farol.most_by_hand', true), '');
+BEGIN
+	PERFORM set_config('farol.most_by_hand', most, true);
+	RETURN was;
+END
+$$;
+
+-- The move is applied to NEW, since the UPDATE that was typed writes the row itself.
+CREATE OR REPLACE FUNCTION work_item_by_hand() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+	m work_item_move;
+	w work_items;
+BEGIN
+	IF (OLD.stage, OLD.status) IS NOT DISTINCT FROM (NEW.stage, NEW.status) THEN
+		RETURN NEW;
+	END IF;
+	PERFORM bound_by_hand();
+	IF OLD.status IN ('Success', 'Cancelled') THEN
+		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
+			USING ERRCODE = 'check_violation', HINT = have_again(OLD.id);
+	END IF;
+	NEW.note := coalesce(NEW.note, '');
+	IF NEW.stage IS DISTINCT FROM OLD.stage AND NEW.status = OLD.status AND OLD.status = 'Started' THEN
+		NEW.status := 'Pending'; -- only the stage was typed: the worker that has the item loses it
+	END IF;
+	IF NEW.status = 'Pending' THEN
+		m := requeued_by_hand(OLD, NEW);
+	ELSIF NEW.status IN ('Cancelled', 'Failed', 'Suspended') THEN
+		m := ended_by_hand(OLD, NEW);
+	ELSE
+		RAISE EXCEPTION 'item % cannot be set to % by hand', OLD.id, NEW.status
+			USING ERRCODE = 'check_violation', HINT = 'Only a worker starts an item or brings it to success.';
+	END IF;
+	IF OLD.status = 'Started' THEN
+		m.ended := 'cancelled';
+		m.end_code := 'by-hand';
+		m.error := m.note;
+	END IF;
+	w := NEW; -- with what else was typed, but not what the queue alone writes
+	w.stage := OLD.stage;
+	w.attempt := OLD.attempt;
+	w.entered_token := OLD.entered_token;
+	w.turn := OLD.turn;
+	NEW.stage_started_at := OLD.stage_started_at;
+	NEW.size_band := OLD.size_band;
+	SELECT * INTO NEW.stage, NEW.status, NEW.claim_token, NEW.entered_token, NEW.attempt, NEW.run_at,
+		NEW.lease_expires_at, NEW.node, NEW.pid, NEW.worker, NEW.retry, NEW.needs_admin_review,
+		NEW.note, NEW.outcome, NEW.error_code, NEW.waits_for, NEW.turn,
+		NEW.intellectual_object_id, NEW.storage_option, NEW.memory_need, NEW.updated_at
+	FROM moved(w, m);
+	PERFORM record_moves(ARRAY[m], false, true);
+	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON work_items
+	FOR EACH ROW
+	WHEN (OLD.claim_token = NEW.claim_token)
+	EXECUTE FUNCTION work_item_by_hand();
+
+COMMENT ON FUNCTION requeue_refusal IS 'Why an item cannot be requeued to a stage, and what to do instead; NULL: it can.';
+COMMENT ON FUNCTION requeue_stage IS 'Stage at which an item begins that is requeued to a stage: Receive if its bag was found invalid.';
+
+REVOKE EXECUTE ON FUNCTION typed_in_shell, have_again, requeue_refusal, requeue_stage,
+	requeued_by_hand, ended_by_hand, work_item_by_hand FROM PUBLIC;

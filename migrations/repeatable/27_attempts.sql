@@ -1,0 +1,166 @@
+-- Attempts: which count, how long an item waits after one, and what a clock that was set changes.
+
+-- backoff_of is how long an item waits after its nth failure in a row.
+CREATE OR REPLACE FUNCTION backoff_of(s stage_settings, n integer) RETURNS interval LANGUAGE sql IMMUTABLE
+RETURN least(s.backoff_most, make_interval(secs => least(
+	extract(epoch FROM s.backoff_first)::float8 * s.backoff_factor::float8 ^ least(n - 1, 20), 4e7)));
+
+-- A lease that lapsed since the worker could not reach the database, or since the
+-- answer to its claim never reached it, says nothing of the item: it spends no
+-- attempt, as one that a clock ended.
+CREATE OR REPLACE FUNCTION failed_attempts(item bigint, entered bigint, before bigint, ways text[] DEFAULT '{transient,panic,lease expired,killed,oom}')
+RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT count(*) FROM work_item_attempts a
+	WHERE a.work_item_id = item AND a.claim_token > entered AND a.claim_token < before
+	  AND a.claim_token >= coalesce((SELECT max(f.claim_token) FROM attempts_forgiven f WHERE f.work_item_id = item), 0)
+	  AND a.outcome = ANY (ways) AND a.error_code NOT IN ('clock-set', 'unreachable', 'claim-lost'));
+
+-- forgive_attempts makes a running attempt the first that counts, if the claim
+-- holds, and if it is not that already.
+CREATE OR REPLACE FUNCTION forgive_attempts() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	SELECT attempt - 1 INTO NEW.attempts FROM work_items
+	WHERE id = NEW.work_item_id AND claim_token = NEW.claim_token AND status = 'Started' AND attempt > 1 FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	UPDATE work_items SET attempt = 1 WHERE id = NEW.work_item_id;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER forgive_attempts BEFORE INSERT ON attempts_forgiven FOR EACH ROW EXECUTE FUNCTION forgive_attempts();
+
+-- clamp_waiting makes up to so many items due that wait only because the clock was
+-- set back, and moves backoffs and snoozes by as much; it returns how many. It reads
+-- work_items_ready to its end, so it is for when the clock was seen to be set. It
+-- goes by the engine's way, with the token. Like clamp_times it passes over what
+-- others have locked, who have their own time to write there.
+CREATE OR REPLACE FUNCTION clamp_waiting(most integer) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	w     work_items;
+	m     work_item_move;
+	moves work_item_move[];
+BEGIN
+	FOR w IN SELECT * FROM work_items k
+		WHERE k.status = 'Pending' AND k.retry AND k.run_at > now() AND k.run_at < 'infinity' AND k.updated_at > now() + interval '5 seconds'
+		LIMIT most FOR UPDATE SKIP LOCKED LOOP
+		m := unchanged(w);
+		m.run_at := w.run_at - (w.updated_at - now());
+		moves := moves || m;
+	END LOOP;
+	PERFORM move_items(moves);
+	RETURN coalesce(cardinality(moves), 0);
+END
+$$;
+
+-- clamp_times moves all else back that lies further ahead than it can have been set:
+-- leases by the last sign of life (work_items_lease), and what says when somebody was
+-- heard of or given something. Calls that meet do it once.
+CREATE OR REPLACE FUNCTION clamp_times() RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	latest timestamptz := now() + interval '5 seconds'; -- clocks of one database differ by less
+	moved  bigint;
+BEGIN
+	IF NOT pg_try_advisory_xact_lock(hashtextextended('farol clamp times', 0)) THEN
+		RETURN 0;
+	END IF;
+	WITH ahead AS MATERIALIZED (
+		SELECT w.id, w.claim_token, a.heard_at - now() AS by
+		FROM (SELECT stage, min(lease) AS lease FROM stage_settings GROUP BY stage) s
+		CROSS JOIN LATERAL (SELECT * FROM work_items i
+			WHERE i.status = 'Started' AND i.stage = s.stage AND i.lease_expires_at > now() + s.lease
+			FOR UPDATE SKIP LOCKED) w
+		JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
+		WHERE a.heard_at > latest
+	), heard AS (
+		UPDATE work_item_attempts a SET heard_at = now() FROM ahead WHERE a.work_item_id = ahead.id AND a.claim_token = ahead.claim_token
+	)
+	UPDATE work_items w SET lease_expires_at = w.lease_expires_at - ahead.by FROM ahead WHERE w.id = ahead.id AND w.claim_token = ahead.claim_token;
+	GET DIAGNOSTICS moved = ROW_COUNT;
+	UPDATE worker_processes SET heard_at = now()
+	WHERE worker IN (SELECT worker FROM worker_processes WHERE heard_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE fixity_checks SET run_at = run_at - (set_at - now())
+	WHERE storage_record_id IN (SELECT storage_record_id FROM fixity_checks WHERE set_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE fixity_policies SET paused_until = paused_until - (set_at - now())
+	WHERE target IN (SELECT target FROM fixity_policies WHERE set_at > latest AND isfinite(paused_until) FOR UPDATE SKIP LOCKED);
+	UPDATE fixity_feed SET fed_at = least(fed_at, now()), drained_at = least(drained_at, now())
+	WHERE only_one IN (SELECT only_one FROM fixity_feed WHERE fed_at > latest OR drained_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE retrievals SET woken_at = now()
+	WHERE work_item_id IN (SELECT work_item_id FROM retrievals WHERE woken_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE topic_deliveries d SET updated_at = now()
+	FROM (SELECT o.receiver_id, o.message FROM topic_receivers r JOIN topic_deliveries o ON o.receiver_id = r.id
+		WHERE o.status = 'processing' AND o.updated_at > latest FOR UPDATE OF o SKIP LOCKED) ahead
+	WHERE d.receiver_id = ahead.receiver_id AND d.message = ahead.message;
+	UPDATE topic_receivers SET pulled_at = now()
+	WHERE id IN (SELECT id FROM topic_receivers WHERE pulled_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE topic_readers SET updated_at = now()
+	WHERE name IN (SELECT name FROM topic_readers WHERE updated_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE topic_partitions SET opened_at = least(opened_at, now()), closed_at = least(closed_at, now())
+	WHERE (parent, number) IN (SELECT parent, number FROM topic_partitions WHERE opened_at > latest OR closed_at > latest FOR UPDATE SKIP LOCKED);
+	RETURN moved;
+END
+$$;
+
+-- most_memory is what the live worker has that has the most, of those that take an
+-- item's stage; NULL if there is none.
+CREATE OR REPLACE FUNCTION most_memory(w work_items) RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT max(coalesce((pool->>'memory')::bigint, 9223372036854775807))
+	FROM worker_processes p CROSS JOIN LATERAL jsonb_array_elements(p.pools) pool
+	WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat AND pool->'stages' ? w.stage AND pool->'actions' ? w.action);
+
+CREATE OR REPLACE FUNCTION why_no_memory(w work_items) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT format('no live worker has the memory: it needs %s MiB, the largest has %s MiB', ceil(w.memory_need / 1048576.0), m / 1048576)
+	FROM most_memory(w) m WHERE m < w.memory_need);
+
+-- park_memory_needs parks what has waited for a minute and needs more memory than
+-- any live worker of its stage has.
+CREATE OR REPLACE FUNCTION park_memory_needs() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	w      work_items;
+	m      work_item_move;
+	why    text;
+	parked bigint := 0;
+BEGIN
+	FOR w IN SELECT * FROM work_items k
+		WHERE k.memory_need > 0 AND k.status = 'Pending' AND k.retry AND k.waits_for IS NULL AND k.updated_at < now() - interval '1 minute'
+		FOR UPDATE SKIP LOCKED LOOP
+		why := why_no_memory(w);
+		CONTINUE WHEN why IS NULL;
+		m := unchanged(w);
+		m.status := 'Suspended';
+		m.code := 'memory-need';
+		m.note := upper(left(why, 1)) || substr(why, 2) || '. Requeue it when a larger worker runs.';
+		m.review := true;
+		PERFORM move_items(ARRAY[m]);
+		parked := parked + 1;
+	END LOOP;
+	RETURN parked;
+END
+$$;
+
+-- wake_retrieval has an item of the queue that waits for a later time taken up now,
+-- if nobody has had it since. It goes by the engine's way, with the token.
+CREATE OR REPLACE FUNCTION wake_retrieval(item bigint, token bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	w work_items;
+	m work_item_move;
+BEGIN
+	SELECT * INTO w FROM work_items
+	WHERE id = item AND claim_token = token AND status = 'Pending' AND waits_for IS NULL AND run_at > now() FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	m := unchanged(w);
+	m.run_at := now();
+	PERFORM move_items(ARRAY[m]);
+	UPDATE retrievals SET woken_at = now() WHERE work_item_id = item;
+	RETURN true;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, forgive_attempts, clamp_waiting, clamp_times,
+	park_memory_needs, wake_retrieval FROM PUBLIC;

@@ -1,0 +1,114 @@
+-- Records: events, formats and fixity.
+
+-- event_identifier derives an event's UUID (version 8, RFC 9562) from the item
+-- that it belongs to and what it says.
+CREATE OR REPLACE FUNCTION event_identifier(item bigint, about text, event_type text, outcome_detail text) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN overlay(overlay(
+	md5(item::text || E'\x1f' || about || E'\x1f' || event_type || E'\x1f' || outcome_detail) PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid;
+
+-- format_outcome is what a `format identification` event says of a file's format.
+CREATE OR REPLACE FUNCTION format_outcome(puid text, mime_type text, name text, method text, signature_version text, reason text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'PUID ' || coalesce(nullif(puid, ''), 'unknown') || ', ' || mime_type || coalesce(', ' || nullif(name, ''), '')
+	|| coalesce(', by ' || nullif(method, ''), '') || coalesce(', ' || nullif(split_part(reason, ':', 1), ''), '')
+	|| coalesce(', ' || nullif(signature_version, ''), '');
+
+-- identification_failed tells whether the identifier broke on a file, for whatever
+-- reason; that it knows of no such format is an answer.
+CREATE OR REPLACE FUNCTION identification_failed(reason text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN split_part(reason, ':', 1) IN ('crashed', 'timed out', 'refused');
+
+CREATE OR REPLACE VIEW bad_copies AS
+SELECT b.id AS failure, f.identifier AS file, i.identifier AS institution, b.target, b.provider, b.url, b.problem, b.algorithm, b.expected, b.found,
+	b.found_at, b.seen_at, b.noted_at, b.quarantined_as, b.storage_record_id, b.generic_file_id
+FROM fixity_failures b
+JOIN storage_records s ON s.id = b.storage_record_id AND s.active
+JOIN generic_files f ON f.id = b.generic_file_id
+JOIN institutions i ON i.id = f.institution_id
+WHERE b.state = 'open';
+COMMENT ON VIEW bad_copies IS
+	'Copies that are bad now.';
+
+-- Whoever sets a file's last check back makes its copies due, at once. And what is
+-- deleted, or being deleted, is not checked: its copies are to be missing.
+CREATE OR REPLACE FUNCTION file_changes_its_fixity() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	UPDATE storage_records s SET
+		active       = NEW.state = 'A' AND NEW.deleted_by_item IS NULL AND o.deleted_by_item IS NULL,
+		fixity_since = CASE WHEN NEW.last_fixity_check < OLD.last_fixity_check
+			THEN least(s.fixity_since, NEW.last_fixity_check) ELSE s.fixity_since END
+	FROM intellectual_objects o
+	WHERE s.generic_file_id = NEW.id AND o.id = NEW.intellectual_object_id;
+	IF NEW.last_fixity_check < OLD.last_fixity_check THEN
+		UPDATE fixity_checks c SET run_at = now()
+		FROM storage_records s
+		WHERE s.generic_file_id = NEW.id AND c.storage_record_id = s.id AND c.worker = '' AND c.run_at > now();
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER file_changes_its_fixity AFTER UPDATE OF state, deleted_by_item, last_fixity_check ON generic_files
+	FOR EACH ROW WHEN (NEW.state <> OLD.state OR (NEW.deleted_by_item IS NULL) <> (OLD.deleted_by_item IS NULL)
+		OR NEW.last_fixity_check < OLD.last_fixity_check)
+	EXECUTE FUNCTION file_changes_its_fixity();
+
+CREATE OR REPLACE FUNCTION object_changes_its_fixity() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+	UPDATE storage_records s SET active = f.state = 'A' AND f.deleted_by_item IS NULL AND NEW.deleted_by_item IS NULL
+	FROM generic_files f
+	WHERE f.intellectual_object_id = NEW.id AND s.generic_file_id = f.id;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER object_changes_its_fixity AFTER UPDATE OF deleted_by_item ON intellectual_objects
+	FOR EACH ROW WHEN ((NEW.deleted_by_item IS NULL) <> (OLD.deleted_by_item IS NULL))
+	EXECUTE FUNCTION object_changes_its_fixity();
+
+CREATE OR REPLACE FUNCTION time_is_set() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.set_at := now();
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF run_at ON fixity_checks FOR EACH ROW EXECUTE FUNCTION time_is_set();
+CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF paused_until ON fixity_policies FOR EACH ROW EXECUTE FUNCTION time_is_set();
+
+-- fixity_due returns the files of which a copy would be claimed now, by the rules of
+-- the claim: what waits, and what is due in targets that are read, as far as the
+-- allowance goes. A file of which a copy is being checked is none. days is the
+-- interval of targets whose policy leaves it open; of a target that has failed few
+-- times in a row one copy is tried.
+CREATE OR REPLACE FUNCTION fixity_due(days integer, few integer) RETURNS SETOF bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+	WITH target AS MATERIALIZED (
+		SELECT p.target, p.mode = 'read' AS reads, now() - make_interval(days => coalesce(p.interval_days, fixity_due.days)) AS due,
+			CASE WHEN p.failures >= fixity_due.few THEN 1 END AS most
+		FROM fixity_policies p WHERE p.paused_until <= now()
+	), waiting AS (
+		SELECT w.generic_file_id FROM target t CROSS JOIN LATERAL (
+			SELECT s.generic_file_id FROM fixity_checks c JOIN storage_records s ON s.id = c.storage_record_id
+			WHERE c.target = t.target AND c.run_at <= now() AND (c.requested OR t.reads) AND s.active
+			ORDER BY c.requested DESC, c.run_at LIMIT t.most
+		) w
+	), overdue AS (
+		SELECT d.* FROM target t CROSS JOIN LATERAL (
+			SELECT s.id, s.generic_file_id, t.due - s.fixity_from AS late FROM storage_records s
+			WHERE s.target = t.target AND s.active AND s.fixity_from <= t.due AND t.reads
+			  AND NOT EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id)
+			ORDER BY s.fixity_from, s.id
+			LIMIT least(t.most, (SELECT allowance FROM fixity_feed))
+		) d
+	), allowed AS (
+		SELECT generic_file_id FROM overdue ORDER BY late DESC, id LIMIT (SELECT allowance FROM fixity_feed)
+	)
+	SELECT generic_file_id FROM (SELECT generic_file_id FROM waiting UNION SELECT generic_file_id FROM allowed) f
+	WHERE NOT EXISTS (SELECT FROM storage_records s JOIN fixity_checks c ON c.storage_record_id = s.id
+		WHERE s.generic_file_id = f.generic_file_id AND c.worker <> '' AND c.run_at > now())
+$$;
+
+REVOKE EXECUTE ON FUNCTION file_changes_its_fixity, object_changes_its_fixity, time_is_set, fixity_due FROM
+	PUBLIC;

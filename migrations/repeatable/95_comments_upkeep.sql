@@ -1,0 +1,53 @@
+-- What the tables and columns of upkeep hold; docs/schema.md is generated from it.
+
+COMMENT ON TABLE known_services IS 'Services that workers use, the work that needs each, and what a person decided about it; see the view services.';
+COMMENT ON COLUMN known_services.service IS 'Name of the service, such as redis or s3:Standard-VA.';
+COMMENT ON COLUMN known_services.of_process IS 'Each process has its own: it is never held for all.';
+COMMENT ON COLUMN known_services.scopes IS 'Work that needs the service.';
+COMMENT ON COLUMN known_services.held_at IS 'When a person held it.';
+COMMENT ON COLUMN known_services.held_by IS 'Who held it.';
+COMMENT ON COLUMN known_services.held_reason IS 'Why it was held.';
+COMMENT ON COLUMN known_services.released_at IS 'When a person last released it.';
+COMMENT ON COLUMN known_services.released_by IS 'Who last released it.';
+COMMENT ON COLUMN known_services.alerted_for IS 'Start of the failure that the last alert was about.';
+
+COMMENT ON TABLE service_reports IS 'How each worker sees each service: ok, failing, or trying one item at a time.';
+COMMENT ON COLUMN service_reports.service IS 'Service.';
+COMMENT ON COLUMN service_reports.worker IS 'Worker that reports.';
+COMMENT ON COLUMN service_reports.state IS 'State of the service for the worker.';
+COMMENT ON COLUMN service_reports.since IS 'Since when it is ok, or is not.';
+COMMENT ON COLUMN service_reports.code IS 'Code of the error.';
+COMMENT ON COLUMN service_reports.said IS 'Answer of the service, in a few words.';
+COMMENT ON COLUMN service_reports.detail IS 'Last error.';
+COMMENT ON COLUMN service_reports.probe_at IS 'When the worker probes the service again.';
+COMMENT ON COLUMN service_reports.place IS 'What the worker takes for the service, such as the bucket of a target.';
+
+COMMENT ON TABLE schedules IS 'The recurring jobs: when each ran last and is due next, who ran it, and its result.';
+COMMENT ON COLUMN schedules.job IS 'Name of the job.';
+COMMENT ON COLUMN schedules.every IS 'Time between two runs, as the last process was configured.';
+COMMENT ON COLUMN schedules.paused IS 'The job runs only when a person starts it.';
+COMMENT ON COLUMN schedules.next_run_at IS 'When it is due.';
+COMMENT ON COLUMN schedules.holder IS 'Process that runs it, or ran it last.';
+COMMENT ON COLUMN schedules.held_until IS 'When the lease of the run expires.';
+COMMENT ON COLUMN schedules.began_at IS 'When the last run began.';
+COMMENT ON COLUMN schedules.ended_at IS 'When a run last ended.';
+COMMENT ON COLUMN schedules.result IS 'Result of that run.';
+COMMENT ON COLUMN schedules.error IS 'What that run could not do.';
+COMMENT ON COLUMN schedules.runs IS 'Number of runs; the fencing token of the run.';
+COMMENT ON COLUMN schedules.failures IS 'Runs that could not do everything, or never ended.';
+
+COMMENT ON TABLE removals IS 'What the janitor removed from staging, Redis, receiving and preservation buckets, when, and why.';
+COMMENT ON COLUMN removals.id IS 'Number of the row.';
+COMMENT ON COLUMN removals.at IS 'When it was removed.';
+COMMENT ON COLUMN removals.work_item_id IS 'Work item that it belonged to; NULL: unknown.';
+COMMENT ON COLUMN removals.store IS 'Where it was: staging, redis, receiving, or a storage target.';
+COMMENT ON COLUMN removals.what IS 'Kind of what was removed.';
+COMMENT ON COLUMN removals.why IS 'Why it was removed.';
+COMMENT ON COLUMN removals.name IS 'Name, of a single one.';
+COMMENT ON COLUMN removals.count IS 'How many were removed.';
+COMMENT ON COLUMN removals.bytes IS 'Size of what was removed.';
+
+COMMENT ON TABLE schema_repeatables IS 'Files of migrations/repeatable that were applied: the newest row of a file is what the database has.';
+COMMENT ON COLUMN schema_repeatables.file IS 'Name of the file.';
+COMMENT ON COLUMN schema_repeatables.digest IS 'SHA-256 of its content.';
+COMMENT ON COLUMN schema_repeatables.applied_at IS 'When it was last applied.';
