@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // level is how much of a resource a worker uses.
@@ -178,5 +179,5 @@ func (c workerConfig) blame(err error) error {
 	if c.Heartbeat > 0 {
 		names = append(names, "FAROL_HEARTBEAT")
 	}
-	return failure{code: exitUsage, err: fmt.Errorf("settings do not fit: %w", err), next: "change " + strings.Join(names, " or ")}
+	return cli.Failure{Code: cli.ExitUsage, Err: fmt.Errorf("settings do not fit: %w", err), Next: "change " + strings.Join(names, " or ")}
 }
