@@ -33,12 +33,13 @@ func mayImport() map[string][]string {
 		"progress":   {"fault", "registry"},
 		"pipeline":   top,
 		"nsqcompat":  top,
+		"explain":    {"claim", "fault", "internal/human", "progress", "registry"},
 		"client":     nil,            // it is for programs of others
 		"internal":   {"migrations"}, // the test environment brings databases up to date
 
 		"internal/human": nil,
 		"internal/cli":   {"internal/human", "registry", "storage"},
-		"cmd":            append(top, "internal", "migrations", "nsqcompat", "pipeline"),
+		"cmd":            append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 
