@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/memory"
 )
 
 const (
@@ -89,7 +90,7 @@ func writeIn(dir string) error {
 }
 
 func (s surroundings) checkLimits(context.Context) []finding {
-	list := []finding{s.host.memoryFits(memoryOf("/proc", "/sys/fs/cgroup"))}
+	list := []finding{s.host.memoryFits(memory.Limit("/proc", "/sys/fs/cgroup"))}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		list = append(list, filesFit(files.Cur))
@@ -112,7 +113,7 @@ func childrenConfined(lacks []string) finding {
 // settings promise to take. Bags that do not fit wait for another worker.
 func (n hostNeeds) memoryFits(limit int64) finding {
 	const what = "memory limit"
-	files := listsWithin(heapWithin(limit, n.children)) / fileMemory
+	files := memory.ListsWithin(memory.HeapWithin(limit, n.children)) / fileMemory
 	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
 	if files < int64(n.maxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/premis"
 )
 
 func fileShowCommand() *cobra.Command {
@@ -25,7 +26,7 @@ the receipts of its deletion. --premis writes it as PREMIS 3 XML.`,
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
 		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, (*filePage).print, premisOfOneFile)
+	}, readFilePage, (*filePage).print, premis.OfFile, noFile)
 }
 
 // filePage is all that is on record of a file.

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/premis"
 )
 
 func objectShowCommand() *cobra.Command {
@@ -27,7 +28,7 @@ read and how many are bad, its events, its work items, and what deletions did to
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
 		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, (*objectPage).print, premisOfWholeObject)
+	}, readObjectPage, (*objectPage).print, premis.OfObject, noObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
@@ -36,7 +37,8 @@ func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
 	print func(P, io.Writer) error,
-	premis func(context.Context, *registry.Export, string) (premisSource, error),
+	premis func(context.Context, *registry.Export, string) (premis.Source, error),
+	missing func(error) error,
 ) *cobra.Command {
 	var asJSON, asPREMIS bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,7 +46,7 @@ func recordCommand[P any](
 			return cli.Usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
 		}
 		if asPREMIS {
-			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis)
+			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis, missing)
 		}
 		return withRegistry(cmd, cmd.Parent().Name(), func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])
@@ -193,4 +195,23 @@ func printSection(w io.Writer, none string, header []string, rows [][]string) er
 		return err
 	}
 	return cli.WriteTable(w, header, rows)
+}
+
+// exportPREMIS writes what is on record under an identifier as a PREMIS document. It
+// may take longer than other commands: an object has many files.
+func exportPREMIS(cmd *cobra.Command, command, identifier string,
+	read func(context.Context, *registry.Export, string) (premis.Source, error), missing func(error) error,
+) error {
+	s, err := connectRegistry(cmd.Context(), command)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.registry.Export(cmd.Context(), func(e *registry.Export) error {
+		source, err := read(cmd.Context(), e, identifier)
+		if err != nil {
+			return missing(err)
+		}
+		return premis.Write(cmd.OutOrStdout(), source)
+	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -51,7 +52,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	if err != nil {
 		return err
 	}
-	fitIntoMemory(100, 0)
+	memory.Fit(100, 0)
 	log := newLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err

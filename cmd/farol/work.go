@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -122,7 +123,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return cli.Usage(err, help)
 	}
-	memory := fitIntoMemory(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
+	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := newLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)

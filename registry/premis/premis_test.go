@@ -1,4 +1,4 @@
-package main
+package premis
 
 import (
 	"bytes"
@@ -64,7 +64,7 @@ func (n premisNode) check(t *testing.T) {
 	if n.Type != "" {
 		kind = n.Type
 	}
-	if n.XMLName.Space != premisNamespace {
+	if n.XMLName.Space != namespace {
 		t.Errorf("%s is in the namespace %q", kind, n.XMLName.Space)
 	}
 	rule, hasChildren := premisChildren()[kind]
@@ -138,10 +138,10 @@ func listed[T any](list ...T) iter.Seq2[T, error] {
 // hostile are names that a depositor may give and XML cannot carry as they are.
 const hostile = "a<b>&amp;\"'\x01\x1b[31m\t\n\r\x7f]]>\ufffe\u202e漢\U0001F4A9"
 
-func premisDocument(t *testing.T, source premisSource) (text string, root premisNode) {
+func premisDocument(t *testing.T, source Source) (text string, root premisNode) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := writePREMIS(&b, source); err != nil {
+	if err := Write(&b, source); err != nil {
 		t.Fatal(err)
 	}
 	if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
@@ -159,7 +159,7 @@ func TestPREMISFollowsTheSchema(t *testing.T) {
 	event := premisEventRecord(1, odd.Identifier)
 	event.OutcomeInformation, event.Detail, event.Object, event.EventType = hostile, hostile, hostile, hostile
 	object := registry.Object{Identifier: "test.edu/bag", BagName: "bag", Title: hostile, Description: hostile, Access: "institution", StorageOption: "Standard"}
-	source := premisSource{&object, listed(odd, bare), listed(premisEventRecord(2, object.Identifier), event, premisEventRecord(3, odd.Identifier))}
+	source := Source{&object, listed(odd, bare), listed(premisEventRecord(2, object.Identifier), event, premisEventRecord(3, odd.Identifier))}
 	text, root := premisDocument(t, source)
 	root.check(t)
 	if root.Version != "3.0" || root.XMLName.Local != "premis" {
@@ -192,7 +192,7 @@ func TestPREMISFollowsTheSchema(t *testing.T) {
 			t.Errorf("xmllint: %v\n%s", err, out)
 		}
 	}
-	_, alone := premisDocument(t, premisSource{nil, listed(premisFileRecord(7)), listed[registry.LinkedEvent]()})
+	_, alone := premisDocument(t, Source{nil, listed(premisFileRecord(7)), listed[registry.LinkedEvent]()})
 	alone.check(t)
 }
 
@@ -204,7 +204,7 @@ func FuzzPREMISIsWellFormed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		file, event := premisFileRecord(1), premisEventRecord(1, name)
 		file.Identifier, file.FileFormat, file.FormatPUID, event.Outcome, event.EventTypeURI = name, name, name, name, name
-		_, root := premisDocument(t, premisSource{&registry.Object{Identifier: name, Title: name}, listed(file), listed(event)})
+		_, root := premisDocument(t, Source{&registry.Object{Identifier: name, Title: name}, listed(file), listed(event)})
 		root.check(t)
 	})
 }
@@ -233,7 +233,7 @@ func TestPREMISIsStreamed(t *testing.T) {
 		}
 	}
 	in, out := io.Pipe()
-	go func() { out.CloseWithError(writePREMIS(out, premisSource{nil, many, events})) }()
+	go func() { out.CloseWithError(Write(out, Source{nil, many, events})) }()
 	decoder := xml.NewDecoder(in)
 	for {
 		token, err := decoder.RawToken()

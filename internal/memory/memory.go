@@ -1,4 +1,5 @@
-package main
+// Package memory fits a process into the memory of its control group.
+package memory
 
 import (
 	"fmt"
@@ -17,36 +18,36 @@ const (
 	besideLists = 64 << 20  // of the heap: buffers of uploads, small bags, claims; and a part of the lists' own for garbage
 )
 
-// fitIntoMemory has the process fit into what its control group may use, less what
+// Fit has the process fit into what its control group may use, less what
 // so many children use, unless the environment says otherwise. Up to that, garbage is
 // collected when there is so much of it, in percent of what lives. It returns how much
 // there is for lists of files.
-func fitIntoMemory(percent, children int) int64 {
+func Fit(percent, children int) int64 {
 	heap := debug.SetMemoryLimit(-1) // GOMEMLIMIT, or no limit
 	if os.Getenv("GOMEMLIMIT") == "" {
-		heap = heapWithin(memoryOf("/proc", "/sys/fs/cgroup"), children)
+		heap = HeapWithin(Limit("/proc", "/sys/fs/cgroup"), children)
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(percent)
 			debug.SetMemoryLimit(heap)
 		}
 	}
 	if heap == math.MaxInt64 {
-		heap = memoryOf("/proc", "/sys/fs/cgroup")
+		heap = Limit("/proc", "/sys/fs/cgroup")
 	}
-	return listsWithin(heap)
+	return ListsWithin(heap)
 }
 
-// heapWithin is the heap of a process that has a limit for itself and its children.
-func heapWithin(limit int64, children int) int64 {
+// HeapWithin is the heap of a process that has a limit for itself and its children.
+func HeapWithin(limit int64, children int) int64 {
 	return max(limit-outsideHeap-int64(children)*childMemory, 64<<20)
 }
 
-// listsWithin is what of a heap there is for lists of files.
-func listsWithin(heap int64) int64 { return max((heap-besideLists)*3/4, 16<<20) }
+// ListsWithin is what of a heap there is for lists of files.
+func ListsWithin(heap int64) int64 { return max((heap-besideLists)*3/4, 16<<20) }
 
-// memoryOf returns what this process may use: the least limit of its control group and
+// Limit returns what this process may use: the least limit of its control group and
 // those above it, of either version, or the memory of the machine.
-func memoryOf(proc, groups string) int64 {
+func Limit(proc, groups string) int64 {
 	least := int64(math.MaxInt64)
 	if info, err := os.ReadFile(filepath.Join(proc, "meminfo")); err == nil {
 		var kib int64

@@ -1,4 +1,5 @@
-package main
+// Package premis writes records as PREMIS 3 documents.
+package premis
 
 import (
 	"bufio"
@@ -12,61 +13,42 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/farol-preservation/farol/registry"
 )
 
-// exportPREMIS writes what is on record under an identifier as a PREMIS document. It
-// may take longer than other commands: an object has many files.
-func exportPREMIS(cmd *cobra.Command, command, identifier string,
-	read func(context.Context, *registry.Export, string) (premisSource, error),
-) error {
-	s, err := connectRegistry(cmd.Context(), command)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return s.registry.Export(cmd.Context(), func(e *registry.Export) error {
-		source, err := read(cmd.Context(), e, identifier)
-		if err != nil {
-			return err
-		}
-		return writePREMIS(cmd.OutOrStdout(), source)
-	})
-}
-
-// premisSource is what a PREMIS document tells of, read as it is written.
-type premisSource struct {
+// A Source is what a PREMIS document describes. It is read while that is written.
+type Source struct {
 	object *registry.Object // nil: the document is of files alone
 	files  iter.Seq2[registry.File, error]
 	events iter.Seq2[registry.LinkedEvent, error]
 }
 
-func premisOfWholeObject(ctx context.Context, e *registry.Export, identifier string) (premisSource, error) {
+// OfObject reads an object with its files and the events of all of them.
+func OfObject(ctx context.Context, e *registry.Export, identifier string) (Source, error) {
 	o, err := e.Object(ctx, identifier)
-	return premisSource{&o, e.Files(ctx, o), e.ObjectEvents(ctx, o)}, noObject(err)
+	return Source{&o, e.Files(ctx, o), e.ObjectEvents(ctx, o)}, err
 }
 
-func premisOfOneFile(ctx context.Context, e *registry.Export, identifier string) (premisSource, error) {
+// OfFile reads one file and its events.
+func OfFile(ctx context.Context, e *registry.Export, identifier string) (Source, error) {
 	f, err := e.File(ctx, identifier)
 	one := func(yield func(registry.File, error) bool) { yield(f, nil) }
-	return premisSource{nil, one, e.FileEvents(ctx, f)}, noFile(err)
+	return Source{nil, one, e.FileEvents(ctx, f)}, err
 }
 
-// premisNamespace is that of the schema, and the prefix by which xsi:type names its types.
-const premisNamespace = "http://www.loc.gov/premis/v3"
+// namespace is that of the schema, and the prefix by which xsi:type names its types.
+const namespace = "http://www.loc.gov/premis/v3"
 
-// writePREMIS writes objects, events and agents, in the order that the schema wants.
+// Write writes objects, events and agents, in the order that the schema wants.
 // Only the agents are kept until the end: they are few.
-func writePREMIS(w io.Writer, source premisSource) error {
+func Write(w io.Writer, source Source) error {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	if _, err := buffered.WriteString(xml.Header); err != nil {
 		return fmt.Errorf("write PREMIS: %w", err)
 	}
 	e := xml.NewEncoder(buffered)
 	e.Indent("", "  ")
-	root := element("premis", "xmlns", premisNamespace, "xmlns:premis", premisNamespace,
+	root := element("premis", "xmlns", namespace, "xmlns:premis", namespace,
 		"xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance", "version", "3.0")
 	err := e.EncodeToken(root)
 	if err == nil {
@@ -84,9 +66,9 @@ func writePREMIS(w io.Writer, source premisSource) error {
 	return nil
 }
 
-func writeEntities(e *xml.Encoder, source premisSource) error {
+func writeEntities(e *xml.Encoder, source Source) error {
 	if source.object != nil {
-		if err := e.EncodeElement(premisOfObject(*source.object), element("object", "xsi:type", "premis:intellectualEntity")); err != nil {
+		if err := e.EncodeElement(describeObject(*source.object), element("object", "xsi:type", "premis:intellectualEntity")); err != nil {
 			return err
 		}
 	}
@@ -95,7 +77,7 @@ func writeEntities(e *xml.Encoder, source premisSource) error {
 		if err != nil {
 			return err
 		}
-		if err := e.EncodeElement(premisOfFile(f), file); err != nil {
+		if err := e.EncodeElement(describeFile(f), file); err != nil {
 			return err
 		}
 	}
@@ -105,12 +87,12 @@ func writeEntities(e *xml.Encoder, source premisSource) error {
 			return err
 		}
 		agents[agentOf(event.Event)] = true
-		if err := e.EncodeElement(premisOfEvent(event), element("event")); err != nil {
+		if err := e.EncodeElement(describeEvent(event), element("event")); err != nil {
 			return err
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(agents), func(a, b softwareAgent) int { return strings.Compare(a.id(), b.id()) }) {
-		if err := e.EncodeElement(premisOfAgent(a), element("agent")); err != nil {
+		if err := e.EncodeElement(describeAgent(a), element("agent")); err != nil {
 			return err
 		}
 	}

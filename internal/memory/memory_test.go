@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"os"
@@ -33,7 +33,7 @@ func TestMemoryIsThatOfTheControlGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := memoryOf(filepath.Join(dir, "proc"), filepath.Join(dir, "cg")); got != tc.want {
+			if got := Limit(filepath.Join(dir, "proc"), filepath.Join(dir, "cg")); got != tc.want {
 				t.Errorf("memory = %d MiB, want %d", got>>20, tc.want>>20)
 			}
 		})
