@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 	if err != nil {
 		return err
 	}
-	s := config.surroundings()
+	s := surroundingsOf(&config)
 	s.write = write
 	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, newLogger(config.Log), nil)
 	if err != nil {
@@ -100,11 +101,11 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 	return nil
 }
 
-// surroundings are those of a worker.
-func (c *workerConfig) surroundings() surroundings {
+// surroundingsOf are those of a worker.
+func surroundingsOf(c *workerConfig) surroundings {
 	return surroundings{
 		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.s3Config, storage: &c.Storage,
-		viruses: c.Viruses, host: c.hostNeeds(),
+		viruses: c.Viruses, host: &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers},
 	}
 }
 
@@ -144,7 +145,7 @@ func alike(all []finding, some func(finding) bool) (groups []alikeFindings, n in
 			continue
 		}
 		n++
-		key := [2]string{f.Code, firstOf(f.cause, f.Todo)}
+		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
 		if i, ok := at[key]; ok {
 			groups[i].also = append(groups[i].also, f.name())
 			continue

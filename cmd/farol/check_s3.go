@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -273,7 +274,7 @@ func (s surroundings) endpoints() (list []storage.Target) {
 }
 
 func s3URL(t storage.Target) string {
-	return firstOf(t.Endpoint, "https://s3."+firstOf(t.Region, "us-east-1")+".amazonaws.com")
+	return cmp.Or(t.Endpoint, "https://s3."+cmp.Or(t.Region, "us-east-1")+".amazonaws.com")
 }
 
 // checkS3Clock compares this host's clock with the Date of an answer. A service that

@@ -51,7 +51,7 @@ func (s *site) surroundings() surroundings {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return config.surroundings()
+	return surroundingsOf(&config)
 }
 
 // found returns what was found of something.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/nsqcompat"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
@@ -59,11 +58,6 @@ type pullConfig struct {
 	Max         int           `env:"FAROL_PULL_MAX" envDefault:"1" min:"1" doc:"messages of each queue that a pull is given at most that does not say it"`
 	RetryNum    int           `env:"FAROL_PULL_RETRY_NUM" envDefault:"2" min:"0" doc:"how often a message that was not answered is given again, of a pull that does not say it"`
 	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"after how long that is done, of a pull that does not say it"`
-}
-
-// defaults are what pulls ask for that do not say it.
-func (c pullConfig) defaults() nsqcompat.Defaults {
-	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }
 
 type readConfig struct {

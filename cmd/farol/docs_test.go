@@ -105,7 +105,10 @@ func stagesTable(b *strings.Builder) {
 	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap | without heartbeats |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range oldWorkers() {
-		stage, capped, d := firstOf(w.step(), "(fixity)"), "none", w.uses.byDefault()
+		stage, capped, d := w.step(), "none", w.uses.byDefault()
+		if stage == "" {
+			stage = "(fixity)"
+		}
 		if d.Cap > 0 {
 			capped = strconv.Itoa(d.Cap)
 		}

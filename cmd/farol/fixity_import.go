@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
 		switch {
 		case !asJSON:
-			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, plain(firstOf(p.File, p.Key, "-")), plain(p.Problem)); err != nil {
+			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, plain(cmp.Or(p.File, p.Key, "-")), plain(p.Problem)); err != nil {
 				broken = err
 			}
 		case len(report.Problems) < mostLeft:

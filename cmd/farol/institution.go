@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ institution again changes nothing.`,
 				return usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
 			}
 			in.Identifier = args[0]
-			in.ReceivingBucket = firstOf(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
-			in.RestoreBucket = firstOf(in.RestoreBucket, "aptrust.restore."+in.Identifier)
+			in.ReceivingBucket = cmp.Or(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
+			in.RestoreBucket = cmp.Or(in.RestoreBucket, "aptrust.restore."+in.Identifier)
 			added, err := addInstitution(cmd.Context(), in, create)
 			if err != nil {
 				return err

@@ -70,7 +70,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 		return err
 	}
 	defer s.close()
-	mirror := config.mirror(s)
+	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
@@ -79,7 +79,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	return group.Wait()
 }
 
-func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
+func newMirror(c mirrorConfig, s *services) *nsqcompat.Mirror {
 	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
 		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
 		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: newLogger(c.Log),
@@ -131,7 +131,7 @@ func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
 		return err
 	}
 	defer s.close()
-	if err = do(config.mirror(s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
+	if err = do(newMirror(config, s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
 		err = failure{code: exitFailed, err: err, next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
 	}
 	return err

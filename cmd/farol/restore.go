@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,7 +221,7 @@ func readRestoreConfig(s *settings) (c restoreConfig) {
 	for _, spec := range storage.Targets() {
 		var own targetConfig
 		s.readBlock(targetPrefix(spec.Name), &own)
-		c.classes[spec.Name] = firstOf(own.StorageClass, spec.StorageClass)
+		c.classes[spec.Name] = cmp.Or(own.StorageClass, spec.StorageClass)
 	}
 	return c
 }

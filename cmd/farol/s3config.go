@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
@@ -108,11 +109,11 @@ func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.
 		s.wrong(prefix+missing, "is not set, but the other half of the key is")
 	}
 
-	t := shared.target(firstOf(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
+	t := shared.target(cmp.Or(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
 	t.Name, t.Provider, t.RestorePriority = spec.Name, spec.Provider, spec.RestorePriority
-	t.StorageClass = firstOf(own.StorageClass, spec.StorageClass)
+	t.StorageClass = cmp.Or(own.StorageClass, spec.StorageClass)
 	t.Checksum = storage.ChecksumMode(own.Checksum)
-	t.CAFile = firstOf(own.CAFile, shared.CAFile)
+	t.CAFile = cmp.Or(own.CAFile, shared.CAFile)
 	if own.AccessKeyID != "" {
 		t.AccessKeyID, t.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
 	}
@@ -124,7 +125,7 @@ func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.
 	case shared.Endpoint == "":
 		t.Endpoint, t.Region = "https://"+spec.Host, spec.Region
 	}
-	t.Region = firstOf(own.Region, t.Region)
+	t.Region = cmp.Or(own.Region, t.Region)
 	return t
 }
 
@@ -132,13 +133,4 @@ func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.
 // FAROL_TARGET_STANDARD_VA_.
 func targetPrefix(target string) string {
 	return "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target, "-", "_")) + "_"
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

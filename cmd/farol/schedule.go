@@ -127,7 +127,7 @@ type scheduling struct {
 
 // connectScheduler opens what the jobs need, and nothing else.
 func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := load(readSchedulerConfig(needsOf(chosen)))
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func newScheduling(command string, s *services, config schedulerConfig, chosen [
 	}, config, metrics}
 }
 
-// surroundings are those of the chosen jobs.
-func (c *schedulerConfig) surroundings() surroundings {
+// schedulerSurroundings are those of the chosen jobs.
+func schedulerSurroundings(c *schedulerConfig) surroundings {
 	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
 	if s.storage != nil {
 		s.s3 = &s.storage.s3Config
@@ -170,11 +170,11 @@ func (c *scheduling) leaveOut() error {
 }
 
 func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := load(readSchedulerConfig(needsOf(chosen)))
 	if err != nil {
 		return err
 	}
-	if err := wait.ready(ctx, config.surroundings(), config.HTTP.Addr, newLogger(config.Log)); err != nil {
+	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, newLogger(config.Log)); err != nil {
 		return err
 	}
 	c, err := connectScheduler(ctx, chosen)

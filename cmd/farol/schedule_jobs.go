@@ -36,27 +36,27 @@ type schedulerConfig struct {
 	HTTP     httpConfig
 }
 
-// readSchedulerConfig reads what some jobs need.
-func readSchedulerConfig(chosen []string) func(*settings) schedulerConfig {
+// jobNeeds says which servers some jobs need besides the database.
+type jobNeeds struct{ Redis, S3, Storage bool }
+
+// readSchedulerConfig reads what jobs with these needs read.
+func readSchedulerConfig(needs jobNeeds) func(*settings) schedulerConfig {
 	return func(s *settings) (c schedulerConfig) {
 		s.readDatabase(&c.Database)
 		s.readBlock("", &c.scheduleConfig)
 		s.readBlock("", &c.Read)
 		s.readBlock("", &c.Log)
 		s.readBlock("", &c.HTTP)
-		some := func(needs func(job) bool) bool {
-			return slices.ContainsFunc(jobs(), func(j job) bool { return slices.Contains(chosen, j.name) && needs(j) })
-		}
-		if some(func(j job) bool { return j.redis }) {
+		if needs.Redis {
 			c.Redis = &redisConfig{}
 			s.readRedis(c.Redis)
 			s.readBlock("", &c.Janitor)
 		}
 		switch {
-		case some(func(j job) bool { return j.storage }):
+		case needs.Storage:
 			all := s.readStorage()
 			c.Storage = &all
-		case some(func(j job) bool { return j.s3 }):
+		case needs.S3:
 			c.S3 = &s3Config{}
 			s.readBlock("", c.S3)
 		}
@@ -67,7 +67,7 @@ func readSchedulerConfig(chosen []string) func(*settings) schedulerConfig {
 // job is something that can be scheduled.
 type job struct {
 	name, does, setting string
-	redis, s3, storage  bool // what it needs besides the database
+	needs               jobNeeds
 	make                func(*scheduling) pipeline.Job
 }
 
@@ -75,7 +75,7 @@ type job struct {
 func jobs() []job {
 	return []job{
 		{
-			name: pipeline.ReadBucketsJob, does: "makes an item of each new bag", setting: "FAROL_READ_INTERVAL", s3: true,
+			name: pipeline.ReadBucketsJob, does: "makes an item of each new bag", setting: "FAROL_READ_INTERVAL", needs: jobNeeds{S3: true},
 			make: func(c *scheduling) pipeline.Job { return c.reader().Job(c.config.Read.Interval) },
 		},
 		{
@@ -85,11 +85,11 @@ func jobs() []job {
 			},
 		},
 		{
-			name: pipeline.GlacierPollJob, does: "looks for retrievals that are ready", setting: "FAROL_GLACIER_POLL_INTERVAL", storage: true,
+			name: pipeline.GlacierPollJob, does: "looks for retrievals that are ready", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: jobNeeds{Storage: true},
 			make: func(c *scheduling) pipeline.Job { return c.deps().GlacierPoll(c.config.GlacierEvery) },
 		},
 		{
-			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", storage: true,
+			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: jobNeeds{Storage: true},
 			make: func(c *scheduling) pipeline.Job {
 				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: c.config.SpotMaxSize})
 			},
@@ -101,12 +101,22 @@ func jobs() []job {
 			},
 		},
 		{
-			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", redis: true, storage: true,
+			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: jobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) pipeline.Job {
 				return newJanitor(c.services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.janitor.observe)
 			},
 		},
 	}
+}
+
+// needsOf are the needs of some jobs together.
+func needsOf(chosen []string) (n jobNeeds) {
+	for _, j := range jobs() {
+		if slices.Contains(chosen, j.name) {
+			n = jobNeeds{Redis: n.Redis || j.needs.Redis, S3: n.S3 || j.needs.S3, Storage: n.Storage || j.needs.Storage}
+		}
+	}
+	return n
 }
 
 func jobNames() (names []string) {

@@ -60,7 +60,7 @@ func runServe(ctx context.Context, wait waiting) error {
 		return err
 	}
 	defer s.close()
-	direct, err := config.Database.session("farol-serve")
+	direct, err := sessionOf(config.Database, "farol-serve")
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
-		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
+		MaxBody: config.Pull.MaxBody, Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
 	}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
@@ -186,4 +186,9 @@ func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
+}
+
+// pullDefaults are what pulls ask for that do not say it.
+func pullDefaults(c pullConfig) nsqcompat.Defaults {
+	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
@@ -154,13 +151,9 @@ func (s *settings) nameOf(w oldWorker, suffix string) string {
 	return w.names[0] + suffix
 }
 
-// blame names the settings because of which an engine does not start: a process's
+// blamed names the settings because of which an engine does not start: a process's
 // own go before those in stage_settings.
-func (c workerConfig) blame(err error) error {
-	var wrong *claim.SettingError
-	if !errors.As(err, &wrong) {
-		return err
-	}
+func (c workerConfig) blamed(wrong *claim.SettingError) []string {
 	names := []string{wrong.Setting + " in stage_settings"}
 	switch _, own := c.Leases[wrong.Stage]; {
 	case own:
@@ -178,5 +171,5 @@ func (c workerConfig) blame(err error) error {
 	if c.Heartbeat > 0 {
 		names = append(names, "FAROL_HEARTBEAT")
 	}
-	return failure{code: exitUsage, err: fmt.Errorf("settings do not fit: %w", err), next: "change " + strings.Join(names, " or ")}
+	return names
 }

@@ -112,9 +112,9 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 	return nil
 }
 
-// session says how to reach the database past a pooler; nil if that is not known
+// sessionOf says how to reach the database past a pooler; nil if that is not known
 // or not needed.
-func (c databaseConfig) session(name string) (*pgx.ConnConfig, error) {
+func sessionOf(c databaseConfig, name string) (*pgx.ConnConfig, error) {
 	if c.Direct == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}

@@ -126,7 +126,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
 	}
-	if err := f.wait.ready(ctx, config.surroundings(), config.HTTP.Addr, log); err != nil {
+	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
@@ -235,7 +235,7 @@ func workReady(ping func(context.Context) error, runner *pipeline.Runner) readin
 }
 
 func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {
-	direct, err := config.Database.session("farol-work")
+	direct, err := sessionOf(config.Database, "farol-work")
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,11 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
-	return engine, config.blame(err)
+	var wrong *claim.SettingError
+	if errors.As(err, &wrong) {
+		err = failure{code: exitUsage, err: fmt.Errorf("settings do not fit: %w", err), next: "change " + strings.Join(config.blamed(wrong), " or ")}
+	}
+	return engine, err
 }
 
 // startIdentifier has this program identify formats in children of its own. They
