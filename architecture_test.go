@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +17,8 @@ import (
 const module = "github.com/farol-preservation/farol"
 
 // mayImport tells which of our packages each of our packages may import, all
-// below it included. Tests may also import internal; only they and cmd may.
+// below them included. The longest path that has a rule counts. Tests may also
+// import internal.
 func mayImport() map[string][]string {
 	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "storage", "virus"}
 	return map[string][]string{
@@ -35,7 +35,10 @@ func mayImport() map[string][]string {
 		"nsqcompat":  top,
 		"client":     nil,            // it is for programs of others
 		"internal":   {"migrations"}, // the test environment brings databases up to date
-		"cmd":        append(top, "internal", "migrations", "nsqcompat", "pipeline"),
+
+		"internal/human": nil,
+		"internal/cli":   {"internal/human", "registry", "storage"},
+		"cmd":            append(top, "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 
@@ -50,7 +53,7 @@ func mayUse() map[string][]string {
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
-		"github.com/spf13/cobra":     {"cmd"},
+		"github.com/spf13/cobra":     {"cmd", "internal/cli"},
 		"github.com/caarlos0/env/":   {"cmd"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd"},
@@ -64,7 +67,7 @@ func mayUse() map[string][]string {
 // source is one Go file of the module.
 type source struct {
 	path    string // from the root, with slashes
-	top     string // its first directory
+	room    string // the longest part of the path that has a rule; or its first directory
 	imports []string
 	syntax  *ast.File
 }
@@ -89,7 +92,7 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		s := source{path: filepath.ToSlash(name), syntax: file}
-		s.top, _, _ = strings.Cut(s.path, "/")
+		s.room = roomOf(s.path)
 		for _, i := range file.Imports {
 			p, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
@@ -104,6 +107,24 @@ func sources(t *testing.T) []source {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// roomOf is the rule's name for what lies at a path.
+func roomOf(name string) string {
+	room, _, _ := strings.Cut(name, "/")
+	for rule := range mayImport() {
+		if len(rule) > len(room) && in(name, rule) {
+			room = rule
+		}
+	}
+	return room
+}
+
+// in tells whether a path is one of these, or lies below one.
+func in(name string, places ...string) bool {
+	return slices.ContainsFunc(places, func(place string) bool {
+		return name == place || strings.HasPrefix(name, place+"/")
+	})
 }
 
 // skip passes over directories that hold no package of this module.
@@ -125,15 +146,14 @@ func TestPackagesImportOnlyWhatIsBelowThem(t *testing.T) {
 	t.Parallel()
 	rules := mayImport()
 	for _, s := range sources(t) {
-		allowed, known := rules[s.top]
+		allowed, known := rules[s.room]
 		if !known && !s.isTest() {
-			t.Errorf("%s: no rule says what %s may import", s.path, s.top)
+			t.Errorf("%s: no rule says what %s may import", s.path, s.room)
 		}
 		for _, imported := range s.imports {
 			below, ours := strings.CutPrefix(imported, module+"/")
-			top, _, _ := strings.Cut(below, "/")
-			if ours && top != s.top && !s.isTest() && !slices.Contains(allowed, top) {
-				t.Errorf("%s imports %s; %s may import %q of ours", s.path, imported, s.top, allowed)
+			if ours && roomOf(below) != s.room && !s.isTest() && !in(below, allowed...) {
+				t.Errorf("%s imports %s; %s may import %q of ours", s.path, imported, s.room, allowed)
 			}
 		}
 	}
@@ -146,13 +166,12 @@ func TestTestsReachNoHigherThanTheirPackage(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imported := range s.imports {
 			below, ours := strings.CutPrefix(imported, module+"/")
-			top, _, _ := strings.Cut(below, "/")
-			_, ruled := rules[s.top]
-			if !ours || !ruled || !s.isTest() || top == s.top || slices.Contains(rules[s.top], top) {
+			allowed, ruled := rules[s.room]
+			if !ours || !ruled || !s.isTest() || roomOf(below) == s.room || in(below, allowed...) {
 				continue
 			}
-			if top == "cmd" || top == "pipeline" || top == "nsqcompat" {
-				t.Errorf("%s imports %s, which is above %s", s.path, imported, s.top)
+			if in(below, "cmd", "pipeline", "nsqcompat") {
+				t.Errorf("%s imports %s, which is above %s", s.path, imported, s.room)
 			}
 		}
 	}
@@ -166,7 +185,7 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 		}
 		for _, imported := range s.imports {
 			for library, places := range mayUse() {
-				if strings.HasPrefix(imported, library) && !slices.Contains(places, s.top) {
+				if strings.HasPrefix(imported, library) && !in(s.path, places...) {
 					t.Errorf("%s imports %s; only %q may", s.path, imported, places)
 				}
 			}
@@ -175,11 +194,11 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 }
 
 // What a package does is decided by its arguments; cmd alone knows settings. The
-// test environment has no caller who could tell it.
+// test environment has no caller who could tell it, and a terminal's width is no setting.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
-		if s.isTest() || s.top == "cmd" || path.Dir(s.path) == "internal/testenv" {
+		if s.isTest() || in(s.path, "cmd", "internal/testenv", "internal/cli") {
 			continue
 		}
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
@@ -199,11 +218,11 @@ func TestEveryPackageIsLookedAt(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
-		seen[s.top] = true
+		seen[s.room] = true
 	}
-	for top := range mayImport() {
-		if !seen[top] {
-			t.Errorf("no file of %s was found", top)
+	for room := range mayImport() {
+		if !seen[room] {
+			t.Errorf("no file of %s was found", room)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/human"
 )
 
 const (
@@ -66,11 +67,11 @@ func diskFits(dir string, write bool) finding {
 	const space = "free some space in it, or set TMPDIR to a directory that has a few GiB"
 	switch {
 	case free < leastSpace:
-		return failed(fmt.Errorf("only %s are free: %w", sizeOf(free), unix.ENOSPC), space)
+		return failed(fmt.Errorf("only %s are free: %w", human.Bytes(free), unix.ENOSPC), space)
 	case free < lowSpace:
-		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, sizeOf(free)), space)
+		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, human.Bytes(free)), space)
 	}
-	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, sizeOf(free)))
+	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, human.Bytes(free)))
 }
 
 // writeIn writes to a directory what is gone at once.
@@ -108,7 +109,7 @@ func childrenConfined(lacks []string) finding {
 func (n hostNeeds) memoryFits(limit int64) finding {
 	const what = "memory limit"
 	files := listsWithin(heapWithin(limit, n.children)) / fileMemory
-	found := fmt.Sprintf("%s: bags of up to about %d files", sizeOf(limit), files)
+	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
 	if files < int64(n.maxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),
 			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")

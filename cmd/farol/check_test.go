@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -212,7 +213,7 @@ func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {
 	}
 	all = around.examine(t.Context())
 	err := refusal("work", all)
-	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || asFailure(err).code != exitUsage {
+	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || cli.FailureOf(err).Code != cli.ExitUsage {
 		t.Errorf("no target is there: %+v, %v", f, err)
 	}
 	around.command = "schedule" // whose other jobs need no target

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -175,8 +176,8 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 		environ[w.name] = w.value
 	}
 	_, err := loadFrom(environ, readWorkerConfig)
-	var f failure
-	if !errors.As(err, &f) || f.code != exitUsage || f.next == "" {
+	var f cli.Failure
+	if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Next == "" {
 		t.Fatalf("err = %#v", err)
 	}
 	lines := strings.Split(err.Error(), "\n")
@@ -249,7 +250,7 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 	stop()
 	c := databaseConfig{URL: "postgres://u@127.0.0.1:1/x"}
 	_, err := connect(ctx, "test", needs{Database: &c})
-	if f := asFailure(err); f.code != exitFailed || f.Error() != "interrupted" || f.next != "" {
+	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
 		t.Errorf("connect = %v, told as %+v", err, f)
 	}
 	if err := orderly(ctx, err); err != nil {

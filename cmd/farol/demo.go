@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -74,7 +76,7 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 		return err
 	}
 	defer h.stopAll()
-	say(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n",
+	cli.Say(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n",
 		time.Since(began).Round(10*time.Millisecond), l.NSQAdminURL)
 
 	d := &demo{local: l, out: out}
@@ -86,7 +88,7 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 		return errors.Join(d.verdict(), l.watch(ctx, out))
 	}
 	if err := d.verdict(); err != nil {
-		return failure{code: exitFailed, err: err, next: "see the logs in " + filepath.Join(l.dir, "log")}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see the logs in " + filepath.Join(l.dir, "log")}
 	}
 	return nil
 }
@@ -101,7 +103,7 @@ func demoDir(dir string) (string, error) {
 		return made, nil
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return "", usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
+		return "", cli.Usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
 	}
 	return dir, nil
 }
@@ -132,7 +134,7 @@ func (d *demo) run(ctx context.Context) error {
 	began := time.Now()
 	for i, round := range [][]sample{samples(), secondRound()} {
 		if i == 1 {
-			say(d.out, "\nNow the second version of a bag that is on record.")
+			cli.Say(d.out, "\nNow the second version of a bag that is on record.")
 		}
 		if err := d.deposit(ctx, round); err != nil {
 			return err
@@ -187,7 +189,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 	if err != nil {
 		return err
 	}
-	say(d.out, "The bucket reader found %d new bags, and left alone what is no tar.", n)
+	cli.Say(d.out, "The bucket reader found %d new bags, and left alone what is no tar.", n)
 	if n != len(round) {
 		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
 	}
@@ -324,17 +326,17 @@ func (d *demo) print() error {
 			reason = "UNEXPECTED: " + bad + "; " + reason
 		}
 		rows = append(rows, []string{
-			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, number(e.summary.Files), number(e.summary.Copies), number(events), plain(reason),
+			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, number(e.summary.Files), number(e.summary.Copies), number(events), human.Line(reason),
 		})
 	}
 	fmt.Fprintln(d.out)
-	if err := writeNoted(d.out, header, rows); err != nil {
+	if err := cli.WriteNoted(d.out, header, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(d.out)
-	say(d.out, "%s", d.outcome())
-	say(d.out, "%d bags, %s, in %.1f s (%s/s); %d hand-offs mirrored to NSQ.",
-		len(d.ended), sizeOf(d.bytes), d.took.Seconds(), sizeOf(int64(float64(d.bytes)/d.took.Seconds())), d.mirror)
+	cli.Say(d.out, "%s", d.outcome())
+	cli.Say(d.out, "%d bags, %s, in %.1f s (%s/s); %d hand-offs mirrored to NSQ.",
+		len(d.ended), human.Bytes(d.bytes), d.took.Seconds(), human.Bytes(int64(float64(d.bytes)/d.took.Seconds())), d.mirror)
 	return nil
 }
 
@@ -364,13 +366,6 @@ func (d *demo) next() {
 		"farol item list          what became of bags; farol item show has more",
 		"farol restore object ID  a bag comes back; farol delete ends it",
 	} {
-		fmt.Fprintln(d.out, "  "+cutTo(line, terminalWidth(d.out)-2))
+		fmt.Fprintln(d.out, "  "+cli.CutTo(line, cli.TerminalWidth(d.out)-2))
 	}
-}
-
-func shorten(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }

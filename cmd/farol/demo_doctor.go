@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -20,6 +21,6 @@ func (d *demo) examine(ctx context.Context) error {
 	if report.NeedsPerson() || len(report.Unchecked) > 0 {
 		return errors.Join(errors.New("the doctor found something that should not be"), writeFindings(d.out, report))
 	}
-	say(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
+	cli.Say(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -32,16 +34,16 @@ type follower struct {
 
 func newFollower(out io.Writer, round []sample) *follower {
 	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, told: map[string]bool{}, began: time.Now()}
-	if file, ok := out.(*os.File); !ok || !isTerminal(file) {
+	if file, ok := out.(*os.File); !ok || !cli.IsTerminal(file) {
 		return f
 	}
-	f.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(max(terminalWidth(out), 20)), mpb.WithRefreshRate(100*time.Millisecond))
-	width := min(34, max(terminalWidth(out)/3, 10))
+	f.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(max(cli.TerminalWidth(out), 20)), mpb.WithRefreshRate(100*time.Millisecond))
+	width := min(34, max(cli.TerminalWidth(out)/3, 10))
 	for _, s := range round {
 		name := s.institution + "/" + s.key
 		f.at[name] = "waiting"
 		f.bars[name] = f.progress.AddBar(int64(len(stageNames())),
-			mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, shorten(name, width)))),
+			mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, human.Shorten(name, width)))),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + f.where(name) })))
 	}
 	f.all = f.progress.AddBar(int64(len(round)), mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, "all bags"))),
@@ -60,7 +62,7 @@ func (f *follower) sum() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	took := time.Since(f.began)
-	return fmt.Sprintf("%d ended, %s, %s/s, %s", len(f.ended), sizeOf(f.bytes), sizeOf(int64(float64(f.bytes)/max(took.Seconds(), 0.1))), spanOf(took))
+	return fmt.Sprintf("%d ended, %s, %s/s, %s", len(f.ended), human.Bytes(f.bytes), human.Bytes(int64(float64(f.bytes)/max(took.Seconds(), 0.1))), human.Duration(took))
 }
 
 func (f *follower) update(item registry.WorkItem, stage stageView) {
@@ -74,7 +76,7 @@ func (f *follower) update(item registry.WorkItem, stage stageView) {
 		return
 	}
 	f.mu.Lock()
-	f.at[name] = item.Stage + " " + strings.ToLower(item.Status) + ", " + sizeOf(item.Size)
+	f.at[name] = item.Stage + " " + strings.ToLower(item.Status) + ", " + human.Bytes(item.Size)
 	if !item.Retry && !f.ended[item.ID] {
 		f.ended[item.ID] = true
 		f.bytes += item.Size
@@ -111,7 +113,7 @@ func (f *follower) tell(name string, item registry.WorkItem, stage stageView) {
 	}
 }
 
-func (f *follower) line(text string) { fmt.Fprintln(f.out, cutTo(text, terminalWidth(f.out))) }
+func (f *follower) line(text string) { fmt.Fprintln(f.out, cli.CutTo(text, cli.TerminalWidth(f.out))) }
 
 func (f *follower) close() {
 	if f.progress == nil {

@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 )
 
 // A demo that is interrupted leaves nothing behind, at any time.
@@ -44,7 +47,7 @@ func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 		}
 		err = c.Wait()
 		left, readErr := os.ReadDir(scratch)
-		if err == nil || !interrupted || c.ProcessState.Sys().(syscall.WaitStatus).ExitStatus() != exitFailed || stderr.String() != "farol: interrupted\n" { //nolint:forcetypeassert // on all systems we run on
+		if err == nil || !interrupted || c.ProcessState.Sys().(syscall.WaitStatus).ExitStatus() != cli.ExitFailed || stderr.String() != "farol: interrupted\n" { //nolint:forcetypeassert // on all systems we run on
 			t.Errorf("after %q: %v\n%s", seen, err, stderr.String())
 		}
 		if readErr != nil || len(left) > 0 {
@@ -59,7 +62,7 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.StringMatching(`[a-zü.]{1,12}`), 1, 30).Draw(t, "words")
 		most := rapid.IntRange(1, 60).Draw(t, "most")
-		lines := wrap(strings.Join(words, " "), most)
+		lines := human.Wrap(strings.Join(words, " "), most)
 		if got := strings.Fields(strings.Join(lines, " ")); strings.Join(got, " ") != strings.Join(words, " ") {
 			t.Errorf("%v became %v", words, got)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -19,7 +21,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	const film, charts, logbooks = lighthouse + "/survey-film", harbor + "/charts", lighthouse + "/logbooks"
-	say(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
+	cli.Say(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
 	began := time.Now()
 	for _, object := range []string{film, charts} {
 		if err := d.restore(ctx, object); err != nil {
@@ -40,7 +42,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	if err := d.isGone(ctx, logbooks); err != nil {
 		return err
 	}
-	say(d.out, "All of it in %.1f s.", time.Since(began).Seconds())
+	cli.Say(d.out, "All of it in %.1f s.", time.Since(began).Seconds())
 	return nil
 }
 
@@ -69,7 +71,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 	if !errors.Is(err, registry.ErrRefused) {
 		return fmt.Errorf("%s was stored a moment ago, and its deletion was not refused: %w", object, err)
 	}
-	say(d.out, "  %s asks too early: %v", people[0], err)
+	cli.Say(d.out, "  %s asks too early: %v", people[0], err)
 	for _, table := range []string{"intellectual_objects", "generic_files"} {
 		if _, err := d.db.Exec(ctx, `UPDATE `+table+` SET created_at = now() - interval '1 year' WHERE identifier = $1 OR identifier LIKE $1 || '/%'`, object); err != nil {
 			return fmt.Errorf("make %s older: %w", object, err)
@@ -99,7 +101,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		if live == 0 {
 			for _, item := range items {
 				if item.Action != "Ingest" {
-					fmt.Fprintln(d.out, cutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, plain(firstFinding(item.Note))), terminalWidth(d.out)))
+					fmt.Fprintln(d.out, cli.CutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, human.Line(firstFinding(item.Note))), cli.TerminalWidth(d.out)))
 				}
 			}
 			return nil
@@ -133,7 +135,7 @@ func (d *demo) cameBack(ctx context.Context, object string) error {
 	if v := b.Validate(nil); !v.Valid {
 		return fmt.Errorf("%s came back as a bag that is not valid: %s", object, v.Errors[0].Message)
 	}
-	say(d.out, "%s came back: a valid bag of %s, read again from its bucket.", object, count(len(b.Files), "file", "files"))
+	cli.Say(d.out, "%s came back: a valid bag of %s, read again from its bucket.", object, human.Count(len(b.Files), "file", "files"))
 	return nil
 }
 
@@ -155,6 +157,6 @@ func (d *demo) isGone(ctx context.Context, object string) error {
 	if len(receipts) == 0 {
 		return fmt.Errorf("there is no receipt for %s", object)
 	}
-	say(d.out, "%s is gone: %s, and none of the copies answers.", object, count(len(receipts), "receipt", "receipts"))
+	cli.Say(d.out, "%s is gone: %s, and none of the copies answers.", object, human.Count(len(receipts), "receipt", "receipts"))
 	return nil
 }

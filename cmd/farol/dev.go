@@ -13,6 +13,7 @@ import (
 	"github.com/caarlos0/env/v10"
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
@@ -214,9 +215,9 @@ func (l *local) watch(ctx context.Context, out io.Writer) error {
 			fmt.Fprintln(out, "Stopping.")
 			return nil
 		case err := <-l.Died():
-			return failure{
-				code: exitFailed, err: fmt.Errorf("a server of the stack does not come back: %w", err),
-				next: "see its log in " + filepath.Join(l.dir, "log"),
+			return cli.Failure{
+				Code: cli.ExitFailed, Err: fmt.Errorf("a server of the stack does not come back: %w", err),
+				Next: "see its log in " + filepath.Join(l.dir, "log"),
 			}
 		case <-tick.C:
 			if err := l.createInstitutionBuckets(ctx); err != nil && ctx.Err() == nil {

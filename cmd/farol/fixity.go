@@ -10,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func fixityCommand() *cobra.Command {
-	return group("fixity", "See that stored copies are what was stored",
+	return cli.Group("fixity", "See that stored copies are what was stored",
 		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
 }
 
@@ -42,7 +44,7 @@ Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
 		},
 	}
 	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to name")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -92,12 +94,12 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 		return err
 	}
 	if asJSON {
-		err = writeJSON(out, report)
+		err = cli.WriteJSON(out, report)
 	} else {
 		err = writeFixityStatus(out, report)
 	}
 	if err == nil && report.Bad+report.Stuck > 0 {
-		return failure{code: exitFailed, next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
 	}
 	return err
 }
@@ -117,10 +119,10 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		}
 		rows = append(rows, []string{
 			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), strconv.FormatInt(t.Unread, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
-			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, sizeOf(t.Bytes24h)),
+			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, human.Bytes(t.Bytes24h)),
 		})
 	}
-	if err := writeTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
+	if err := cli.WriteTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
 		return err
 	}
 	about := ""
@@ -141,17 +143,17 @@ func writeStops(out io.Writer, r fixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
 		if r.PauseReason != nil {
-			why = ": " + plain(*r.PauseReason)
+			why = ": " + human.Line(*r.PauseReason)
 		}
-		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", plain(*r.PausedBy), at(*r.PausedAt), why, registry.FixityStage)
+		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", human.Line(*r.PausedBy), human.Time(*r.PausedAt), why, registry.FixityStage)
 	}
 	for _, t := range r.Targets {
 		if t.PausedUntil != nil {
-			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, at(*t.PausedUntil), plain(t.PauseReason))
+			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, human.Time(*t.PausedUntil), human.Line(t.PauseReason))
 		}
 	}
 	for _, b := range r.Brakes {
-		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, at(b.PulledAt), plain(b.Reason))
+		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, human.Time(b.PulledAt), human.Line(b.Reason))
 	}
 }
 
@@ -188,7 +190,7 @@ func doneBy(s registry.FixityStatus) string {
 	case !s.DoneAt.After(s.At):
 		return "Nothing is due."
 	}
-	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", at(*s.DoneAt), spanOf(s.DoneAt.Sub(s.At)))
+	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
 }
 
 func writeWorst(out io.Writer, r fixityReport) error {
@@ -200,9 +202,9 @@ func writeWorst(out io.Writer, r fixityReport) error {
 			if w.Checked != nil {
 				checked = w.Checked.UTC().Format(time.DateOnly)
 			}
-			rows = append(rows, []string{spanOf(w.Late), w.Target, checked, plain(w.File), plain(w.Error)})
+			rows = append(rows, []string{human.Duration(w.Late), w.Target, checked, human.Line(w.File), human.Line(w.Error)})
 		}
-		if err := writeTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
+		if err := cli.WriteTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
 			return err
 		}
 	}
@@ -213,7 +215,7 @@ func writeWorst(out io.Writer, r fixityReport) error {
 	fmt.Fprintln(out, "\nBad:")
 	var rows [][]string
 	for _, b := range r.BadCopies {
-		rows = append(rows, []string{b.Problem, b.Target, at(b.FoundAt), plain(b.File)})
+		rows = append(rows, []string{b.Problem, b.Target, human.Time(b.FoundAt), human.Line(b.File)})
 	}
-	return writeTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
+	return cli.WriteTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -39,7 +41,7 @@ Exit codes: 0 they will be checked, or just were; 1 something is unknown or has 
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
 	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last minute")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -67,12 +69,12 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 		asked = append(asked, list...)
 	}
 	if asJSON {
-		err = writeJSON(out, asked)
+		err = cli.WriteJSON(out, asked)
 	} else {
 		err = writeAsked(out, asked)
 	}
 	if err := errors.Join(append(failed, err)...); err != nil {
-		return failure{code: exitFailed, err: err, next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
 	}
 	return nil
 }
@@ -85,7 +87,7 @@ func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
 	}
 	for _, a := range asked {
 		if a.Recent > 0 {
-			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", plain(a.Identifier), count(a.Recent, "copy was", "copies were"), a.Target)
+			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", human.Line(a.Identifier), human.Count(a.Recent, "copy was", "copies were"), a.Target)
 			if err != nil {
 				return err
 			}
@@ -97,7 +99,7 @@ func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
 		if class := config.classOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
 			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
 		}
-		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", plain(a.Identifier), count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
+		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", human.Line(a.Identifier), human.Count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
 			return err
 		}
 	}
@@ -118,5 +120,5 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 			return nil
 		}
 	}
-	return usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
+	return cli.Usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
 }

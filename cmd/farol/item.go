@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func itemCommand() *cobra.Command {
-	return group("item", "Look at work items, and decide about them",
+	return cli.Group("item", "Look at work items, and decide about them",
 		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
 		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
 }
@@ -34,18 +35,6 @@ func allStages() []string {
 	return append(names, "Requested", "Resolve")
 }
 
-func oneOf(flag, value string, allowed []string) (string, error) {
-	if value == "" {
-		return "", nil
-	}
-	for _, a := range allowed {
-		if strings.EqualFold(a, value) {
-			return a, nil
-		}
-	}
-	return "", usage(fmt.Errorf("%s is %q", flag, value), "name one of: "+strings.Join(allowed, ", "))
-}
-
 func itemRequeueCommand() *cobra.Command {
 	var stage string
 	var acceptMissing, asJSON bool
@@ -58,14 +47,14 @@ Receive, so that the bag is read again. A worker that has the item at this momen
 it. Items that succeeded or were cancelled stay as they are.`,
 		Example: `  farol item requeue 7
   farol item requeue 7 --to Validate --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
 		},
 	}
 	stageFlag(c, &stage)
 	acceptFlag(c, &acceptMissing)
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -100,7 +89,7 @@ func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bo
 				return registry.WorkItem{}, err
 			}
 			if n == 0 {
-				return registry.WorkItem{}, usage(fmt.Errorf("item %d has no missing copies that are not accepted yet", id), "requeue it without --accept-missing")
+				return registry.WorkItem{}, cli.Usage(fmt.Errorf("item %d has no missing copies that are not accepted yet", id), "requeue it without --accept-missing")
 			}
 		}
 		return r.Requeue(ctx, id, stage)
@@ -117,15 +106,15 @@ func itemCancelCommand() *cobra.Command {
 bag after all, the depositor uploads it again.`,
 		Example: `  farol item cancel 7
   farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Cancel(ctx, id, reason)
 			})
 		},
 	}
-	reasonFlag(c, &reason, "note for the depositor")
-	jsonFlag(c, &asJSON)
+	cli.ReasonFlag(c, &reason, "note for the depositor")
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -147,14 +136,14 @@ func itemPriorityCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
+				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
 			}
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	c.Flags().SetInterspersed(false) // -10 is no flag
 	return c
 }
@@ -169,14 +158,14 @@ at the same stage, keeps what the stage has finished, and the attempt does not
 count. To begin the stage anew, use requeue.`,
 		Example: `  farol item release 7
   farol item release 8 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Release(ctx, id)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -198,11 +187,11 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	item, err := change(ctx, s.registry, id)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(cmd.OutOrStdout(), item)
+		return cli.WriteJSON(cmd.OutOrStdout(), item)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, stateOf(item, time.Now()))
 	return err
@@ -211,7 +200,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 func itemID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
 	}
 	return id, nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -42,12 +44,12 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 		Example: `  farol item files 7
   farol item files 7 --state failed --json
   farol item files 7 --limit 1000 --after data/0999.jpg`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if page.State, err = oneOf("--state", page.State, fileStates()); err != nil {
+			if page.State, err = cli.OneOf("--state", page.State, fileStates()); err != nil {
 				return err
 			}
-			if err := checkLimit(page.Limit); err != nil {
+			if err := cli.CheckLimit(page.Limit); err != nil {
 				return err
 			}
 			id, err := itemID(args[0])
@@ -61,7 +63,7 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 	flags.StringVar(&page.State, "state", "", "only in this state: "+strings.Join(fileStates(), ", "))
 	flags.IntVar(&page.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&page.After, "after", "", "only those that come after the file with this path, for the next page")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	_ = c.RegisterFlagCompletionFunc("state", complete(constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
@@ -89,7 +91,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 		if l.gone != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
 		}
-		return writeJSON(out, append([]pipeline.ItemFile{}, l.files...))
+		return cli.WriteJSON(out, append([]pipeline.ItemFile{}, l.files...))
 	case l.gone != "":
 		_, err := fmt.Fprintln(out, l.gone)
 		return err
@@ -200,7 +202,7 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	if l.files, err = l.page.Of(k.Files()); err != nil {
 		return false, noFilesRead(err)
 	}
-	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", at(k.At), k.Stage)
+	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", human.Time(k.At), k.Stage)
 	return true, nil
 }
 
@@ -232,12 +234,12 @@ func (l *itemFileList) stores(ctx context.Context) (*services, itemStoresConfig,
 }
 
 func noFilesRead(err error) error {
-	return failure{code: exitFailed, err: err, next: "see with `farol check` that Redis and the buckets answer, then try again"}
+	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see with `farol check` that Redis and the buckets answer, then try again"}
 }
 
 func (l *itemFileList) print(w io.Writer) error {
 	if len(l.files) == 0 {
-		return noneOf(w, "files")
+		return cli.NoneOf(w, "files")
 	}
 	var rows [][]string
 	for _, f := range l.files {
@@ -246,13 +248,13 @@ func (l *itemFileList) print(w io.Writer) error {
 			copies = append(copies, c.Target)
 		}
 		rows = append(rows, []string{
-			plain(f.Path), sizeOf(f.Size), f.State, plain(f.Format), plain(f.PUID), strings.Join(copies, ","),
-			plain(strings.TrimSpace(f.Code + " " + shorten(f.Message, mostWords))),
+			human.Line(f.Path), human.Bytes(f.Size), f.State, human.Line(f.Format), human.Line(f.PUID), strings.Join(copies, ","),
+			human.Line(strings.TrimSpace(f.Code + " " + human.Shorten(f.Message, mostWords))),
 		})
 	}
-	if err := writeTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
+	if err := cli.WriteTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
 		return err
 	}
-	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", plain(l.files[len(l.files)-1].Path))
+	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", human.Line(l.files[len(l.files)-1].Path))
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -29,9 +30,9 @@ const byHand = "by hand"
 
 // historyOf puts attempts and changes into the order of time.
 func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []chapter {
-	began := fmt.Sprintf("found in the bucket %s, uploaded %s", plain(i.Bucket), at(i.BagDate))
+	began := fmt.Sprintf("found in the bucket %s, uploaded %s", human.Line(i.Bucket), human.Time(i.BagDate))
 	if i.Action != "Ingest" {
-		began = "requested by " + plain(i.User)
+		began = "requested by " + human.Line(i.User)
 	}
 	list := []chapter{{At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{}, What: began}}
 	for _, a := range attempts {
@@ -48,24 +49,24 @@ func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []regis
 
 // byWhom names the database user of a change, the person behind it, and the program.
 func byWhom(c registry.Change) string {
-	who := plain(c.User)
+	who := human.Line(c.User)
 	if c.Person != nil {
-		who += " (" + plain(*c.Person) + ")"
+		who += " (" + human.Line(*c.Person) + ")"
 	}
-	return fmt.Sprintf("by %s with %s", who, plain(cmp.Or(c.Program, "a program without a name")))
+	return fmt.Sprintf("by %s with %s", who, human.Line(cmp.Or(c.Program, "a program without a name")))
 }
 
 // changesOf are the lines of a page about changes by hand.
 func changesOf(changes []registry.Change) (lines []string) {
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s  %s, %s", at(c.At), moveOf(c), byWhom(c)))
+		lines = append(lines, fmt.Sprintf("%s  %s, %s", human.Time(c.At), moveOf(c), byWhom(c)))
 	}
 	return lines
 }
 
 func moveOf(c registry.Change) string {
 	if c.Refused != nil {
-		return "refused while " + c.StatusWas + " at " + c.StageWas + ": " + plain(*c.Refused)
+		return "refused while " + c.StatusWas + " at " + c.StageWas + ": " + human.Line(*c.Refused)
 	}
 	if c.StageWas == c.StageThen && c.StatusWas == c.StatusThen {
 		return "changed while " + c.StatusThen + " at " + c.StageThen
@@ -114,11 +115,11 @@ func (c *chapter) tell() {
 	if c.Code != "" {
 		text += " (" + c.Code + ")"
 	}
-	by := plain(c.Workers[0])
+	by := human.Line(c.Workers[0])
 	if n := len(c.Workers); n > 1 {
-		by = fmt.Sprintf("%d workers, %s the last", n, plain(c.Workers[n-1]))
+		by = fmt.Sprintf("%d workers, %s the last", n, human.Line(c.Workers[n-1]))
 	}
-	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, spanOf(c.Until.Sub(c.At)), by)
+	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, human.Duration(c.Until.Sub(c.At)), by)
 }
 
 const (
@@ -130,14 +131,14 @@ const (
 // printed is the history as lines of the page.
 func printed(list []chapter) (lines []string) {
 	for _, c := range list {
-		lines = append(lines, at(c.At)+"  "+c.What)
+		lines = append(lines, human.Time(c.At)+"  "+c.What)
 		switch {
 		case c.Outcome == "done" || c.Error == "":
 		default:
-			lines = append(lines, "    "+plain(shorten(c.Error, mostWords)))
+			lines = append(lines, "    "+human.Line(human.Shorten(c.Error, mostWords)))
 		}
 		if c.InHand != "" && c.Outcome != "done" {
-			lines = append(lines, "    file in hand: "+plain(c.InHand))
+			lines = append(lines, "    file in hand: "+human.Line(c.InHand))
 		}
 	}
 	return lines

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -29,25 +30,25 @@ late stages first, then by priority and by turn. Nothing is claimed.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10000 {
-				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
+				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
 			}
 			pools, err := f.choose(nil)
 			if err != nil {
-				return usage(err, "see `farol item next --help`")
+				return cli.Usage(err, "see `farol item next --help`")
 			}
 			items, err := nextItems(cmd.Context(), pools, limit)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
+				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
 			}
 			return printItems(cmd, items, registry.ItemFilter{})
 		},
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
 	c.Flags().IntVar(&limit, "limit", 50, "how many of each pool at most")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/progress"
 )
 
@@ -16,14 +17,14 @@ func (e *explanation) print(w io.Writer) error {
 	var b strings.Builder
 	if i.Action == "Ingest" {
 		fmt.Fprintf(&b, "Item %d: %s of %s, %s, which becomes the object %s\n",
-			i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), plain(i.ObjectIdentifier))
+			i.ID, human.Line(i.Name), i.Institution, human.Bytes(i.Size), human.Line(i.ObjectIdentifier))
 	} else {
-		fmt.Fprintf(&b, "Item %d: %s, of the %s, %s\n", i.ID, i.Action, aboutOf(i, e.Request), sizeOf(i.Size))
+		fmt.Fprintf(&b, "Item %d: %s, of the %s, %s\n", i.ID, i.Action, aboutOf(i, e.Request), human.Bytes(i.Size))
 	}
 	if e.Request.Archive != nil {
 		fmt.Fprintf(&b, "It comes from %s.\n", archiveOf(i, *e.Request.Archive))
 	}
-	fmt.Fprintf(&b, "%s at %s, since %s (%s ago). %s\n", i.Status, e.Current.place(), at(e.Since), spanOf(time.Since(e.Since)), e.Summary)
+	fmt.Fprintf(&b, "%s at %s, since %s (%s ago). %s\n", i.Status, e.Current.place(), human.Time(e.Since), human.Duration(time.Since(e.Since)), e.Summary)
 
 	history := slices.Clone(e.History)
 	if n := len(history) - 1; n >= 0 && len(e.Faults) > 0 {
@@ -44,7 +45,7 @@ func (e *explanation) print(w io.Writer) error {
 	heading(&b, "What it waits for", e.waits())
 	var todo []string
 	for _, t := range e.Todo {
-		todo = append(todo, "- "+plain(t))
+		todo = append(todo, "- "+human.Line(t))
 	}
 	heading(&b, "What to do", todo)
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -75,10 +76,10 @@ func (e *explanation) why() (lines []string) {
 	}
 	lines = append(lines, e.Cause.Code+": "+e.Cause.Means, "Whose fault: "+faults()[e.Cause.Fault]+".")
 	if e.Item.Note != "" && len(e.Faults) == 0 {
-		lines = append(lines, "On record: "+plain(shorten(e.Item.Note, 2*mostWords)))
+		lines = append(lines, "On record: "+human.Line(human.Shorten(e.Item.Note, 2*mostWords)))
 	}
 	if e.InHand != "" && len(e.Faults) == 0 {
-		lines = append(lines, "File in hand: "+plain(e.InHand))
+		lines = append(lines, "File in hand: "+human.Line(e.InHand))
 	}
 	shown := e.Faults[:min(len(e.Faults), mostFaults)]
 	for _, f := range shown {
@@ -93,11 +94,11 @@ func (e *explanation) why() (lines []string) {
 func describeFault(f progress.Fault) (lines []string) {
 	head := "- "
 	if f.Path != "" {
-		head += plain(f.Path) + ": "
+		head += human.Line(f.Path) + ": "
 	}
-	lines = append(lines, head+plain(shorten(f.Message, mostWords)))
+	lines = append(lines, head+human.Line(human.Shorten(f.Message, mostWords)))
 	if f.Expected != "" || f.Found != "" {
-		lines = append(lines, "    expected "+plain(f.Expected), "    found    "+plain(f.Found))
+		lines = append(lines, "    expected "+human.Line(f.Expected), "    found    "+human.Line(f.Found))
 	}
 	if v := verdictOn(f.Code); v.Fault == "bag" && f.Code != "invalid-bag" {
 		lines = append(lines, "    "+f.Code+": "+v.Todo)
@@ -107,7 +108,7 @@ func describeFault(f progress.Fault) (lines []string) {
 
 func (e *explanation) odd() (lines []string) {
 	for _, warning := range e.Odd[:min(len(e.Odd), mostFaults)] {
-		lines = append(lines, "- "+plain(shorten(warning, mostWords)))
+		lines = append(lines, "- "+human.Line(human.Shorten(warning, mostWords)))
 	}
 	if more := len(e.Odd) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more; add --json for all that is kept", more))
@@ -117,7 +118,7 @@ func (e *explanation) odd() (lines []string) {
 
 func (e *explanation) waits() (lines []string) {
 	for _, o := range e.Waits {
-		lines = append(lines, o.Reason+": "+plain(o.Detail))
+		lines = append(lines, o.Reason+": "+human.Line(o.Detail))
 	}
 	return lines
 }

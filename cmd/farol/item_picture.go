@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -36,7 +37,7 @@ func (p *picture) show(l look) error {
 // draw has a line for each stage, with what is known of the one that runs.
 func draw(l look) []string {
 	i := l.Item
-	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), i.Status)}
+	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, human.Line(i.Name), i.Institution, human.Bytes(i.Size), i.Status)}
 	if l.Current.Of == 0 {
 		return append(lines, "  "+i.Stage+": "+l.State)
 	}
@@ -57,7 +58,7 @@ func draw(l look) []string {
 	case i.Retry || i.Status == "Success":
 		return append(lines, "  "+l.State)
 	default:
-		return append(lines, "  "+plain(i.Note))
+		return append(lines, "  "+human.Line(i.Note))
 	}
 }
 
@@ -101,5 +102,5 @@ func tookFor(attempts []registry.Attempt, stage string) string {
 	if sum == 0 {
 		return ""
 	}
-	return " in " + spanOf(sum)
+	return " in " + human.Duration(sum)
 }

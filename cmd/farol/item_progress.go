@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -163,11 +164,11 @@ func (v stageView) done() string {
 	if v.FilesDone == nil {
 		return "not known yet"
 	}
-	files := count(*v.FilesDone, "file", "files")
+	files := human.Count(*v.FilesDone, "file", "files")
 	if v.FilesTotal != nil {
-		files = fmt.Sprintf("%d of %s", *v.FilesDone, count(*v.FilesTotal, "file", "files"))
+		files = fmt.Sprintf("%d of %s", *v.FilesDone, human.Count(*v.FilesTotal, "file", "files"))
 	}
-	text := fmt.Sprintf("%s, %s of %s", files, sizeOf(*v.BytesDone), sizeOf(*v.BytesTotal))
+	text := fmt.Sprintf("%s, %s of %s", files, human.Bytes(*v.BytesDone), human.Bytes(*v.BytesTotal))
 	if share, ok := v.share(); ok {
 		text += fmt.Sprintf(" (%d%%)", int(100*share))
 	}
@@ -178,7 +179,7 @@ func (v stageView) done() string {
 func (v stageView) pace() string {
 	var parts []string
 	if v.BytesPerSecond != nil && *v.BytesPerSecond > 0 {
-		parts = append(parts, sizeOf(int64(*v.BytesPerSecond))+"/s")
+		parts = append(parts, human.Bytes(int64(*v.BytesPerSecond))+"/s")
 	}
 	if v.FilesPerSecond != nil && *v.FilesPerSecond > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f files/s", *v.FilesPerSecond))
@@ -188,29 +189,27 @@ func (v stageView) pace() string {
 		text = "rate not known yet"
 	}
 	if v.IdleSeconds != nil && *v.IdleSeconds > mostIdle.Seconds() {
-		return text + "; nothing has moved for " + spanOf(seconds(*v.IdleSeconds))
+		return text + "; nothing has moved for " + human.Duration(human.Seconds(*v.IdleSeconds))
 	}
 	if v.SecondsLeft == nil {
 		return text + "; time left not known yet"
 	}
-	return text + "; about " + spanOf(seconds(*v.SecondsLeft)) + " left"
+	return text + "; about " + human.Duration(human.Seconds(*v.SecondsLeft)) + " left"
 }
-
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // hands has a line for each file in hand.
 func (v stageView) hands() (lines []string) {
 	for _, f := range v.InHand {
-		line := plain(f.Path)
+		line := human.Line(f.Path)
 		if f.Files > 1 {
 			line += fmt.Sprintf(" and %d more", f.Files-1)
 		}
 		switch {
 		case f.Size == nil:
 		case f.Bytes > 0 && *f.Size > 0:
-			line += fmt.Sprintf(": %s of %s (%d%%)", sizeOf(f.Bytes), sizeOf(*f.Size), 100*f.Bytes / *f.Size)
+			line += fmt.Sprintf(": %s of %s (%d%%)", human.Bytes(f.Bytes), human.Bytes(*f.Size), 100*f.Bytes / *f.Size)
 		default:
-			line += ", " + sizeOf(*f.Size)
+			line += ", " + human.Bytes(*f.Size)
 		}
 		lines = append(lines, line)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -10,7 +11,7 @@ import (
 // comes from.
 func requestLines(i registry.WorkItem, q registry.Request) (lines [][]string) {
 	if q.File != "" {
-		lines = append(lines, []string{"File", plain(q.File)})
+		lines = append(lines, []string{"File", human.Line(q.File)})
 	}
 	if q.Archive != nil {
 		lines = append(lines, []string{"From", archiveOf(i, *q.Archive)})
@@ -23,10 +24,10 @@ func archiveOf(i registry.WorkItem, a registry.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
-		text += ": the archived copies can be read until " + at(*a.Until)
+		text += ": the archived copies can be read until " + human.Time(*a.Until)
 	case i.Status != "Pending" && i.Status != "Started":
 	case a.Expected != nil:
-		text += ": the archived copies should be readable by " + at(*a.Expected) + ", and then for " + count(int64(a.Days), "day", "days")
+		text += ": the archived copies should be readable by " + human.Time(*a.Expected) + ", and then for " + human.Count(int64(a.Days), "day", "days")
 	default:
 		text += ": the archived copies are being made readable"
 	}
@@ -42,7 +43,7 @@ func archiveOf(i registry.WorkItem, a registry.Archive) string {
 // aboutOf is what a request is about, in words.
 func aboutOf(i registry.WorkItem, q registry.Request) string {
 	if q.File != "" {
-		return "file " + plain(q.File)
+		return "file " + human.Line(q.File)
 	}
-	return "object " + plain(i.ObjectIdentifier)
+	return "object " + human.Line(i.ObjectIdentifier)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -29,10 +31,10 @@ files and bytes, at what rate and for how long still, every attempt, and what is
 record of its object. "item watch" follows it, "item explain" says why.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: showing(readItem, &asJSON),
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -53,7 +55,7 @@ func showing[P printable](read func(ctx context.Context, id int64, warnings io.W
 		case err != nil:
 			return err
 		case *asJSON:
-			return writeJSON(cmd.OutOrStdout(), p)
+			return cli.WriteJSON(cmd.OutOrStdout(), p)
 		}
 		return p.print(cmd.OutOrStdout())
 	}
@@ -219,11 +221,11 @@ func stateOf(i registry.WorkItem, now time.Time) string {
 	switch {
 	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
 		return fmt.Sprintf("in work on %s, process %d, which has it for %s unless it renews that",
-			plain(*i.Node), *i.PID, spanOf(i.LeaseExpiresAt.Sub(now)))
+			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
 	case i.WaitsFor != nil:
 		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
 	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
-		return fmt.Sprintf("it may be claimed in %s", spanOf(i.RunAt.Sub(now)))
+		return fmt.Sprintf("it may be claimed in %s", human.Duration(i.RunAt.Sub(now)))
 	case i.Status == "Pending":
 		return "it waits for a worker"
 	case i.Status == "Success":
@@ -242,19 +244,19 @@ func (v *itemView) print(w io.Writer) error {
 		{"Action", i.Action},
 		{"Status", i.Status + " at " + i.Stage},
 		{"Next", v.State},
-		{"Bag", fmt.Sprintf("%s in %s, %s, uploaded %s", plain(i.Name), plain(i.Bucket), sizeOf(i.Size), at(i.BagDate))},
-		{"ETag", plain(i.ETag)},
+		{"Bag", fmt.Sprintf("%s in %s, %s, uploaded %s", human.Line(i.Name), human.Line(i.Bucket), human.Bytes(i.Size), human.Time(i.BagDate))},
+		{"ETag", human.Line(i.ETag)},
 		{"Institution", i.Institution},
-		{"Object", plain(i.ObjectIdentifier)},
+		{"Object", human.Line(i.ObjectIdentifier)},
 	}
 	lines = append(lines, requestLines(i, v.Request)...)
 	lines = append(lines, [][]string{
-		{"Queued", at(i.CreatedAt) + ", " + spanOf(time.Since(i.CreatedAt)) + " ago"},
+		{"Queued", human.Time(i.CreatedAt) + ", " + human.Duration(time.Since(i.CreatedAt)) + " ago"},
 		{"Attempt", strconv.Itoa(i.Attempt) + " of this stage"},
-		{"Note", plain(i.Note)},
+		{"Note", human.Line(i.Note)},
 	}...)
 	if i.Outcome != "" {
-		lines = append(lines, []string{"Outcome", plain(i.Outcome)})
+		lines = append(lines, []string{"Outcome", human.Line(i.Outcome)})
 	}
 	if i.ErrorCode != "" {
 		lines = append(lines, []string{"Error code", i.ErrorCode})
@@ -263,10 +265,10 @@ func (v *itemView) print(w io.Writer) error {
 		lines = append(lines, []string{"Review", "a person has to look at it"})
 	}
 	for _, warning := range v.Warnings {
-		lines = append(lines, []string{"Warning", plain(warning)})
+		lines = append(lines, []string{"Warning", human.Line(warning)})
 	}
 	lines = append(lines, v.progressLines()...)
-	if err := writeTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
+	if err := cli.WriteTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
 		return err
 	}
 	if err := v.printAttempts(w); err != nil {
@@ -292,7 +294,7 @@ func (v *itemView) progressLines() (lines [][]string) {
 		lines = append(lines, []string{"Progress", c.Stage + ": " + c.done()})
 	case len(v.Progress) > 0:
 		for _, p := range v.Progress {
-			lines = append(lines, []string{"Progress", p.Stage + ": " + count(p.Files, "file", "files") + " finished"})
+			lines = append(lines, []string{"Progress", p.Stage + ": " + human.Count(p.Files, "file", "files") + " finished"})
 		}
 	case v.Item.Status == "Started" && c.counts():
 		lines = append(lines, []string{"Progress", c.Stage + ": " + c.done()})
@@ -314,13 +316,13 @@ func (v *itemView) printAttempts(w io.Writer) error {
 		if a.Outcome != nil && a.EndedAt != nil {
 			outcome, end = *a.Outcome, *a.EndedAt
 		}
-		what := plain(a.Error)
+		what := human.Line(a.Error)
 		if a.FileInHand != "" {
-			what = strings.TrimSpace(what + " (file in hand: " + plain(a.FileInHand) + ")")
+			what = strings.TrimSpace(what + " (file in hand: " + human.Line(a.FileInHand) + ")")
 		}
 		rows = append(rows, []string{
-			a.Stage, strconv.Itoa(a.Attempt), at(a.ClaimedAt), spanOf(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,
-			fmt.Sprintf("%s/%d", plain(a.Node), a.PID), what,
+			a.Stage, strconv.Itoa(a.Attempt), human.Time(a.ClaimedAt), human.Duration(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,
+			fmt.Sprintf("%s/%d", human.Line(a.Node), a.PID), what,
 		})
 	}
 	if len(rows) == 0 {
@@ -328,7 +330,7 @@ func (v *itemView) printAttempts(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return writeTable(w, []string{"STAGE", "TRY", "CLAIMED", "TOOK", "OUTCOME", "CODE", "NODE/PID", "ERROR"}, rows)
+	return cli.WriteTable(w, []string{"STAGE", "TRY", "CLAIMED", "TOOK", "OUTCOME", "CODE", "NODE/PID", "ERROR"}, rows)
 }
 
 func (v *itemView) printObject(w io.Writer) error {
@@ -337,21 +339,21 @@ func (v *itemView) printObject(w io.Writer) error {
 	}
 	o, s := v.Object, v.Object.Summary
 	rows := [][]string{
-		{"Title", plain(o.Title)},
+		{"Title", human.Line(o.Title)},
 		{"State", o.State + ", access " + o.Access},
-		{"Stored", fmt.Sprintf("%s, %s, in %s (%s)", count(s.Files, "file", "files"), sizeOf(s.Bytes), count(s.Copies, "copy", "copies"), o.StorageOption)},
+		{"Stored", fmt.Sprintf("%s, %s, in %s (%s)", human.Count(s.Files, "file", "files"), human.Bytes(s.Bytes), human.Count(s.Copies, "copy", "copies"), o.StorageOption)},
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", s.Events[kind], kind)})
 	}
 	fmt.Fprintln(w)
-	if err := writeTable(w, []string{"On record", plain(o.Identifier)}, rows); err != nil {
+	if err := cli.WriteTable(w, []string{"On record", human.Line(o.Identifier)}, rows); err != nil {
 		return err
 	}
 	var events [][]string
 	for _, e := range v.Events {
-		events = append(events, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeInformation)})
+		events = append(events, []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeInformation)})
 	}
 	fmt.Fprintln(w)
-	return writeTable(w, []string{"WHEN", "EVENT OF THE OBJECT", "OUTCOME", "WHAT"}, events)
+	return cli.WriteTable(w, []string{"WHEN", "EVENT OF THE OBJECT", "OUTCOME", "WHAT"}, events)
 }

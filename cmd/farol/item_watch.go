@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -39,7 +41,7 @@ Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
 database stayed away for ten minutes.`,
 		Example: `  farol item watch 7
   farol item watch 7 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := itemID(args[0])
 			if err != nil {
@@ -48,7 +50,7 @@ database stayed away for ten minutes.`,
 			return watchItem(cmd, id, asJSON)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -67,7 +69,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	defer w.close()
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
-	if ok && isTerminal(f) && !asJSON {
+	if ok && cli.IsTerminal(f) && !asJSON {
 		show = &picture{out: f}
 	}
 	item, err := w.follow(ctx, show)
@@ -77,9 +79,9 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	case item.Status == "Success":
 		return nil
 	}
-	return failure{
-		code: exitFailed, err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
-		next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
+	return cli.Failure{
+		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
+		Next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
 	}
 }
 
@@ -126,15 +128,15 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 		l, err := w.look(ctx, d)
 		switch {
 		case ctx.Err() != nil:
-			return l.Item, failure{code: exitUsage, err: context.Canceled}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
 		case errors.Is(err, registry.ErrNotFound):
-			return l.Item, failure{code: exitUsage, err: err, next: "`farol item list` shows the items there are"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` shows the items there are"}
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()
 			fmt.Fprintln(w.warnings, "The database does not answer; trying again:", err)
 		case err != nil && time.Since(away) > mostAway:
-			return l.Item, failure{code: exitUsage, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
 		case err == nil:
 			if !away.IsZero() {
 				away = time.Time{}
@@ -220,13 +222,13 @@ func (c *changes) show(l look) error {
 		}
 		return nil
 	}
-	text := fmt.Sprintf("%s  %s at %s", at(l.Time), i.Status, l.Current.place())
+	text := fmt.Sprintf("%s  %s at %s", human.Time(l.Time), i.Status, l.Current.place())
 	switch {
 	case i.Status == "Started" && l.Current.FilesDone != nil:
 		text += ": " + l.Current.done() + "; " + l.Current.pace()
 	case i.Status == "Started":
 	case !i.Retry && i.Status != "Success":
-		text += ": " + plain(i.Note)
+		text += ": " + human.Line(i.Note)
 	default:
 		text += ": " + l.State
 	}

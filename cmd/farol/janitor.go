@@ -9,11 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
 func janitorCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "janitor",
@@ -34,15 +35,15 @@ Exit codes: 0 done; 1 something could not be removed, or another janitor is at w
   farol janitor --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			does, err := care.allows(cmd, "Remove what is due", true)
+			does, err := care.Allows(cmd, "Remove what is due", true)
 			if err != nil {
 				return err
 			}
 			return runJanitor(cmd.Context(), cmd.OutOrStdout(), !does, asJSON)
 		},
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -56,7 +57,7 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	if dryRun {
 		report = j.Look(ctx)
 	} else if report, err = j.Round(ctx); errors.Is(err, pipeline.ErrBusy) {
-		return failure{code: exitFailed, err: errors.New("another janitor is at work"), next: "`farol schedule list` tells who; try again when its round is over"}
+		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is at work"), Next: "`farol schedule list` tells who; try again when its round is over"}
 	}
 	if report == nil {
 		return err
@@ -67,14 +68,14 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 		report.Findings = thatJanitor(report.Findings, pipeline.Removes, pipeline.Waits)
 	}
 	if asJSON {
-		err = errors.Join(err, writeJSON(out, report))
+		err = errors.Join(err, cli.WriteJSON(out, report))
 	} else {
 		err = errors.Join(err, writeFindings(out, report))
 	}
 	if err == nil && len(report.Unchecked) > 0 {
-		err = failure{
-			code: exitFailed, err: errors.New("not all could be looked at or removed"),
-			next: "mend what is named above; the next round comes to what is left",
+		err = cli.Failure{
+			Code: cli.ExitFailed, Err: errors.New("not all could be looked at or removed"),
+			Next: "mend what is named above; the next round comes to what is left",
 		}
 	}
 	return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 func main() {
@@ -28,14 +30,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
-	f := asFailure(err)
+	f := cli.FailureOf(err)
 	if !parsed {
-		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
+		f = cli.Usage(err, "see `"+cmd.CommandPath()+" --help`")
 	}
-	f.report(stderr, wantsJSON(cmd, args))
-	return f.code
+	f.Report(stderr, cli.WantsJSON(cmd, args))
+	return f.Code
 }
 
 func rootCommand() *cobra.Command {

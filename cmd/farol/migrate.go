@@ -8,15 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/migrations"
 )
 
 func migrateCommand() *cobra.Command {
-	return group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
+	return cli.Group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
 }
 
 func migrateUpCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
@@ -31,12 +33,12 @@ asked first: an older Farol may not work with the new schema.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, asJSON) },
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
+func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 	list, err := migrationStatus(cmd)
 	if err != nil {
 		return err
@@ -47,10 +49,10 @@ func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
 			lacks = append(lacks, m.File)
 		}
 	}
-	if len(lacks) == 0 && !care.dryRun {
-		care.yes = true // nothing is worth a question
+	if len(lacks) == 0 && !care.DryRun {
+		care.Yes = true // nothing is worth a question
 	}
-	does, err := care.allows(cmd, "Apply "+count(len(lacks), "migration", "migrations"), true)
+	does, err := care.Allows(cmd, "Apply "+human.Count(len(lacks), "migration", "migrations"), true)
 	if err != nil {
 		return err
 	}
@@ -66,15 +68,15 @@ func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
 		told.WriteString(said + file + "\n")
 	}
 	if does || len(lacks) == 0 {
-		told.WriteString("The database is up to date, with " + count(len(list), "migration", "migrations") + ".\n")
+		told.WriteString("The database is up to date, with " + human.Count(len(list), "migration", "migrations") + ".\n")
 	}
 	if asJSON {
-		err = writeJSON(cmd.OutOrStdout(), list)
+		err = cli.WriteJSON(cmd.OutOrStdout(), list)
 	} else {
 		_, err = io.WriteString(cmd.OutOrStdout(), told.String())
 	}
 	if !does {
-		err = errors.Join(err, unchanged(cmd))
+		err = errors.Join(err, cli.Unchanged(cmd))
 	}
 	return err
 }
@@ -112,25 +114,25 @@ func migrateStatusCommand() *cobra.Command {
 				if m.At.IsZero() {
 					missing++
 				} else {
-					applied = at(m.At)
+					applied = human.Time(m.At)
 				}
 				rows = append(rows, []string{fmt.Sprint(m.Version), applied, m.File})
 			}
 			if asJSON {
-				err = writeJSON(cmd.OutOrStdout(), list)
+				err = cli.WriteJSON(cmd.OutOrStdout(), list)
 			} else {
-				err = writeTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, rows)
+				err = cli.WriteTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, rows)
 			}
 			if err == nil && missing > 0 {
-				return failure{
-					code: exitFailed, err: fmt.Errorf("the database lacks %s", count(missing, "migration", "migrations")),
-					next: "run `farol migrate up`",
+				return cli.Failure{
+					Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(missing, "migration", "migrations")),
+					Next: "run `farol migrate up`",
 				}
 			}
 			return err
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -24,7 +26,7 @@ read and how many are bad, its events, its work items, and what deletions did to
 		Example: `  farol object show test.edu/photographs
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
-		Args: oneArg("object by its identifier"),
+		Args: cli.OneArg("object by its identifier"),
 	}, readObjectPage, premisOfWholeObject)
 }
 
@@ -38,7 +40,7 @@ func recordCommand[P printable](
 	var asJSON, asPREMIS bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asJSON && asPREMIS {
-			return usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
+			return cli.Usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
 		}
 		if asPREMIS {
 			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis)
@@ -49,12 +51,12 @@ func recordCommand[P printable](
 			case err != nil:
 				return err
 			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), p)
+				return cli.WriteJSON(cmd.OutOrStdout(), p)
 			}
 			return p.print(cmd.OutOrStdout())
 		})
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	c.Flags().BoolVar(&asPREMIS, "premis", false, "print PREMIS 3 XML")
 	return c
 }
@@ -62,7 +64,7 @@ func recordCommand[P printable](
 // noObject says what to do where there is no such object.
 func noObject(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return failure{code: exitFailed, err: err, next: "`farol object list` shows the objects there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` shows the objects there are"}
 	}
 	return err
 }
@@ -105,7 +107,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 }
 
 func (v *objectPage) print(w io.Writer) error {
-	rows := [][]string{{"Title", plain(v.Title)}}
+	rows := [][]string{{"Title", human.Line(v.Title)}}
 	for _, row := range [][]string{
 		{"Description", v.Description},
 		{"Alternate identifier", v.AltIdentifier},
@@ -119,18 +121,18 @@ func (v *objectPage) print(w io.Writer) error {
 		{"Storage option", v.StorageOption},
 	} {
 		if row[1] != "" {
-			rows = append(rows, []string{row[0], plain(row[1])})
+			rows = append(rows, []string{row[0], human.Line(row[1])})
 		}
 	}
 	rows = append(rows,
 		[]string{"State", v.deletionState()},
-		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", count(v.Summary.Files, "file", "files"), sizeOf(v.Summary.Bytes), count(v.Summary.Copies, "copy", "copies"))},
-		[]string{"Never read", count(v.Copies.NeverRead, "copy", "copies")},
-		[]string{"Bad", count(v.Copies.Bad, "copy", "copies")})
+		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", human.Count(v.Summary.Files, "file", "files"), human.Bytes(v.Summary.Bytes), human.Count(v.Summary.Copies, "copy", "copies"))},
+		[]string{"Never read", human.Count(v.Copies.NeverRead, "copy", "copies")},
+		[]string{"Bad", human.Count(v.Copies.Bad, "copy", "copies")})
 	for _, kind := range slices.Sorted(maps.Keys(v.Summary.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", v.Summary.Events[kind], kind)})
 	}
-	if err := writeTable(w, []string{"Object", plain(v.Identifier)}, rows); err != nil {
+	if err := cli.WriteTable(w, []string{"Object", human.Line(v.Identifier)}, rows); err != nil {
 		return err
 	}
 	if err := printEvents(w, v.Events); err != nil {
@@ -151,10 +153,10 @@ func (v *objectPage) deletionState() string {
 		text = fmt.Sprintf("being deleted by item %d", *d.Item)
 	}
 	if d.FilesGoing > 0 {
-		text += fmt.Sprintf("; %s being deleted", count(d.FilesGoing, "file", "files"))
+		text += fmt.Sprintf("; %s being deleted", human.Count(d.FilesGoing, "file", "files"))
 	}
 	if d.FilesDeleted > 0 {
-		text += fmt.Sprintf("; %s deleted", count(d.FilesDeleted, "file", "files"))
+		text += fmt.Sprintf("; %s deleted", human.Count(d.FilesDeleted, "file", "files"))
 	}
 	for _, q := range d.Requests {
 		text += fmt.Sprintf("; deletion request %d: %s", q.ID, stateOfDeletion(q))
@@ -165,7 +167,7 @@ func (v *objectPage) deletionState() string {
 func (v *objectPage) printItems(w io.Writer) error {
 	var rows [][]string
 	for _, i := range v.Items {
-		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, at(i.CreatedAt), plain(i.Note)})
+		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, human.Time(i.CreatedAt), human.Line(i.Note)})
 	}
 	if err := printSection(w, "No work items.", []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}, rows); err != nil || len(v.Items) < mostItems {
 		return err
@@ -177,7 +179,7 @@ func (v *objectPage) printItems(w io.Writer) error {
 func printEvents(w io.Writer, events []registry.Event) error {
 	var rows [][]string
 	for _, e := range events {
-		rows = append(rows, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeDetail), plain(e.OutcomeInformation)})
+		rows = append(rows, []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeDetail), human.Line(e.OutcomeInformation)})
 	}
 	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, rows)
 }
@@ -189,5 +191,5 @@ func printSection(w io.Writer, none string, header []string, rows [][]string) er
 		_, err := fmt.Fprintln(w, none)
 		return err
 	}
-	return writeTable(w, header, rows)
+	return cli.WriteTable(w, header, rows)
 }

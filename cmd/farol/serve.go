@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -35,7 +36,7 @@ machine need no token; elsewhere all do: see farol token.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !pull {
-				return usage(errors.New("it is not said what to serve"), "add --pull")
+				return cli.Usage(errors.New("it is not said what to serve"), "add --pull")
 			}
 			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
 		},
@@ -136,7 +137,7 @@ func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener ne
 	var lc net.ListenConfig
 	listener, err = lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, false, failure{code: exitFailed, err: fmt.Errorf("serve the pull API: %w", err), next: "set FAROL_PULL_ADDR to a free host:port"}
+		return nil, false, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("serve the pull API: %w", err), Next: "set FAROL_PULL_ADDR to a free host:port"}
 	}
 	tcp, ok := listener.Addr().(*net.TCPAddr)
 	open = ok && tcp.IP.IsLoopback()
@@ -191,4 +192,13 @@ func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
 // pullDefaults are what pulls ask for that do not say it.
 func pullDefaults(c pullConfig) nsqcompat.Defaults {
 	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
+}
+
+// orderly is what a service that runs until it is told to end comes to: that it
+// was told so while it was still starting is no failure.
+func orderly(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }

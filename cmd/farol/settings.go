@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -52,9 +53,9 @@ func (s *settings) err() error {
 	for _, p := range s.problems {
 		fmt.Fprintf(&b, "\n  %s %s", p.name, p.text)
 	}
-	return failure{
-		code: exitUsage, err: errors.New(b.String()),
-		next: "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all",
+	return cli.Failure{
+		Code: cli.ExitUsage, Err: errors.New(b.String()),
+		Next: "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -145,7 +146,7 @@ func readSecret(path string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", errors.New("which is not a file")
 	case info.Size() > mostSecret:
-		return "", errors.New("which has more than " + sizeOf(mostSecret))
+		return "", errors.New("which has more than " + human.Bytes(mostSecret))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -218,13 +219,13 @@ func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 			if err == nil {
 				engine.Close()
 			}
-			var f failure
+			var f cli.Failure
 			switch {
 			case tc.told == "" && err != nil:
 				t.Errorf("it does not start: %v", err)
-			case tc.told != "" && (!errors.As(err, &f) || f.code != exitUsage || f.next != tc.next ||
+			case tc.told != "" && (!errors.As(err, &f) || f.Code != cli.ExitUsage || f.Next != tc.next ||
 				!strings.HasPrefix(err.Error(), refused) || !strings.Contains(err.Error(), tc.told)):
-				t.Errorf("%v\nnext: %s\nwant %s, next: %s", err, f.next, tc.told, tc.next)
+				t.Errorf("%v\nnext: %s\nwant %s, next: %s", err, f.Next, tc.told, tc.next)
 			}
 		})
 	}

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // childEnv tells a farol process that it was started by another one and ends
@@ -127,6 +125,3 @@ func untilParentEnds(ctx context.Context) context.Context {
 	}()
 	return ctx
 }
-
-// isTerminal tells whether a person watches.
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // version is set by the linker (-X main.version=v1.2.3) and by nothing else.
@@ -62,12 +64,12 @@ func versionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), b)
+				return cli.WriteJSON(cmd.OutOrStdout(), b)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "farol %s\n", b.text())
 			return err
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -66,7 +67,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 	if n.Redis != nil {
 		store, err := progress.Connect(ctx, string(n.Redis.URL), progressPrefix)
 		if err != nil {
-			return nil, failure{code: exitFailed, err: fmt.Errorf("connect to Redis: %w", err), next: "check FAROL_REDIS_URL and that Redis is running"}
+			return nil, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("connect to Redis: %w", err), Next: "check FAROL_REDIS_URL and that Redis is running"}
 		}
 		s.progress = store
 		s.closers = append(s.closers, store.Close)
@@ -107,7 +108,7 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 	s.db, s.registry = db, registry.New(db).Signed(agentsOf(c))
 	s.closers = append(s.closers, func() error { db.Close(); return nil })
 	if err := s.registry.Ping(ctx); err != nil {
-		return failure{code: exitFailed, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -119,7 +120,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	pools, err := f.choose(config.Pools)
 	if err != nil {
-		return usage(err, help)
+		return cli.Usage(err, help)
 	}
 	memory := fitIntoMemory(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := newLogger(config.Log)
@@ -159,7 +160,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		Memory: memory, Observe: metrics.observe, Log: log,
 	})
 	if err != nil {
-		return usage(err, help)
+		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
 	metrics.registry.MustRegister(heldLeases{engine})
@@ -245,7 +246,7 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 	})
 	var wrong *claim.SettingError
 	if errors.As(err, &wrong) {
-		err = failure{code: exitUsage, err: fmt.Errorf("settings do not fit: %w", err), next: "change " + strings.Join(config.blamed(wrong), " or ")}
+		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change " + strings.Join(config.blamed(wrong), " or "))
 	}
 	return engine, err
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// wantsJSON tells whether a command was called with --json, even if it could not be
+// WantsJSON reports whether a command was called with --json, even if it could not be
 // parsed.
-func wantsJSON(cmd *cobra.Command, args []string) bool {
+func WantsJSON(cmd *cobra.Command, args []string) bool {
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed {
 		return f.Value.String() == "true"
 	}
@@ -30,28 +30,28 @@ func wantsJSON(cmd *cobra.Command, args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// failureView is how a failure is printed with --json.
-type failureView struct {
+// FailureView is how a failure is printed with --json.
+type FailureView struct {
 	Error string `json:"error"`
 	Next  string `json:"next"` // what to do
 	Code  int    `json:"exit_code"`
 }
 
-// view is what people and programs read of a failure.
-func (f failure) view() failureView {
-	v := failureView{Next: storage.Redact(f.next), Code: f.code}
-	if f.err != nil {
-		v.Error = storage.Redact(inWords(f.err))
+// View is what people and programs read of a failure.
+func (f Failure) View() FailureView {
+	v := FailureView{Next: storage.Redact(f.Next), Code: f.Code}
+	if f.Err != nil {
+		v.Error = storage.Redact(InWords(f.Err))
 	}
 	return v
 }
 
-// report tells a failure to a person or a program. One without an error has told all.
-func (f failure) report(w io.Writer, asJSON bool) {
-	v := f.view()
+// Report prints a failure for a person or a program. One without an error prints nothing.
+func (f Failure) Report(w io.Writer, asJSON bool) {
+	v := f.View()
 	if asJSON {
-		if f.err != nil {
-			_ = writeJSONLine(w, v) // there is nowhere else to tell it
+		if f.Err != nil {
+			_ = WriteJSONLine(w, v) // there is nowhere else to tell it
 		}
 		return
 	}
@@ -63,8 +63,8 @@ func (f failure) report(w io.Writer, asJSON bool) {
 	}
 }
 
-// inWords says what an error says, without what the libraries of Go put around it.
-func inWords(err error) string {
+// InWords says what an error says, without what the libraries of Go put around it.
+func InWords(err error) string {
 	text := err.Error()
 	for _, part := range partsOf(err) {
 		if said := part.Error(); said != "" {
@@ -112,7 +112,7 @@ func wordsFor(err error) string {
 		return "the host " + e.Name + " is not known"
 	case *net.OpError:
 		if e.Op == "dial" && e.Addr != nil {
-			return "no connection to " + e.Addr.String() + ": " + inWords(e.Err)
+			return "no connection to " + e.Addr.String() + ": " + InWords(e.Err)
 		}
 	}
 	switch err { //nolint:errorlint // as in partsOf

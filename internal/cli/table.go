@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,40 +9,43 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/farol-preservation/farol/internal/human"
 )
 
-// writeList writes a table of what was found, or says that there is nothing: a
+// WriteList writes a table of what was found, or says that there is nothing: a
 // header alone looks like an answer that was lost.
-func writeList(w io.Writer, what string, header []string, rows [][]string) error {
+func WriteList(w io.Writer, what string, header []string, rows [][]string) error {
 	if len(rows) == 0 {
-		return noneOf(w, what)
+		return NoneOf(w, what)
 	}
-	return writeTable(w, header, rows)
+	return WriteTable(w, header, rows)
 }
 
-func noneOf(w io.Writer, what string) error {
+// NoneOf says that nothing was found.
+func NoneOf(w io.Writer, what string) error {
 	if _, err := fmt.Fprintf(w, "No %s.\n", what); err != nil {
 		return fmt.Errorf("write the list: %w", err)
 	}
 	return nil
 }
 
-// writeTable writes columns under a header. Where the width is known the last column
+// WriteTable writes columns under a header. Where the width is known the last column
 // is cut at the end of the line, elsewhere nothing is.
-func writeTable(w io.Writer, header []string, rows [][]string) error {
+func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)
-	return writeRows(w, all, widthsOf(all), terminalWidth(w))
+	return writeRows(w, all, widthsOf(all), TerminalWidth(w))
 }
 
 // leastNote is how much of a note has to be seen beside the other columns.
 const leastNote = 40
 
-// writeNoted is writeTable for rows that end with a note of any length. Where the line
+// WriteNoted is WriteTable for rows that end with a note of any length. Where the line
 // has no room for enough of it, the note gets a line of its own and the widest
 // of the other columns are cut.
-func writeNoted(w io.Writer, header []string, rows [][]string) error {
+func WriteNoted(w io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)
-	widths, most := widthsOf(all), terminalWidth(w)
+	widths, most := widthsOf(all), TerminalWidth(w)
 	last := len(header) - 1
 	if most == 0 || total(widths[:last])+2*last+min(widths[last], leastNote) <= most {
 		return writeRows(w, all, widths, most)
@@ -51,7 +54,7 @@ func writeNoted(w io.Writer, header []string, rows [][]string) error {
 	for _, row := range all {
 		cut := make([]string, last)
 		for i := range cut {
-			cut[i] = shorten(row[i], widths[i])
+			cut[i] = human.Shorten(row[i], widths[i])
 		}
 		if err := writeRows(w, [][]string{cut}, widths[:last], most); err != nil {
 			return err
@@ -60,7 +63,7 @@ func writeNoted(w io.Writer, header []string, rows [][]string) error {
 			continue
 		}
 		const indent = "    "
-		if _, err := fmt.Fprintln(w, indent+shorten(row[last], max(most-len(indent), 1))); err != nil {
+		if _, err := fmt.Fprintln(w, indent+human.Shorten(row[last], max(most-len(indent), 1))); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}
@@ -113,7 +116,7 @@ func writeRows(w io.Writer, rows [][]string, widths []int, most int) error {
 		}
 		text := strings.TrimRight(line.String(), " ")
 		if most > 0 {
-			text = shorten(text, most)
+			text = human.Shorten(text, most)
 		}
 		if _, err := fmt.Fprintln(w, text); err != nil {
 			return fmt.Errorf("write the table: %w", err)
@@ -122,9 +125,9 @@ func writeRows(w io.Writer, rows [][]string, widths []int, most int) error {
 	return nil
 }
 
-// terminalWidth is 0 if the width of w's lines is not known. COLUMNS, where a user
+// TerminalWidth is 0 if the width of w's lines is not known. COLUMNS, where a user
 // has exported it, goes before what the terminal says, as it does for ps and ls.
-func terminalWidth(w io.Writer) int {
+func TerminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
 		return 0
@@ -138,39 +141,21 @@ func terminalWidth(w io.Writer) int {
 	return 0
 }
 
-// cutTo is shorten for a width that may not be known.
-func cutTo(s string, width int) string {
+// CutTo is [human.Shorten] for a width that may not be known.
+func CutTo(s string, width int) string {
 	if width <= 0 {
 		return s
 	}
-	return shorten(s, width)
+	return human.Shorten(s, width)
 }
 
-// say writes a sentence, broken between words where the line ends.
-func say(w io.Writer, format string, args ...any) {
-	text, most := fmt.Sprintf(format, args...), terminalWidth(w)
+// Say writes a sentence, broken between words where the line ends.
+func Say(w io.Writer, format string, args ...any) {
+	text, most := fmt.Sprintf(format, args...), TerminalWidth(w)
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintln(w, strings.Join(wrap(line, most), "\n"))
+		fmt.Fprintln(w, strings.Join(human.Wrap(line, most), "\n"))
 	}
 }
 
-// wrap breaks a line between words; a word that is longer stays whole. most is 0 for
-// lines of any length.
-func wrap(line string, most int) (lines []string) {
-	if most <= 0 || utf8.RuneCountInString(line) <= most {
-		return []string{line}
-	}
-	current := ""
-	for word := range strings.FieldsSeq(line) {
-		switch {
-		case current == "":
-			current = word
-		case utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= most:
-			current += " " + word
-		default:
-			lines = append(lines, current)
-			current = word
-		}
-	}
-	return append(lines, current)
-}
+// IsTerminal reports whether a person watches.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -30,22 +30,6 @@ func TestNarrowColumnsFit(t *testing.T) {
 	})
 }
 
-func TestFirstFinding(t *testing.T) {
-	t.Parallel()
-	for note, want := range map[string]string{
-		"":                                 "",
-		"Bag is in receiving bucket":       "Bag is in receiving bucket",
-		"a | b":                            "a (+1 more)",
-		"a\nb\n\nc | d":                    "a (+3 more)",
-		"\n a \n":                          "a",
-		"a | b | Too many errors: 9 more.": "a (+10 more)",
-	} {
-		if got := firstFinding(note); got != want {
-			t.Errorf("%q: %q, want %q", note, got, want)
-		}
-	}
-}
-
 // A file is no terminal, and its lines are as long as they need.
 func TestAFileIsNotCut(t *testing.T) {
 	t.Setenv("COLUMNS", "")
@@ -54,11 +38,21 @@ func TestAFileIsNotCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	note := strings.Repeat("long ", 100)
-	if err := writeNoted(f, []string{"ID", "NOTE"}, [][]string{{"1", note}}); err != nil {
+	if err := WriteNoted(f, []string{"ID", "NOTE"}, [][]string{{"1", note}}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(f.Name())
 	if err != nil || utf8.RuneCount(text) < 500 {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestColumnsLineUp(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	err := WriteTable(&b, []string{"ID", "NAME", "NOTE"}, [][]string{{"1", "Füße", strings.Repeat("long ", 100)}, {"200", "x", ""}})
+	want := "ID   NAME  NOTE\n1    Füße  " + strings.TrimSpace(strings.Repeat("long ", 100)) + "\n200  x\n"
+	if err != nil || b.String() != want {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }
