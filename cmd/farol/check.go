@@ -71,7 +71,7 @@ type checked struct {
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
-	config, err := loadWorkerConfig()
+	config, err := load(readWorkerConfig)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
@@ -118,8 +116,6 @@ type workerConfig struct {
 
 	Idle []string // settings that are right and have no effect
 }
-
-func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
 
 func readWorkerConfig(s *settings) (c workerConfig) {
 	s.readBlock("", &c.workConfig)
@@ -299,12 +295,8 @@ func readSessionConfig(s *settings) (c databaseConfig) {
 	return c
 }
 
-// load reads from the process's environment what a command needs.
-func load[T any](read func(*settings) T) (T, error) {
-	return loadFrom(env.ToMap(os.Environ()), read)
-}
-
-// loadFrom is load from any other environment.
+// loadFrom reads from an environment what a command needs. The error has everything
+// that is wrong with it, and a name that no command reads is wrong too.
 func loadFrom[T any](environ map[string]string, read func(*settings) T) (T, error) {
 	s := settings{environ: environ}
 	c := read(&s)

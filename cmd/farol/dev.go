@@ -171,6 +171,12 @@ func (l *local) end(ctx context.Context, how func(context.Context) error) error 
 	return how(ctx)
 }
 
+// checkNames refuses an environment in which a child of this process would not start.
+func checkNames() error {
+	_, err := load(func(*settings) struct{} { return struct{}{} })
+	return err
+}
+
 func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Duration) (err error) {
 	if err := checkNames(); err != nil {
 		return err

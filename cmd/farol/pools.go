@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -242,4 +243,16 @@ func (s *settings) readPools() []pipeline.Pool {
 		s.wrong(name, "is wrong: "+err.Error())
 	}
 	return pools
+}
+
+// parseSize reads a number of bytes such as 64MiB; "" is 0.
+func parseSize(name, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := human.ParseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q; %w", name, text, err)
+	}
+	return n, nil
 }

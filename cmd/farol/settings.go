@@ -15,7 +15,6 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
-	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -53,10 +52,7 @@ func (s *settings) err() error {
 	for _, p := range s.problems {
 		fmt.Fprintf(&b, "\n  %s %s", p.name, p.text)
 	}
-	return cli.Failure{
-		Code: cli.ExitUsage, Err: errors.New(b.String()),
-		Next: "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all",
-	}
+	return errors.New(b.String())
 }
 
 // readBlock fills the struct that block points to. Each setting's name begins

@@ -19,6 +19,10 @@ import (
 // platforms and parameter stores hand out secrets.
 const fileSuffix = "_FILE"
 
+// childEnv tells a farol process that it was started by another one and ends
+// with it: when its standard input closes, however the parent went.
+const childEnv = "FAROL_CHILD"
+
 // mostSecret is more than any secret has; what is larger is another file.
 const mostSecret = 64 << 10
 
@@ -72,12 +76,6 @@ func (s *settings) unknown() {
 		}
 		s.wrong(name, "is no setting of Farol; the nearest name is "+nearest(name, names))
 	}
-}
-
-// checkNames refuses an environment in which a child of this process would not start.
-func checkNames() error {
-	_, err := load(func(*settings) struct{} { return struct{}{} })
-	return err
 }
 
 // nearest is the name with the fewest letters to change.

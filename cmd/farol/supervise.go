@@ -14,10 +14,6 @@ import (
 	"time"
 )
 
-// childEnv tells a farol process that it was started by another one and ends
-// with it: when its standard input closes, however the parent went.
-const childEnv = "FAROL_CHILD"
-
 // helpers are the farol processes that dev and demo start: workers, mirror,
 // bucket reader. One that ends by itself is started again.
 type helpers struct {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,15 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
+
+// load reads from the environment of this process what a command needs.
+func load[T any](read func(*settings) T) (T, error) {
+	c, err := loadFrom(env.ToMap(os.Environ()), read)
+	if err != nil {
+		err = cli.Usage(err, "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all")
+	}
+	return c, err
+}
 
 // needs says which servers a command talks to; nil is not at all.
 type needs struct {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -114,7 +112,7 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
-	config, err := loadWorkerConfig()
+	config, err := load(readWorkerConfig)
 	if err != nil {
 		return err
 	}
@@ -246,7 +244,7 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 	})
 	var wrong *claim.SettingError
 	if errors.As(err, &wrong) {
-		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change " + strings.Join(config.blamed(wrong), " or "))
+		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change "+strings.Join(config.blamed(wrong), " or "))
 	}
 	return engine, err
 }
@@ -268,22 +266,4 @@ func startIdentifier(ctx context.Context, config identifyConfig) (*format.Identi
 		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
 	}
 	return formats, nil
-}
-
-// parseSize reads a number of bytes such as 64MiB; "" is 0.
-func parseSize(flag, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	number, unit := text, int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n, ok := strings.CutSuffix(text, suffix); ok {
-			number, unit = n, 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%s is %q; it must be a number of bytes such as 1048576, 64MiB or 1GiB", flag, text)
-	}
-	return n * unit, nil
 }
