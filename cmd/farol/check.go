@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // Which buckets' rights are tried by writing to them.
@@ -71,7 +72,7 @@ type checked struct {
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
-	config, err := load(readWorkerConfig)
+	config, err := load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
@@ -105,9 +106,9 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 }
 
 // surroundingsOf are those of a worker.
-func surroundingsOf(c *workerConfig) surroundings {
+func surroundingsOf(c *settings.Worker) surroundings {
 	return surroundings{
-		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.s3Config, storage: &c.Storage,
+		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.S3, storage: &c.Storage,
 		viruses: c.Viruses, host: &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers},
 	}
 }

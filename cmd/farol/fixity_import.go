@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -62,11 +63,11 @@ type importReport struct {
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
 	const help = "see `farol fixity import --help`"
-	config, err := load(readAuditConfig)
+	config, err := load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
-	target, known := config.Storage.targetOf(f.target)
+	target, known := config.Storage.TargetOf(f.target)
 	if !known {
 		return cli.Usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -71,7 +72,7 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 		defer s.close()
 		return register(ctx, s, in)
 	}
-	config, err := load(readInstitutionConfig)
+	config, err := load(settings.ReadInstitution)
 	if err != nil {
 		return registry.Institution{}, err
 	}
@@ -233,7 +234,7 @@ func withRegistry(cmd *cobra.Command, command string, do func(context.Context, *
 
 // connectRegistry connects a command that needs the registry and nothing else.
 func connectRegistry(ctx context.Context, command string) (*services, error) {
-	config, err := load(readDatabaseConfig)
+	config, err := load(settings.ReadDatabase)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -29,8 +30,8 @@ func statuses() []string {
 // order, and those of the other actions. Others may have been added: oneStage.
 func allStages() []string {
 	var names []string
-	for _, w := range ingestWorkers() {
-		names = append(names, w.stage)
+	for _, w := range settings.IngestWorkers() {
+		names = append(names, w.Stage)
 	}
 	return append(names, "Requested", "Resolve")
 }

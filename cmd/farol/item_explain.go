@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -55,7 +56,7 @@ type explanation struct {
 
 func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explanation, error) {
 	e := &explanation{Faults: []progress.Fault{}, Waits: []registry.Obstacle{}}
-	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+	err := withItem(ctx, id, func(c settings.Item, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		e.Item = item
 		changes, err := r.Changes(ctx, id)
 		if err != nil {
@@ -89,7 +90,7 @@ func readExplanation(ctx context.Context, id int64, warnings io.Writer) (*explan
 
 // readRedis reads what is known beside the registry, and returns what an attempt
 // failed of.
-func (e *explanation) readRedis(ctx context.Context, c redisConfig) (f progress.Faults, err error) {
+func (e *explanation) readRedis(ctx context.Context, c settings.Redis) (f progress.Faults, err error) {
 	e.Current, _ = readStage(ctx, nil, e.Item)
 	err = withProgress(ctx, c, func(ctx context.Context, store *progress.Store) error {
 		if e.Current, err = readStage(ctx, store, e.Item); err != nil {

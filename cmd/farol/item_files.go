@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -79,7 +80,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
 	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
-	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+	err := withItem(ctx, id, func(c settings.Item, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		l.registry, l.redis, l.item, l.attempts = r, c.Redis, item, attempts
 		return l.read(ctx)
 	})
@@ -105,7 +106,7 @@ type itemFileList struct {
 	warnings io.Writer
 
 	registry *registry.Registry
-	redis    redisConfig
+	redis    settings.Redis
 	item     registry.WorkItem
 	attempts []registry.Attempt
 
@@ -178,7 +179,7 @@ func (l *itemFileList) progress(ctx context.Context) *progress.Store {
 
 // kept lists the files by what was kept before it was removed, if that is wanted and there.
 func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
-	keep, err := load(readKeepConfig)
+	keep, err := load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
 		return false, err
 	}
@@ -224,8 +225,8 @@ func (l *itemFileList) onRecord(ctx context.Context) error {
 }
 
 // stores opens the S3 service.
-func (l *itemFileList) stores(ctx context.Context) (*services, itemStoresConfig, error) {
-	config, err := load(readItemStoresConfig)
+func (l *itemFileList) stores(ctx context.Context) (*services, settings.ItemStores, error) {
+	config, err := load(settings.ReadItemStores)
 	if err != nil {
 		return nil, config, err
 	}

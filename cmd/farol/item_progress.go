@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -133,7 +134,7 @@ func (v stageView) counts() bool {
 // them.
 func orderOf(i registry.WorkItem) []string {
 	if len(i.Order) == 0 || i.Action != "Ingest" {
-		return stageNames()
+		return settings.StageNames()
 	}
 	return i.Order
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -89,7 +90,7 @@ type objectView struct {
 // rest is shown: whoever looks has trouble enough.
 func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, error) {
 	v := &itemView{Attempts: []registry.Attempt{}, Changes: []registry.Change{}, Events: []registry.Event{}}
-	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
+	err := withItem(ctx, id, func(c settings.Item, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		v.Item, v.State, v.Attempts = item, stateOf(item, time.Now()), append(v.Attempts, attempts...)
 		v.Warnings = pipeline.WarningsOf(attempts)
 		changes, err := r.Changes(ctx, id)
@@ -115,8 +116,8 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 }
 
 // withItem hands an item and its attempts to do, with what else may be asked about it.
-func withItem(ctx context.Context, id int64, do func(itemConfig, *registry.Registry, registry.WorkItem, []registry.Attempt) error) error {
-	config, err := load(readItemConfig)
+func withItem(ctx context.Context, id int64, do func(settings.Item, *registry.Registry, registry.WorkItem, []registry.Attempt) error) error {
+	config, err := load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func withItem(ctx context.Context, id int64, do func(itemConfig, *registry.Regis
 }
 
 // withProgress hands the progress of items to do, whom it gives little time.
-func withProgress(ctx context.Context, c redisConfig, do func(context.Context, *progress.Store) error) error {
+func withProgress(ctx context.Context, c settings.Redis, do func(context.Context, *progress.Store) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	store, err := progress.Connect(ctx, string(c.URL), progressPrefix)
@@ -166,7 +167,7 @@ func (v *itemView) readObject(ctx context.Context, r *registry.Registry) error {
 }
 
 // readProgress reads what Redis knows of an item.
-func (v *itemView) readProgress(ctx context.Context, c redisConfig) (err error) {
+func (v *itemView) readProgress(ctx context.Context, c settings.Redis) (err error) {
 	v.Current, _ = readStage(ctx, nil, v.Item)
 	return withProgress(ctx, c, func(ctx context.Context, store *progress.Store) error {
 		summary, err := store.Summary(ctx, v.Item.ID)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -56,7 +57,7 @@ database stayed away for ten minutes.`,
 
 func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	config, err := load(readItemConfig)
+	config, err := load(settings.ReadItem)
 	if err != nil {
 		return err
 	}

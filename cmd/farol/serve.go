@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -47,7 +48,7 @@ machine need no token; elsewhere all do: see farol token.`,
 }
 
 func runServe(ctx context.Context, wait waiting) error {
-	config, err := load(readServeConfig)
+	config, err := load(settings.ReadServer)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
 }
 
 // pullDefaults are what pulls ask for that do not say it.
-func pullDefaults(c pullConfig) nsqcompat.Defaults {
+func pullDefaults(c settings.Pull) nsqcompat.Defaults {
 	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }
 
