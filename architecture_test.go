@@ -33,12 +33,14 @@ func mayImport() map[string][]string {
 		"progress":   {"fault", "registry"},
 		"pipeline":   top,
 		"nsqcompat":  top,
+		"explain":    {"claim", "fault", "internal/human", "progress", "registry"},
 		"client":     nil,            // it is for programs of others
 		"internal":   {"migrations"}, // the test environment brings databases up to date
 
-		"internal/human": nil,
-		"internal/cli":   {"internal/human", "registry", "storage"},
-		"cmd":            append(top, "internal", "migrations", "nsqcompat", "pipeline"),
+		"internal/human":    nil,
+		"internal/cli":      {"internal/human", "registry", "storage"},
+		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
+		"cmd":               append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 
@@ -54,7 +56,7 @@ func mayUse() map[string][]string {
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
 		"github.com/spf13/cobra":     {"cmd", "internal/cli"},
-		"github.com/caarlos0/env/":   {"cmd"},
+		"github.com/caarlos0/env/":   {"cmd", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd"},
 		"github.com/compose-spec/":   nil, // tests only

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -115,7 +116,7 @@ func targetNames() (names []string) {
 }
 
 func codeNames() (names []string) {
-	for code := range verdicts() {
+	for code := range explain.Verdicts() {
 		names = append(names, code)
 	}
 	slices.Sort(names)

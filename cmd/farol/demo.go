@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
@@ -237,7 +238,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 			if item.Retry {
 				live++
 			}
-			stage, _ := readStage(ctx, d.progress, item) // the bag is shown without its figures, if need be
+			stage, _ := explain.ReadStage(ctx, d.progress, item) // the bag is shown without its figures, if need be
 			show.update(item, stage)
 		}
 		if live == 0 {
@@ -320,7 +321,7 @@ func (d *demo) print() error {
 		}
 		reason := e.what
 		if e.status != "Success" {
-			reason += ": " + firstFinding(e.item.Note)
+			reason += ": " + explain.FirstFinding(e.item.Note)
 		}
 		if bad := d.asExpected(e); bad != "" {
 			reason = "UNEXPECTED: " + bad + "; " + reason

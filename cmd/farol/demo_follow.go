@@ -11,6 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -66,7 +67,7 @@ func (f *follower) sum() string {
 	return fmt.Sprintf("%d ended, %s, %s/s, %s", len(f.ended), human.Bytes(f.bytes), human.Bytes(int64(float64(f.bytes)/max(took.Seconds(), 0.1))), human.Duration(took))
 }
 
-func (f *follower) update(item registry.WorkItem, stage stageView) {
+func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 	name := item.Institution + "/" + item.Name
 	if f.progress == nil {
 		f.tell(name, item, stage)
@@ -84,7 +85,7 @@ func (f *follower) update(item registry.WorkItem, stage stageView) {
 	}
 	ended := len(f.ended)
 	if item.Status == "Started" && stage.FilesDone != nil {
-		f.at[name] = item.Stage + " " + stage.done() + ", " + stage.pace()
+		f.at[name] = item.Stage + " " + stage.Done() + ", " + stage.Pace()
 	}
 	f.mu.Unlock()
 	f.all.SetCurrent(int64(ended))
@@ -102,7 +103,7 @@ func (f *follower) update(item registry.WorkItem, stage stageView) {
 }
 
 // tell prints what has changed.
-func (f *follower) tell(name string, item registry.WorkItem, stage stageView) {
+func (f *follower) tell(name string, item registry.WorkItem, stage explain.Stage) {
 	at := fmt.Sprint(item.ID, item.Stage)
 	switch {
 	case !item.Retry && !f.ended[item.ID]:
@@ -110,7 +111,7 @@ func (f *follower) tell(name string, item registry.WorkItem, stage stageView) {
 		f.line(fmt.Sprintf("  %-34s %s at %s", name, item.Status, item.Stage))
 	case item.Status == "Started" && stage.FilesDone != nil && !f.told[at]:
 		f.told[at] = true
-		f.line(fmt.Sprintf("  %-34s %s: %s, %s", name, stage.place(), stage.done(), stage.pace()))
+		f.line(fmt.Sprintf("  %-34s %s: %s, %s", name, stage.Place(), stage.Done(), stage.Pace()))
 	}
 }
 

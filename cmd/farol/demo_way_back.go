@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
@@ -101,7 +102,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		if live == 0 {
 			for _, item := range items {
 				if item.Action != "Ingest" {
-					fmt.Fprintln(d.out, cli.CutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, human.Line(firstFinding(item.Note))), cli.TerminalWidth(d.out)))
+					fmt.Fprintln(d.out, cli.CutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, human.Line(explain.FirstFinding(item.Note))), cli.TerminalWidth(d.out)))
 				}
 			}
 			return nil

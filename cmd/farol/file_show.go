@@ -25,7 +25,7 @@ the receipts of its deletion. --premis writes it as PREMIS 3 XML.`,
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
 		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, premisOfOneFile)
+	}, readFilePage, (*filePage).print, premisOfOneFile)
 }
 
 // filePage is all that is on record of a file.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
@@ -194,7 +195,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	case asJSON:
 		return cli.WriteJSON(cmd.OutOrStdout(), item)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, stateOf(item, time.Now()))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
 	return err
 }
 

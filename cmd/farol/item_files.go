@@ -80,10 +80,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
 	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
-	err := withItem(ctx, id, func(c settings.Item, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
-		l.registry, l.redis, l.item, l.attempts = r, c.Redis, item, attempts
-		return l.read(ctx)
-	})
+	err := l.connectAndRead(ctx, id)
 	out := cmd.OutOrStdout()
 	switch {
 	case err != nil:
@@ -112,6 +109,26 @@ type itemFileList struct {
 
 	files []pipeline.ItemFile
 	gone  string // why nothing is known of the files
+}
+
+func (l *itemFileList) connectAndRead(ctx context.Context, id int64) error {
+	config, err := load(settings.ReadItem)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	l.registry, l.redis = s.registry, config.Redis
+	if l.item, err = s.registry.WorkItem(ctx, id); err != nil {
+		return err
+	}
+	if l.attempts, err = s.registry.Attempts(ctx, id); err != nil {
+		return err
+	}
+	return l.read(ctx)
 }
 
 func (l *itemFileList) read(ctx context.Context) error {
@@ -167,9 +184,7 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 
 // progress opens Redis; where only that does not answer, the rest is shown.
 func (l *itemFileList) progress(ctx context.Context) *progress.Store {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	store, err := progress.Connect(ctx, string(l.redis.URL), progressPrefix)
+	store, err := openProgress(ctx, l.redis)
 	if err != nil {
 		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -115,7 +116,7 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 		}
 		rows = append(rows, []string{
 			strconv.FormatInt(i.ID, 10), status, i.Action, i.Stage, i.Institution, human.Line(i.Name), human.Bytes(i.Size),
-			human.Duration(time.Since(i.CreatedAt)), human.Line(firstFinding(i.Note)),
+			human.Duration(time.Since(i.CreatedAt)), human.Line(explain.FirstFinding(i.Note)),
 		})
 	}
 	header := []string{"ID", "STATUS", "ACTION", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
@@ -127,28 +128,4 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 		return err
 	}
 	return nil
-}
-
-// firstFinding is the beginning of a note that fits into a line, and how many findings
-// follow.
-func firstFinding(note string) string {
-	var found []string
-	for line := range strings.Lines(note) {
-		for finding := range strings.SplitSeq(line, " | ") {
-			if finding = strings.TrimSpace(finding); finding != "" {
-				found = append(found, finding)
-			}
-		}
-	}
-	switch len(found) {
-	case 0:
-		return ""
-	case 1:
-		return found[0]
-	}
-	more, last := len(found)-1, 0
-	if _, err := fmt.Sscanf(found[more], "Too many errors: %d more.", &last); err == nil {
-		more += last - 1
-	}
-	return fmt.Sprintf("%s (+%d more)", found[0], more)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -66,7 +67,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 		return err
 	}
 	defer s.close()
-	w := &watcher{registry: s.registry, redis: string(config.Redis.URL), id: id, warnings: cmd.ErrOrStderr()}
+	w := &watcher{registry: s.registry, redis: config.Redis, id: id, warnings: cmd.ErrOrStderr()}
 	defer w.close()
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
@@ -89,7 +90,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 // watcher looks at one item again and again.
 type watcher struct {
 	registry *registry.Registry
-	redis    string // URL
+	redis    settings.Redis
 	id       int64
 	warnings io.Writer
 
@@ -97,18 +98,9 @@ type watcher struct {
 	redisOut bool // Redis was away at the last look
 }
 
-// look is what one look saw.
-type look struct {
-	Time     time.Time          `json:"time"`
-	Item     registry.WorkItem  `json:"item"`
-	State    string             `json:"state"`
-	Current  stageView          `json:"current"`
-	Attempts []registry.Attempt `json:"-"`
-}
-
 // display shows what looks saw.
 type display interface {
-	show(l look) error
+	show(l explain.Look) error
 	// interrupt makes room for a message.
 	interrupt()
 }
@@ -155,41 +147,26 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 	}
 }
 
-func (w *watcher) look(ctx context.Context, d display) (l look, err error) {
+// look asks the database and Redis, either of which may be away.
+func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	if l.Item, err = w.registry.WorkItem(ctx, w.id); err != nil {
-		return l, err
-	}
-	if l.Attempts, err = w.registry.Attempts(ctx, w.id); err != nil {
-		return l, err
-	}
-	l.Time = time.Now().UTC()
-	l.State = stateOf(l.Item, l.Time)
-	l.Current = w.stage(ctx, d, l.Item)
-	return l, nil
-}
-
-// stage asks Redis, which may be away.
-func (w *watcher) stage(ctx context.Context, d display, i registry.WorkItem) stageView {
-	call, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	var err error
+	var unread error
 	if w.store == nil {
-		w.store, err = progress.Connect(call, w.redis, progressPrefix)
+		w.store, unread = openProgress(ctx, w.redis)
 	}
-	v, readErr := readStage(call, w.store, i)
-	err = errors.Join(err, readErr)
-	if out := err != nil; out != w.redisOut && ctx.Err() == nil {
-		w.redisOut = out
+	source := explain.Source{Registry: w.registry, Progress: w.store, Unread: func(err error) { unread = err }}
+	l, err := source.Look(ctx, w.id)
+	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
+		w.redisOut = away
 		d.interrupt()
-		if out {
-			fmt.Fprintln(w.warnings, "The progress of files is not known:", err)
+		if away {
+			fmt.Fprintln(w.warnings, "The progress of files is not known:", unread)
 		} else {
 			fmt.Fprintln(w.warnings, "The progress of files is known again.")
 		}
 	}
-	return v
+	return l, err
 }
 
 // changes writes a line for each change.
@@ -206,10 +183,10 @@ const mostSilence = time.Minute
 
 func (c *changes) interrupt() {}
 
-func (c *changes) show(l look) error {
+func (c *changes) show(l explain.Look) error {
 	i := l.Item
 	state := fmt.Sprint(i.Status, i.Stage, i.ClaimToken, i.Note)
-	if share, ok := l.Current.share(); ok {
+	if share, ok := l.Current.Share(); ok {
 		state += fmt.Sprint(int(100 * share))
 	}
 	moves := l.Current.IdleSeconds != nil && l.Time.Sub(c.told) > mostSilence
@@ -223,10 +200,10 @@ func (c *changes) show(l look) error {
 		}
 		return nil
 	}
-	text := fmt.Sprintf("%s  %s at %s", human.Time(l.Time), i.Status, l.Current.place())
+	text := fmt.Sprintf("%s  %s at %s", human.Time(l.Time), i.Status, l.Current.Place())
 	switch {
 	case i.Status == "Started" && l.Current.FilesDone != nil:
-		text += ": " + l.Current.done() + "; " + l.Current.pace()
+		text += ": " + l.Current.Done() + "; " + l.Current.Pace()
 	case i.Status == "Started":
 	case !i.Retry && i.Status != "Success":
 		text += ": " + human.Line(i.Note)

@@ -27,14 +27,15 @@ read and how many are bad, its events, its work items, and what deletions did to
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
 		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, premisOfWholeObject)
+	}, readObjectPage, (*objectPage).print, premisOfWholeObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
 // as a page, as JSON, or as PREMIS.
-func recordCommand[P printable](
+func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
+	print func(P, io.Writer) error,
 	premis func(context.Context, *registry.Export, string) (premisSource, error),
 ) *cobra.Command {
 	var asJSON, asPREMIS bool
@@ -53,7 +54,7 @@ func recordCommand[P printable](
 			case asJSON:
 				return cli.WriteJSON(cmd.OutOrStdout(), p)
 			}
-			return p.print(cmd.OutOrStdout())
+			return print(p, cmd.OutOrStdout())
 		})
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
@@ -102,32 +103,6 @@ func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJS
 	return nil
 }
 
-// obstaclesOf are what keeps an item from being claimed, with commands as remedies.
-func obstaclesOf(ctx context.Context, r *registry.Registry, id int64) ([]registry.Obstacle, error) {
-	obstacles, err := r.WhyNot(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	item, err := r.WorkItem(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	for n, o := range obstacles {
-		obstacles[n].Remedy = remedy(item, o)
-		if o.Reason != "ended" {
-			continue
-		}
-		again, err := r.HaveAgain(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if again != "" {
-			obstacles[n].Remedy = "None. " + again
-		}
-	}
-	return obstacles, nil
-}
-
 func whyNotCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -151,7 +126,7 @@ it; others go before it.`,
 				return err
 			}
 			defer s.close()
-			obstacles, err := obstaclesOf(ctx, s.registry, id)
+			obstacles, err := explain.Obstacles(ctx, s.registry, id)
 			switch {
 			case err != nil:
 				return err

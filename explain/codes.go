@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	_ "embed"
@@ -8,16 +8,16 @@ import (
 //go:embed codes.txt
 var codesText string
 
-// verdict is what can be said of a stable code.
-type verdict struct {
+// A Verdict is what a stable error code means.
+type Verdict struct {
 	Code  string `json:"code"`
-	Fault string `json:"fault"` // whose it is: see faults
+	Fault string `json:"fault"` // whose it is, a key of [Faults]
 	Means string `json:"means"`
 	Todo  string `json:"to_do"`
 }
 
-// faults are those whose fault something can be, in words.
-func faults() map[string]string {
+// Faults are those whose fault something can be, in words.
+func Faults() map[string]string {
 	return map[string]string{
 		"bag":       "the bag's",
 		"depositor": "nobody's: the upload was replaced or removed",
@@ -29,23 +29,24 @@ func faults() map[string]string {
 	}
 }
 
-// verdictOn explains a code. Of one that another version wrote nothing is claimed.
-func verdictOn(code string) verdict {
-	if v, ok := verdicts()[code]; ok {
+// VerdictOn explains a code. One that another version wrote is unknown.
+func VerdictOn(code string) Verdict {
+	if v, ok := Verdicts()[code]; ok {
 		return v
 	}
-	return verdict{
+	return Verdict{
 		Code: code, Fault: "unknown", Means: "This version of Farol does not know the code.",
 		Todo: "Read the note and the errors above; `farol item show {id}` has all of them.",
 	}
 }
 
-func verdicts() map[string]verdict {
-	all := map[string]verdict{}
+// Verdicts are those on all codes that this version knows, by code.
+func Verdicts() map[string]Verdict {
+	all := map[string]Verdict{}
 	for line := range strings.Lines(codesText) {
 		fields := strings.Split(strings.TrimSpace(line), " | ")
 		if len(fields) == 4 && !strings.HasPrefix(line, "#") {
-			all[fields[0]] = verdict{fields[0], fields[1], fields[2], fields[3]}
+			all[fields[0]] = Verdict{fields[0], fields[1], fields[2], fields[3]}
 		}
 	}
 	return all

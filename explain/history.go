@@ -1,19 +1,18 @@
-package main
+package explain
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// chapter is what happened to an item: attempts of the same kind in a row, or a
+// An Entry of the history is what happened to an item: attempts of the same kind in a row, or a
 // change by hand.
-type chapter struct {
+type Entry struct {
 	At       time.Time `json:"at"`
 	Until    time.Time `json:"until"`
 	What     string    `json:"what"` // in words
@@ -28,24 +27,27 @@ type chapter struct {
 
 const byHand = "by hand"
 
-// historyOf puts attempts and changes into the order of time.
-func historyOf(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []chapter {
+// history puts attempts and changes into the order of time.
+func history(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []Entry {
 	began := fmt.Sprintf("found in the bucket %s, uploaded %s", human.Line(i.Bucket), human.Time(i.BagDate))
 	if i.Action != "Ingest" {
 		began = "requested by " + human.Line(i.User)
 	}
-	list := []chapter{{At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{}, What: began}}
+	list := []Entry{{At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{}, What: began}}
 	for _, a := range attempts {
 		list = addAttempt(list, a)
 	}
 	for _, c := range changes {
-		list = append(list, chapter{
-			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User}, What: moveOf(c) + ", " + byWhom(c),
+		list = append(list, Entry{
+			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User}, What: ChangeByHand(c),
 		})
 	}
-	slices.SortStableFunc(list, func(a, b chapter) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(list, func(a, b Entry) int { return a.At.Compare(b.At) })
 	return list
 }
+
+// ChangeByHand says what a change did, who made it and with which program.
+func ChangeByHand(c registry.Change) string { return moveOf(c) + ", " + byWhom(c) }
 
 // byWhom names the database user of a change, the person behind it, and the program.
 func byWhom(c registry.Change) string {
@@ -54,14 +56,6 @@ func byWhom(c registry.Change) string {
 		who += " (" + human.Line(*c.Person) + ")"
 	}
 	return fmt.Sprintf("by %s with %s", who, human.Line(cmp.Or(c.Program, "a program without a name")))
-}
-
-// changesOf are the lines of a page about changes by hand.
-func changesOf(changes []registry.Change) (lines []string) {
-	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s  %s, %s", human.Time(c.At), moveOf(c), byWhom(c)))
-	}
-	return lines
 }
 
 func moveOf(c registry.Change) string {
@@ -75,8 +69,8 @@ func moveOf(c registry.Change) string {
 }
 
 // addAttempt adds an attempt, or adds it to those before it that ended alike.
-func addAttempt(list []chapter, a registry.Attempt) []chapter {
-	next := chapter{
+func addAttempt(list []Entry, a registry.Attempt) []Entry {
+	next := Entry{
 		At: a.ClaimedAt, Until: a.HeardAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
 		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, InHand: a.FileInHand,
 	}
@@ -92,15 +86,15 @@ func addAttempt(list []chapter, a registry.Attempt) []chapter {
 		if !slices.Contains(last.Workers, next.Workers[0]) {
 			last.Workers = append(last.Workers, next.Workers[0])
 		}
-		last.tell()
+		last.describe()
 		return list
 	}
-	next.tell()
+	next.describe()
 	return append(list, next)
 }
 
-// tell says in words what attempts came to.
-func (c *chapter) tell() {
+// describe says in words what attempts came to.
+func (c *Entry) describe() {
 	kinds := map[string]string{
 		"": "in work", "done": "done", "transient": "failed, to be tried again while there are attempts left", "fatal": "failed, trying again would not help",
 		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker was not heard of any more",
@@ -120,37 +114,4 @@ func (c *chapter) tell() {
 		by = fmt.Sprintf("%d workers, %s the last", n, human.Line(c.Workers[n-1]))
 	}
 	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, human.Duration(c.Until.Sub(c.At)), by)
-}
-
-const (
-	mostChapters = 20
-	mostFaults   = 10
-	mostWords    = 300 // runes of an error on the page
-)
-
-// printed is the history as lines of the page.
-func printed(list []chapter) (lines []string) {
-	for _, c := range list {
-		lines = append(lines, human.Time(c.At)+"  "+c.What)
-		switch {
-		case c.Outcome == "done" || c.Error == "":
-		default:
-			lines = append(lines, "    "+human.Line(human.Shorten(c.Error, mostWords)))
-		}
-		if c.InHand != "" && c.Outcome != "done" {
-			lines = append(lines, "    file in hand: "+human.Line(c.InHand))
-		}
-	}
-	return lines
-}
-
-// heading puts lines under a heading, with room before it.
-func heading(b *strings.Builder, title string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n%s\n", title)
-	for _, line := range lines {
-		fmt.Fprintf(b, "  %s\n", line)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// stageView is how far an item has come with the stage that it is at. What is
+// A Stage is how far an item has come with the stage that it is at. What is
 // null is not known.
-type stageView struct {
+type Stage struct {
 	Stage  string `json:"stage"`
 	Number int    `json:"number"` // of the stages of its action, from 1; 0 if it has no order
 	Of     int    `json:"of"`
@@ -32,28 +31,25 @@ type stageView struct {
 	SecondsLeft    *float64 `json:"seconds_left"`
 	IdleSeconds    *float64 `json:"idle_seconds"` // since a figure changed
 
-	Busy   int        `json:"in_hand_count"`
-	InHand []fileView `json:"in_hand"` // the largest of them
+	InProgress int    `json:"in_hand_count"` // files that the attempt works on
+	Files      []File `json:"in_hand"`       // the largest of them
 }
 
-// fileView is a file in hand, or a group of small ones by its first.
-type fileView struct {
+// A File is one in progress, or a group of small ones by its first.
+type File struct {
 	Path  string `json:"path"`
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes_done"`
 	Size  *int64 `json:"bytes_total"`
 }
 
-// newStageView puts together where an item is and what was counted of it, if
+// newStage puts together where an item is and what was counted of it, if
 // anything was. Figures of another stage or attempt say nothing of this one; those
 // of an attempt that has ended say how far it came.
-func newStageView(i registry.WorkItem, c progress.Counters, age time.Duration, counted bool) stageView {
-	names := orderOf(i)
-	v := stageView{Stage: i.Stage, Number: slices.Index(names, i.Stage) + 1, InHand: []fileView{}}
-	if i.Action == "Ingest" && v.Number > 0 {
-		v.Of = len(names)
-	} else {
-		v.Number = 0
+func newStage(i registry.WorkItem, c progress.Counters, age time.Duration, counted bool) Stage {
+	v := Stage{Stage: i.Stage, Files: []File{}}
+	if n := slices.Index(i.Order, i.Stage); i.Action == "Ingest" && n >= 0 {
+		v.Number, v.Of = n+1, len(i.Order)
 	}
 	running := i.Status == "Started"
 	if !counted || c.Stage != i.Stage || running && c.Token != i.ClaimToken || i.Status == "Success" {
@@ -66,13 +62,13 @@ func newStageView(i registry.WorkItem, c progress.Counters, age time.Duration, c
 	if !running {
 		return v
 	}
-	v.Busy = c.Busy
+	v.InProgress = c.Busy
 	for _, h := range c.InHand {
-		f := fileView{Path: h.Path, Files: h.Files, Bytes: h.Bytes}
+		f := File{Path: h.Path, Files: h.Files, Bytes: h.Bytes}
 		if h.Size >= 0 {
 			f.Size = &h.Size
 		}
-		v.InHand = append(v.InHand, f)
+		v.Files = append(v.Files, f)
 	}
 	v.rate(c, age)
 	return v
@@ -88,7 +84,7 @@ const (
 )
 
 // rate adds what follows from the figures of this attempt.
-func (v *stageView) rate(c progress.Counters, age time.Duration) {
+func (v *Stage) rate(c progress.Counters, age time.Duration) {
 	seconds, idle := (c.Elapsed + age).Seconds(), (c.Elapsed - c.Moved + age).Seconds()
 	v.Seconds, v.IdleSeconds = &seconds, &idle
 	spent := c.Elapsed.Seconds()
@@ -124,31 +120,22 @@ func byFiles(stage string) bool {
 	return stage == "Storage Validation" || stage == "Format Identification"
 }
 
-// counts tells whether the stage has figures at all: others take a moment, or
+// Counts reports whether the stage has figures at all: others take a moment, or
 // one statement.
-func (v stageView) counts() bool {
+func (v Stage) Counts() bool {
 	return slices.Contains([]string{"Receive", "Copy To Staging", "Format Identification", "Store", "Storage Validation"}, v.Stage)
 }
 
-// orderOf are the stages that an ingest goes through, those that were added among
-// them.
-func orderOf(i registry.WorkItem) []string {
-	if len(i.Order) == 0 || i.Action != "Ingest" {
-		return settings.StageNames()
-	}
-	return i.Order
-}
-
-// place is "stage 4 of 9, Copy To Staging".
-func (v stageView) place() string {
+// Place is "stage 4 of 9, Copy To Staging".
+func (v Stage) Place() string {
 	if v.Of == 0 {
 		return v.Stage
 	}
 	return fmt.Sprintf("stage %d of %d, %s", v.Number, v.Of, v.Stage)
 }
 
-// share is how much of the stage is done, from 0 to 1; false if that is not known.
-func (v stageView) share() (float64, bool) {
+// Share is how much of the stage is done, from 0 to 1; false if that is not known.
+func (v Stage) Share() (float64, bool) {
 	switch {
 	case v.BytesTotal != nil && *v.BytesTotal > 0 && (!byFiles(v.Stage) || v.FilesTotal == nil):
 		return float64(*v.BytesDone) / float64(*v.BytesTotal), true
@@ -160,8 +147,8 @@ func (v stageView) share() (float64, bool) {
 	return 0, false
 }
 
-// done is "12 of 40 files, 1.2 GiB of 4.0 GiB (30%)".
-func (v stageView) done() string {
+// Done is "12 of 40 files, 1.2 GiB of 4.0 GiB (30%)".
+func (v Stage) Done() string {
 	if v.FilesDone == nil {
 		return "not known yet"
 	}
@@ -170,14 +157,14 @@ func (v stageView) done() string {
 		files = fmt.Sprintf("%d of %s", *v.FilesDone, human.Count(*v.FilesTotal, "file", "files"))
 	}
 	text := fmt.Sprintf("%s, %s of %s", files, human.Bytes(*v.BytesDone), human.Bytes(*v.BytesTotal))
-	if share, ok := v.share(); ok {
+	if share, ok := v.Share(); ok {
 		text += fmt.Sprintf(" (%d%%)", int(100*share))
 	}
 	return text
 }
 
-// pace is "52.1 MiB/s, 14.0 files/s; about 2m50s left".
-func (v stageView) pace() string {
+// Pace is "52.1 MiB/s, 14.0 files/s; about 2m50s left".
+func (v Stage) Pace() string {
 	var parts []string
 	if v.BytesPerSecond != nil && *v.BytesPerSecond > 0 {
 		parts = append(parts, human.Bytes(int64(*v.BytesPerSecond))+"/s")
@@ -198,9 +185,9 @@ func (v stageView) pace() string {
 	return text + "; about " + human.Duration(human.Seconds(*v.SecondsLeft)) + " left"
 }
 
-// hands has a line for each file in hand.
-func (v stageView) hands() (lines []string) {
-	for _, f := range v.InHand {
+// FileLines has a line for each file in progress.
+func (v Stage) FileLines() (lines []string) {
+	for _, f := range v.Files {
 		line := human.Line(f.Path)
 		if f.Files > 1 {
 			line += fmt.Sprintf(" and %d more", f.Files-1)
@@ -214,20 +201,20 @@ func (v stageView) hands() (lines []string) {
 		}
 		lines = append(lines, line)
 	}
-	if more := v.Busy - len(v.InHand); more > 0 {
+	if more := v.InProgress - len(v.Files); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
 	}
 	return lines
 }
 
-// readStage reads how far an item has come with its stage. An error is that of
+// ReadStage reads how far an item has come with its stage. An error is that of
 // Redis; the view is good without it.
-func readStage(ctx context.Context, store *progress.Store, i registry.WorkItem) (stageView, error) {
+func ReadStage(ctx context.Context, store *progress.Store, i registry.WorkItem) (Stage, error) {
 	if store == nil {
-		return newStageView(i, progress.Counters{}, 0, false), nil
+		return newStage(i, progress.Counters{}, 0, false), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, mostAsked)
 	defer cancel()
 	c, age, ok, err := store.Counters(ctx, i.ID)
-	return newStageView(i, c, age, ok), err
+	return newStage(i, c, age, ok), err
 }

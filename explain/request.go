@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"fmt"
@@ -7,20 +7,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// requestLines say what a request is about: a single file, and the archive that it
-// comes from.
-func requestLines(i registry.WorkItem, q registry.Request) (lines [][]string) {
-	if q.File != "" {
-		lines = append(lines, []string{"File", human.Line(q.File)})
-	}
-	if q.Archive != nil {
-		lines = append(lines, []string{"From", archiveOf(i, *q.Archive)})
-	}
-	return lines
-}
-
-// archiveOf says from which archive class an item restores, and what it waits for.
-func archiveOf(i registry.WorkItem, a registry.Archive) string {
+// ArchiveOf says from which archive class an item restores, and what it waits for.
+func ArchiveOf(i registry.WorkItem, a registry.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
@@ -40,8 +28,8 @@ func archiveOf(i registry.WorkItem, a registry.Archive) string {
 	return text
 }
 
-// aboutOf is what a request is about, in words.
-func aboutOf(i registry.WorkItem, q registry.Request) string {
+// AboutOf is what a request is about, in words.
+func AboutOf(i registry.WorkItem, q registry.Request) string {
 	if q.File != "" {
 		return "file " + human.Line(q.File)
 	}

@@ -1,8 +1,6 @@
-package main
+package explain
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +9,18 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
+// ingestOrder are the stages of an ingest as the registry has them.
+func ingestOrder() []string {
+	return []string{
+		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup",
+	}
+}
+
 // What is said of the time to come needs a basis, and only this attempt is one.
 func TestRateAndTimeLeft(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	running := registry.WorkItem{Action: "Ingest", Status: "Started", Stage: "Store", ClaimToken: 9}
+	running := registry.WorkItem{Action: "Ingest", Status: "Started", Stage: "Store", ClaimToken: 9, Order: ingestOrder()}
 	half := progress.Counters{ // of 100 MiB, 10 by an earlier attempt, 40 in 10 s
 		Stage: "Store", Token: 9, Elapsed: 10 * time.Second, Moved: 10 * time.Second,
 		Files: 5, FilesBefore: 1, FilesTotal: 10, Bytes: 50 * mib, BytesBefore: 10 * mib, BytesTotal: 100 * mib,
@@ -73,67 +78,18 @@ func TestRateAndTimeLeft(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&i, &c)
 		}
-		v := newStageView(i, c, tc.age, true)
-		if v.done() != tc.done || v.pace() != tc.pace {
-			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", name, v.done(), v.pace(), tc.done, tc.pace)
+		v := newStage(i, c, tc.age, true)
+		if v.Done() != tc.done || v.Pace() != tc.pace {
+			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", name, v.Done(), v.Pace(), tc.done, tc.pace)
 		}
 		if told := strings.Contains(tc.pace, "about"); told != (v.SecondsLeft != nil) {
 			t.Errorf("%s: seconds left %v", name, v.SecondsLeft)
 		}
-		if v.place() != "stage "+map[string]string{"Store": "6", "Receive": "1", "Storage Validation": "7"}[i.Stage]+" of 9, "+i.Stage {
-			t.Errorf("%s: %s", name, v.place())
+		if v.Place() != "stage "+map[string]string{"Store": "6", "Receive": "1", "Storage Validation": "7"}[i.Stage]+" of 9, "+i.Stage {
+			t.Errorf("%s: %s", name, v.Place())
 		}
 	}
-	if v := newStageView(running, half, 0, false); v.FilesDone != nil || v.done() != "not known yet" {
+	if v := newStage(running, half, 0, false); v.FilesDone != nil || v.Done() != "not known yet" {
 		t.Errorf("nothing was counted: %+v", v)
-	}
-}
-
-// The picture is drawn over the one before, and each line stays a line.
-func TestPictureIsDrawnInPlace(t *testing.T) {
-	t.Parallel()
-	out, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close() //nolint:errcheck // read below
-	p := &picture{out: out}
-	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", ClaimToken: 3, Attempt: 2}
-	c := progress.Counters{
-		Stage: "Store", Token: 3, Files: 1, FilesTotal: 4, Bytes: 100, BytesTotal: 400, Busy: 12,
-		InHand: []progress.InHand{{Path: "data/\u202egnp.exe", Files: 1, Size: 200, Bytes: 50}, {Path: "data/a", Files: 3, Size: 30}},
-	}
-	ended := time.Now()
-	l := look{Item: item, State: "in work", Current: newStageView(item, c, 0, true), Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
-	for range 2 {
-		if err := p.show(l); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.interrupt()
-	if err := p.show(l); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const over = "\x1b[14A\x1b[J"
-	first, rest, _ := strings.Cut(string(text), over)
-	if n := strings.Count(first, "\n"); n != 14 || strings.Count(rest, over) != 0 || rest != first+first {
-		t.Errorf("%d lines, and then: %q", n, rest)
-	}
-	for _, want := range []string{
-		`Item 7, film\x1b[2J.tar of test.edu, 0 B: Started`, "  1 Receive                done in 3s\n", "  2 Validate               done\n",
-		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; time left not known yet\n",
-		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in work\n",
-	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("it lacks %q:\n%s", want, first)
-		}
-	}
-	item.Status, item.Retry = "Success", false
-	if lines := strings.Join(draw(look{Item: item, Current: newStageView(item, c, 0, true), State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
-		t.Errorf("at the end:\n%s", lines)
 	}
 }
