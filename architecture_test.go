@@ -38,10 +38,11 @@ func mayImport() map[string][]string {
 		"client":          nil,            // it is for programs of others
 		"internal":        {"migrations"}, // the test environment brings databases up to date
 
-		"internal/human":  nil,
-		"internal/memory": nil,
-		"internal/cli":    {"internal/human", "registry", "storage"},
-		"cmd":             append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline"),
+		"internal/human":    nil,
+		"internal/memory":   nil,
+		"internal/cli":      {"internal/human", "registry", "storage"},
+		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
+		"cmd":               append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 
@@ -57,7 +58,7 @@ func mayUse() map[string][]string {
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
 		"github.com/spf13/cobra":     {"cmd", "internal/cli"},
-		"github.com/caarlos0/env/":   {"cmd"},
+		"github.com/caarlos0/env/":   {"cmd", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd"},
 		"github.com/compose-spec/":   nil, // tests only

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // Which buckets' rights are tried by writing to them.
@@ -70,11 +72,11 @@ type checked struct {
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
-	config, err := loadWorkerConfig()
+	config, err := load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
-	s := config.surroundings()
+	s := surroundingsOf(&config)
 	s.write = write
 	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, newLogger(config.Log), nil)
 	if err != nil {
@@ -103,11 +105,11 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 	return nil
 }
 
-// surroundings are those of a worker.
-func (c *workerConfig) surroundings() surroundings {
+// surroundingsOf are those of a worker.
+func surroundingsOf(c *settings.Worker) surroundings {
 	return surroundings{
-		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.s3Config, storage: &c.Storage,
-		viruses: c.Viruses, host: c.hostNeeds(),
+		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.S3, storage: &c.Storage,
+		viruses: c.Viruses, host: &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers},
 	}
 }
 
@@ -147,7 +149,7 @@ func alike(all []finding, some func(finding) bool) (groups []alikeFindings, n in
 			continue
 		}
 		n++
-		key := [2]string{f.Code, firstOf(f.cause, f.Todo)}
+		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
 		if i, ok := at[key]; ok {
 			groups[i].also = append(groups[i].also, f.name())
 			continue

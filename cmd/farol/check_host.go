@@ -32,10 +32,6 @@ type hostNeeds struct {
 	children int // that identify formats
 }
 
-func (c workerConfig) hostNeeds() *hostNeeds {
-	return &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers}
-}
-
 func (s surroundings) checkDisk(context.Context) []finding {
 	return []finding{diskFits(os.TempDir(), s.starting || s.write != writeNothing)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -50,7 +51,7 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 func flagValues() map[string]values {
 	return map[string]values{
 		"stage": stageValues, "to": stageValues, "after": stageValues,
-		"stages": constant(stepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
+		"stages": constant(settings.StepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
 		"error-code": constant(codeNames), "jobs": constant(jobNames), "target": constant(targetNames), "release": constant(targetNames),
 		"tier": constant(tiers), "retrieve": constant(tiers), "role": constant(roles), "profile": constant(bag.BuiltInProfiles),
 		"may": constant(registry.Rights), "institution": institutionValues,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -15,7 +16,7 @@ import (
 // a person has to look at them.
 func (d *demo) examine(ctx context.Context) error {
 	const retention, orphanAge = 14 * 24 * time.Hour, 24 * time.Hour // the defaults
-	j := newJanitor(d.services, janitorConfig{Retention: retention, OrphanAge: orphanAge}, "demo", d.log)
+	j := newJanitor(d.services, settings.Janitor{Retention: retention, OrphanAge: orphanAge}, "demo", d.log)
 	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
 	report.Findings = slices.DeleteFunc(report.Findings, func(f pipeline.Finding) bool { return f.Why == pipeline.OpenReview })
 	if report.NeedsPerson() || len(report.Unchecked) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -43,7 +44,7 @@ func newFollower(out io.Writer, round []sample) *follower {
 	for _, s := range round {
 		name := s.institution + "/" + s.key
 		f.at[name] = "waiting"
-		f.bars[name] = f.progress.AddBar(int64(len(stageNames())),
+		f.bars[name] = f.progress.AddBar(int64(len(settings.StageNames())),
 			mpb.BarWidth(12), mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-*s", width, human.Shorten(name, width)))),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + f.where(name) })))
 	}
@@ -88,14 +89,14 @@ func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 	}
 	f.mu.Unlock()
 	f.all.SetCurrent(int64(ended))
-	for i, stage := range stageNames() {
+	for i, stage := range settings.StageNames() {
 		if stage == item.Stage {
 			bar.SetCurrent(int64(i))
 		}
 	}
 	switch {
 	case item.Status == "Success":
-		bar.SetCurrent(int64(len(stageNames())))
+		bar.SetCurrent(int64(len(settings.StageNames())))
 	case !item.Retry:
 		bar.Abort(false)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -77,9 +78,8 @@ func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, er
 	if err := migrations.Up(ctx, stack.OwnerURL); err != nil {
 		return nil, err
 	}
-	settings := settings{environ: env.ToMap(stack.Env())}
-	config := readWorkerConfig(&settings)
-	if err := settings.err(); err != nil {
+	config, err := settings.Load(env.ToMap(stack.Env()), settings.ReadWorker)
+	if err != nil {
 		return nil, err
 	}
 	l.services, err = connect(ctx, "dev", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
@@ -169,6 +169,12 @@ func (l *local) end(ctx context.Context, how func(context.Context) error) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	return how(ctx)
+}
+
+// checkNames refuses an environment in which a child of this process would not start.
+func checkNames() error {
+	_, err := load(func(*settings.Reader) struct{} { return struct{}{} })
+	return err
 }
 
 func runDev(ctx context.Context, out io.Writer, dir string, readInterval time.Duration) (err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -56,22 +57,10 @@ type fixityReport struct {
 	Brakes    []registry.Brake   `json:"brakes"`
 }
 
-// statusConfig is what farol fixity status, check and policy read.
-type statusConfig struct {
-	Database databaseConfig
-	Fixity   fixityConfig
-}
-
-func readStatusConfig(s *settings) (c statusConfig) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.Fixity)
-	return c
-}
-
-func connectFixity(ctx context.Context) (*services, fixityConfig, error) {
-	config, err := load(readStatusConfig)
+func connectFixity(ctx context.Context) (*services, settings.Fixity, error) {
+	config, err := load(settings.ReadFixityStatus)
 	if err != nil {
-		return nil, fixityConfig{}, err
+		return nil, settings.Fixity{}, err
 	}
 	s, err := connect(ctx, "fixity", needs{Database: &config.Database})
 	return s, config.Fixity, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -81,7 +82,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 
 // writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
-	config, err := load(readRestoreConfig)
+	config, err := load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
 			continue
 		}
 		will := "will be checked next."
-		if class := config.classOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
+		if class := config.ClassOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
 			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
 		}
 		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", human.Line(a.Identifier), human.Count(a.Copies, "copy", "copies"), a.Target, will); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -61,11 +63,11 @@ type importReport struct {
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
 	const help = "see `farol fixity import --help`"
-	config, err := load(readAuditConfig)
+	config, err := load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
-	target, known := config.Storage.targetOf(f.target)
+	target, known := config.Storage.TargetOf(f.target)
 	if !known {
 		return cli.Usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
 	}
@@ -140,7 +142,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
 		switch {
 		case !asJSON:
-			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, human.Line(firstOf(p.File, p.Key, "-")), human.Line(p.Problem)); err != nil {
+			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, human.Line(cmp.Or(p.File, p.Key, "-")), human.Line(p.Problem)); err != nil {
 				broken = err
 			}
 		case len(report.Problems) < mostLeft:

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -115,7 +116,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if err != nil {
 		return err
 	}
-	config, err := load(readBackfillConfig)
+	config, err := load(settings.ReadBackfill)
 	if err != nil {
 		return err
 	}

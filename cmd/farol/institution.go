@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -37,8 +39,8 @@ institution again changes nothing.`,
 				return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
 			}
 			in.Identifier = args[0]
-			in.ReceivingBucket = firstOf(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
-			in.RestoreBucket = firstOf(in.RestoreBucket, "aptrust.restore."+in.Identifier)
+			in.ReceivingBucket = cmp.Or(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
+			in.RestoreBucket = cmp.Or(in.RestoreBucket, "aptrust.restore."+in.Identifier)
 			added, err := addInstitution(cmd.Context(), in, create)
 			if err != nil {
 				return err
@@ -70,7 +72,7 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 		defer s.close()
 		return register(ctx, s, in)
 	}
-	config, err := load(readInstitutionConfig)
+	config, err := load(settings.ReadInstitution)
 	if err != nil {
 		return registry.Institution{}, err
 	}
@@ -232,7 +234,7 @@ func withRegistry(cmd *cobra.Command, command string, do func(context.Context, *
 
 // connectRegistry connects a command that needs the registry and nothing else.
 func connectRegistry(ctx context.Context, command string) (*services, error) {
-	config, err := load(readDatabaseConfig)
+	config, err := load(settings.ReadDatabase)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -30,8 +31,8 @@ func statuses() []string {
 // order, and those of the other actions. Others may have been added: oneStage.
 func allStages() []string {
 	var names []string
-	for _, w := range ingestWorkers() {
-		names = append(names, w.stage)
+	for _, w := range settings.IngestWorkers() {
+		names = append(names, w.Stage)
 	}
 	return append(names, "Requested", "Resolve")
 }

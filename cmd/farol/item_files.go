@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -102,7 +103,7 @@ type itemFileList struct {
 	warnings io.Writer
 
 	registry *registry.Registry
-	redis    redisConfig
+	redis    settings.Redis
 	item     registry.WorkItem
 	attempts []registry.Attempt
 
@@ -111,7 +112,7 @@ type itemFileList struct {
 }
 
 func (l *itemFileList) connectAndRead(ctx context.Context, id int64) error {
-	config, err := load(readItemConfig)
+	config, err := load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (l *itemFileList) progress(ctx context.Context) *progress.Store {
 
 // kept lists the files by what was kept before it was removed, if that is wanted and there.
 func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
-	keep, err := load(readKeepConfig)
+	keep, err := load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
 		return false, err
 	}
@@ -239,8 +240,8 @@ func (l *itemFileList) onRecord(ctx context.Context) error {
 }
 
 // stores opens the S3 service.
-func (l *itemFileList) stores(ctx context.Context) (*services, itemStoresConfig, error) {
-	config, err := load(readItemStoresConfig)
+func (l *itemFileList) stores(ctx context.Context) (*services, settings.ItemStores, error) {
+	config, err := load(settings.ReadItemStores)
 	if err != nil {
 		return nil, config, err
 	}

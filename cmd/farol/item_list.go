@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -78,9 +79,9 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 
 // actions are what an item can be for.
 func actions() (names []string) {
-	for _, w := range oldWorkers() {
-		if w.action != "" && !slices.Contains(names, w.action) {
-			names = append(names, w.action)
+	for _, w := range settings.OldWorkers() {
+		if w.Action != "" && !slices.Contains(names, w.Action) {
+			names = append(names, w.Action)
 		}
 	}
 	return names

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -23,7 +24,7 @@ func itemNextCommand() *cobra.Command {
 		Long: `List the items that a worker with these pools would claim now, in its order:
 late stages first, then by priority and by turn. Nothing is claimed.
 
-` + poolHelp,
+` + settings.PoolHelp,
 		Example: `  farol item next
   farol item next --pool 'large=*;min=1GiB' --limit 10
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,

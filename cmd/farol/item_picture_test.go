@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -20,7 +21,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	}
 	defer out.Close() //nolint:errcheck // read below
 	p := &picture{out: out}
-	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: stageNames()}
+	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: settings.StageNames()}
 	number := func(n int64) *int64 { return &n }
 	stage := explain.Stage{
 		Stage: "Store", Number: 6, Of: 9, FilesDone: number(1), FilesTotal: number(4), BytesDone: number(100), BytesTotal: number(400), InProgress: 12,

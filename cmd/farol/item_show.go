@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -65,7 +66,7 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 // rest is shown: whoever looks has trouble enough.
 func connectItems(ctx context.Context, warnings io.Writer) (*services, explain.Source, error) {
 	source := explain.Source{Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
-	config, err := load(readItemConfig)
+	config, err := load(settings.ReadItem)
 	if err != nil {
 		return nil, source, err
 	}
@@ -83,7 +84,7 @@ func connectItems(ctx context.Context, warnings io.Writer) (*services, explain.S
 }
 
 // openProgress opens Redis, which has little time to answer.
-func openProgress(ctx context.Context, c redisConfig) (*progress.Store, error) {
+func openProgress(ctx context.Context, c settings.Redis) (*progress.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return progress.Connect(ctx, string(c.URL), progressPrefix)

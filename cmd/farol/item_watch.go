@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -57,7 +58,7 @@ database stayed away for ten minutes.`,
 
 func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	config, err := load(readItemConfig)
+	config, err := load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 // watcher looks at one item again and again.
 type watcher struct {
 	registry *registry.Registry
-	redis    redisConfig
+	redis    settings.Redis
 	id       int64
 	warnings io.Writer
 

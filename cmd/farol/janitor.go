@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -82,7 +83,7 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 }
 
 // newJanitor has a name of its own for each start.
-func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pipeline.Janitor {
+func newJanitor(s *services, c settings.Janitor, name string, log *slog.Logger) *pipeline.Janitor {
 	return &pipeline.Janitor{
 		Deps: pipeline.Deps{
 			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
@@ -94,7 +95,7 @@ func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pi
 
 // connectJanitor opens all stores for a command that looks at them.
 func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
-	config, err := load(readStoresConfig)
+	config, err := load(settings.ReadStores)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
@@ -29,10 +30,10 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
 	create := func(variable, name string) {
-		b, err := client.Bucket(s3Config{
+		b, err := client.Bucket(settings.S3{
 			Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 			AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-		}.target(name))
+		}.Target(name))
 		ts.Check(err)
 		ts.Check(b.Create(ctx))
 		ts.Setenv(variable, name)
@@ -51,20 +52,20 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 func TestSchedulerCleansUp(t *testing.T) {
 	t.Parallel()
 	s3, url := testenv.S3(t), testenv.DatabaseURL(t)
-	config := s3Config{
+	config := settings.S3{
 		Endpoint: s3.Endpoint, CAFile: s3.CAFile, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
 	}
 	s, err := connect(t.Context(), "schedule", needs{
-		Database: &databaseConfig{URL: storage.Secret(url)}, Redis: &redisConfig{URL: storage.Secret(testenv.RedisURL(t))},
-		Storage: &storageConfig{s3Config: config, Staging: s3.Prefix + "staging"},
+		Database: &settings.Database{URL: storage.Secret(url)}, Redis: &settings.Redis{URL: storage.Secret(testenv.RedisURL(t))},
+		Storage: &settings.Storage{S3: config, Staging: s3.Prefix + "staging"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
 	chosen := []string{pipeline.JanitorJob}
-	c := newScheduling("schedule", s, schedulerConfig{
-		Janitor: janitorConfig{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
+	c := newScheduling("schedule", s, settings.Scheduler{
+		Janitor: settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
 	}, chosen)
 	c.Log = slog.New(slog.DiscardHandler)
 	for _, j := range jobs() {

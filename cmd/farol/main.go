@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 func main() {
@@ -65,4 +67,19 @@ Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown
 	root.AddCommand(internalCommand())
 	addCompletions(root)
 	return root
+}
+
+// untilParentEnds ends ctx when this process is a helper whose parent is gone or
+// wants it to stop. A helper that does not end in time then is ended.
+func untilParentEnds(ctx context.Context) context.Context {
+	if os.Getenv(settings.ChildEnv) == "" {
+		return ctx
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // whatever ends it, it is the end
+		stop()
+		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
+	}()
+	return ctx
 }

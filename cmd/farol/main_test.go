@@ -22,6 +22,8 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -217,10 +219,10 @@ func cmdDeposit(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
-	b, err := client.Bucket(s3Config{
+	b, err := client.Bucket(settings.S3{
 		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}.target(args[1]))
+	}.Target(args[1]))
 	ts.Check(err)
 	content := ts.ReadFile(args[0])
 	_, err = b.Put(ctx, filepath.Base(args[0]), strings.NewReader(content), storage.Upload{Size: int64(len(content))})
@@ -330,4 +332,22 @@ func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
 // bounded is for the commands of scripts, which have no context of their own.
 func bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 30*time.Second)
+}
+
+// Whoever stops a command knows that, and looks for no other reason.
+func TestAnInterruptionIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	c := settings.Database{URL: "postgres://u@127.0.0.1:1/x"}
+	_, err := connect(ctx, "test", needs{Database: &c})
+	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
+		t.Errorf("connect = %v, told as %+v", err, f)
+	}
+	if err := orderly(ctx, err); err != nil {
+		t.Errorf("a service told to stop while it starts: %v", err)
+	}
+	if err := orderly(t.Context(), err); err == nil {
+		t.Error("a service that nobody told to stop ends well")
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/migrations"
 )
 
@@ -83,7 +84,7 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 
 // applyMigrations returns what the database has then.
 func applyMigrations(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(readSessionConfig)
+	config, err := load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func migrateStatusCommand() *cobra.Command {
 
 // migrationStatus finds out first, in bounded time, whether the database answers.
 func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(readSessionConfig)
+	config, err := load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}

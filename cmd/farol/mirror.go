@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -59,7 +60,7 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 }
 
 func runMirror(ctx context.Context, wait waiting) error {
-	config, err := load(readMirrorConfig)
+	config, err := load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 		return err
 	}
 	defer s.close()
-	mirror := config.mirror(s)
+	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
@@ -81,7 +82,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	return group.Wait()
 }
 
-func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
+func newMirror(c settings.Mirror, s *services) *nsqcompat.Mirror {
 	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
 		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
 		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: newLogger(c.Log),
@@ -124,7 +125,7 @@ Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 
 // withMirror does something with a mirror that does not run.
 func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
-	config, err := load(readMirrorConfig)
+	config, err := load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
 		return err
 	}
 	defer s.close()
-	if err = do(config.mirror(s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
+	if err = do(newMirror(config, s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
 		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -50,7 +51,7 @@ same.`,
 }
 
 func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration, asJSON bool) error {
-	config, err := load(readReaderConfig)
+	config, err := load(settings.ReadBucketReader)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		return err
 	}
 	defer s.close()
-	c := newScheduling("read-buckets", s, schedulerConfig{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
+	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
 	if !once {
 		c.Jobs = []pipeline.Job{c.reader().Job(interval)}
 		return c.serve(ctx, "read-buckets")

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // Whatever is logged, and whatever a command says of its settings, no password of a
@@ -27,8 +29,8 @@ func TestPasswordsOfURLsAreNotPrinted(t *testing.T) {
 	}
 	for _, setting := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "FAROL_S3_ENDPOINT", "FAROL_NSQD_HTTP_ADDR", "FAROL_CLAMD", "FAROL_LOG_LEVEL"} {
 		environ := map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", setting: at}
-		_, worker := loadFrom(environ, readWorkerConfig)
-		_, mirror := loadFrom(environ, readMirrorConfig)
+		_, worker := settings.Load(environ, settings.ReadWorker)
+		_, mirror := settings.Load(environ, settings.ReadMirror)
 		for _, err := range []error{worker, mirror} {
 			if err != nil {
 				out.WriteString(err.Error())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -97,7 +98,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.release != "" {
 		return releaseBrake(ctx, out, f)
 	}
-	config, err := load(readAuditConfig)
+	config, err := load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}

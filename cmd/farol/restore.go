@@ -12,9 +12,9 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
 func restoreCommand() *cobra.Command {
@@ -82,7 +82,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := load(readRestoreConfig)
+	config, err := load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	if q.Class = pipeline.ArchiveClass(option, config.classOf, f.fromArchive); f.fromArchive && q.Class == "" {
+	if q.Class = pipeline.ArchiveClass(option, config.ClassOf, f.fromArchive); f.fromArchive && q.Class == "" {
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), Next: "leave --from-archive out"}
 	}
 	if f.dryRun {
@@ -204,25 +204,5 @@ for it.`,
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of who approves (required)")
 	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-// restoreConfig is what farol restore reads: the classes of the targets decide what
-// has to be restored from an archive first.
-type restoreConfig struct {
-	Database databaseConfig
-	classes  map[string]string // by target
-}
-
-func (c restoreConfig) classOf(target string) string { return c.classes[target] }
-
-func readRestoreConfig(s *settings) (c restoreConfig) {
-	s.readDatabase(&c.Database)
-	c.classes = map[string]string{}
-	for _, spec := range storage.Targets() {
-		var own targetConfig
-		s.readBlock(targetPrefix(spec.Name), &own)
-		c.classes[spec.Name] = firstOf(own.StorageClass, spec.StorageClass)
-	}
 	return c
 }

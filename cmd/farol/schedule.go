@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -123,13 +124,13 @@ func holderName(command string) string {
 type scheduling struct {
 	*services
 	*pipeline.Scheduler
-	config  schedulerConfig
+	config  settings.Scheduler
 	metrics *scheduleMetrics
 }
 
 // connectScheduler opens what the jobs need, and nothing else.
 func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return nil, err
 	}
@@ -146,18 +147,18 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 	return c, nil
 }
 
-func newScheduling(command string, s *services, config schedulerConfig, chosen []string) *scheduling {
+func newScheduling(command string, s *services, config settings.Scheduler, chosen []string) *scheduling {
 	metrics := newScheduleMetrics(chosen)
 	return &scheduling{s, &pipeline.Scheduler{
 		Registry: s.registry, Holder: holderName(command), Observe: metrics.observe, Log: newLogger(config.Log),
 	}, config, metrics}
 }
 
-// surroundings are those of the chosen jobs.
-func (c *schedulerConfig) surroundings() surroundings {
+// schedulerSurroundings are those of the chosen jobs.
+func schedulerSurroundings(c *settings.Scheduler) surroundings {
 	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
 	if s.storage != nil {
-		s.s3 = &s.storage.s3Config
+		s.s3 = &s.storage.S3
 	}
 	return s
 }
@@ -172,11 +173,11 @@ func (c *scheduling) leaveOut() error {
 }
 
 func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return err
 	}
-	if err := wait.ready(ctx, config.surroundings(), config.HTTP.Addr, newLogger(config.Log)); err != nil {
+	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, newLogger(config.Log)); err != nil {
 		return err
 	}
 	c, err := connectScheduler(ctx, chosen)

@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -48,7 +49,7 @@ machine need no token; elsewhere all do: see farol token.`,
 }
 
 func runServe(ctx context.Context, wait waiting) error {
-	config, err := load(readServeConfig)
+	config, err := load(settings.ReadServer)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func runServe(ctx context.Context, wait waiting) error {
 		return err
 	}
 	defer s.close()
-	direct, err := config.Database.session("farol-serve")
+	direct, err := sessionOf(config.Database, "farol-serve")
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
-		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
+		MaxBody: config.Pull.MaxBody, Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
 	}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
@@ -188,6 +189,11 @@ func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
+}
+
+// pullDefaults are what pulls ask for that do not say it.
+func pullDefaults(c settings.Pull) nsqcompat.Defaults {
+	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }
 
 // orderly is what a service that runs until it is told to end comes to: that it

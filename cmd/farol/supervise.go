@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -12,11 +11,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-)
 
-// childEnv tells a farol process that it was started by another one and ends
-// with it: when its standard input closes, however the parent went.
-const childEnv = "FAROL_CHILD"
+	"github.com/farol-preservation/farol/internal/settings"
+)
 
 // helpers are the farol processes that dev and demo start: workers, mirror,
 // bucket reader. One that ends by itself is started again.
@@ -35,7 +32,7 @@ func newHelpers(ctx context.Context, dataDir string, env []string, log *slog.Log
 	if err := os.MkdirAll(logDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
-	env = append(append(os.Environ(), env...), childEnv+"=1")
+	env = append(append(os.Environ(), env...), settings.ChildEnv+"=1")
 	if os.Getenv("FAROL_GRACE") == "" {
 		env = append(env, "FAROL_GRACE=5s") // less than a helper is given to end: its items are given back, not left to their lease
 	}
@@ -109,19 +106,4 @@ func (h *helpers) run(name string, args []string) error {
 func (h *helpers) stopAll() {
 	h.stop()
 	h.wg.Wait()
-}
-
-// untilParentEnds ends ctx when this process is a helper whose parent is gone or
-// wants it to stop. A helper that does not end in time then is ended.
-func untilParentEnds(ctx context.Context) context.Context {
-	if os.Getenv(childEnv) == "" {
-		return ctx
-	}
-	ctx, stop := context.WithCancel(ctx)
-	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // whatever ends it, it is the end
-		stop()
-		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
-	}()
-	return ctx
 }

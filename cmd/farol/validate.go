@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // bagRules are the flags that say by which rules a bag is judged.
@@ -61,7 +62,7 @@ highest of their codes.`,
 			if err != nil {
 				return err
 			}
-			most, err := load((*settings).readMaxFiles)
+			most, err := load((*settings.Reader).ReadMaxFiles)
 			if err != nil {
 				return err
 			}
@@ -147,13 +148,13 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 	case r.plain:
 		return always(bag.PlainBagIt()), nil
 	case r.profile != "":
-		p, err := chooseProfile(r.profile)
+		p, err := settings.ChooseProfile(r.profile)
 		if err != nil {
 			return nil, cli.Usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(bag.BuiltInProfiles(), ", "))
 		}
 		return always(p), nil
 	}
-	profiles, err := load((*settings).readProfiles)
+	profiles, err := load((*settings.Reader).ReadProfiles)
 	return profiles.Of, err
 }
 

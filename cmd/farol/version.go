@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -39,7 +40,7 @@ func thisBuild() build {
 	if b.Revision != "" {
 		b.Revision += changed
 	}
-	b.Version = firstOf(b.Version, info.Main.Version, "(devel)")
+	b.Version = cmp.Or(b.Version, info.Main.Version, "(devel)")
 	return b
 }
 

@@ -10,22 +10,33 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
+// load reads from the environment of this process what a command needs.
+func load[T any](read func(*settings.Reader) T) (T, error) {
+	c, err := settings.Load(env.ToMap(os.Environ()), read)
+	if err != nil {
+		err = cli.Usage(err, "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all")
+	}
+	return c, err
+}
+
 // needs says which servers a command talks to; nil is not at all.
 type needs struct {
-	Database *databaseConfig
-	Redis    *redisConfig
-	S3       *s3Config
-	Storage  *storageConfig // the staging and preservation buckets; implies S3
+	Database *settings.Database
+	Redis    *settings.Redis
+	S3       *settings.S3
+	Storage  *settings.Storage // the staging and preservation buckets; implies S3
 }
 
 // services are the open connections of a command. What it did not need is nil.
@@ -73,7 +84,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 		s.closers = append(s.closers, store.Close)
 	}
 	if n.Storage != nil {
-		n.S3 = &n.Storage.s3Config
+		n.S3 = &n.Storage.S3
 	}
 	if n.S3 != nil {
 		s.client = storage.NewClient(storage.Options{})
@@ -89,19 +100,19 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 }
 
 // agentsOf are the agents that events name.
-func agentsOf(c databaseConfig) registry.Agents {
+func agentsOf(c settings.Database) registry.Agents {
 	if c.Agents == "aptrust" {
 		return registry.APTrust()
 	}
 	return registry.Farol(thisBuild().Version, storage.Library)
 }
 
-func (s *services) connectDatabase(ctx context.Context, command string, c databaseConfig) error {
+func (s *services) connectDatabase(ctx context.Context, command string, c settings.Database) error {
 	var options []registry.Option
 	if c.Pooler != "" {
 		options = append(options, registry.ThroughPooler)
 	}
-	db, err := registry.Connect(ctx, string(c.URL), c.program(command), options...)
+	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), options...)
 	if err != nil {
 		return err
 	}
@@ -113,16 +124,16 @@ func (s *services) connectDatabase(ctx context.Context, command string, c databa
 	return nil
 }
 
-// session says how to reach the database past a pooler; nil if that is not known
+// sessionOf says how to reach the database past a pooler; nil if that is not known
 // or not needed.
-func (c databaseConfig) session(name string) (*pgx.ConnConfig, error) {
+func sessionOf(c settings.Database, name string) (*pgx.ConnConfig, error) {
 	if c.Direct == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}
 	return registry.Session(string(c.Direct), name)
 }
 
-func (s *services) openBuckets(c storageConfig) (err error) {
+func (s *services) openBuckets(c settings.Storage) (err error) {
 	if s.staging, err = s.receiving(c.Staging); err != nil {
 		return fmt.Errorf("staging bucket: %w", err)
 	}
@@ -142,7 +153,7 @@ func (s *services) openBuckets(c storageConfig) (err error) {
 
 // cachedBuckets opens buckets of the shared service by name, each once. They are
 // few: one or two for each institution.
-func cachedBuckets(client *storage.Client, c s3Config) func(string) (*storage.Bucket, error) {
+func cachedBuckets(client *storage.Client, c settings.S3) func(string) (*storage.Bucket, error) {
 	var mu sync.Mutex
 	open := map[string]*storage.Bucket{}
 	return func(name string) (*storage.Bucket, error) {
@@ -151,7 +162,7 @@ func cachedBuckets(client *storage.Client, c s3Config) func(string) (*storage.Bu
 		if b := open[name]; b != nil {
 			return b, nil
 		}
-		b, err := client.Bucket(c.target(name))
+		b, err := client.Bucket(c.Target(name))
 		if err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", name, err)
 		}
@@ -186,7 +197,7 @@ func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
 }
 
 // newLogger logs to standard error as configured. Settings have been checked.
-func newLogger(c logConfig) *slog.Logger {
+func newLogger(c settings.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo

@@ -1,14 +1,15 @@
-package main
+package settings
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
 )
 
-// s3Config is where the receiving, staging and restoration buckets are, and the
+// S3 is where the receiving, staging and restoration buckets are, and the
 // preservation targets too unless they say otherwise.
-type s3Config struct {
+type S3 struct {
 	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service that has all buckets; if empty, AWS, and for a preservation target its own provider"`
 	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates to trust besides the system's"`
 	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"access key of the S3 service"`
@@ -16,8 +17,8 @@ type s3Config struct {
 	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"region of the S3 service; without FAROL_S3_ENDPOINT each preservation target has its own"`
 }
 
-// target is a bucket on the service.
-func (c s3Config) target(bucket string) storage.Target {
+// Target is a bucket on the service.
+func (c S3) Target(bucket string) storage.Target {
 	return storage.Target{
 		Bucket: bucket, Endpoint: c.Endpoint, Region: c.Region, CAFile: c.CAFile,
 		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey,
@@ -25,18 +26,18 @@ func (c s3Config) target(bucket string) storage.Target {
 	}
 }
 
-type stagingConfig struct {
+type Staging struct {
 	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"bucket for what is in work; its name must contain \"staging\", since Cleanup deletes there"`
 }
 
-// keepConfig is where the interim metadata of items goes before it is deleted.
-type keepConfig struct {
+// Keep is where the interim metadata of items goes before it is deleted.
+type Keep struct {
 	Bucket string `env:"FAROL_KEEP_METADATA" is:"a bucket name" doc:"bucket, on the S3 service of the receiving buckets, that gets the interim metadata of each item (a line of JSON for each file) before it is deleted; if empty, it is not kept"`
 }
 
-// targetConfig is what of a preservation target may differ from its defaults.
+// Target is what of a preservation target may differ from its defaults.
 // The names begin with FAROL_TARGET_<NAME>_.
-type targetConfig struct {
+type Target struct {
 	Bucket          string         `env:"BUCKET" is:"a bucket name" doc:"its bucket"`
 	Endpoint        string         `env:"ENDPOINT" is:"an http(s) URL" doc:"S3 service that has it"`
 	Region          string         `env:"REGION" is:"a region" doc:"region of that service"`
@@ -47,22 +48,22 @@ type targetConfig struct {
 	Checksum        string         `env:"CHECKSUM" envDefault:"sha256" is:"sha256 or etag" oneof:"sha256 etag" doc:"what the server is asked to check: SHA-256, or an ETag that is the MD5, for servers without checksums"`
 }
 
-// storageConfig is all the buckets that a worker writes to.
-type storageConfig struct {
-	s3Config
+// Storage is all the buckets that a worker writes to.
+type Storage struct {
+	S3
 	Staging string
 	Keep    string           // bucket for interim metadata; "": it is not kept
 	Targets []storage.Target // by restore priority
 }
 
-func (s *settings) readStorage() storageConfig {
-	var c storageConfig
-	var staging stagingConfig
-	s.readBlock("", &c.s3Config)
+func (s *Reader) readStorage() Storage {
+	var c Storage
+	var staging Staging
+	s.readBlock("", &c.S3)
 	s.readBlock("", &staging)
 	c.Staging = staging.Bucket
 	if !strings.Contains(c.Staging, "staging") {
-		name := fieldsOf("", &staging)[0].usedName(s.environ)
+		name := FieldsOf("", &staging)[0].usedName(s.environ)
 		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
 	}
 	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
@@ -74,11 +75,11 @@ func (s *settings) readStorage() storageConfig {
 		places[place] = "that of FAROL_KEEP_METADATA"
 	}
 	for _, spec := range storage.Targets() {
-		t := s.readTarget(c.s3Config, spec)
+		t := s.readTarget(c.S3, spec)
 		// Two targets in one place would be one copy, recorded as two.
 		place := [2]string{t.Endpoint, t.Bucket}
 		if other, taken := places[place]; taken {
-			name := targetPrefix(spec.Name) + "BUCKET"
+			name := TargetPrefix(spec.Name) + "BUCKET"
 			if s.environ[name] == "" && s.environ[spec.EnvVar] != "" {
 				name = spec.EnvVar
 			}
@@ -90,15 +91,15 @@ func (s *settings) readStorage() storageConfig {
 	return c
 }
 
-func (s *settings) readKeep() string {
-	var c keepConfig
+func (s *Reader) readKeep() string {
+	var c Keep
 	s.readBlock("", &c)
 	return c.Bucket
 }
 
-func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.Target {
-	prefix := targetPrefix(spec.Name)
-	var own targetConfig
+func (s *Reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
+	prefix := TargetPrefix(spec.Name)
+	var own Target
 	s.readBlock(prefix, &own)
 	if (own.AccessKeyID == "") != (own.SecretAccessKey == "") {
 		missing := "ACCESS_KEY_ID"
@@ -108,11 +109,11 @@ func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.
 		s.wrong(prefix+missing, "is not set, but the other half of the key is")
 	}
 
-	t := shared.target(firstOf(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
+	t := shared.Target(cmp.Or(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
 	t.Name, t.Provider, t.RestorePriority = spec.Name, spec.Provider, spec.RestorePriority
-	t.StorageClass = firstOf(own.StorageClass, spec.StorageClass)
+	t.StorageClass = cmp.Or(own.StorageClass, spec.StorageClass)
 	t.Checksum = storage.ChecksumMode(own.Checksum)
-	t.CAFile = firstOf(own.CAFile, shared.CAFile)
+	t.CAFile = cmp.Or(own.CAFile, shared.CAFile)
 	if own.AccessKeyID != "" {
 		t.AccessKeyID, t.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
 	}
@@ -124,21 +125,32 @@ func (s *settings) readTarget(shared s3Config, spec storage.TargetSpec) storage.
 	case shared.Endpoint == "":
 		t.Endpoint, t.Region = "https://"+spec.Host, spec.Region
 	}
-	t.Region = firstOf(own.Region, t.Region)
+	t.Region = cmp.Or(own.Region, t.Region)
 	return t
 }
 
-// targetPrefix begins the names of a target's settings: Standard-VA's is
+// TargetPrefix begins the names of a target's settings: Standard-VA's is
 // FAROL_TARGET_STANDARD_VA_.
-func targetPrefix(target string) string {
+func TargetPrefix(target string) string {
 	return "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target, "-", "_")) + "_"
 }
 
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
+// Restore is what farol restore reads: the classes of the targets decide what
+// has to be restored from an archive first.
+type Restore struct {
+	Database Database
+	classes  map[string]string // by target
+}
+
+func (c Restore) ClassOf(target string) string { return c.classes[target] }
+
+func ReadRestore(s *Reader) (c Restore) {
+	s.readDatabase(&c.Database)
+	c.classes = map[string]string{}
+	for _, spec := range storage.Targets() {
+		var own Target
+		s.readBlock(TargetPrefix(spec.Name), &own)
+		c.classes[spec.Name] = cmp.Or(own.StorageClass, spec.StorageClass)
 	}
-	return ""
+	return c
 }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os"
@@ -41,13 +41,13 @@ func TestEveryDeclaredSettingIsKnown(t *testing.T) {
 // refused, and the nearest is the one that was meant.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	nothing := func(*settings) struct{} { return struct{}{} }
+	nothing := func(*Reader) struct{} { return struct{}{} }
 	for _, name := range []string{
 		"FAROL_SERVE_SERVICE_HOST", "FAROL_SERVE_SERVICE_PORT", "FAROL_SERVE_SERVICE_PORT_HTTP", "FAROL_SERVE_PORT",
 		"FAROL_SERVE_PORT_4180_TCP_ADDR", "FAROL_NSQADMIN_PORT", "FAROL_POSTGRES_PASSWORD", "FAROL_TOKEN", "FAROLX", "AWS_PROFILE",
 		"FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY_FILE", "FAROL_REDIS_URL_FILE",
 	} {
-		if _, err := loadFrom(map[string]string{name: "x"}, nothing); err != nil {
+		if _, err := Load(map[string]string{name: "x"}, nothing); err != nil {
 			t.Error(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestUnknownNames(t *testing.T) {
 		name := rapid.SampledFrom(names).Draw(t, "name")
 		at := rapid.IntRange(len("FAROL_"), len(name)-1).Draw(t, "at")
 		wrong := name[:at] + rapid.SampledFrom([]string{"", "Q", name[at:at+1] + "Q"}).Draw(t, "letter") + name[at+1:]
-		_, err := loadFrom(map[string]string{wrong: "x"}, nothing)
+		_, err := Load(map[string]string{wrong: "x"}, nothing)
 		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is no setting") || !strings.HasSuffix(err.Error(), "is "+name) {
 			t.Errorf("%s: %v", wrong, err)
 		}
@@ -85,13 +85,13 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		}
 		return path
 	}
-	c, err := loadFrom(map[string]string{
+	c, err := Load(map[string]string{
 		"FAROL_DATABASE_URL_FILE":                   write("postgres://u:geheim@db/farol\n"),
 		"FAROL_REDIS_URL_FILE":                      write("redis://:geheim@redis:6379/0\r\n"),
 		"AWS_ACCESS_KEY_ID_FILE":                    write("AKIA\n"),
 		"AWS_SECRET_ACCESS_KEY_FILE":                write("geheim"),
 		"FAROL_TARGET_WASABI_VA_ACCESS_KEY_ID_FILE": write("W"), "FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY_FILE": write("w-geheim"),
-	}, readWorkerConfig)
+	}, ReadWorker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +99,13 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		c.Storage.AccessKeyID != "AKIA" || c.Storage.SecretAccessKey != "geheim" {
 		t.Errorf("%q %q %q", string(c.Database.URL), string(c.Redis.URL), string(c.Storage.SecretAccessKey))
 	}
-	if w, _ := c.Storage.targetOf("Wasabi-VA"); w.AccessKeyID != "W" || w.SecretAccessKey != storage.Secret("w-geheim") {
+	if w, _ := c.Storage.TargetOf("Wasabi-VA"); w.AccessKeyID != "W" || w.SecretAccessKey != storage.Secret("w-geheim") {
 		t.Errorf("Wasabi-VA has the key %s", w.AccessKeyID)
 	}
 	for want, path := range map[string]string{
 		"does not exist": "/nowhere", "is not a file": t.TempDir(), "is empty": write("\n"), "has more than": write(strings.Repeat("x", mostSecret+1)),
 	} {
-		_, err := loadFrom(enough(map[string]string{"FAROL_REDIS_URL": "", "FAROL_REDIS_URL_FILE": path}), readWorkerConfig)
+		_, err := Load(enough(map[string]string{"FAROL_REDIS_URL": "", "FAROL_REDIS_URL_FILE": path}), ReadWorker)
 		if err == nil || !strings.Contains(err.Error(), "1 setting is missing or wrong:\n  FAROL_REDIS_URL_FILE is \""+path+"\", which "+want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -117,7 +117,7 @@ func TestSecretInPlaceOfAPathIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	const canary = "xq9Canary/7vz"
 	for _, name := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "AWS_SECRET_ACCESS_KEY"} {
-		_, err := loadFrom(enough(map[string]string{name: "", name + fileSuffix: canary}), readWorkerConfig)
+		_, err := Load(enough(map[string]string{name: "", name + fileSuffix: canary}), ReadWorker)
 		if err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), name+fileSuffix+" is ") {
 			t.Errorf("%s: %v", name, err)
 		}

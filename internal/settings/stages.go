@@ -1,14 +1,10 @@
-package main
+package settings
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // level is how much of a resource a worker uses.
@@ -29,8 +25,8 @@ type resources struct{ S3, Redis, Registry, CPU, Memory level }
 // oldWorker is a program of the predecessor, and the stage that does its work.
 type oldWorker struct {
 	names  []string // which its settings begin with; the first that is set counts
-	action string
-	stage  string // "": there is none
+	Action string
+	Stage  string // "": there is none
 	uses   resources
 }
 
@@ -64,9 +60,9 @@ func (r resources) byDefault() treatment {
 	return t
 }
 
-// oldWorkers are the predecessor's workers with their settings: those of an
+// OldWorkers are the predecessor's workers with their settings: those of an
 // ingest in the order of their stages, then the others.
-func oldWorkers() []oldWorker {
+func OldWorkers() []oldWorker {
 	const ingest, requested = "Ingest", "Requested"
 	return []oldWorker{
 		{[]string{"INGEST_PRE_FETCH"}, ingest, "Receive", resources{S3: high, Redis: medium, CPU: high, Memory: medium}},
@@ -92,23 +88,23 @@ func oldWorkers() []oldWorker {
 
 // step is what pools and settings call its work; "" if no pool does it.
 func (w oldWorker) step() string {
-	if w.action == "" {
+	if w.Action == "" {
 		return ""
 	}
-	return claim.StepOf(w.action, w.stage)
+	return claim.StepOf(w.Action, w.Stage)
 }
 
-// ingestWorkers are those of the stages of an ingest.
-func ingestWorkers() []oldWorker {
-	return slices.DeleteFunc(oldWorkers(), func(w oldWorker) bool { return w.action != "Ingest" })
+// IngestWorkers are those of the stages of an ingest.
+func IngestWorkers() []oldWorker {
+	return slices.DeleteFunc(OldWorkers(), func(w oldWorker) bool { return w.Action != "Ingest" })
 }
 
 // readWorkers reads the settings of the predecessor's workers, by step. What has no
 // effect must be right all the same.
-func (s *settings) readWorkers(c *workerConfig) {
+func (s *Reader) readWorkers(c *Worker) {
 	c.StageSlots, c.ClaimCeiling, c.MaxAttempts = map[string]int{}, map[string]int{}, map[string]int{}
 	c.Timeouts, c.Leases = map[string]time.Duration{}, map[string]time.Duration{}
-	for _, w := range oldWorkers() {
+	for _, w := range OldWorkers() {
 		works := w.step() != ""
 		if works {
 			c.ClaimCeiling[w.step()] = w.uses.byDefault().Buffer
@@ -131,7 +127,7 @@ func (s *settings) readWorkers(c *workerConfig) {
 }
 
 // readOld reads one setting of a worker, under whichever of its names it has.
-func readOld[T comparable](c *workerConfig, w oldWorker, suffix string, into map[string]T, read func(name string) (T, bool)) {
+func readOld[T comparable](c *Worker, w oldWorker, suffix string, into map[string]T, read func(name string) (T, bool)) {
 	counts := false
 	for _, name := range w.names {
 		v, ok := read(name + suffix)
@@ -146,7 +142,7 @@ func readOld[T comparable](c *workerConfig, w oldWorker, suffix string, into map
 }
 
 // nameOf is the name under which a setting of a worker is set.
-func (s *settings) nameOf(w oldWorker, suffix string) string {
+func (s *Reader) nameOf(w oldWorker, suffix string) string {
 	for _, name := range w.names {
 		if s.environ[name+suffix] != "" {
 			return name + suffix
@@ -155,17 +151,13 @@ func (s *settings) nameOf(w oldWorker, suffix string) string {
 	return w.names[0] + suffix
 }
 
-// blame names the settings because of which an engine does not start: a process's
+// Blamed names the settings because of which an engine does not start: a process's
 // own go before those in stage_settings.
-func (c workerConfig) blame(err error) error {
-	var wrong *claim.SettingError
-	if !errors.As(err, &wrong) {
-		return err
-	}
+func (c Worker) Blamed(wrong *claim.SettingError) []string {
 	names := []string{wrong.Setting + " in stage_settings"}
 	switch _, own := c.Leases[wrong.Stage]; {
 	case own:
-		for _, w := range oldWorkers() {
+		for _, w := range OldWorkers() {
 			if w.step() == wrong.Stage {
 				names = nil
 				for _, name := range w.names {
@@ -179,5 +171,5 @@ func (c workerConfig) blame(err error) error {
 	if c.Heartbeat > 0 {
 		names = append(names, "FAROL_HEARTBEAT")
 	}
-	return cli.Failure{Code: cli.ExitUsage, Err: fmt.Errorf("settings do not fit: %w", err), Next: "change " + strings.Join(names, " or ")}
+	return names
 }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -16,7 +17,7 @@ import (
 // poolSyntax is how a pool is written, in a flag, the environment or a file.
 const poolSyntax = `NAME=STAGES;min=SIZE;max=SIZE;age=TIME;slots=N;provider=NAME;institution=ID;help=no`
 
-const poolHelp = `A pool is a number of slots for items of some stages and sizes, written
+const PoolHelp = `A pool is a number of slots for items of some stages and sizes, written
 
   ` + poolSyntax + `
 
@@ -32,12 +33,12 @@ next to it and keeps a slot free; help=no forbids that.`
 // mostSlots is more than any machine can work on.
 const mostSlots = 10000
 
-// defaultPools are those of a worker that nobody told otherwise: a large bag
+// DefaultPools are those of a worker that nobody told otherwise: a large bag
 // holds none of the slots of small ones, and what comes in none of those of what
 // goes out.
-func defaultPools() []pipeline.Pool {
+func DefaultPools() []pipeline.Pool {
 	const gib = 1 << 30
-	in, out := stageNames(), namesOf(pipeline.Requests(pipeline.Deps{}))
+	in, out := StageNames(), namesOf(pipeline.Requests(pipeline.Deps{}))
 	return []pipeline.Pool{
 		{Name: "small", Stages: in, MaxSize: gib, Slots: 8},
 		{Name: "large", Stages: in, MinSize: gib, Slots: 2},
@@ -58,7 +59,7 @@ func parsePool(text string) (pipeline.Pool, error) {
 		return wrong("it does not begin with a name and its stages")
 	}
 	var err error
-	if p.Stages, err = parseStages(stages); err != nil {
+	if p.Stages, err = ParseStages(stages); err != nil {
 		return wrong("%w", err)
 	}
 	seen := map[string]bool{}
@@ -85,7 +86,7 @@ func parsePool(text string) (pipeline.Pool, error) {
 func setPool(p *pipeline.Pool, key, value string) (err error) {
 	switch key {
 	case "min":
-		p.MinSize, err = parseSize(key, value)
+		p.MinSize, err = ParseSize(key, value)
 	case "max":
 		p.MaxSize, err = parseMax(value)
 	case "age":
@@ -112,7 +113,7 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 }
 
 func parseMax(text string) (int64, error) {
-	n, err := parseSize("max", text)
+	n, err := ParseSize("max", text)
 	if err == nil && n == 0 {
 		err = errors.New("max is 0; leave it out for no bound")
 	}
@@ -127,9 +128,9 @@ func parseSlots(text string) (int, error) {
 	return n, nil
 }
 
-// parseStages reads the stages of a pool: *, ranges and names, by comma.
-func parseStages(text string) ([]string, error) {
-	all := stepNames()
+// ParseStages reads the stages of a pool: *, ranges and names, by comma.
+func ParseStages(text string) ([]string, error) {
+	all := StepNames()
 	place := func(name string) (int, error) {
 		name = strings.TrimSpace(name)
 		i := slices.IndexFunc(all, func(s string) bool { return strings.EqualFold(s, name) })
@@ -191,9 +192,9 @@ func optionsOf(provider string) ([]string, error) {
 	return options, nil
 }
 
-// parsePools reads several pools, one a line or separated by |. What follows a #
+// ParsePools reads several pools, one a line or separated by |. What follows a #
 // at the beginning of a line is a comment.
-func parsePools(text string) ([]pipeline.Pool, error) {
+func ParsePools(text string) ([]pipeline.Pool, error) {
 	var pools []pipeline.Pool
 	var errs []error
 	for i, line := range strings.Split(text, "\n") {
@@ -215,14 +216,14 @@ func parsePools(text string) ([]pipeline.Pool, error) {
 	return pools, errors.Join(errs...)
 }
 
-type poolsConfig struct {
+type Pools struct {
 	Pools string `env:"FAROL_POOLS" is:"pools, separated by |" doc:"pools of farol work, separated by |, as --pool has them; without any, small and large"`
 	File  string `env:"FAROL_POOLS_FILE" is:"the path of a file" doc:"file with the pools of farol work, one a line, if FAROL_POOLS is not set"`
 }
 
 // readPools reads the pools of the environment; none if it has none.
-func (s *settings) readPools() []pipeline.Pool {
-	var c poolsConfig
+func (s *Reader) readPools() []pipeline.Pool {
+	var c Pools
 	s.readBlock("", &c)
 	name, text := "FAROL_POOLS", c.Pools
 	if text == "" && c.File != "" && !s.has("FAROL_POOLS_FILE") {
@@ -237,9 +238,35 @@ func (s *settings) readPools() []pipeline.Pool {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	pools, err := parsePools(text)
+	pools, err := ParsePools(text)
 	if err != nil {
 		s.wrong(name, "is wrong: "+err.Error())
 	}
 	return pools
+}
+
+// ParseSize reads a number of bytes such as 64MiB; "" is 0.
+func ParseSize(name, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := human.ParseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q; %w", name, text, err)
+	}
+	return n, nil
+}
+
+// StageNames are the ingest stages in their order.
+func StageNames() []string { return namesOf(pipeline.Ingest(pipeline.Deps{})) }
+
+// StepNames are all that a worker can do: the ingest stages, and what is requested
+// by its action.
+func StepNames() []string { return namesOf(pipeline.Steps(pipeline.Deps{})) }
+
+func namesOf(steps []pipeline.Step) (names []string) {
+	for _, s := range steps {
+		names = append(names, s.Name())
+	}
+	return names
 }

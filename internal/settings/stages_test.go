@@ -1,10 +1,7 @@
-package main
+package settings
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -41,7 +37,7 @@ func TestEveryOldNameIsAccepted(t *testing.T) {
 	}
 	for i, name := range oldNames() {
 		value := 100 + i
-		c := worker(t, map[string]string{name: fmt.Sprint(value)})
+		c := parsed(t, map[string]string{name: fmt.Sprint(value)})
 		effects := len(c.Idle)
 		checks := map[string]int{"slots": c.Fixity.Slots, "batch": c.Fixity.Batch, "attempts": c.Fixity.Attempts}
 		for _, into := range []map[string]int{c.StageSlots, c.ClaimCeiling, c.MaxAttempts, checks} {
@@ -59,7 +55,7 @@ func TestEveryOldNameIsAccepted(t *testing.T) {
 	for _, name := range oldNames() {
 		environ[name] = "0"
 	}
-	_, err := loadFrom(environ, readWorkerConfig)
+	_, err := Load(environ, ReadWorker)
 	for _, name := range oldNames() {
 		if strings.HasPrefix(name, "APT_FIXITY_") { // whose workers may be none
 			continue
@@ -73,7 +69,7 @@ func TestEveryOldNameIsAccepted(t *testing.T) {
 // Of two spellings one counts, and that the other does not is told.
 func TestTwoSpellingsOfOneSetting(t *testing.T) {
 	t.Parallel()
-	c := worker(t, map[string]string{
+	c := parsed(t, map[string]string{
 		"STAGING_UPLOADER_WORKERS": "1", "INGEST_STAGING_UPLOADER_WORKERS": "2",
 		"STAGING_UPLOADER_LEASE": "1m", "INGEST_STAGING_UPLOADER_LEASE": "1m",
 		"STAGING_UPLOADER_BUFFER_SIZE": "1", "APT_FIXITY_TIMEOUT": "1h",
@@ -86,30 +82,11 @@ func TestTwoSpellingsOfOneSetting(t *testing.T) {
 	}
 }
 
-// Settings that have no effect stop nobody, and nobody relies on them in vain.
-func TestSettingsWithoutEffectAreTold(t *testing.T) {
-	t.Parallel()
-	farol := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(farol); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.CommandContext(t.Context(), farol, "work")
-	for name, value := range enough(map[string]string{
-		"APT_FIXITY_TIMEOUT": "3m", "BAG_RESTORER_WORKERS": "3", "FAROL_DATABASE_URL": "postgres://farol@127.0.0.1:1/farol",
-	}) {
-		c.Env = append(c.Env, name+"="+value)
-	}
-	out, err := c.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "settings without effect") || !strings.Contains(string(out), "settings=[APT_FIXITY_TIMEOUT]") {
-		t.Errorf("farol work: %v\n%s", err, out)
-	}
-}
-
 // The seven workers that move bytes take few items at once, the others more.
 func TestHeavyWorkersTakeFewItemsAtOnce(t *testing.T) {
 	t.Parallel()
 	heavy := 0
-	for _, w := range oldWorkers() {
+	for _, w := range OldWorkers() {
 		switch buffer := w.uses.byDefault().Buffer; {
 		case buffer >= 3 && buffer <= 5:
 			heavy++
@@ -120,13 +97,13 @@ func TestHeavyWorkersTakeFewItemsAtOnce(t *testing.T) {
 	if heavy != 7 {
 		t.Errorf("%d of the workers are heavy, want 7", heavy)
 	}
-	c := worker(t, nil)
+	c := parsed(t, nil)
 	for stage, want := range map[string]int{"Receive": 4, "Copy To Staging": 4, "Format Identification": 4, "Store": 4, "Validate": 20, "Record": 20} {
 		if got := c.ClaimCeiling[stage]; got != want {
 			t.Errorf("%s: %d in one claim, want %d", stage, got, want)
 		}
 	}
-	for _, w := range oldWorkers() { // fixity is no stage, and has settings of its own
+	for _, w := range OldWorkers() { // fixity is no stage, and has settings of its own
 		d := w.uses.byDefault()
 		if w.step() == "" && (c.Fixity.Batch != d.Buffer || c.Fixity.Attempts != d.MaxAttempts) {
 			t.Errorf("%s: batch %d and %d attempts, and the table says %d and %d", w.names[0], c.Fixity.Batch, c.Fixity.Attempts, d.Buffer, d.MaxAttempts)
@@ -160,11 +137,11 @@ func TestDefaultsFollowFromResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	derived, times := map[string]treatment{}, map[string]string{}
-	for _, w := range oldWorkers() {
+	for _, w := range OldWorkers() {
 		d := w.uses.byDefault()
 		times[w.names[0]] = fmt.Sprintf("%v %v", d.UnrenewedTimeout, d.UnrenewedLease)
-		if d.Buffer = 0; w.stage != "" {
-			derived[w.action+" "+w.stage] = d
+		if d.Buffer = 0; w.Stage != "" {
+			derived[w.Action+" "+w.Stage] = d
 		}
 	}
 	if diff := cmp.Diff(derived, written); diff != "" {
@@ -179,58 +156,5 @@ func TestDefaultsFollowFromResources(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, times); diff != "" {
 		t.Errorf("timeout and lease:\n%s", diff)
-	}
-}
-
-// A worker does not start with a lease that live work could lose, and names the
-// setting to change.
-func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	const refused = "settings do not fit: "
-	for name, tc := range map[string]struct {
-		environ    map[string]string
-		told, next string // "": it starts
-	}{
-		"nothing set": {nil, "", ""},
-		"a short lease": {
-			map[string]string{"INGEST_PRESERVATION_UPLOADER_LEASE": "29s"},
-			"Store: the lease (29s) is shorter than three heartbeats (3 × 10s)",
-			"change INGEST_PRESERVATION_UPLOADER_LEASE",
-		},
-		"of two names": {
-			map[string]string{"STAGING_UPLOADER_LEASE": "29s"}, "Copy To Staging: the lease (29s)", "change INGEST_STAGING_UPLOADER_LEASE or STAGING_UPLOADER_LEASE",
-		},
-		"all leases":               {map[string]string{"FAROL_LEASE": "29s"}, "the lease (29s)", "change FAROL_LEASE"},
-		"rare heartbeats":          {map[string]string{"FAROL_HEARTBEAT": "11s"}, "(3 × 11s)", "change lease in stage_settings or FAROL_HEARTBEAT"},
-		"one that fits":            {map[string]string{"INGEST_PRESERVATION_UPLOADER_LEASE": "30s"}, "", ""},
-		"a long time to work":      {map[string]string{"INGEST_PRESERVATION_UPLOADER_TIMEOUT": "6h"}, "", ""},
-		"and a lease far shorter":  {map[string]string{"INGEST_PRESERVATION_UPLOADER_TIMEOUT": "6h", "INGEST_PRESERVATION_UPLOADER_LEASE": "1m"}, "", ""},
-		"lease and rare heartbeat": {map[string]string{"INGEST_RECORDER_LEASE": "3m", "FAROL_HEARTBEAT": "1m", "FAROL_LEASE": "3m"}, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			engine, err := startEngine(t.Context(), db, worker(t, tc.environ), nil, nil)
-			if err == nil {
-				engine.Close()
-			}
-			var f cli.Failure
-			switch {
-			case tc.told == "" && err != nil:
-				t.Errorf("it does not start: %v", err)
-			case tc.told != "" && (!errors.As(err, &f) || f.Code != cli.ExitUsage || f.Next != tc.next ||
-				!strings.HasPrefix(err.Error(), refused) || !strings.Contains(err.Error(), tc.told)):
-				t.Errorf("%v\nnext: %s\nwant %s, next: %s", err, f.Next, tc.told, tc.next)
-			}
-		})
-	}
-	_, err = loadFrom(enough(map[string]string{"INGEST_VALIDATOR_LEASE": "5s", "FAROL_HEARTBEAT": "2s"}), readWorkerConfig)
-	if err == nil || !strings.Contains(err.Error(), "INGEST_VALIDATOR_LEASE is 5s; it must be at least three times FAROL_HEARTBEAT, which is 2s") {
-		t.Errorf("err = %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -10,26 +10,26 @@ import (
 	"github.com/farol-preservation/farol/bag"
 )
 
-// profilesConfig says which profiles bags may follow besides the built-in ones.
-type profilesConfig struct {
+// Profiles says which profiles bags may follow besides the built-in ones.
+type Profiles struct {
 	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"BagIt profiles that bags may follow besides the built-in ones: each file *.json in it, by its BagIt-Profile-Identifier"`
 }
 
-// bagsConfig says how large a bag's list of files may be.
-type bagsConfig struct {
+// Bags says how large a bag's list of files may be.
+type Bags struct {
 	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"files that a bag may have, those that only a manifest lists included; a worker needs 1 KiB of memory for each and leaves bags that need more than it has to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
 }
 
-func (s *settings) readMaxFiles() int {
-	var c bagsConfig
+func (s *Reader) ReadMaxFiles() int {
+	var c Bags
 	s.readBlock("", &c)
 	return c.MaxFiles
 }
 
-// readProfiles loads the profiles of the directory, and tells of all that are
+// ReadProfiles loads the profiles of the directory, and tells of all that are
 // wrong.
-func (s *settings) readProfiles() bag.Profiles {
-	var c profilesConfig
+func (s *Reader) ReadProfiles() bag.Profiles {
+	var c Profiles
 	s.readBlock("", &c)
 	if c.Dir == "" {
 		return bag.Profiles{}
@@ -70,8 +70,8 @@ func loadProfile(path string) (p *bag.Profile, err error) {
 	return bag.LoadProfile(f, path)
 }
 
-// chooseProfile is the profile that --profile names: a built-in one, or a file.
-func chooseProfile(name string) (*bag.Profile, error) {
+// ChooseProfile is the profile that --profile names: a built-in one, or a file.
+func ChooseProfile(name string) (*bag.Profile, error) {
 	if slices.Contains(bag.BuiltInProfiles(), name) {
 		return bag.ProfileNamed(name)
 	}

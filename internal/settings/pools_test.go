@@ -1,8 +1,6 @@
-package main
+package settings
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +16,10 @@ func TestPools(t *testing.T) {
 	for text, want := range map[string]pipeline.Pool{
 		"one=Record": {Name: "one", Stages: []string{"Record"}, Slots: 1},
 		"small=Receive..Cleanup;max=1GiB;slots=8": {
-			Name: "small", Stages: stageNames(), MaxSize: 1 << 30, Slots: 8,
+			Name: "small", Stages: StageNames(), MaxSize: 1 << 30, Slots: 8,
 		},
 		" large = * ; min = 1GiB ; slots = 2 ; help = no ": {
-			Name: "large", Stages: stepNames(), MinSize: 1 << 30, Slots: 2, Alone: true,
+			Name: "large", Stages: StepNames(), MinSize: 1 << 30, Slots: 2, Alone: true,
 		},
 		"two=cleanup, receive..reingest check": {
 			Name: "two", Stages: []string{"Receive", "Validate", "Reingest Check", "Cleanup"}, Slots: 1,
@@ -87,7 +85,7 @@ func TestPoolsNeverPanic(t *testing.T) {
 		parts := rapid.SliceOf(rapid.SampledFrom([]string{
 			"a", "=", ";", "*", "..", ",", "|", "\n", "#", "Receive", "Store", "min", "max", "slots", "provider", "1", "0", "GiB", "-", " ", "é",
 		})).Draw(t, "parts")
-		pools, err := parsePools(strings.Join(parts, ""))
+		pools, err := ParsePools(strings.Join(parts, ""))
 		if err != nil {
 			return
 		}
@@ -97,46 +95,4 @@ func TestPoolsNeverPanic(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Flags go before FAROL_POOLS, that before the file, and that before the default.
-func TestWhereThePoolsComeFrom(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "pools")
-	if err := os.WriteFile(file, []byte("# ours\n\nfiled=Receive;slots=3\nmore=Store\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct {
-		environ map[string]string
-		flags   workFlags
-		want    string
-	}{
-		"nothing":   {want: "small large requests large requests"},
-		"a file":    {environ: map[string]string{"FAROL_POOLS_FILE": file}, want: "filed more"},
-		"a setting": {environ: map[string]string{"FAROL_POOLS_FILE": file, "FAROL_POOLS": "set=* | too=Record"}, want: "set too"},
-		"flags": {
-			environ: map[string]string{"FAROL_POOLS": "set=*"}, flags: workFlags{pools: []string{"a=Receive", "b=Store;slots=2"}}, want: "a b",
-		},
-		"one pool by its settings": {environ: map[string]string{"FAROL_POOLS": "set=*"}, flags: workFlags{slots: 2}, want: "flags"},
-	} {
-		pools, err := tc.flags.choose(worker(t, tc.environ).Pools)
-		var names []string
-		for _, p := range pools {
-			names = append(names, p.Name)
-		}
-		if err != nil || strings.Join(names, " ") != tc.want {
-			t.Errorf("%s: %v, %v; want %s", name, names, err, tc.want)
-		}
-	}
-	if _, err := (workFlags{pools: []string{"a=*"}, slots: 2}).choose(nil); err == nil {
-		t.Error("two ways to say the same were accepted")
-	}
-	for name, environ := range map[string]map[string]string{
-		"FAROL_POOLS":      {"FAROL_POOLS": "a=Receive\nb=Stroe"},
-		"FAROL_POOLS_FILE": {"FAROL_POOLS_FILE": filepath.Join(t.TempDir(), "none")},
-	} {
-		if _, err := loadFrom(enough(environ), readWorkerConfig); err == nil || !strings.Contains(err.Error(), name+" is") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -1,4 +1,14 @@
-package main
+// Package settings reads what Farol is configured by: the environment, and nothing
+// else.
+//
+// Settings are grouped in structs by what a command needs, so that none asks for what
+// it does not use, and each struct has a function ReadX for [Load]. The tags of a field
+// are read by caarlos0/env, by this package and by the table in docs/configuration.md:
+// doc says what the setting means, is what its value may be, oneof lists the values,
+// min is the least number, old its name in the predecessor. Load reports all that is
+// missing or wrong at once. Secrets are of the type storage.Secret, which prints as
+// three asterisks.
+package settings
 
 import (
 	"errors"
@@ -15,13 +25,12 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
-	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// settings reads an environment and gathers all that is wrong with it, so that
-// one run tells of every mistake.
-type settings struct {
+// Reader reads an environment and gathers all that is wrong with it, so that one run
+// reports every mistake.
+type Reader struct {
 	environ  map[string]string
 	problems []problem
 }
@@ -29,18 +38,18 @@ type settings struct {
 type problem struct{ name, text string }
 
 // wrong notes what is wrong with a setting. The text must not have a secret.
-func (s *settings) wrong(name, text string) {
+func (s *Reader) wrong(name, text string) {
 	if !s.has(name, name+fileSuffix) { // one mistake, one line
 		s.problems = append(s.problems, problem{name, storage.Redact(text)})
 	}
 }
 
-func (s *settings) has(names ...string) bool {
+func (s *Reader) has(names ...string) bool {
 	return slices.ContainsFunc(s.problems, func(p problem) bool { return slices.Contains(names, p.name) })
 }
 
 // err is nil if nothing is wrong.
-func (s *settings) err() error {
+func (s *Reader) err() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
@@ -53,20 +62,17 @@ func (s *settings) err() error {
 	for _, p := range s.problems {
 		fmt.Fprintf(&b, "\n  %s %s", p.name, p.text)
 	}
-	return cli.Failure{
-		Code: cli.ExitUsage, Err: errors.New(b.String()),
-		Next: "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all",
-	}
+	return errors.New(b.String())
 }
 
 // readBlock fills the struct that block points to. Each setting's name begins
 // with prefix.
-func (s *settings) readBlock(prefix string, block any) {
-	fields := fieldsOf(prefix, block)
+func (s *Reader) readBlock(prefix string, block any) {
+	fields := FieldsOf(prefix, block)
 	environ := maps.Clone(s.environ)
 	for _, f := range fields {
-		if name := f.usedName(s.environ); name != f.name {
-			environ[f.name] = s.environ[name]
+		if name := f.usedName(s.environ); name != f.Name {
+			environ[f.Name] = s.environ[name]
 		}
 	}
 	s.readFiles(fields, environ)
@@ -85,14 +91,14 @@ func (s *settings) readBlock(prefix string, block any) {
 	}
 }
 
-func (s *settings) parseError(fields []field, err error) {
+func (s *Reader) parseError(fields []Field, err error) {
 	var unset env.EnvVarIsNotSetError
 	var empty env.EmptyEnvVarError
 	var parse env.ParseError
 	for _, f := range fields {
 		switch {
-		case errors.As(err, &unset) && unset.Key == f.name, errors.As(err, &empty) && empty.Key == f.name:
-			s.wrong(f.name, "is not set; it must be "+f.allowed())
+		case errors.As(err, &unset) && unset.Key == f.Name, errors.As(err, &empty) && empty.Key == f.Name:
+			s.wrong(f.Name, "is not set; it must be "+f.allowed())
 			return
 		case errors.As(err, &parse) && parse.Name == f.goName:
 			name := f.usedName(s.environ)
@@ -104,7 +110,7 @@ func (s *settings) parseError(fields []field, err error) {
 }
 
 // number reads a whole number that need not be there.
-func (s *settings) number(name string, least int) (int, bool) {
+func (s *Reader) number(name string, least int) (int, bool) {
 	text := s.environ[name]
 	if text == "" {
 		return 0, false
@@ -118,7 +124,7 @@ func (s *settings) number(name string, least int) (int, bool) {
 }
 
 // duration reads a time that need not be there.
-func (s *settings) duration(name string) (time.Duration, bool) {
+func (s *Reader) duration(name string) (time.Duration, bool) {
 	text := s.environ[name]
 	if text == "" {
 		return 0, false
@@ -131,31 +137,31 @@ func (s *settings) duration(name string) (time.Duration, bool) {
 	return d, true
 }
 
-// field is a setting that a block declares.
-type field struct {
-	name, old, goName  string
+// Field is a setting that a block declares.
+type Field struct {
+	Name, old, goName  string
 	byDefault, doc, is string
 	required           bool
 	least              int64
 	oneOf              []string
-	value              reflect.Value
+	Value              reflect.Value
 }
 
-// fieldsOf lists the settings of the struct that block points to.
-func fieldsOf(prefix string, block any) []field {
+// FieldsOf lists the settings of the struct that block points to.
+func FieldsOf(prefix string, block any) []Field {
 	v := reflect.ValueOf(block).Elem()
-	var fields []field
+	var fields []Field
 	for i := range v.NumField() {
 		sf := v.Type().Field(i)
 		name, options, _ := strings.Cut(sf.Tag.Get("env"), ",")
 		if name == "" {
 			continue
 		}
-		f := field{
-			name: prefix + name, old: sf.Tag.Get("old"), goName: sf.Name,
+		f := Field{
+			Name: prefix + name, old: sf.Tag.Get("old"), goName: sf.Name,
 			byDefault: sf.Tag.Get("envDefault"), doc: sf.Tag.Get("doc"), is: sf.Tag.Get("is"),
 			required: strings.Contains(options, "required"), least: 1, oneOf: strings.Fields(sf.Tag.Get("oneof")),
-			value: v.Field(i),
+			Value: v.Field(i),
 		}
 		if least, err := strconv.ParseInt(sf.Tag.Get("min"), 10, 64); err == nil {
 			f.least = least
@@ -167,16 +173,16 @@ func fieldsOf(prefix string, block any) []field {
 
 // usedName is the name under which the setting was found: the old one, if only
 // that is there.
-func (f field) usedName(environ map[string]string) string {
-	if f.old != "" && environ[f.name] == "" && environ[f.old] != "" {
+func (f Field) usedName(environ map[string]string) string {
+	if f.old != "" && environ[f.Name] == "" && environ[f.old] != "" {
 		return f.old
 	}
-	return f.name
+	return f.Name
 }
 
 // allowed says what the setting may be.
-func (f field) allowed() string {
-	switch f.value.Interface().(type) {
+func (f Field) allowed() string {
+	switch f.Value.Interface().(type) {
 	case time.Duration:
 		return "a duration such as 500ms, 30s or 5m"
 	case int, int64:
@@ -186,14 +192,14 @@ func (f field) allowed() string {
 }
 
 // check says what is wrong with a value that could be read; "" if nothing is.
-func (f field) check() string {
-	switch v := f.value.Interface().(type) {
+func (f Field) check() string {
+	switch v := f.Value.Interface().(type) {
 	case time.Duration:
 		if v < 0 || v == 0 && f.least > 0 {
 			return fmt.Sprintf("is %v; it must be longer, such as %s", v, f.byDefault)
 		}
 	case int, int64:
-		if n := f.value.Int(); n < f.least {
+		if n := f.Value.Int(); n < f.least {
 			return fmt.Sprintf("is %d; it must be %s", n, f.allowed())
 		}
 	case string:
@@ -205,7 +211,7 @@ func (f field) check() string {
 	return ""
 }
 
-func (f field) permits(v string) bool {
+func (f Field) permits(v string) bool {
 	switch {
 	case len(f.oneOf) > 0:
 		return slices.Contains(f.oneOf, v)
@@ -226,7 +232,7 @@ func (f field) permits(v string) bool {
 
 // allowed says what the field of a block may be, by the field's name in Go.
 func allowed(block any, goName string) string {
-	for _, f := range fieldsOf("", block) {
+	for _, f := range FieldsOf("", block) {
 		if f.goName == goName {
 			return f.allowed()
 		}

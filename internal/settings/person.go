@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os/user"
@@ -12,7 +12,7 @@ const mostPerson = 40
 
 // readPerson finds out who runs this process: who FAROL_USER says, or else the user
 // of the operating system.
-func (s *settings) readPerson(c *databaseConfig) {
+func (s *Reader) readPerson(c *Database) {
 	if c.Person == "" {
 		if u, err := user.Current(); err == nil {
 			c.Person = inName(u.Username)
@@ -36,9 +36,9 @@ func inName(name string) string {
 	return name[:min(len(name), mostPerson)]
 }
 
-// program is what a command calls itself to the database: with the person who runs
+// Program is what a command calls itself to the database: with the person who runs
 // it, whom the database records with what is changed by hand. A service has none.
-func (c databaseConfig) program(command string) string {
+func (c Database) Program(command string) string {
 	name := "farol-" + command
 	if c.Person == "" || slices.Contains([]string{"work", "schedule", "mirror", "serve", "read-buckets", "dev"}, command) {
 		return name

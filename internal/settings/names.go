@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -19,15 +19,19 @@ import (
 // platforms and parameter stores hand out secrets.
 const fileSuffix = "_FILE"
 
+// ChildEnv tells a farol process that it was started by another one and ends
+// with it: when its standard input closes, however the parent went.
+const ChildEnv = "FAROL_CHILD"
+
 // mostSecret is more than any secret has; what is larger is another file.
 const mostSecret = 64 << 10
 
-// settingBlocks are all that any command reads from the environment.
-func settingBlocks() []any {
+// SettingBlocks are all that any command reads from the environment.
+func SettingBlocks() []any {
 	return []any{
-		&databaseConfig{}, &redisConfig{}, &s3Config{}, &stagingConfig{}, &keepConfig{}, &nsqConfig{}, &workConfig{}, &identifyConfig{}, &virusConfig{},
-		&janitorConfig{}, &profilesConfig{}, &bagsConfig{}, &poolsConfig{}, &fixityConfig{}, &repairConfig{}, &pullConfig{}, &httpConfig{},
-		&readConfig{}, &scheduleConfig{}, &logConfig{},
+		&Database{}, &Redis{}, &S3{}, &Staging{}, &Keep{}, &NSQ{}, &Work{}, &Identify{}, &Virus{},
+		&Janitor{}, &Profiles{}, &Bags{}, &Pools{}, &Fixity{}, &Repair{}, &Pull{}, &HTTP{},
+		&Read{}, &Schedule{}, &Log{},
 	}
 }
 
@@ -35,22 +39,22 @@ func settingBlocks() []any {
 // other programs that are set next to them.
 func knownNames() map[string]bool {
 	known := map[string]bool{
-		childEnv: true, "FAROL_URL": true, "FAROL_TOKEN": true, // of our children, and of the clients in examples
+		ChildEnv: true, "FAROL_URL": true, "FAROL_TOKEN": true, // of our children, and of the clients in examples
 	}
 	for _, name := range strings.Fields("POSTGRES_PASSWORD REDIS_PASSWORD S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY VERSION") { // deploy/env.example
 		known["FAROL_"+name] = true
 	}
-	var fields []field
-	for _, block := range settingBlocks() {
-		fields = append(fields, fieldsOf("", block)...)
+	var fields []Field
+	for _, block := range SettingBlocks() {
+		fields = append(fields, FieldsOf("", block)...)
 	}
 	for _, t := range storage.Targets() {
-		fields = append(fields, fieldsOf(targetPrefix(t.Name), &targetConfig{})...)
+		fields = append(fields, FieldsOf(TargetPrefix(t.Name), &Target{})...)
 	}
 	for _, f := range fields {
-		known[f.name], known[f.old] = true, true
+		known[f.Name], known[f.old] = true, true
 		if f.fromFile() {
-			known[f.name+fileSuffix] = true
+			known[f.Name+fileSuffix] = true
 		}
 	}
 	maps.DeleteFunc(known, func(name string, _ bool) bool { return !strings.HasPrefix(name, "FAROL_") })
@@ -63,7 +67,7 @@ var platformName = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)
 
 // unknown notes names that no command reads: with a letter wrong, a setting would have
 // its default without anybody being told.
-func (s *settings) unknown() {
+func (s *Reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
@@ -72,12 +76,6 @@ func (s *settings) unknown() {
 		}
 		s.wrong(name, "is no setting of Farol; the nearest name is "+nearest(name, names))
 	}
-}
-
-// checkNames refuses an environment in which a child of this process would not start.
-func checkNames() error {
-	_, err := load(func(*settings) struct{} { return struct{}{} })
-	return err
 }
 
 // nearest is the name with the fewest letters to change.
@@ -108,21 +106,21 @@ func distance(a, b string) int {
 
 // fromFile tells whether a setting may be in a file: secrets, and the access keys that
 // are handed out with them.
-func (f field) fromFile() bool {
-	_, secret := f.value.Interface().(storage.Secret)
-	return secret || strings.HasSuffix(f.name, "ACCESS_KEY_ID")
+func (f Field) fromFile() bool {
+	_, secret := f.Value.Interface().(storage.Secret)
+	return secret || strings.HasSuffix(f.Name, "ACCESS_KEY_ID")
 }
 
 // readFiles puts the content of files where their names stand for secrets.
-func (s *settings) readFiles(fields []field, environ map[string]string) {
+func (s *Reader) readFiles(fields []Field, environ map[string]string) {
 	for _, f := range fields {
-		name := f.name + fileSuffix
+		name := f.Name + fileSuffix
 		path := s.environ[name]
 		if path == "" || !f.fromFile() {
 			continue
 		}
-		if environ[f.name] != "" {
-			s.wrong(name, "is set, and so is "+f.name+"; set the one or the other")
+		if environ[f.Name] != "" {
+			s.wrong(name, "is set, and so is "+f.Name+"; set the one or the other")
 			continue
 		}
 		text, err := readSecret(path)
@@ -133,7 +131,7 @@ func (s *settings) readFiles(fields []field, environ map[string]string) {
 			s.wrong(name, fmt.Sprintf("is %q, %v; it must be the path of a file with %s", path, err, f.allowed()))
 			continue
 		}
-		environ[f.name] = text
+		environ[f.Name] = text
 	}
 }
 

@@ -1,7 +1,6 @@
-package main
+package settings
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,9 +25,9 @@ func enough(more map[string]string) map[string]string {
 	return environ
 }
 
-func worker(t *testing.T, more map[string]string) workerConfig {
+func parsed(t *testing.T, more map[string]string) Worker {
 	t.Helper()
-	c, err := loadFrom(enough(more), readWorkerConfig)
+	c, err := Load(enough(more), ReadWorker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +36,12 @@ func worker(t *testing.T, more map[string]string) workerConfig {
 
 func TestWorkerHasDefaults(t *testing.T) {
 	t.Parallel()
-	c := worker(t, nil)
-	want := workConfig{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8, Verify: "head"}
-	if diff := cmp.Diff(want, c.workConfig); diff != "" {
+	c := parsed(t, nil)
+	want := Work{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8, Verify: "head"}
+	if diff := cmp.Diff(want, c.Work); diff != "" {
 		t.Error(diff)
 	}
-	if (c.Identify != identifyConfig{Workers: 2, Memory: 256 << 20}) || c.Viruses != nil {
+	if (c.Identify != Identify{Workers: 2, Memory: 256 << 20}) || c.Viruses != nil {
 		t.Errorf("%+v, %v", c.Identify, c.Viruses)
 	}
 	if c.Storage.Staging != "staging" || c.HTTP.Addr != "" || c.Log.Level != "info" || len(c.StageSlots)+len(c.MaxAttempts)+len(c.Timeouts)+len(c.Leases)+len(c.Idle) != 0 {
@@ -53,7 +52,7 @@ func TestWorkerHasDefaults(t *testing.T) {
 // A deployment of the predecessor keeps its environment.
 func TestOldNamesAreAccepted(t *testing.T) {
 	t.Parallel()
-	c := worker(t, map[string]string{
+	c := parsed(t, map[string]string{
 		"INGEST_PRE_FETCH_WORKERS": "4", "INGEST_PRE_FETCH_BUFFER_SIZE": "20", "INGEST_PRE_FETCH_MAX_ATTEMPTS": "6",
 		"REINGEST_MANAGER_WORKERS": "2", "INGEST_RECORDER_MAX_ATTEMPTS": "5", "STAGING_UPLOADER_MAX_ATTEMPTS": "9",
 		"STAGING_BUCKET": "aptrust.test.staging", "BUCKET_STANDARD_VA": "aptrust.preservation.storage",
@@ -70,7 +69,7 @@ func TestOldNamesAreAccepted(t *testing.T) {
 	if c.Storage.Staging != "aptrust.test.staging" || c.Storage.Targets[0].Bucket != "aptrust.preservation.storage" {
 		t.Errorf("staging %q, Standard-VA %q", c.Storage.Staging, c.Storage.Targets[0].Bucket)
 	}
-	reader, err := loadFrom(enough(map[string]string{"INGEST_BUCKET_READER_INTERVAL": "3m"}), readReaderConfig)
+	reader, err := Load(enough(map[string]string{"INGEST_BUCKET_READER_INTERVAL": "3m"}), ReadBucketReader)
 	if err != nil || reader.Read.Interval != 3*time.Minute {
 		t.Errorf("interval %v, %v", reader.Read.Interval, err)
 	}
@@ -78,7 +77,7 @@ func TestOldNamesAreAccepted(t *testing.T) {
 
 func TestNewNamesGoBeforeOldOnes(t *testing.T) {
 	t.Parallel()
-	c := worker(t, map[string]string{
+	c := parsed(t, map[string]string{
 		"STAGING_BUCKET": "old-staging", "FAROL_STAGING_BUCKET": "new-staging",
 		"BUCKET_STANDARD_VA": "old", "FAROL_TARGET_STANDARD_VA_BUCKET": "new",
 		"STAGING_UPLOADER_WORKERS": "1", "INGEST_STAGING_UPLOADER_WORKERS": "2",
@@ -90,7 +89,7 @@ func TestNewNamesGoBeforeOldOnes(t *testing.T) {
 
 func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 	t.Parallel()
-	target := func(c workerConfig, name string) storage.Target {
+	target := func(c Worker, name string) storage.Target {
 		for _, target := range c.Storage.Targets {
 			if target.Name == name {
 				return target
@@ -99,18 +98,18 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 		t.Fatalf("no target %s", name)
 		return storage.Target{}
 	}
-	cloud := worker(t, map[string]string{
+	cloud := parsed(t, map[string]string{
 		"AWS_REGION":                           "eu-west-1",
 		"FAROL_TARGET_WASABI_OR_ACCESS_KEY_ID": "WASA", "FAROL_TARGET_WASABI_OR_SECRET_ACCESS_KEY": "auch geheim",
 		"FAROL_TARGET_WASABI_OR_CHECKSUM": "etag",
 	})
-	local := worker(t, map[string]string{
+	local := parsed(t, map[string]string{
 		"AWS_REGION": "eu-west-1", "FAROL_S3_ENDPOINT": "https://127.0.0.1:7070",
 		"FAROL_TARGET_GLACIER_OH_ENDPOINT": "https://tape.example.org", "FAROL_TARGET_GLACIER_OH_REGION": "cellar",
 		"FAROL_TARGET_GLACIER_OH_STORAGE_CLASS": "COLD", "FAROL_TARGET_GLACIER_OH_BUCKET": "tapes",
 	})
 	for _, c := range []struct {
-		of   workerConfig
+		of   Worker
 		want storage.Target
 	}{
 		{cloud, storage.Target{
@@ -134,7 +133,7 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 			t.Errorf("%s: %s", c.want.Name, diff)
 		}
 	}
-	if got := cloud.Storage.target("staging"); got.Endpoint != "" || got.Region != "eu-west-1" || got.PathStyle {
+	if got := cloud.Storage.Target("staging"); got.Endpoint != "" || got.Region != "eu-west-1" || got.PathStyle {
 		t.Errorf("a bucket on AWS is at %q in %q", got.Endpoint, got.Region)
 	}
 	if len(cloud.Storage.Targets) != 11 {
@@ -175,7 +174,7 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 	for _, w := range wrong {
 		environ[w.name] = w.value
 	}
-	_, err := loadFrom(environ, readWorkerConfig)
+	_, err := Load(environ, ReadWorker)
 	var f cli.Failure
 	if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Next == "" {
 		t.Fatalf("err = %#v", err)
@@ -201,16 +200,16 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 // One late heartbeat must not cost a live worker its items.
 func TestLeaseIsAtLeastThreeHeartbeats(t *testing.T) {
 	t.Parallel()
-	_, err := loadFrom(enough(map[string]string{"FAROL_LEASE": "29s", "FAROL_HEARTBEAT": "10s"}), readWorkerConfig)
+	_, err := Load(enough(map[string]string{"FAROL_LEASE": "29s", "FAROL_HEARTBEAT": "10s"}), ReadWorker)
 	if err == nil || !strings.Contains(err.Error(), "FAROL_LEASE and FAROL_HEARTBEAT do not fit") {
 		t.Errorf("err = %v", err)
 	}
-	worker(t, map[string]string{"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_GRACE": "0s"})
+	parsed(t, map[string]string{"FAROL_LEASE": "3s", "FAROL_HEARTBEAT": "1s", "FAROL_GRACE": "0s"})
 }
 
 func TestBytesMayBeMoreThanFitInto32Bits(t *testing.T) {
 	t.Parallel()
-	if c := worker(t, map[string]string{"FAROL_IDENTIFY_MEMORY": "8589934592"}); c.Identify.Memory != 8<<30 {
+	if c := parsed(t, map[string]string{"FAROL_IDENTIFY_MEMORY": "8589934592"}); c.Identify.Memory != 8<<30 {
 		t.Errorf("%d bytes", c.Identify.Memory)
 	}
 }
@@ -219,7 +218,7 @@ func TestHalfAKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ set, missing string }{{"SECRET_ACCESS_KEY", "ACCESS_KEY_ID"}, {"ACCESS_KEY_ID", "SECRET_ACCESS_KEY"}} {
 		const prefix = "FAROL_TARGET_WASABI_VA_"
-		_, err := loadFrom(enough(map[string]string{prefix + c.set: "geheim"}), readWorkerConfig)
+		_, err := Load(enough(map[string]string{prefix + c.set: "geheim"}), ReadWorker)
 		if err == nil || !strings.Contains(err.Error(), prefix+c.missing+" is not set") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("only %s: %v", c.set, err)
 		}
@@ -228,36 +227,18 @@ func TestHalfAKeyIsRefused(t *testing.T) {
 
 func TestSecretsAreNeverShown(t *testing.T) {
 	t.Parallel()
-	c := worker(t, map[string]string{"FAROL_TARGET_WASABI_VA_ACCESS_KEY_ID": "w", "FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY": "geheim"})
+	c := parsed(t, map[string]string{"FAROL_TARGET_WASABI_VA_ACCESS_KEY_ID": "w", "FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY": "geheim"})
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, wrong := loadFrom(enough(map[string]string{
+	_, wrong := Load(enough(map[string]string{
 		"FAROL_DATABASE_URL": "postgres://u:geheim@host:port/x", "FAROL_REDIS_URL": "redis://:geheim@h:x/y",
-	}), readWorkerConfig)
+	}), ReadWorker)
 	for _, shown := range []string{string(text), fmt.Sprintf("%v %+v %#v", c, c, c), wrong.Error()} {
 		if strings.Contains(shown, "geheim") {
 			t.Errorf("a secret is in %s", shown)
 		}
-	}
-}
-
-// Whoever stops a command knows that, and looks for no other reason.
-func TestAnInterruptionIsToldAsOne(t *testing.T) {
-	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	c := databaseConfig{URL: "postgres://u@127.0.0.1:1/x"}
-	_, err := connect(ctx, "test", needs{Database: &c})
-	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
-		t.Errorf("connect = %v, told as %+v", err, f)
-	}
-	if err := orderly(ctx, err); err != nil {
-		t.Errorf("a service told to stop while it starts: %v", err)
-	}
-	if err := orderly(t.Context(), err); err == nil {
-		t.Error("a service that nobody told to stop ends well")
 	}
 }
 
@@ -268,12 +249,12 @@ func TestSessionsGoPastThePooler(t *testing.T) {
 	const past = "postgres://farol:geheim@primary,standby:5432/farol"
 	pooler := map[string]string{"FAROL_DATABASE_POOLER": "transaction"}
 	both := map[string]string{"FAROL_DATABASE_POOLER": "transaction", "FAROL_DATABASE_DIRECT_URL": past}
-	if c := worker(t, both).Database; c.URL != "postgres://farol:geheim@db:5432/farol" || c.Pooler != "transaction" || c.Direct != past {
+	if c := parsed(t, both).Database; c.URL != "postgres://farol:geheim@db:5432/farol" || c.Pooler != "transaction" || c.Direct != past {
 		t.Errorf("a worker's database: %+v", c)
 	}
-	worker(t, pooler) // which finds work by polling
+	parsed(t, pooler) // which finds work by polling
 	for _, environ := range []map[string]string{both, {"FAROL_DATABASE_DIRECT_URL": past}} {
-		if c, err := loadFrom(enough(environ), readSessionConfig); err != nil || c.URL != past || c.Pooler != "" {
+		if c, err := Load(enough(environ), ReadSession); err != nil || c.URL != past || c.Pooler != "" {
 			t.Errorf("the database of who needs a session: %+v, %v", c, err)
 		}
 	}
@@ -281,12 +262,12 @@ func TestSessionsGoPastThePooler(t *testing.T) {
 		pooler,
 		{"FAROL_DATABASE_DIRECT_URL": "postgres://farol:geheim@db:port/farol"},
 	} {
-		_, err := loadFrom(enough(wrong), readSessionConfig)
+		_, err := Load(enough(wrong), ReadSession)
 		if err == nil || !strings.Contains(err.Error(), "FAROL_DATABASE_DIRECT_URL") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%v: %v", wrong, err)
 		}
 	}
-	if _, err := loadFrom(enough(map[string]string{"FAROL_DATABASE_POOLER": "session"}), readWorkerConfig); err == nil {
+	if _, err := Load(enough(map[string]string{"FAROL_DATABASE_POOLER": "session"}), ReadWorker); err == nil {
 		t.Error("a pooler in session mode is none to us, and was accepted")
 	}
 }

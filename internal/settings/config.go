@@ -1,28 +1,20 @@
-package main
+package settings
 
 import (
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/nsqcompat"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
 
-// Settings come from the environment and nowhere else. They are grouped by what
-// a command needs, so that none asks for what it does not use. The tags are for
-// caarlos0/env, and for readBlock and the table in docs/configuration.md:
-// doc says what a setting means, is what it may be, min the least number.
-
-type databaseConfig struct {
+type Database struct {
 	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue; of several hosts (host:5432,other:5432) the one that takes writes is used"`
 	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"says that the URL leads to a pooler in transaction mode, such as PgBouncer, in whose sessions nothing may be left"`
 	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"leads past the pooler to the database itself: work hears of new items there, mirror and migrate do all there"`
@@ -30,28 +22,28 @@ type databaseConfig struct {
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"software that PREMIS events name: farol is this program with its version and the library by which it stores, aptrust the wording of the system before it, for reports that select events by it"`
 }
 
-type redisConfig struct {
+type Redis struct {
 	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items in work"`
 }
 
-type nsqConfig struct {
+type NSQ struct {
 	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"address of nsqd's protocol, to which messages are published; it, or that of nsqlookupd, has to be set"`
 	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API; without it messages are only published: nsqd does not show the queue, and nothing is read from it"`
 	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"address of the HTTP API of nsqlookupd, which knows both addresses of nsqd; instead of these"`
 	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"whether pauses in NSQ and what others publish on the pipeline's topics are orders; off: nsqd shows the queue, and whatever is done there changes nothing in Farol"`
 }
 
-type logConfig struct {
+type Log struct {
 	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"least level that is logged, to standard error"`
 	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"form of the log"`
 }
 
-type httpConfig struct {
+type HTTP struct {
 	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"where metrics and health are served (/metrics, /healthz, /readyz), such as 127.0.0.1:9090; not at all if empty"`
 }
 
-// pullConfig is where and how the pull API is served.
-type pullConfig struct {
+// Pull is where and how the pull API is served.
+type Pull struct {
 	Addr    string `env:"FAROL_PULL_ADDR" envDefault:"127.0.0.1:4180" is:"host:port" doc:"where the pull API is served; on any other than a loopback address every request needs a token"`
 	MaxBody int64  `env:"FAROL_PULL_MAX_BODY" envDefault:"4194304" min:"1048576" doc:"bytes of the largest request, and so about those of the largest message"`
 
@@ -61,17 +53,12 @@ type pullConfig struct {
 	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"after how long that is done, of a pull that does not say it"`
 }
 
-// defaults are what pulls ask for that do not say it.
-func (c pullConfig) defaults() nsqcompat.Defaults {
-	return nsqcompat.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
-}
-
-type readConfig struct {
+type Read struct {
 	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"time between two looks into the receiving buckets; 0: none"`
 }
 
-// workConfig is how a worker process works the queue.
-type workConfig struct {
+// Work is how a worker process works the queue.
+type Work struct {
 	Lease     time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
 	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
 	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
@@ -82,34 +69,34 @@ type workConfig struct {
 	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"how Storage Validation checks new copies: head compares what the provider says of each, read also reads each back and compares its SHA-256, except in archive classes"`
 }
 
-type identifyConfig struct {
+type Identify struct {
 	Workers int   `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
 	Memory  int64 `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
 }
 
-type virusConfig struct {
+type Virus struct {
 	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that checks the files of a bag for viruses; if empty, they are not checked"`
 	MaxSize int64  `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"104857600" min:"1" doc:"bytes of the largest file that it checks as a whole, the least of its StreamMaxLength, MaxFileSize and MaxScanSize; larger ones are recorded as not checked"`
 }
 
-// janitorConfig says what the janitor removes, and when.
-type janitorConfig struct {
+// Janitor says what the janitor removes, and when.
+type Janitor struct {
 	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"how long a bag that was refused stays in its receiving bucket, and what a failed or suspended item has left in staging and Redis stays; 336h are 14 days"`
 	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"age below which uploads and copies in preservation buckets are taken for those of a step under way"`
 	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor; 0: none"`
 }
 
-// workerConfig is all that farol work reads.
-type workerConfig struct {
-	workConfig
-	Fixity   fixityConfig
-	Repair   repairConfig
-	Database databaseConfig
-	Redis    redisConfig
-	Storage  storageConfig
-	Log      logConfig
-	HTTP     httpConfig
-	Identify identifyConfig
+// Worker is all that farol work reads.
+type Worker struct {
+	Work
+	Fixity   Fixity
+	Repair   Repair
+	Database Database
+	Redis    Redis
+	Storage  Storage
+	Log      Log
+	HTTP     HTTP
+	Identify Identify
 
 	Viruses  *virus.Scanner // nil: files are not checked
 	Profiles bag.Profiles
@@ -125,10 +112,8 @@ type workerConfig struct {
 	Idle []string // settings that are right and have no effect
 }
 
-func loadWorkerConfig() (workerConfig, error) { return load(readWorkerConfig) }
-
-func readWorkerConfig(s *settings) (c workerConfig) {
-	s.readBlock("", &c.workConfig)
+func ReadWorker(s *Reader) (c Worker) {
+	s.readBlock("", &c.Work)
 	s.readBlock("", &c.Fixity)
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
@@ -138,7 +123,7 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 	s.readBlock("", &c.HTTP)
 	s.readBlock("", &c.Identify)
 	c.Viruses = s.readViruses()
-	c.Profiles, c.MaxFiles = s.readProfiles(), s.readMaxFiles()
+	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
 	s.readWorkers(&c)
 	c.Pools = s.readPools()
 	o := claim.DefaultOptions()
@@ -150,8 +135,8 @@ func readWorkerConfig(s *settings) (c workerConfig) {
 }
 
 // readViruses makes the virus scanner, if there is to be one.
-func (s *settings) readViruses() *virus.Scanner {
-	var c virusConfig
+func (s *Reader) readViruses() *virus.Scanner {
+	var c Virus
 	s.readBlock("", &c)
 	if c.Clamd == "" {
 		return nil
@@ -163,30 +148,30 @@ func (s *settings) readViruses() *virus.Scanner {
 	return scanner
 }
 
-// backfillConfig is what farol identify reads.
-type backfillConfig struct {
-	Database databaseConfig
-	Storage  storageConfig
-	Identify identifyConfig
+// Backfill is what farol identify reads.
+type Backfill struct {
+	Database Database
+	Storage  Storage
+	Identify Identify
 }
 
-func readBackfillConfig(s *settings) (c backfillConfig) {
+func ReadBackfill(s *Reader) (c Backfill) {
 	s.readDatabase(&c.Database)
 	c.Storage = s.readStorage()
 	s.readBlock("", &c.Identify)
 	return c
 }
 
-// storesConfig is what farol janitor and farol doctor read.
-type storesConfig struct {
-	Database databaseConfig
-	Redis    redisConfig
-	Storage  storageConfig
-	Log      logConfig
-	Janitor  janitorConfig
+// Stores is what farol janitor and farol doctor read.
+type Stores struct {
+	Database Database
+	Redis    Redis
+	Storage  Storage
+	Log      Log
+	Janitor  Janitor
 }
 
-func readStoresConfig(s *settings) (c storesConfig) {
+func ReadStores(s *Reader) (c Stores) {
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
 	c.Storage = s.readStorage()
@@ -195,16 +180,16 @@ func readStoresConfig(s *settings) (c storesConfig) {
 	return c
 }
 
-// readerConfig is what farol read-buckets reads.
-type readerConfig struct {
-	Database databaseConfig
-	S3       s3Config
-	Log      logConfig
-	HTTP     httpConfig
-	Read     readConfig
+// BucketReader is what farol read-buckets reads.
+type BucketReader struct {
+	Database Database
+	S3       S3
+	Log      Log
+	HTTP     HTTP
+	Read     Read
 }
 
-func readReaderConfig(s *settings) (c readerConfig) {
+func ReadBucketReader(s *Reader) (c BucketReader) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
 	s.readBlock("", &c.Log)
@@ -213,16 +198,16 @@ func readReaderConfig(s *settings) (c readerConfig) {
 	return c
 }
 
-// mirrorConfig is what farol mirror reads.
-type mirrorConfig struct {
-	Database databaseConfig
-	NSQ      nsqConfig
-	Fixity   fixityConfig
-	Log      logConfig
-	HTTP     httpConfig
+// Mirror is what farol mirror reads.
+type Mirror struct {
+	Database Database
+	NSQ      NSQ
+	Fixity   Fixity
+	Log      Log
+	HTTP     HTTP
 }
 
-func readMirrorConfig(s *settings) (c mirrorConfig) {
+func ReadMirror(s *Reader) (c Mirror) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
 	s.readBlock("", &c.Fixity)
@@ -237,15 +222,15 @@ func readMirrorConfig(s *settings) (c mirrorConfig) {
 	return c
 }
 
-// serveConfig is what farol serve reads.
-type serveConfig struct {
-	Database databaseConfig
-	Pull     pullConfig
-	Log      logConfig
-	HTTP     httpConfig
+// Server is what farol serve reads.
+type Server struct {
+	Database Database
+	Pull     Pull
+	Log      Log
+	HTTP     HTTP
 }
 
-func readServeConfig(s *settings) (c serveConfig) {
+func ReadServer(s *Reader) (c Server) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.Pull)
 	s.readBlock("", &c.Log)
@@ -253,72 +238,68 @@ func readServeConfig(s *settings) (c serveConfig) {
 	return c
 }
 
-// itemConfig is what farol item show reads: the progress of an item's files is
+// Item is what farol item show reads: the progress of an item's files is
 // in Redis.
-type itemConfig struct {
-	Database databaseConfig
-	Redis    redisConfig
+type Item struct {
+	Database Database
+	Redis    Redis
 }
 
-func readItemConfig(s *settings) (c itemConfig) {
+func ReadItem(s *Reader) (c Item) {
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
 	return c
 }
 
-// itemStoresConfig is what farol item files reads as well if it needs a bucket.
-type itemStoresConfig struct {
-	S3      s3Config
-	Staging stagingConfig
+// ItemStores is what farol item files reads as well if it needs a bucket.
+type ItemStores struct {
+	S3      S3
+	Staging Staging
 }
 
-func readItemStoresConfig(s *settings) (c itemStoresConfig) {
+func ReadItemStores(s *Reader) (c ItemStores) {
 	s.readBlock("", &c.S3)
 	s.readBlock("", &c.Staging)
 	return c
 }
 
-func readKeepConfig(s *settings) (c keepConfig) {
+func ReadKeep(s *Reader) (c Keep) {
 	s.readBlock("", &c)
 	return c
 }
 
-// institutionConfig is what farol institution add --create-buckets reads.
-type institutionConfig struct {
-	Database databaseConfig
-	S3       s3Config
+// Institution is what farol institution add --create-buckets reads.
+type Institution struct {
+	Database Database
+	S3       S3
 }
 
-func readInstitutionConfig(s *settings) (c institutionConfig) {
+func ReadInstitution(s *Reader) (c Institution) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
 	return c
 }
 
-func readDatabaseConfig(s *settings) (c databaseConfig) {
+func ReadDatabase(s *Reader) (c Database) {
 	s.readDatabase(&c)
 	return c
 }
 
-func readSessionConfig(s *settings) (c databaseConfig) {
+func ReadSession(s *Reader) (c Database) {
 	s.readSession(&c)
 	return c
 }
 
-// load reads from the process's environment what a command needs.
-func load[T any](read func(*settings) T) (T, error) {
-	return loadFrom(env.ToMap(os.Environ()), read)
-}
-
-// loadFrom is load from any other environment.
-func loadFrom[T any](environ map[string]string, read func(*settings) T) (T, error) {
-	s := settings{environ: environ}
+// Load reads from an environment what a command needs. The error has everything
+// that is wrong with it, and a name that no command reads is wrong too.
+func Load[T any](environ map[string]string, read func(*Reader) T) (T, error) {
+	s := Reader{environ: environ}
 	c := read(&s)
 	s.unknown()
 	return c, s.err()
 }
 
-func (s *settings) readDatabase(c *databaseConfig) {
+func (s *Reader) readDatabase(c *Database) {
 	s.readBlock("", c)
 	s.readPerson(c)
 	if c.URL == "" {
@@ -335,7 +316,7 @@ func (s *settings) readDatabase(c *databaseConfig) {
 
 // readSession is readDatabase for a command that holds locks in its session:
 // its URL is the one that leads to the database itself.
-func (s *settings) readSession(c *databaseConfig) {
+func (s *Reader) readSession(c *Database) {
 	s.readDatabase(c)
 	switch {
 	case c.Direct != "":
@@ -346,7 +327,7 @@ func (s *settings) readSession(c *databaseConfig) {
 	c.Pooler = ""
 }
 
-func (s *settings) readRedis(c *redisConfig) {
+func (s *Reader) readRedis(c *Redis) {
 	s.readBlock("", c)
 	if c.URL == "" {
 		return

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os/user"
@@ -10,15 +10,15 @@ import (
 // cuts nor changes; a service is no person's.
 func TestPersonGoesWithTheCommand(t *testing.T) {
 	t.Parallel()
-	of := func(person string) (databaseConfig, error) {
-		return loadFrom(map[string]string{"FAROL_DATABASE_URL": "postgres://localhost/farol", "FAROL_USER": person}, readDatabaseConfig)
+	of := func(person string) (Database, error) {
+		return Load(map[string]string{"FAROL_DATABASE_URL": "postgres://localhost/farol", "FAROL_USER": person}, ReadDatabase)
 	}
 	c, err := of("ann@archive.org")
-	if err != nil || c.program("item") != "farol-item ann@archive.org" || c.program("work") != "farol-work" {
-		t.Errorf("%q, %q, %v", c.program("item"), c.program("work"), err)
+	if err != nil || c.Program("item") != "farol-item ann@archive.org" || c.Program("work") != "farol-work" {
+		t.Errorf("%q, %q, %v", c.Program("item"), c.Program("work"), err)
 	}
 	long, err := of(strings.Repeat("x", mostPerson))
-	if name := long.program("institution"); err != nil || len(name) > 63 {
+	if name := long.Program("institution"); err != nil || len(name) > 63 {
 		t.Errorf("%q has %d bytes, %v", name, len(name), err)
 	}
 	me, err := user.Current()
