@@ -22,21 +22,25 @@ const module = "github.com/farol-preservation/farol"
 func mayImport() map[string][]string {
 	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "storage", "virus"}
 	return map[string][]string{
-		"bag":             nil,
-		"fault":           nil,
-		"format":          nil,
-		"registry":        nil,
-		"registry/premis": {"registry"},
-		"migrations":      nil,
-		"virus":           nil,
-		"claim":           {"fault", "registry"},
-		"storage":         {"fault", "registry"},
-		"progress":        {"fault", "registry"},
-		"pipeline":        top,
-		"nsqcompat":       top,
-		"explain":         {"claim", "fault", "internal/human", "progress", "registry"},
-		"client":          nil,            // it is for programs of others
-		"internal":        {"migrations"}, // the test environment brings databases up to date
+		"bag":               nil,
+		"fault":             nil,
+		"format":            nil,
+		"registry":          nil,
+		"registry/fixity":   {"registry"},
+		"registry/plans":    {"registry"},
+		"registry/premis":   {"registry"},
+		"registry/requests": {"registry"},
+		"registry/upkeep":   {"registry", "registry/requests"},
+		"migrations":        nil,
+		"virus":             nil,
+		"claim":             {"fault", "registry"},
+		"storage":           {"fault", "registry"},
+		"progress":          {"fault", "registry"},
+		"pipeline":          top,
+		"nsqcompat":         top,
+		"explain":           {"claim", "fault", "internal/human", "progress", "registry"},
+		"client":            nil,            // it is for programs of others
+		"internal":          {"migrations"}, // the test environment brings databases up to date
 
 		"internal/human":    nil,
 		"internal/memory":   nil,

@@ -26,6 +26,7 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -111,24 +112,24 @@ func BenchmarkFixityClaim(b *testing.B) {
 	b.Logf("%d copies in %v", copies, time.Since(began).Round(time.Second))
 	r := registry.New(db)
 	ctx := context.Background()
-	if _, err := r.FeedFixity(ctx, 1<<30, 30*time.Minute); err != nil {
+	if _, err := fixity.In(r).Feed(ctx, 1<<30, 30*time.Minute); err != nil {
 		b.Fatal(err)
 	}
-	claim := registry.FixityClaim{Worker: "bench", Targets: []string{"Standard-VA"}, Most: 20, Days: 90, Lease: time.Minute}
+	claim := fixity.Claim{Worker: "bench", Targets: []string{"Standard-VA"}, Most: 20, Days: 90, Lease: time.Minute}
 	for b.Loop() {
 		var claims, records []time.Duration
 		for range 400 {
 			began := time.Now()
-			list, err := r.ClaimFixity(ctx, claim)
+			list, err := fixity.In(r).Claim(ctx, claim)
 			if claims = append(claims, time.Since(began)); err != nil || len(list) != claim.Most {
 				b.Fatalf("%d claimed, %v", len(list), err)
 			}
 			for _, c := range list {
 				began := time.Now()
-				ends, err := r.RecordFixity(ctx, registry.FixityResult{
-					FixityHold: registry.FixityHold{ID: c.ID, Token: c.Token}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256, Bytes: c.Size,
+				ends, err := fixity.In(r).Record(ctx, fixity.Result{
+					Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256, Bytes: c.Size,
 				})
-				if records = append(records, time.Since(began)); err != nil || ends[0] != registry.FixityRecorded {
+				if records = append(records, time.Since(began)); err != nil || ends[0] != fixity.Recorded {
 					b.Fatalf("recording came to %v, %v", ends, err)
 				}
 			}
@@ -139,7 +140,7 @@ func BenchmarkFixityClaim(b *testing.B) {
 			b.ReportMetric(float64(list[len(list)*99/100].Microseconds())/1000, name+"-p99-ms")
 		}
 		began := time.Now()
-		s, err := r.FixityStatus(ctx, 90, 3, 10)
+		s, err := fixity.In(r).Status(ctx, fixity.StatusQuery{Days: 90, Tries: 3, Worst: 10})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func BenchmarkFixityClaim(b *testing.B) {
 }
 
 // explain logs how the server goes about a claim.
-func explain(b *testing.B, url string, claim registry.FixityClaim) {
+func explain(b *testing.B, url string, claim fixity.Claim) {
 	b.Helper()
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig(url)
@@ -173,7 +174,7 @@ func explain(b *testing.B, url string, claim registry.FixityClaim) {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := registry.New(db).ClaimFixity(ctx, claim); err != nil {
+	if _, err := fixity.In(registry.New(db)).Claim(ctx, claim); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -359,7 +360,7 @@ func (a *archive) restore(objects ...string) {
 	a.b.Helper()
 	var items []int64
 	for _, object := range objects {
-		items = append(items, a.ask(registry.RestorationRequest{Identifier: object}))
+		items = append(items, a.ask(requests.RestorationRequest{Identifier: object}))
 	}
 	a.wait(items)
 }
@@ -367,7 +368,7 @@ func (a *archive) restore(objects ...string) {
 func (a *archive) askAll(files []registry.StoredFile) (items []int64) {
 	a.b.Helper()
 	for _, f := range files {
-		items = append(items, a.ask(registry.RestorationRequest{Identifier: f.Identifier, File: true}))
+		items = append(items, a.ask(requests.RestorationRequest{Identifier: f.Identifier, File: true}))
 	}
 	return items
 }
@@ -386,9 +387,9 @@ func (a *archive) askWhilePaused(files []registry.StoredFile) []int64 {
 	return items
 }
 
-func (a *archive) ask(q registry.RestorationRequest) int64 {
+func (a *archive) ask(q requests.RestorationRequest) int64 {
 	a.b.Helper()
-	r, err := a.registry.RequestRestoration(context.Background(), q)
+	r, err := requests.In(a.registry).RequestRestoration(context.Background(), q)
 	if err != nil {
 		a.b.Fatal(err)
 	}

@@ -16,9 +16,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // servers are what all experiments share: real servers on loopback ports. Each

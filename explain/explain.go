@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // mostAsked is how long Redis may take: the rest is worth more than waiting for it.
@@ -47,7 +48,7 @@ func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []regist
 // An Item is all that is known of a work item.
 type Item struct {
 	Item     registry.WorkItem  `json:"item"`
-	Request  registry.Request   `json:"request"` // empty of an ingest
+	Request  requests.Request   `json:"request"` // empty of an ingest
 	State    string             `json:"state"`   // for people: what happens next, or must
 	Current  Stage              `json:"current"`
 	Attempts []registry.Attempt `json:"attempts"`
@@ -85,7 +86,7 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 		return nil, err
 	}
 	v.Changes = append(v.Changes, changes...)
-	if v.Request, err = s.Registry.RequestOf(ctx, item); err != nil {
+	if v.Request, err = requests.In(s.Registry).RequestOf(ctx, item); err != nil {
 		return nil, err
 	}
 	if err := v.readObject(ctx, s.Registry); err != nil {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // An Explanation is what an item is, what happened to it, why, and what to do.
 type Explanation struct {
 	Item    registry.WorkItem   `json:"item"`
-	Request registry.Request    `json:"request"` // empty of an ingest
+	Request requests.Request    `json:"request"` // empty of an ingest
 	Since   time.Time           `json:"since"`   // it is as it is
 	Summary string              `json:"summary"` // in one sentence
 	History []Entry             `json:"history"`
@@ -40,7 +41,7 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Request, err = s.Registry.RequestOf(ctx, item); err != nil {
+	if e.Request, err = requests.In(s.Registry).RequestOf(ctx, item); err != nil {
 		return nil, err
 	}
 	if item.Status == "Pending" {
@@ -49,7 +50,7 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 		}
 	}
 	if item.Status == "Cancelled" {
-		if e.again, err = s.Registry.HaveAgain(ctx, id); err != nil {
+		if e.again, err = requests.In(s.Registry).HaveAgain(ctx, id); err != nil {
 			return nil, err
 		}
 	}

@@ -5,10 +5,11 @@ import (
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // ArchiveOf says from which archive class an item restores, and what it waits for.
-func ArchiveOf(i registry.WorkItem, a registry.Archive) string {
+func ArchiveOf(i registry.WorkItem, a requests.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
@@ -29,7 +30,7 @@ func ArchiveOf(i registry.WorkItem, a registry.Archive) string {
 }
 
 // AboutOf is what a request is about, in words.
-func AboutOf(i registry.WorkItem, q registry.Request) string {
+func AboutOf(i registry.WorkItem, q requests.Request) string {
 	if q.File != "" {
 		return "file " + human.Line(q.File)
 	}

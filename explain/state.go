@@ -9,6 +9,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // State says what happens to an item next, or what has to.
@@ -72,7 +73,7 @@ func Obstacles(ctx context.Context, r *registry.Registry, id int64) ([]registry.
 		if o.Reason != "ended" {
 			continue
 		}
-		again, err := r.HaveAgain(ctx, id)
+		again, err := requests.In(r).HaveAgain(ctx, id)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // counts are what the registry has of one topic, all topics of a look in one
@@ -86,7 +86,7 @@ ORDER BY s.topic`
 func count(ctx context.Context, db querier, at position, days int) ([]counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost, "days": days, "few": registry.FixityFew}) // CollectRows returns the error
+	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": unreadMost, "days": days, "few": fixity.Few}) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
 		err = row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Untold, &c.requeuing)
 		if !c.requeuing {
@@ -163,7 +163,7 @@ func (l topicLog) checked(ctx context.Context, days int) ([]int64, error) {
 		SELECT r.generic_file_id FROM fixity_checks c JOIN storage_records r ON r.id = c.storage_record_id
 		WHERE c.worker <> '' AND c.run_at > now()
 		UNION SELECT * FROM fixity_due($1, $2)
-		LIMIT $3`, days, registry.FixityFew, ownMost)
+		LIMIT $3`, days, fixity.Few, ownMost)
 }
 
 func (l topicLog) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {

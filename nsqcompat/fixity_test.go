@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // files puts n files on record that were checked long ago, each with a copy in
@@ -26,15 +27,15 @@ func (q *queue) files(n int, targets ...string) {
 
 func (q *queue) feed(n int) {
 	q.t.Helper()
-	if _, err := registry.New(q.db).FeedFixity(q.t.Context(), n, time.Hour); err != nil {
+	if _, err := fixity.In(registry.New(q.db)).Feed(q.t.Context(), n, time.Hour); err != nil {
 		q.t.Fatal(err)
 	}
 }
 
 // check has a worker take n copies.
-func (q *queue) check(n int) []registry.FixityCopy {
+func (q *queue) check(n int) []fixity.Copy {
 	q.t.Helper()
-	list, err := registry.New(q.db).ClaimFixity(q.t.Context(), registry.FixityClaim{
+	list, err := fixity.In(registry.New(q.db)).Claim(q.t.Context(), fixity.Claim{
 		Worker: "w", Targets: []string{"Standard-VA", "Standard-OR", "Glacier-VA"}, Most: n, Days: 90, Lease: time.Hour,
 	})
 	if err != nil {
@@ -58,7 +59,7 @@ func TestDepthOfFixityChecksIsWhatIsDueAndAllowed(t *testing.T) {
 	took := q.check(3)
 	q.shows(fixityTopic, 4, 3, 0)
 	for _, c := range took {
-		if err := registry.New(q.db).DropFixity(t.Context(), registry.FixityHold{ID: c.ID, Token: c.Token}); err != nil {
+		if err := fixity.In(registry.New(q.db)).Drop(t.Context(), fixity.Hold{ID: c.ID, Token: c.Token}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // An id that is published again on the topic of fixity checks, when its file was just
@@ -25,8 +26,8 @@ func TestFileJustCheckedIsAnsweredAndNotChecked(t *testing.T) {
 			if n > 0 {
 				t.Errorf("%s is checked again", c.Identifier)
 			}
-			if _, err := registry.New(q.db).RecordFixity(t.Context(), registry.FixityResult{
-				FixityHold: registry.FixityHold{ID: c.ID, Token: c.Token}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256,
+			if _, err := fixity.In(registry.New(q.db)).Record(t.Context(), fixity.Result{
+				Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256,
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // request is a message that somebody else published on one of the pipeline's
@@ -177,14 +178,14 @@ func (m *Mirror) answerFixity(ctx context.Context, r request, file int64) error 
 	err := m.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, file).Scan(&identifier)
 	var accepted bool
 	var answer string
-	var targets []registry.RequestedFixity
+	var targets []fixity.Requested
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		answer = fmt.Sprintf("there is no file %d", file)
 	case err != nil:
 		return fmt.Errorf("look up file %d: %w", file, err)
 	default:
-		targets, err = registry.New(m.db).RequestFixity(ctx, identifier, "", false)
+		targets, err = fixity.In(registry.New(m.db)).Request(ctx, identifier, "", false)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
@@ -199,7 +200,7 @@ func (m *Mirror) answerFixity(ctx context.Context, r request, file int64) error 
 }
 
 // fixityAnswer says what becomes of a request for a file that has copies to check.
-func fixityAnswer(file int64, targets []registry.RequestedFixity) string {
+func fixityAnswer(file int64, targets []fixity.Requested) string {
 	next := 0
 	for _, t := range targets {
 		if t.Copies > 0 {

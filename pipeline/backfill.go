@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -174,7 +175,7 @@ func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 		out.passing = out.passing || !errors.Is(err, storage.ErrArchived) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrChanged) &&
 			!errors.Is(err, errNoTarget)
 		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) { // a fixity check proves it, and puts it on record
-			_, asked := b.Registry.RequestFixity(ctx, f.Identifier, f.Targets[c], true)
+			_, asked := fixity.In(b.Registry).Request(ctx, f.Identifier, f.Targets[c], true)
 			err = errors.Join(err, asked)
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", f.Targets[c], explained(err)))

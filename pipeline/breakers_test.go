@@ -20,7 +20,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -275,7 +275,7 @@ func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
 		"deletion":    {"Standard", func(a *archive) error { a.doomed("test.edu/here"); return nil }},
 		"restoration": {"Standard", func(a *archive) error { a.ask("test.edu/here"); return nil }},
 		"retrieval from an archive": {"Glacier-Deep-OH", func(a *archive) error {
-			_, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{
+			_, err := requests.In(a.deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 				Identifier: "test.edu/here", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10,
 			})
 			return err

@@ -12,6 +12,8 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -66,7 +68,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 // needed sends an item back whose tar has the good bytes of a file whose copy was
 // found bad since the bag was compared with the record: before they go, they are used.
 func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
-	bad, err := s.Registry.BadFiles(ctx, object.ID)
+	bad, err := fixity.In(s.Registry).BadFiles(ctx, object.ID)
 	if err != nil || len(bad) == 0 {
 		return err
 	}
@@ -90,16 +92,16 @@ func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) e
 
 // retired deletes the copies that the record named before this item changed it.
 func (s *cleanup) retired(ctx context.Context, w *work) error {
-	list, err := s.Registry.RetiredCopies(ctx, w.item.ID)
+	list, err := upkeep.In(s.Registry).RetiredCopies(ctx, w.item.ID)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	keysIn := map[registry.RetiredCopy][]string{}
+	keysIn := map[upkeep.RetiredCopy][]string{}
 	for _, c := range list {
 		if _, err := s.holding(c.Target, c.Bucket); err != nil {
 			return err
 		}
-		place := registry.RetiredCopy{Target: c.Target, Bucket: c.Bucket}
+		place := upkeep.RetiredCopy{Target: c.Target, Bucket: c.Bucket}
 		keysIn[place] = append(keysIn[place], c.Key)
 	}
 	const batch = 1000
@@ -108,12 +110,12 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 			if err := s.Targets[place.Target].Delete(ctx, some...); err != nil {
 				return fmt.Errorf("delete replaced copies in %s: %w", place.Target, storageErr(err))
 			}
-			if err := s.Registry.RecordRetired(ctx, w.item.ID, place.Target, some); err != nil {
+			if err := upkeep.In(s.Registry).RecordRetired(ctx, w.item.ID, place.Target, some); err != nil {
 				return err
 			}
 		}
 	}
-	return s.Registry.ForgetRetiredCopies(ctx, w.item.ID)
+	return upkeep.In(s.Registry).ForgetRetiredCopies(ctx, w.item.ID)
 }
 
 func (s *cleanup) staging(ctx context.Context, w *work) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // untrue asks the oracle, which shares no code with us, for false sentences on record.
@@ -76,7 +77,7 @@ func (a *archive) day() {
 	a.doomed("test.edu/bag/data/lost", "test.edu/bag/data/deleted bad", "test.edu/atlas")
 	a.work()
 	lost := value[int64](a, `SELECT id FROM work_items WHERE status = 'Suspended' AND action = 'Delete'`)
-	if _, err := a.deps.Registry.AcceptMissing(context.Background(), lost, ""); err != nil {
+	if _, err := requests.In(a.deps.Registry).AcceptMissing(context.Background(), lost, ""); err != nil {
 		a.t.Fatal(err)
 	}
 	if _, err := a.deps.Registry.Requeue(context.Background(), lost, ""); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -27,9 +28,9 @@ const deleteAtOnce = 500
 
 func (s *deletion) Run(ctx context.Context, w *work) error {
 	r := w.item.Request
-	d := registry.DeletionWork{Item: w.item.ID, Token: w.item.Token, ObjectID: r.ObjectID, FileID: r.FileID, DeletionID: r.DeletionID}
-	order, err := s.Registry.AuthoriseDeletion(ctx, d)
-	if errors.Is(err, registry.ErrUnauthorised) {
+	d := requests.DeletionWork{Item: w.item.ID, Token: w.item.Token, ObjectID: r.ObjectID, FileID: r.FileID, DeletionID: r.DeletionID}
+	order, err := requests.In(s.Registry).AuthoriseDeletion(ctx, d)
+	if errors.Is(err, requests.ErrUnauthorised) {
 		return claim.Fatal("deletion-unauthorised", "Nothing was deleted: %w", err)
 	}
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *deletion) Run(ctx context.Context, w *work) error {
 		}
 	}
 	for !order.Done {
-		files, err := s.Registry.DoomedFiles(ctx, d, 0, deleteAtOnce)
+		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, 0, deleteAtOnce)
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (s *deletion) Run(ctx context.Context, w *work) error {
 	if order.Done {
 		return nil
 	}
-	return lost(s.Registry.RecordObjectDeletion(ctx, d, order))
+	return lost(requests.In(s.Registry).RecordObjectDeletion(ctx, d, order))
 }
 
 // lost gives the registry's word that a claim has moved on its meaning.
@@ -77,10 +78,10 @@ func lost(err error) error {
 // lookForAll notes of all copies that they are there, before the first goes. A copy that
 // is not, although nobody here has deleted it, was lost, and the others may be the last:
 // then nothing is deleted until a person has accepted that.
-func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionWork) error {
+func (s *deletion) lookForAll(ctx context.Context, w *work, d requests.DeletionWork) error {
 	var misled string
 	for after := int64(0); ; {
-		files, err := s.Registry.DoomedFiles(ctx, d, after, deleteAtOnce)
+		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, after, deleteAtOnce)
 		if err != nil {
 			return err
 		}
@@ -99,13 +100,13 @@ func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionW
 			}
 		}
 		if len(receipts) > 0 {
-			if err := s.Registry.NoteLook(ctx, d, receipts); err != nil {
+			if err := requests.In(s.Registry).NoteLook(ctx, d, receipts); err != nil {
 				return err
 			}
 		}
 	}
 	const most = 20
-	names, all, err := s.Registry.MissingCopies(ctx, d.Item, most)
+	names, all, err := requests.In(s.Registry).MissingCopies(ctx, d.Item, most)
 	if err != nil || all == 0 {
 		return err
 	}
@@ -119,7 +120,7 @@ func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionW
 }
 
 // lookFor asks the providers for copies that have no receipt yet.
-func (s *deletion) lookFor(ctx context.Context, files []registry.DoomedFile) (receipts []registry.Receipt, err error) {
+func (s *deletion) lookFor(ctx context.Context, files []requests.DoomedFile) (receipts []requests.Receipt, err error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
 	var mu sync.Mutex
@@ -135,7 +136,7 @@ func (s *deletion) lookFor(ctx context.Context, files []registry.DoomedFile) (re
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				receipts = append(receipts, registry.Receipt{FileID: f.ID, DoomedCopy: c, Missing: !there})
+				receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c, Missing: !there})
 				return nil
 			})
 		}
@@ -145,7 +146,7 @@ func (s *deletion) lookFor(ctx context.Context, files []registry.DoomedFile) (re
 
 // there tells whether a copy is. So says a bucket that is gone, too: its word counts
 // if the bucket answers, and then once more.
-func (s *deletion) there(ctx context.Context, c registry.DoomedCopy) (bool, error) {
+func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, error) {
 	b, err := s.holding(c.Target, c.Bucket)
 	if err != nil {
 		return false, err
@@ -164,14 +165,14 @@ func (s *deletion) there(ctx context.Context, c registry.DoomedCopy) (bool, erro
 
 // files deletes some files. All their copies go before the first is recorded, so a
 // failure leaves them on record as what they are: being deleted.
-func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, order registry.DeletionOrder, files []registry.DoomedFile) error {
+func (s *deletion) files(ctx context.Context, w *work, d requests.DeletionWork, order requests.DeletionOrder, files []requests.DoomedFile) error {
 	keysIn := map[*storage.Bucket][]string{}
-	var receipts []registry.Receipt
+	var receipts []requests.Receipt
 	ids := make([]int64, len(files))
 	for i, f := range files {
 		ids[i] = f.ID
 		for _, c := range f.Copies {
-			receipts = append(receipts, registry.Receipt{FileID: f.ID, DoomedCopy: c})
+			receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c})
 			if c.Kept != "" {
 				continue
 			}
@@ -191,17 +192,17 @@ func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, 
 			return undeleted(ctx, b, err)
 		}
 	}
-	if err := s.Registry.NoteReceipts(ctx, d, receipts); err != nil {
+	if err := requests.In(s.Registry).NoteReceipts(ctx, d, receipts); err != nil {
 		return err
 	}
 	if err := s.absent(ctx, receipts); err != nil {
 		return err
 	}
-	return s.Registry.RecordDeletions(ctx, d, order, ids)
+	return requests.In(s.Registry).RecordDeletions(ctx, d, order, ids)
 }
 
 // absent sees that no copy is left.
-func (s *deletion) absent(ctx context.Context, receipts []registry.Receipt) error {
+func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
 	for _, c := range receipts {

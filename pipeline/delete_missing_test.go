@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // A deletion that finds a copy gone, which nobody here has deleted, deletes nothing and
@@ -58,7 +59,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			if item := a.item(id); item.Status != "Suspended" || !slices.Equal(before, a.allCopies()) {
 				t.Errorf("requeued: %s: %s", item.Status, item.Note)
 			}
-			if n, err := a.deps.Registry.AcceptMissing(context.Background(), id, "an.admin@test.edu"); err != nil || int(n) != len(tc.lost) {
+			if n, err := requests.In(a.deps.Registry).AcceptMissing(context.Background(), id, "an.admin@test.edu"); err != nil || int(n) != len(tc.lost) {
 				t.Fatalf("AcceptMissing = %d, %v", n, err)
 			}
 			if _, err := a.deps.Registry.Requeue(context.Background(), id, ""); err != nil {
@@ -77,7 +78,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 // what was found missing, and who has accepted that.
 func (a *archive) missingIsOnRecord(request int64, lost int) {
 	a.t.Helper()
-	receipts, err := a.deps.Registry.Receipts(context.Background(), request, 100)
+	receipts, err := requests.In(a.deps.Registry).Receipts(context.Background(), request, 100)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 const requester, approver = "first@test.edu", "second@test.edu"
 
 // doomed has two people decide on a deletion; its items are in the queue.
-func (a *archive) doomed(identifiers ...string) registry.DeletionRequest {
+func (a *archive) doomed(identifiers ...string) requests.DeletionRequest {
 	a.t.Helper()
 	ctx := context.Background()
 	for _, email := range []string{requester, approver} {
@@ -29,11 +30,11 @@ func (a *archive) doomed(identifiers ...string) registry.DeletionRequest {
 		}
 	}
 	a.exec(`UPDATE intellectual_objects SET created_at = now() - interval '1 year'; UPDATE generic_files SET created_at = now() - interval '1 year'`)
-	d, token, err := a.deps.Registry.RequestDeletion(ctx, requester, identifiers)
+	d, token, err := requests.In(a.deps.Registry).RequestDeletion(ctx, requester, identifiers)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if d, err = a.deps.Registry.ApproveDeletion(ctx, d.ID, approver, token); err != nil {
+	if d, err = requests.In(a.deps.Registry).ApproveDeletion(ctx, d.ID, approver, token); err != nil {
 		a.t.Fatal(err)
 	}
 	return d
@@ -52,7 +53,7 @@ func (a *archive) allCopies() (keys []string) {
 }
 
 // isDeleted fails the test unless files are deleted with all that goes with it.
-func (a *archive) isDeleted(d registry.DeletionRequest, files ...string) {
+func (a *archive) isDeleted(d requests.DeletionRequest, files ...string) {
 	a.t.Helper()
 	for _, identifier := range files {
 		got := value[string](a, `
@@ -70,7 +71,7 @@ func (a *archive) isDeleted(d registry.DeletionRequest, files ...string) {
 			a.t.Errorf("%s:\n%s\nwant\n%s", identifier, got, want)
 		}
 	}
-	now, err := a.deps.Registry.DeletionRequest(context.Background(), d.ID)
+	now, err := requests.In(a.deps.Registry).DeletionRequest(context.Background(), d.ID)
 	if err != nil || now.Done != now.Items || now.Items == 0 {
 		a.t.Errorf("request = %+v, %v", now, err)
 	}
@@ -339,7 +340,7 @@ func TestCopyThatStaysIsNotDeleted(t *testing.T) {
 		}
 	}
 	// What is half deleted is given back to nobody, and a new version waits for a person.
-	_, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{Identifier: "test.edu/stays"})
+	_, err := requests.In(a.deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: "test.edu/stays"})
 	if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "being deleted") {
 		t.Errorf("restoration: %v", err)
 	}
@@ -394,7 +395,7 @@ func TestDeniedDeletionIsForAPerson(t *testing.T) {
 	if item := a.item(id); item.Status != "Success" {
 		t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)
 	}
-	if now, err := a.deps.Registry.DeletionRequest(t.Context(), d.ID); err != nil || now.Done != now.Items {
+	if now, err := requests.In(a.deps.Registry).DeletionRequest(t.Context(), d.ID); err != nil || now.Done != now.Items {
 		t.Errorf("request = %+v, %v", now, err)
 	}
 }

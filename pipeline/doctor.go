@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -44,9 +44,9 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 // rules looks for rows that should not be.
 func (d *Doctor) rules(ctx context.Context, report *Report) {
 	const most = time.Minute // for each
-	for _, code := range registry.Rules() {
+	for _, code := range upkeep.Rules() {
 		bounded, cancel := context.WithTimeout(ctx, most)
-		v, err := d.Registry.Violations(bounded, code)
+		v, err := upkeep.In(d.Registry).Violations(bounded, code)
 		cancel()
 		if err != nil {
 			report.failed("database", err)
@@ -66,7 +66,7 @@ func (d *Doctor) files(ctx context.Context, report *Report) {
 	for _, option := range storage.OptionNames() {
 		promised[option] = storage.TargetsOf(option)
 	}
-	for files, err := range d.Registry.IncompleteFiles(ctx, promised) {
+	for files, err := range upkeep.In(d.Registry).IncompleteFiles(ctx, promised) {
 		if err != nil {
 			report.failed("database", err)
 			return
@@ -98,10 +98,10 @@ type comparison struct {
 const atATime = 500
 
 func (c *comparison) run(ctx context.Context) (err error) {
-	if c.copying, err = c.Registry.CopyingSince(ctx); err != nil {
+	if c.copying, err = upkeep.In(c.Registry).CopyingSince(ctx); err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(c.Registry.CopyKeys(ctx, c.name))
+	next, stop := iter.Pull2(upkeep.In(c.Registry).CopyKeys(ctx, c.name))
 	defer stop()
 	key, err, more := next()
 	for o, listErr := range c.target.List(ctx, "", "") {
@@ -164,7 +164,7 @@ func (c *comparison) settleAbsent(ctx context.Context) error {
 	for _, o := range there {
 		found[o.Key] = true
 	}
-	uses, err := c.Registry.KeyUses(ctx, c.name, c.absent) // after the bucket: it may have been replaced
+	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, c.absent) // after the bucket: it may have been replaced
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 			return err
 		}
 	}
-	uses, err := c.Registry.KeyUses(ctx, c.name, keys)
+	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, keys)
 	if err != nil {
 		return err
 	}
@@ -271,11 +271,11 @@ func objectOf(o storage.Object) string {
 }
 
 func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err error) {
-	ids, err := c.Registry.ItemsOf(ctx, object)
+	ids, err := upkeep.In(c.Registry).ItemsOf(ctx, object)
 	if err != nil {
 		return w, err
 	}
-	states, err := c.Registry.ItemStates(ctx, ids)
+	states, err := upkeep.In(c.Registry).ItemStates(ctx, ids)
 	if err != nil {
 		return w, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func (a *archive) examine() *Report {
@@ -153,7 +154,7 @@ func TestCopyThatIsYoungerThanItemsInWorkMayBeTheirs(t *testing.T) {
 	d := &Doctor{a.janitor()}
 	compare := func() int64 {
 		t.Helper()
-		copying, err := a.deps.Registry.CopyingSince(t.Context())
+		copying, err := upkeep.In(a.deps.Registry).CopyingSince(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // Fixity reads copies that are due and compares them with their digests on record.
@@ -45,16 +45,16 @@ type FixityOutcome struct {
 type fixityRun struct {
 	*Fixity
 
-	todo  chan registry.FixityCopy
+	todo  chan fixity.Copy
 	done  chan fixityCheck
 	freed chan struct{} // a reader has ended a check
 
 	mu     sync.Mutex
-	held   map[registry.FixityHold]*heldCopy // from the claim to the record
-	read   int                               // of these, copies that are being read
-	queued int                               // of these, copies that wait for a reader
-	mean   time.Duration                     // that the last checks took
-	warned map[string]bool                   // targets of which it was said that they are archived
+	held   map[fixity.Hold]*heldCopy // from the claim to the record
+	read   int                       // of these, copies that are being read
+	queued int                       // of these, copies that wait for a reader
+	mean   time.Duration             // that the last checks took
+	warned map[string]bool           // targets of which it was said that they are archived
 }
 
 // heldCopy is a copy that this process has claimed.
@@ -65,7 +65,7 @@ type heldCopy struct {
 
 // fixityCheck is a copy that was judged.
 type fixityCheck struct {
-	copy registry.FixityCopy
+	copy fixity.Copy
 	is   looked
 	took time.Duration
 }
@@ -81,8 +81,8 @@ func (f *Fixity) Run(ctx context.Context) error {
 	}
 	f.Lease, f.Poll, f.Again = cmp.Or(f.Lease, 30*time.Second), cmp.Or(f.Poll, 3*time.Second), cmp.Or(f.Again, 2*time.Second)
 	r := &fixityRun{
-		Fixity: f, todo: make(chan registry.FixityCopy, 2*(f.Slots+f.Batch)), done: make(chan fixityCheck, f.Slots+f.Batch), freed: make(chan struct{}, 1),
-		held: map[registry.FixityHold]*heldCopy{}, warned: map[string]bool{}, mean: time.Hour,
+		Fixity: f, todo: make(chan fixity.Copy, 2*(f.Slots+f.Batch)), done: make(chan fixityCheck, f.Slots+f.Batch), freed: make(chan struct{}, 1),
+		held: map[fixity.Hold]*heldCopy{}, warned: map[string]bool{}, mean: time.Hour,
 	}
 	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
 	var readers, others sync.WaitGroup
@@ -138,7 +138,7 @@ func (r *fixityRun) claim(ctx context.Context) {
 	}
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	list, err := r.Registry.ClaimFixity(sent, registry.FixityClaim{Worker: r.Worker, Targets: targets, Most: most, Days: r.Days, Lease: r.Lease})
+	list, err := fixity.In(r.Registry).Claim(sent, fixity.Claim{Worker: r.Worker, Targets: targets, Most: most, Days: r.Days, Lease: r.Lease})
 	if err != nil {
 		r.Log.WarnContext(ctx, "no copies to check were claimed", "err", err)
 	}
@@ -156,12 +156,12 @@ func (r *fixityRun) claim(ctx context.Context) {
 	}
 }
 
-func holdOf(c registry.FixityCopy) registry.FixityHold {
-	return registry.FixityHold{ID: c.ID, Token: c.Token}
+func holdOf(c fixity.Copy) fixity.Hold {
+	return fixity.Hold{ID: c.ID, Token: c.Token}
 }
 
 // begin tells whether a copy is still ours, and returns what its reading runs in.
-func (r *fixityRun) begin(ctx context.Context, c registry.FixityCopy) (context.Context, bool) {
+func (r *fixityRun) begin(ctx context.Context, c fixity.Copy) (context.Context, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.held[holdOf(c)]
@@ -187,7 +187,7 @@ func (r *fixityRun) end(took time.Duration) {
 }
 
 // drop forgets a copy whose claim has ended.
-func (r *fixityRun) drop(c registry.FixityCopy) {
+func (r *fixityRun) drop(c fixity.Copy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.held, holdOf(c))
@@ -197,7 +197,7 @@ func (r *fixityRun) drop(c registry.FixityCopy) {
 // had to wait for a reader for too long goes to others.
 func (r *fixityRun) keep(ctx context.Context) {
 	for pause(ctx, r.Lease/3) {
-		var holds, stale []registry.FixityHold
+		var holds, stale []fixity.Hold
 		r.mu.Lock()
 		for hold, h := range r.held {
 			if h.stop == nil && time.Since(h.since) > r.Lease/3 {
@@ -219,20 +219,20 @@ func (r *fixityRun) keep(ctx context.Context) {
 	}
 }
 
-func (r *fixityRun) renew(ctx context.Context, holds, stale []registry.FixityHold) error {
+func (r *fixityRun) renew(ctx context.Context, holds, stale []fixity.Hold) error {
 	if len(stale) > 0 {
-		if err := r.Registry.ReleaseFixity(ctx, stale...); err != nil {
+		if err := fixity.In(r.Registry).Release(ctx, stale...); err != nil {
 			return err
 		}
 	}
 	if len(holds) == 0 {
 		return nil
 	}
-	kept, err := r.Registry.KeepFixity(ctx, r.Lease, holds...)
+	kept, err := fixity.In(r.Registry).Keep(ctx, r.Lease, holds...)
 	if err != nil {
 		return err
 	}
-	ours := map[registry.FixityHold]bool{}
+	ours := map[fixity.Hold]bool{}
 	for _, h := range kept {
 		ours[h] = true
 	}
@@ -257,7 +257,7 @@ const lastWord = 10 * time.Second
 
 // giveBack releases what is left in hand.
 func (r *fixityRun) giveBack(ctx context.Context) {
-	var holds []registry.FixityHold
+	var holds []fixity.Hold
 	for hold := range r.held {
 		holds = append(holds, hold)
 	}
@@ -266,7 +266,7 @@ func (r *fixityRun) giveBack(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	if err := r.Registry.ReleaseFixity(ctx, holds...); err != nil {
+	if err := fixity.In(r.Registry).Release(ctx, holds...); err != nil {
 		r.Log.WarnContext(ctx, "copies were not given back; their leases will lapse", "copies", len(holds), "err", err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
-func (r *fixityRun) logOf(c registry.FixityCopy) *slog.Logger {
+func (r *fixityRun) logOf(c fixity.Copy) *slog.Logger {
 	return r.Log.With("file", c.Identifier, "target", c.Target, "key", c.Key)
 }
 
@@ -22,7 +22,7 @@ func (r *fixityRun) observe(c fixityCheck, result string) {
 }
 
 // one reads a copy and hands on what it is, unless that cannot be told.
-func (r *fixityRun) one(ctx context.Context, c registry.FixityCopy) {
+func (r *fixityRun) one(ctx context.Context, c fixity.Copy) {
 	ctx, ours := r.begin(ctx, c)
 	if !ours {
 		return
@@ -50,7 +50,7 @@ func (r *fixityRun) one(ctx context.Context, c registry.FixityCopy) {
 // errNoDigest says that there is nothing to compare a copy with.
 var errNoDigest = errors.New("no SHA-256 of the file is on record")
 
-func (r *fixityRun) check(ctx context.Context, c registry.FixityCopy) (looked, error) {
+func (r *fixityRun) check(ctx context.Context, c fixity.Copy) (looked, error) {
 	b := r.Targets[c.Target]
 	switch {
 	case b == nil || b.Name() != c.Bucket:
@@ -62,11 +62,11 @@ func (r *fixityRun) check(ctx context.Context, c registry.FixityCopy) (looked, e
 }
 
 // retry puts a copy off of which nothing could be learnt.
-func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error) (result string) {
+func (r *fixityRun) retry(ctx context.Context, c fixity.Copy, err error) (result string) {
 	if c.Requested && errors.Is(err, storage.ErrArchived) {
 		return r.there(ctx, c)
 	}
-	t := registry.FixityTrouble{FixityHold: holdOf(c), Error: err.Error(), Most: r.Attempts, Outage: true}
+	t := fixity.Trouble{Hold: holdOf(c), Error: err.Error(), Most: r.Attempts, Outage: true}
 	result = "retried"
 	switch {
 	case errors.Is(err, storage.ErrArchived): // its policy is wrong, and that of its neighbours too
@@ -77,7 +77,7 @@ func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error)
 	case errors.Is(err, errWavers):
 		t.Outage, t.Wavered = false, true
 	}
-	attempts, failed := r.Registry.RetryFixity(ctx, t)
+	attempts, failed := fixity.In(r.Registry).Retry(ctx, t)
 	log := r.logOf(c)
 	switch {
 	case failed != nil:
@@ -92,8 +92,8 @@ func (r *fixityRun) retry(ctx context.Context, c registry.FixityCopy, err error)
 
 // there ends the check of an archived copy that a person asked for. It is not missing,
 // and a look tomorrow would say no more.
-func (r *fixityRun) there(ctx context.Context, c registry.FixityCopy) (result string) {
-	if err := r.Registry.DropFixity(ctx, holdOf(c)); err != nil {
+func (r *fixityRun) there(ctx context.Context, c fixity.Copy) (result string) {
+	if err := fixity.In(r.Registry).Drop(ctx, holdOf(c)); err != nil {
 		r.logOf(c).WarnContext(ctx, "a check was not ended; its lease will lapse", "err", err)
 	}
 	r.logOf(c).InfoContext(ctx, "copy is there, and archived: it cannot be read without a restoration")
@@ -144,22 +144,22 @@ func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fi
 	if len(checks) == 0 {
 		return nil
 	}
-	results := make([]registry.FixityResult, len(checks))
+	results := make([]fixity.Result, len(checks))
 	for i, c := range checks {
-		results[i] = registry.FixityResult{
-			FixityHold: holdOf(c.copy), Key: c.copy.Key, Algorithm: "sha256",
+		results[i] = fixity.Result{
+			Hold: holdOf(c.copy), Key: c.copy.Key, Algorithm: "sha256",
 			Expected: c.copy.SHA256, Found: c.is.found, Bytes: c.is.bytes, Wavered: c.is.wavered,
 		}
 	}
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	ends, err := r.Registry.RecordFixity(write, results...)
+	ends, err := fixity.In(r.Registry).Record(write, results...)
 	if err != nil {
 		r.Log.WarnContext(ctx, "what was found of copies will be recorded again", "copies", len(checks), "err", err)
 		return checks
 	}
 	for i, c := range checks {
-		if ends[i] == registry.FixityBusy {
+		if ends[i] == fixity.Busy {
 			again = append(again, c)
 			continue
 		}
@@ -170,10 +170,10 @@ func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fi
 }
 
 // told logs how a check ended, here and nowhere else.
-func (r *fixityRun) told(ctx context.Context, c fixityCheck, end registry.FixityEnd) string {
+func (r *fixityRun) told(ctx context.Context, c fixityCheck, end fixity.End) string {
 	log := r.logOf(c.copy)
 	switch {
-	case end != registry.FixityRecorded:
+	case end != fixity.Recorded:
 		log.InfoContext(ctx, "check dropped, the copy was replaced or deleted meanwhile")
 		return "dropped"
 	case c.is.found == "":

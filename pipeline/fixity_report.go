@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -199,16 +200,16 @@ func (r *reporting) flush(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	list, err := r.Registry.CopiesByKey(ctx, r.Target, keys)
+	list, err := fixity.In(r.Registry).CopiesByKey(ctx, r.Target, keys)
 	if err != nil {
 		return err
 	}
-	copies := map[string]registry.RecordedCopy{}
+	copies := map[string]fixity.RecordedCopy{}
 	for _, c := range list {
 		copies[c.Key] = c
 	}
 	var known []reportRow
-	var results []registry.FixityResult
+	var results []fixity.Result
 	for _, row := range rows {
 		c, ok := copies[row.key]
 		switch {
@@ -223,8 +224,8 @@ func (r *reporting) flush(ctx context.Context) error {
 			continue
 		}
 		known = append(known, row)
-		results = append(results, registry.FixityResult{
-			FixityHold: registry.FixityHold{ID: c.ID}, Key: row.key, Algorithm: row.algorithm, Expected: c.Digests[row.algorithm], Found: row.digest,
+		results = append(results, fixity.Result{
+			Hold: fixity.Hold{ID: c.ID}, Key: row.key, Algorithm: row.algorithm, Expected: c.Digests[row.algorithm], Found: row.digest,
 			At: r.At, Object: "S3 checksum report", Agent: "https://docs.aws.amazon.com/AmazonS3/latest/userguide/batch-ops.html",
 		})
 	}
@@ -232,7 +233,7 @@ func (r *reporting) flush(ctx context.Context) error {
 }
 
 // missing looks for itself whether a copy is missing.
-func (r *reporting) missing(ctx context.Context, row reportRow, c registry.RecordedCopy) bool {
+func (r *reporting) missing(ctx context.Context, row reportRow, c fixity.RecordedCopy) bool {
 	err := r.Bucket.Check(ctx)
 	if err == nil {
 		_, err = r.Bucket.Head(ctx, row.key)
@@ -251,16 +252,16 @@ func (r *reporting) missing(ctx context.Context, row reportRow, c registry.Recor
 
 // record puts results on record, and counts what became of them. Those of files that
 // somebody is at get another try.
-func (r *reporting) record(ctx context.Context, rows []reportRow, results []registry.FixityResult, copies map[string]registry.RecordedCopy) error {
+func (r *reporting) record(ctx context.Context, rows []reportRow, results []fixity.Result, copies map[string]fixity.RecordedCopy) error {
 	for len(results) > 0 {
-		ends, err := r.Registry.RecordFixity(ctx, results...)
+		ends, err := fixity.In(r.Registry).Record(ctx, results...)
 		if err != nil {
 			return err
 		}
 		var busyRows []reportRow
-		var busy []registry.FixityResult
+		var busy []fixity.Result
 		for i, end := range ends {
-			if end == registry.FixityBusy {
+			if end == fixity.Busy {
 				busyRows, busy = append(busyRows, rows[i]), append(busy, results[i])
 				continue
 			}
@@ -274,11 +275,11 @@ func (r *reporting) record(ctx context.Context, rows []reportRow, results []regi
 	return nil
 }
 
-func (r *reporting) count(row reportRow, f registry.FixityResult, end registry.FixityEnd, c registry.RecordedCopy) {
+func (r *reporting) count(row reportRow, f fixity.Result, end fixity.End, c fixity.RecordedCopy) {
 	switch {
-	case end == registry.FixityDropped:
+	case end == fixity.Dropped:
 		r.sum.Overtaken++
-	case end == registry.FixityKnown:
+	case end == fixity.FixityKnown:
 		r.sum.Known++
 	case f.Found == f.Expected:
 		r.sum.Matched++

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -46,7 +46,7 @@ func (a *archive) stored(files map[string]string) {
 
 func (a *archive) allow(n int) {
 	a.t.Helper()
-	if _, err := a.deps.Registry.FeedFixity(context.Background(), n, time.Hour); err != nil {
+	if _, err := fixity.In(a.deps.Registry).Feed(context.Background(), n, time.Hour); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -512,7 +512,7 @@ func TestDeadWorkersChecksAreTakenUp(t *testing.T) {
 	a := newArchive(t)
 	a.stored(map[string]string{"a": "content"})
 	a.makeDue("%/data/a")
-	list, err := a.deps.Registry.ClaimFixity(t.Context(), registry.FixityClaim{Worker: "dead", Targets: []string{"Standard-VA"}, Most: 1, Days: 90, Lease: 200 * time.Millisecond})
+	list, err := fixity.In(a.deps.Registry).Claim(t.Context(), fixity.Claim{Worker: "dead", Targets: []string{"Standard-VA"}, Most: 1, Days: 90, Lease: 200 * time.Millisecond})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("claimed %v, %v", list, err)
 	}
@@ -560,7 +560,7 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 	if err := a.deps.Targets["Standard-OR"].Delete(t.Context(), a.copyKey("19")); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := a.deps.Registry.RequestFixity(t.Context(), "test.edu/bag", "Standard-OR", false)
+	asked, err := fixity.In(a.deps.Registry).Request(t.Context(), "test.edu/bag", "Standard-OR", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -622,7 +622,7 @@ func TestFixityBesideIngests(t *testing.T) {
 func TestEachTargetHasAPolicy(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	policies, err := a.deps.Registry.FixityPolicies(t.Context())
+	policies, err := fixity.In(a.deps.Registry).Policies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

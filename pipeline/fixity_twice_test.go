@@ -3,6 +3,8 @@ package pipeline
 import (
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // What is asked for twice is checked once: the second is answered with what the first
@@ -15,7 +17,7 @@ func TestFileJustCheckedIsNotCheckedTwice(t *testing.T) {
 	a.flip("Standard-VA", bad, 1)
 	ask := func(file string, again bool, copies, recent int64) {
 		t.Helper()
-		list, err := a.deps.Registry.RequestFixity(t.Context(), file, "Standard-VA", again)
+		list, err := fixity.In(a.deps.Registry).Request(t.Context(), file, "Standard-VA", again)
 		if err != nil || len(list) != 1 || list[0].Copies != copies || list[0].Recent != recent {
 			t.Errorf("asked for %s: %+v, %v; want %d copies to be checked and %d that were", file, list, err, copies, recent)
 		}

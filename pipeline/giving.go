@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -172,7 +173,7 @@ func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
 			return storageErr(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
 		}
-		poll, takes, err := g.Registry.RetrievalTimes(ctx, b.Class(), thawedTier)
+		poll, takes, err := requests.In(g.Registry).RetrievalTimes(ctx, b.Class(), thawedTier)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -29,7 +30,7 @@ func (s *glacierRestore) Run(ctx context.Context, w *work) error {
 	if _, err := w.beforeRestoring(ctx, s.Deps); err != nil {
 		return err // before it costs anything
 	}
-	r, err := s.Registry.Retrieval(ctx, w.item.ID)
+	r, err := requests.In(s.Registry).Retrieval(ctx, w.item.ID)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (s *glacierRestore) Run(ctx context.Context, w *work) error {
 	}
 	w.objectID = w.item.Request.ObjectID
 	w.note, w.outcome = look.readyNote(), "Archived copies are readable"
-	return s.Registry.NoteReadable(ctx, w.item.ID, look.until)
+	return requests.In(s.Registry).NoteReadable(ctx, w.item.ID, look.until)
 }
 
 // waiting says what the item waits for, and until when.
@@ -79,7 +80,7 @@ func (l *retrieving) readyNote() string {
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // pace is the time between two looks.
-func (s *glacierRestore) pace(r registry.Retrieval) time.Duration {
+func (s *glacierRestore) pace(r requests.Retrieval) time.Duration {
 	if s.ColdPoll > 0 {
 		return s.ColdPoll
 	}
@@ -91,7 +92,7 @@ type retrieving struct {
 	*glacierRestore
 
 	w     *work
-	r     registry.Retrieval
+	r     requests.Retrieval
 	page  []registry.StoredFile
 	files int64
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -40,7 +40,7 @@ type round struct {
 
 // Job is the janitor's rounds.
 func (j *Janitor) Job(every time.Duration, told func(*Report)) Job {
-	return Job{registry.JanitorJob, every, func(ctx context.Context) (string, error) {
+	return Job{upkeep.JanitorJob, every, func(ctx context.Context) (string, error) {
 		report := j.look(ctx, true)
 		told(report)
 		return report.removed(), report.trouble()
@@ -121,7 +121,7 @@ func (f *few) with(err error) error { return errors.Join(append(*f, err)...) }
 // A fate is what is to become of an item's things.
 type fate struct {
 	item    int64
-	state   registry.ItemState
+	state   upkeep.ItemState
 	why     string
 	removes bool
 	due     time.Time // of what waits
@@ -130,7 +130,7 @@ type fate struct {
 
 // fateOf decides. Of what belongs to no item the age of the things decides, which
 // the caller knows: see aged.
-func (r *round) fateOf(id int64, states map[int64]registry.ItemState) fate {
+func (r *round) fateOf(id int64, states map[int64]upkeep.ItemState) fate {
 	s, known := states[id]
 	f := fate{item: id, state: s}
 	switch {
@@ -178,10 +178,10 @@ func (f fate) told(t thing) thing {
 // stages make again what is removed a moment too late.
 func (r *round) still(ctx context.Context, f fate) (bool, error) {
 	if f.why == whyUnknown {
-		states, err := r.Registry.ItemStates(ctx, []int64{f.item})
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, []int64{f.item})
 		return err == nil && len(states) == 0, err
 	}
-	return r.Registry.StillEnded(ctx, f.state)
+	return upkeep.In(r.Registry).StillEnded(ctx, f.state)
 }
 
 // removed puts a removal on record and into the log.
@@ -189,11 +189,11 @@ func (r *round) removed(ctx context.Context, item int64, t thing) error {
 	t.janitor, t.person, t.due = Removed, false, time.Time{}
 	r.report.add(t)
 	r.log.InfoContext(ctx, "removed", "item", item, "store", t.store, "what", t.what, "why", t.why, "name", t.name, "count", t.count, "bytes", t.bytes)
-	return r.Registry.NoteRemovals(ctx, removal(item, t))
+	return upkeep.In(r.Registry).NoteRemovals(ctx, removal(item, t))
 }
 
-func removal(item int64, t thing) registry.Removal {
-	return registry.Removal{Item: item, Store: t.store, What: t.what, Why: t.why, Name: t.name, Count: t.count, Bytes: t.bytes}
+func removal(item int64, t thing) upkeep.Removal {
+	return upkeep.Removal{Item: item, Store: t.store, What: t.what, Why: t.why, Name: t.name, Count: t.count, Bytes: t.bytes}
 }
 
 // itemOf reads an item's ID from the beginning of a key in staging; 0 if there is
@@ -221,7 +221,7 @@ func (r *round) redis(ctx context.Context) error {
 			}
 			byItem[key.Item] = append(byItem[key.Item], key.Name)
 		}
-		states, err := r.Registry.ItemStates(ctx, ids)
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (r *round) progressOf(ctx context.Context, f fate, keys []string) error {
 // it began in the same pass: what is older than each pass under way has no owner.
 func (r *round) targetUploads(ctx context.Context) {
 	const clocks = time.Hour // by which the provider's may be off
-	since, err := r.Registry.StoringSince(ctx)
+	since, err := upkeep.In(r.Registry).StoringSince(ctx)
 	if err != nil {
 		r.trouble(ctx, "preservation", err)
 		return

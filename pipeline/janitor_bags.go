@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -93,7 +94,7 @@ func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *s
 	for _, f := range fates {
 		ids = append(ids, f.Ended)
 	}
-	states, err := r.Registry.ItemStates(ctx, ids)
+	states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *s
 
 // judge says what is to become of a bag that no live item is about, and whether it
 // is worth a word.
-func (r *round) judge(t *thing, o storage.Object, s registry.ItemState, known bool) bool {
+func (r *round) judge(t *thing, o storage.Object, s upkeep.ItemState, known bool) bool {
 	expired := s.Rested >= r.Retention
 	switch {
 	case !known, o.LastModified.After(s.BagDate), s.Status == "Success":
@@ -143,14 +144,14 @@ func (r *round) judge(t *thing, o storage.Object, s registry.ItemState, known bo
 // refused tells whether an item failed because its bag is invalid, and nothing else
 // is the matter with the bag. One that failed because of the system may be all
 // right; one with a virus in it is for a person to see.
-func refused(s registry.ItemState) bool {
+func refused(s upkeep.ItemState) bool {
 	return s.Stage == "Validate" && s.ErrorCode == "invalid-bag" || s.Stage == "Receive" && bag.Refuses(s.ErrorCode)
 }
 
 // removeBag deletes a bag if it is still the one that was refused, and nobody wants
 // it tried again.
-func (r *round) removeBag(ctx context.Context, bucket *storage.Bucket, key string, s registry.ItemState, t thing) error {
-	_, err := r.Registry.WhileAlone(ctx, s, func(ctx context.Context) error {
+func (r *round) removeBag(ctx context.Context, bucket *storage.Bucket, key string, s upkeep.ItemState, t thing) error {
+	_, err := upkeep.In(r.Registry).WhileAlone(ctx, s, func(ctx context.Context) error {
 		if err := bucket.DeleteMatching(ctx, key, s.ETag); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -26,8 +26,8 @@ func (r *round) targetNames() []string { return slices.Sorted(maps.Keys(r.Target
 // recording them. Nobody can requeue such an item; a worker that had not heard of
 // its end has had OrphanAge to stop.
 func (r *round) unrecorded(ctx context.Context) error {
-	return r.eachItem(ctx, r.Registry.UnrecordedItems, func(s registry.ItemState) error {
-		noted, err := r.Registry.Unrecorded(ctx, s.ID)
+	return r.eachItem(ctx, upkeep.In(r.Registry).UnrecordedItems, func(s upkeep.ItemState) error {
+		noted, err := upkeep.In(r.Registry).Unrecorded(ctx, s.ID)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (r *round) unrecorded(ctx context.Context) error {
 	})
 }
 
-func (r *round) unrecordedOf(ctx context.Context, s registry.ItemState, c registry.UnrecordedCopies) error {
+func (r *round) unrecordedOf(ctx context.Context, s upkeep.ItemState, c upkeep.UnrecordedCopies) error {
 	if s.Live || s.Status != "Success" && s.Status != "Cancelled" {
 		return nil
 	}
@@ -63,13 +63,13 @@ func (r *round) unrecordedOf(ctx context.Context, s registry.ItemState, c regist
 	if !r.act || t.janitor != Removes || !all {
 		return nil
 	}
-	return r.Registry.ForgetUnrecorded(ctx, s.ID)
+	return upkeep.In(r.Registry).ForgetUnrecorded(ctx, s.ID)
 }
 
 // unrecordedAmong deletes, or reports, those of some copies that are there and on
 // no record.
-func (r *round) unrecordedAmong(ctx context.Context, s registry.ItemState, t thing, targets, uuids []string) error {
-	off, err := r.Registry.OffRecord(ctx, targets, uuids)
+func (r *round) unrecordedAmong(ctx context.Context, s upkeep.ItemState, t thing, targets, uuids []string) error {
+	off, err := upkeep.In(r.Registry).OffRecord(ctx, targets, uuids)
 	if err != nil || len(off) == 0 {
 		return err
 	}
@@ -90,9 +90,9 @@ func (r *round) unrecordedAmong(ctx context.Context, s registry.ItemState, t thi
 }
 
 // removeCopies deletes copies if t says so, and puts them into the report.
-func (r *round) removeCopies(ctx context.Context, s registry.ItemState, t thing, name string, copies []storage.Object) error {
+func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, copies []storage.Object) error {
 	var keys []string
-	var list []registry.Removal
+	var list []upkeep.Removal
 	removes := r.act && t.janitor == Removes
 	for _, o := range copies {
 		keys = append(keys, o.Key)
@@ -106,7 +106,7 @@ func (r *round) removeCopies(ctx context.Context, s registry.ItemState, t thing,
 		}
 		t.janitor = Removed
 		r.log.InfoContext(ctx, "removed", "item", s.ID, "store", name, "what", t.what, "why", t.why, "count", len(keys))
-		if err := r.Registry.NoteRemovals(ctx, list...); err != nil {
+		if err := upkeep.In(r.Registry).NoteRemovals(ctx, list...); err != nil {
 			return err
 		}
 	}
@@ -144,12 +144,12 @@ func heads(ctx context.Context, target *storage.Bucket, keys []string) (there []
 
 // retired deletes copies which an item replaced, if it ended before its Cleanup did.
 func (r *round) retired(ctx context.Context) error {
-	return r.eachItem(ctx, r.Registry.RetiredItems, func(s registry.ItemState) error {
-		f := r.fateOf(s.ID, map[int64]registry.ItemState{s.ID: s})
+	return r.eachItem(ctx, upkeep.In(r.Registry).RetiredItems, func(s upkeep.ItemState) error {
+		f := r.fateOf(s.ID, map[int64]upkeep.ItemState{s.ID: s})
 		if f.live {
 			return nil
 		}
-		list, err := r.Registry.RetiredCopies(ctx, s.ID)
+		list, err := upkeep.In(r.Registry).RetiredCopies(ctx, s.ID)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (r *round) retired(ctx context.Context) error {
 				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
 			}
 			_, err := r.unnamed(ctx, s, t, byTarget, func(ctx context.Context, target string, keys []string) error {
-				return r.Registry.RecordRetired(ctx, s.ID, target, keys)
+				return upkeep.In(r.Registry).RecordRetired(ctx, s.ID, target, keys)
 			})
 			if err != nil {
 				return err
@@ -186,7 +186,7 @@ const mostHeld = 250
 // forget with the keys of each target. No item of the object is in work meanwhile, or
 // nothing is done and alone is false: one that brings the same content back would store
 // it under the same key.
-func (r *round) unnamed(ctx context.Context, s registry.ItemState, t thing, byTarget map[string][]string,
+func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarget map[string][]string,
 	forget func(ctx context.Context, target string, keys []string) error,
 ) (alone bool, err error) {
 	removes := r.act && t.janitor == Removes
@@ -196,7 +196,7 @@ func (r *round) unnamed(ctx context.Context, s registry.ItemState, t thing, byTa
 			if !ok {
 				return fmt.Errorf("the storage target %s is not configured in this process", name)
 			}
-			uses, err := r.Registry.KeyUses(ctx, name, keys)
+			uses, err := upkeep.In(r.Registry).KeyUses(ctx, name, keys)
 			if err != nil {
 				return err
 			}
@@ -219,31 +219,31 @@ func (r *round) unnamed(ctx context.Context, s registry.ItemState, t thing, byTa
 	if !removes {
 		return true, do(ctx)
 	}
-	return r.Registry.WhileAlone(ctx, s, do)
+	return upkeep.In(r.Registry).WhileAlone(ctx, s, do)
 }
 
 // settleRetired forgets the replaced copies of an item if only such are left as a
 // record names again.
-func (r *round) settleRetired(ctx context.Context, s registry.ItemState) error {
-	_, err := r.Registry.WhileAlone(ctx, s, func(ctx context.Context) error {
-		left, err := r.Registry.RetiredCopies(ctx, s.ID)
+func (r *round) settleRetired(ctx context.Context, s upkeep.ItemState) error {
+	_, err := upkeep.In(r.Registry).WhileAlone(ctx, s, func(ctx context.Context) error {
+		left, err := upkeep.In(r.Registry).RetiredCopies(ctx, s.ID)
 		if err != nil || len(left) > 0 {
 			return err
 		}
-		return r.Registry.ForgetRetiredCopies(ctx, s.ID)
+		return upkeep.In(r.Registry).ForgetRetiredCopies(ctx, s.ID)
 	})
 	return err
 }
 
 // eachItem walks items that have left copies.
-func (r *round) eachItem(ctx context.Context, list func(context.Context, int64, int) ([]int64, error), do func(registry.ItemState) error) error {
+func (r *round) eachItem(ctx context.Context, list func(context.Context, int64, int) ([]int64, error), do func(upkeep.ItemState) error) error {
 	var wrong few
 	for after := int64(0); ; {
 		ids, err := list(ctx, after, atOnce)
 		if err != nil {
 			return err
 		}
-		states, err := r.Registry.ItemStates(ctx, ids)
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // restorations aborts the multipart uploads that restorations have left in restoration
@@ -27,7 +28,7 @@ func (r *round) restorationsOf(ctx context.Context, in registry.Institution) err
 			continue // restorations make no such names
 		}
 		// The upload is older than the look, so that no restoration that begins now owns it.
-		live, err := r.Registry.BeingRestored(ctx, u.Key)
+		live, err := requests.In(r.Registry).BeingRestored(ctx, u.Key)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -16,7 +17,7 @@ func (r *round) staging(ctx context.Context) error {
 	var ids []int64
 	var wrong few
 	flush := func() error {
-		states, err := r.Registry.ItemStates(ctx, ids)
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func (r *round) stagingUploads(ctx context.Context) error {
 		for i, u := range uploads {
 			ids[i] = itemOf(u.Key)
 		}
-		states, err := r.Registry.ItemStates(ctx, ids)
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
 		if err != nil {
 			return err
 		}

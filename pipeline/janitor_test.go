@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -693,7 +694,7 @@ func TestOneJanitorAtATime(t *testing.T) {
 		t.Errorf("%d janitors made a round, want 1", made)
 	}
 
-	dead, began, err := a.deps.Registry.BeginRun(t.Context(), registry.RunBegin{Job: JanitorJob, Holder: "dead", Lease: registry.RunLease, Now: true})
+	dead, began, err := upkeep.In(a.deps.Registry).BeginRun(t.Context(), upkeep.RunBegin{Job: JanitorJob, Holder: "dead", Lease: upkeep.RunLease, Now: true})
 	if err != nil || !began {
 		t.Fatalf("BeginRun = %v, %v", began, err)
 	}
@@ -702,7 +703,7 @@ func TestOneJanitorAtATime(t *testing.T) {
 	}
 	a.exec(`UPDATE schedules SET held_until = now() - interval '1 second' WHERE job = 'janitor'`)
 	a.round()
-	if err := a.deps.Registry.KeepRun(t.Context(), dead, registry.RunLease); !errors.Is(err, registry.ErrLost) {
+	if err := upkeep.In(a.deps.Registry).KeepRun(t.Context(), dead, upkeep.RunLease); !errors.Is(err, registry.ErrLost) {
 		t.Errorf("KeepRun of the dead one = %v, want ErrLost", err)
 	}
 }

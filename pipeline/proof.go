@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -37,7 +38,7 @@ func (d Deps) prove(ctx context.Context, c registry.StoredCopy, sha256 string, s
 	if err != nil {
 		return false, err
 	}
-	r := registry.FixityResult{Key: c.Key, Algorithm: string(bag.SHA256), Expected: sha256, StoredAt: c.StoredAt}
+	r := fixity.Result{Key: c.Key, Algorithm: string(bag.SHA256), Expected: sha256, StoredAt: c.StoredAt}
 	r.ID = c.ID
 	var bytes *badBytes
 	switch {
@@ -60,11 +61,11 @@ func (d Deps) prove(ctx context.Context, c registry.StoredCopy, sha256 string, s
 }
 
 // recordProof waits a while for who is changing the file at this moment.
-func (d Deps) recordProof(ctx context.Context, r registry.FixityResult) error {
+func (d Deps) recordProof(ctx context.Context, r fixity.Result) error {
 	const tries = 10
 	for range tries {
-		ends, err := d.Registry.RecordFixity(ctx, r)
-		if err != nil || ends[0] != registry.FixityBusy {
+		ends, err := fixity.In(d.Registry).Record(ctx, r)
+		if err != nil || ends[0] != fixity.Busy {
 			return err
 		}
 		if !pause(ctx, busyPause) {
@@ -99,7 +100,7 @@ func asStored(o storage.Object, f registry.StoredFile, c registry.StoredCopy) er
 // be bad; "" if none is.
 func (d Deps) badNote(ctx context.Context, identifier string) (string, error) {
 	const most = 5
-	list, err := d.Registry.BadCopies(ctx, identifier, 0, 0, most+1)
+	list, err := fixity.In(d.Registry).BadCopies(ctx, identifier, 0, 0, most+1)
 	if err != nil || len(list) == 0 {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -183,7 +184,7 @@ func (s *reingest) anyBad(ctx context.Context, f registry.StoredFile) (bad bool,
 // afterRequests has an ingest wait while its object is being restored or deleted.
 // Once an ingest is live no request begins, so that it does not wait for ever.
 func (w *work) afterRequests(ctx context.Context, d Deps) error {
-	item, since, err := d.Registry.LiveRequests(ctx, w.item.ObjectIdentifier)
+	item, since, err := requests.In(d.Registry).LiveRequests(ctx, w.item.ObjectIdentifier)
 	if err != nil || item == 0 {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -24,7 +25,7 @@ type Repairer struct {
 	Deps
 	Worker     string          // names this process to others
 	Quarantine *storage.Bucket // for bad bytes; made if it is missing
-	Limits     registry.BrakeLimits
+	Limits     fixity.BrakeLimits
 	Lease      time.Duration // how long a copy is ours unless that is renewed; 30 s
 	Again      time.Duration // before a second look at what seems bad; 2 s
 
@@ -46,7 +47,7 @@ const (
 
 // A Repair is what became of a bad copy.
 type Repair struct {
-	registry.BadCopy
+	fixity.BadCopy
 
 	Result string `json:"result"`
 	From   string `json:"from"`   // URL of the good copy
@@ -60,17 +61,17 @@ var (
 )
 
 // Plan tells what Repair would do, and changes nothing.
-func (r *Repairer) Plan(ctx context.Context, b registry.BadCopy) Repair {
+func (r *Repairer) Plan(ctx context.Context, b fixity.BadCopy) Repair {
 	out := Repair{BadCopy: b, Result: RepairWould}
-	brakes, err := r.Registry.Brakes(ctx)
+	brakes, err := fixity.In(r.Registry).Brakes(ctx)
 	for _, brake := range brakes {
 		if brake.Provider == b.Provider {
 			err = fmt.Errorf("%w: %s", errBrake, brake.Reason)
 		}
 	}
-	var w registry.RepairWork
+	var w fixity.Repair
 	if err == nil {
-		w, err = r.Registry.RepairWork(ctx, b.Failure)
+		w, err = fixity.In(r.Registry).Repair(ctx, b.Failure)
 	}
 	if err == nil {
 		sources := r.sources(w)
@@ -85,12 +86,12 @@ func (r *Repairer) Plan(ctx context.Context, b registry.BadCopy) Repair {
 }
 
 // Repair replaces a bad copy by a good one, or says why not.
-func (r *Repairer) Repair(ctx context.Context, b registry.BadCopy) Repair {
+func (r *Repairer) Repair(ctx context.Context, b fixity.BadCopy) Repair {
 	out := Repair{BadCopy: b, Result: RepairLeft}
 	err := r.brake(ctx, b.Provider)
-	var w registry.RepairWork
+	var w fixity.Repair
 	if err == nil {
-		w, err = r.Registry.HoldRepair(ctx, r.Worker, b.Failure, r.lease())
+		w, err = fixity.In(r.Registry).HoldRepair(ctx, r.Worker, b.Failure, r.lease())
 	}
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
@@ -116,7 +117,7 @@ func (r *Repairer) again() time.Duration { return cmp.Or(r.Again, 2*time.Second)
 
 // brake refuses to go on where too much fails.
 func (r *Repairer) brake(ctx context.Context, provider string) error {
-	b, err := r.Registry.CheckBrake(ctx, provider, r.Limits)
+	b, err := fixity.In(r.Registry).CheckBrake(ctx, provider, r.Limits)
 	if err == nil && b != nil {
 		err = fmt.Errorf("%w: %s", errBrake, b.Reason)
 	}
@@ -124,12 +125,12 @@ func (r *Repairer) brake(ctx context.Context, provider string) error {
 }
 
 // holding calls do while the copy is ours, and gives it back if do did not end that.
-func (r *Repairer) holding(ctx context.Context, w registry.RepairWork, do func(context.Context) error) error {
+func (r *Repairer) holding(ctx context.Context, w fixity.Repair, do func(context.Context) error) error {
 	held, stop := context.WithCancelCause(ctx)
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
-		r.keep(held, w.FixityHold, stop)
+		r.keep(held, w.Hold, stop)
 	}()
 	err := do(held)
 	if err != nil && errors.Is(context.Cause(held), errTakenAway) {
@@ -142,7 +143,7 @@ func (r *Repairer) holding(ctx context.Context, w registry.RepairWork, do func(c
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	if released := r.Registry.ReleaseFixity(end, w.FixityHold); released != nil {
+	if released := fixity.In(r.Registry).Release(end, w.Hold); released != nil {
 		r.Log.WarnContext(ctx, "a bad copy was not given back; its lease will lapse", "failure", w.Failure, "err", released)
 	}
 	return err
@@ -150,12 +151,12 @@ func (r *Repairer) holding(ctx context.Context, w registry.RepairWork, do func(c
 
 // keep renews the lease until ctx is done. Who could not renew it for two thirds of
 // it stops: the copy may be another's by now, and must have one writer.
-func (r *Repairer) keep(ctx context.Context, h registry.FixityHold, stop context.CancelCauseFunc) {
+func (r *Repairer) keep(ctx context.Context, h fixity.Hold, stop context.CancelCauseFunc) {
 	renewed := time.Now()
 	for pause(ctx, r.lease()/4) {
 		asked := time.Now()
 		ask, cancel := context.WithTimeout(ctx, r.lease()/4)
-		kept, err := r.Registry.KeepFixity(ask, r.lease(), h)
+		kept, err := fixity.In(r.Registry).Keep(ask, r.lease(), h)
 		cancel()
 		switch {
 		case err == nil && len(kept) == 0, err != nil && time.Since(renewed) > r.lease()*2/3:
@@ -169,7 +170,7 @@ func (r *Repairer) keep(ctx context.Context, h registry.FixityHold, stop context
 
 // repair does it step by step. What is here already, because somebody died in the
 // middle, is not done again.
-func (r *Repairer) repair(ctx context.Context, w registry.RepairWork, out *Repair) (string, error) {
+func (r *Repairer) repair(ctx context.Context, w fixity.Repair, out *Repair) (string, error) {
 	b := r.Targets[w.Target]
 	if b == nil || b.Name() != w.Bucket {
 		return "", fmt.Errorf("%w: %s", errNoTarget, w.Bucket)
@@ -223,11 +224,11 @@ func (r *Repairer) unseen(ctx context.Context, b *storage.Bucket, key string) er
 }
 
 // recordGood ends the failure of a copy that is good.
-func (r *Repairer) recordGood(ctx context.Context, w registry.RepairWork, l looked) error {
-	ends, err := r.Registry.RecordFixity(ctx, registry.FixityResult{
-		FixityHold: w.FixityHold, Key: w.Key, Algorithm: "sha256", Expected: w.SHA256, Found: l.found, Bytes: l.bytes, Wavered: l.wavered,
+func (r *Repairer) recordGood(ctx context.Context, w fixity.Repair, l looked) error {
+	ends, err := fixity.In(r.Registry).Record(ctx, fixity.Result{
+		Hold: w.Hold, Key: w.Key, Algorithm: "sha256", Expected: w.SHA256, Found: l.found, Bytes: l.bytes, Wavered: l.wavered,
 	})
-	if err == nil && ends[0] != registry.FixityRecorded {
+	if err == nil && ends[0] != fixity.Recorded {
 		err = fmt.Errorf("it is good, and that could not be recorded: %s", ends[0])
 	}
 	return err
@@ -235,13 +236,13 @@ func (r *Repairer) recordGood(ctx context.Context, w registry.RepairWork, l look
 
 // recordRepair puts on record that a copy is good again. Where it is on record no
 // more, what was written has to go: who deletes the file may have looked already.
-func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w registry.RepairWork) error {
+func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w fixity.Repair) error {
 	object, err := b.Head(ctx, w.Key)
 	if err != nil {
 		return fmt.Errorf("ask for the new copy: %w", err)
 	}
-	err = r.Registry.RecordRepair(ctx, registry.Repaired{
-		RepairWork: w, ETag: object.ETag, StoredAt: object.LastModified,
+	err = fixity.In(r.Registry).RecordRepair(ctx, fixity.Repaired{
+		Repair: w, ETag: object.ETag, StoredAt: object.LastModified,
 	})
 	if !errors.Is(err, registry.ErrLost) {
 		return err
@@ -250,10 +251,10 @@ func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w regist
 }
 
 // takeBack removes a copy that no record names.
-func (r *Repairer) takeBack(ctx context.Context, b *storage.Bucket, w registry.RepairWork, etag string) error {
+func (r *Repairer) takeBack(ctx context.Context, b *storage.Bucket, w fixity.Repair, etag string) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()
-	named, err := r.Registry.CopiesByKey(ctx, w.Target, []string{w.Key})
+	named, err := fixity.In(r.Registry).CopiesByKey(ctx, w.Target, []string{w.Key})
 	if err != nil || len(named) > 0 {
 		return err
 	}
@@ -278,7 +279,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 	every := cmp.Or(r.every, min(repairEvery, max(known/4, time.Second)))
 	for pause(ctx, every/2+rand.N(every)) {
 		for after := int64(0); ; {
-			list, err := r.Registry.BadCopies(ctx, "", known, after, 100)
+			list, err := fixity.In(r.Registry).BadCopies(ctx, "", known, after, 100)
 			if err != nil && ctx.Err() == nil {
 				r.Log.WarnContext(ctx, "bad copies were not listed", "err", err)
 			}

@@ -13,12 +13,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // repairedFile is the file of a bad copy, as the stages of an ingest know it.
-func repairedFile(w registry.RepairWork) (*file, error) {
+func repairedFile(w fixity.Repair) (*file, error) {
 	f := &file{path: w.Path, size: w.Size, key: w.Key}
 	sha, err := hex.DecodeString(w.SHA256)
 	if err != nil || len(sha) != len(f.sha256) {
@@ -32,12 +32,12 @@ func repairedFile(w registry.RepairWork) (*file, error) {
 }
 
 // sources are the other copies that are not known to be bad, the preferred one first.
-func (r *Repairer) sources(w registry.RepairWork) []registry.OtherCopy {
-	list := slices.DeleteFunc(slices.Clone(w.Others), func(c registry.OtherCopy) bool {
+func (r *Repairer) sources(w fixity.Repair) []fixity.OtherCopy {
+	list := slices.DeleteFunc(slices.Clone(w.Others), func(c fixity.OtherCopy) bool {
 		b := r.Targets[c.Target]
 		return c.Bad || b == nil || b.Name() != c.Bucket
 	})
-	slices.SortStableFunc(list, func(x, y registry.OtherCopy) int {
+	slices.SortStableFunc(list, func(x, y fixity.OtherCopy) int {
 		return cmp.Compare(r.Targets[x.Target].Priority(), r.Targets[y.Target].Priority())
 	})
 	return list
@@ -49,7 +49,7 @@ var errBadSource = errors.New("it cannot be used")
 // replace writes a good copy over a bad one, and sees that it is good. Until the last
 // byte of it was compared nothing is written, but parts of an upload; a copy that
 // turns out to be bad on the way leaves the other as it is.
-func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w registry.RepairWork, f *file, from registry.OtherCopy, quarantinedAs string) error {
+func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w fixity.Repair, f *file, from fixity.OtherCopy, quarantinedAs string) error {
 	source := r.Targets[from.Target]
 	object, err := source.Head(ctx, from.Key)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w registry.Re
 	if err := r.brake(ctx, w.Provider); err != nil { // it may have got worse meanwhile
 		return err
 	}
-	if err := r.Registry.NoteRepair(ctx, w, quarantinedAs, from.URL); err != nil {
+	if err := fixity.In(r.Registry).NoteRepair(ctx, w, quarantinedAs, from.URL); err != nil {
 		return err
 	}
 	up := uploadOf(w.Institution, w.Object, f, w.Format, encodesPath(w.Target))
@@ -92,7 +92,7 @@ func (r *Repairer) partSize(size int64) int64 {
 
 // badSource tells errors that are the good copy's from others, and puts one on record
 // that is none.
-func (r *Repairer) badSource(ctx context.Context, w registry.RepairWork, from registry.OtherCopy, err error) error {
+func (r *Repairer) badSource(ctx context.Context, w fixity.Repair, from fixity.OtherCopy, err error) error {
 	if !errors.Is(err, storage.ErrDigest) && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Repairer) badSource(ctx context.Context, w registry.RepairWork, from re
 	if failed != nil || !bad { // then it was not the source
 		return errors.Join(err, failed)
 	}
-	noted := r.Registry.NoteRepair(ctx, w, "", "") // nothing was written by it
+	noted := fixity.In(r.Registry).NoteRepair(ctx, w, "", "") // nothing was written by it
 	return fmt.Errorf("%w: %w", errBadSource, errors.Join(err, noted))
 }
 
@@ -176,7 +176,7 @@ type onlyWriter struct{ io.Writer }
 
 // verify sees that what was written is what should be: by asking the provider, and by
 // reading it, unless it is archived as soon as it is there.
-func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w registry.RepairWork, f *file, up storage.Upload) error {
+func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repair, f *file, up storage.Upload) error {
 	object, err := b.Head(ctx, w.Key)
 	if err != nil {
 		return fmt.Errorf("ask for the new copy: %w", err)
@@ -198,7 +198,7 @@ func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w registry.Rep
 
 // quarantine keeps the bad bytes, under a name that the failure alone has: they are
 // found there by who does it again. Should they go on changing, all of them are kept.
-func (r *Repairer) quarantine(ctx context.Context, b *storage.Bucket, w registry.RepairWork, found string) (url string, err error) {
+func (r *Repairer) quarantine(ctx context.Context, b *storage.Bucket, w fixity.Repair, found string) (url string, err error) {
 	if err := r.Quarantine.Check(ctx); errors.Is(err, storage.ErrDenied) {
 		if err := r.Quarantine.Create(ctx); err != nil {
 			return "", err

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -27,13 +27,13 @@ func (a *archive) warm() {
 func (a *archive) repairer() *Repairer {
 	return &Repairer{
 		Deps: a.deps, Worker: "r", Quarantine: a.bucket(a.s3.Prefix + "quarantine"), Again: time.Millisecond,
-		Limits: registry.BrakeLimits{Failures: 10, Share: 5, Least: 100},
+		Limits: fixity.BrakeLimits{Failures: 10, Share: 5, Least: 100},
 	}
 }
 
-func (a *archive) bad() []registry.BadCopy {
+func (a *archive) bad() []fixity.BadCopy {
 	a.t.Helper()
-	list, err := a.deps.Registry.BadCopies(context.Background(), "", 0, 0, 1000)
+	list, err := fixity.In(a.deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -450,14 +450,14 @@ func TestRepairStopsByItself(t *testing.T) {
 	a.exec(`INSERT INTO users (email, name, role) VALUES ('admin@test.edu', 'Admin', 'admin')`)
 	a.exec(`INSERT INTO users (email, name, role, institution_id) VALUES ('user@test.edu', 'User', 'institutional_admin', 1)`)
 	for by, want := range map[string]string{"nobody@test.edu": "there is no user", "user@test.edu": "is no admin"} {
-		if err := a.deps.Registry.ReleaseBrake(t.Context(), "AWS", by); err == nil || !strings.Contains(err.Error(), want) {
+		if err := fixity.In(a.deps.Registry).ReleaseBrake(t.Context(), "AWS", by); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("released by %s: %v", by, err)
 		}
 	}
-	if err := a.deps.Registry.ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err != nil {
+	if err := fixity.In(a.deps.Registry).ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err != nil {
 		t.Error(err)
 	}
-	if err := a.deps.Registry.ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err == nil {
+	if err := fixity.In(a.deps.Registry).ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err == nil {
 		t.Error("released twice")
 	}
 	// It was the way to the bytes; once that is mended, they are good.

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -29,7 +30,7 @@ func (a *archive) ingested(spec bagtest.Spec) {
 // ask asks for a restoration of something that can be read at any time.
 func (a *archive) ask(identifier string) int64 {
 	a.t.Helper()
-	r, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{
+	r, err := requests.In(a.deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 		Identifier: identifier, File: strings.Count(identifier, "/") > 1,
 	})
 	if err != nil {
@@ -172,7 +173,7 @@ func TestArchivedObjectIsMadeReadableFirst(t *testing.T) {
 	spec := aBag("cold")
 	spec.StorageOption = "Glacier-Deep-OH"
 	a.ingested(spec)
-	r, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{
+	r, err := requests.In(a.deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 		Identifier: "test.edu/cold", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10,
 	})
 	if err != nil {
@@ -213,7 +214,7 @@ func TestArchivedCopyThatIsGoneEndsTheRetrieval(t *testing.T) {
 	if err := a.deps.Targets["Glacier-Deep-OH"].Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.deps.Registry.RequestRestoration(t.Context(), registry.RestorationRequest{Identifier: "test.edu/thawed", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10})
+	r, err := requests.In(a.deps.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/thawed", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

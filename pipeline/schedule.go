@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // A Job is done again and again, by one process at a time.
@@ -80,7 +81,7 @@ func (s *Scheduler) again(ctx context.Context, j Job) {
 		var run *JobRun
 		var err error
 		if !scheduled {
-			err = s.Registry.SetSchedule(ctx, j.Name, j.Every)
+			err = upkeep.In(s.Registry).SetSchedule(ctx, j.Name, j.Every)
 			scheduled = err == nil
 		}
 		if wait = s.pollTime(); err == nil {
@@ -111,7 +112,7 @@ func (s *Scheduler) log(ctx context.Context, run JobRun, same bool) {
 
 // whenDue runs a job if it is due, and says how long to wait before the next look.
 func (s *Scheduler) whenDue(ctx context.Context, j Job) (*JobRun, time.Duration, error) {
-	wait, known, err := s.Registry.DueIn(ctx, j.Name)
+	wait, known, err := upkeep.In(s.Registry).DueIn(ctx, j.Name)
 	if err != nil || !known || wait > 0 {
 		if err != nil || !known {
 			wait = s.pollTime()
@@ -133,10 +134,10 @@ func (s *Scheduler) pollTime() time.Duration { return cmp.Or(s.poll, jobPoll) }
 // Once runs each job once that is due now, and returns what came of them.
 func (s *Scheduler) Once(ctx context.Context) (runs []JobRun, err error) {
 	for _, j := range s.Jobs {
-		if err := s.Registry.SetSchedule(ctx, j.Name, j.Every); err != nil {
+		if err := upkeep.In(s.Registry).SetSchedule(ctx, j.Name, j.Every); err != nil {
 			return runs, err
 		}
-		wait, known, err := s.Registry.DueIn(ctx, j.Name)
+		wait, known, err := upkeep.In(s.Registry).DueIn(ctx, j.Name)
 		if err != nil {
 			return runs, err
 		}
@@ -167,14 +168,14 @@ func (s *Scheduler) Now(ctx context.Context, j Job) (JobRun, error) {
 
 // begin makes a run, if it can be had, and puts on record what came of it.
 func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error) {
-	lease, asked := cmp.Or(s.lease, registry.RunLease), time.Now()
+	lease, asked := cmp.Or(s.lease, upkeep.RunLease), time.Now()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	// Who is told to stop at this moment has to know whether it has begun a run, or
 	// nobody could begin one until the lease lapses.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
-	run, began, err := s.Registry.BeginRun(asking, registry.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
+	run, began, err := upkeep.In(s.Registry).BeginRun(asking, upkeep.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
 	cancel()
 	if err != nil {
 		return nil, err
@@ -213,11 +214,11 @@ func (s *Scheduler) do(ctx context.Context, j Job) (result string, err error) {
 
 // keep renews a run until ctx is done. It drops one that is ours no more, or may not
 // be for much longer: before the lease lapses and somebody else begins.
-func (s *Scheduler) keep(ctx context.Context, run registry.Run, lease time.Duration, renewed time.Time, drop context.CancelCauseFunc) {
+func (s *Scheduler) keep(ctx context.Context, run upkeep.Run, lease time.Duration, renewed time.Time, drop context.CancelCauseFunc) {
 	for pause(ctx, lease/6) {
 		asked := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, lease/6)
-		err := s.Registry.KeepRun(bounded, run, lease)
+		err := upkeep.In(s.Registry).KeepRun(bounded, run, lease)
 		cancel()
 		switch {
 		case err == nil:
@@ -237,13 +238,13 @@ func (s *Scheduler) keep(ctx context.Context, run registry.Run, lease time.Durat
 
 // end puts on record what came of a run. One that was stopped is given up, so that
 // it is due for whoever comes first.
-func (s *Scheduler) end(ctx context.Context, done *JobRun, run registry.Run, dropped error) {
+func (s *Scheduler) end(ctx context.Context, done *JobRun, run upkeep.Run, dropped error) {
 	record := func(ctx context.Context) error {
 		trouble := ""
 		if done.Err != nil {
 			trouble = done.Err.Error()
 		}
-		return s.Registry.EndRun(ctx, run, done.Result, trouble)
+		return upkeep.In(s.Registry).EndRun(ctx, run, done.Result, trouble)
 	}
 	switch {
 	case done.Err == nil:
@@ -252,7 +253,7 @@ func (s *Scheduler) end(ctx context.Context, done *JobRun, run registry.Run, dro
 		done.Outcome, done.Err = Lost, dropped
 	case ctx.Err() != nil:
 		done.Outcome, done.Err = Stopped, context.Cause(ctx)
-		record = func(ctx context.Context) error { return s.Registry.GiveUpRun(ctx, run) }
+		record = func(ctx context.Context) error { return upkeep.In(s.Registry).GiveUpRun(ctx, run) }
 	default:
 		done.Outcome = Failed
 	}

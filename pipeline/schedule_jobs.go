@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // The recurring jobs by their names.
@@ -18,7 +21,7 @@ const (
 	ReadBucketsJob = "read-buckets"
 	FixityFeedJob  = "fixity-feed"
 	GlacierPollJob = "glacier-poll"
-	JanitorJob     = registry.JanitorJob
+	JanitorJob     = upkeep.JanitorJob
 	SpotRestoreJob = "spot-restore"
 	TopicLogJob    = "topic-log"
 )
@@ -34,7 +37,7 @@ func (r *BucketReader) Job(every time.Duration) Job {
 // FixityFeed lets up to n copies be checked from each run to the next.
 func (d Deps) FixityFeed(every time.Duration, n int) Job {
 	return Job{FixityFeedJob, every, func(ctx context.Context) (string, error) {
-		left, err := d.Registry.FeedFixity(ctx, n, every)
+		left, err := fixity.In(d.Registry).Feed(ctx, n, every)
 		if err != nil {
 			return "", err
 		}
@@ -75,7 +78,7 @@ type glacierPoll struct {
 func (p *glacierPoll) run(ctx context.Context) error {
 	const page, atOnce = 200, 8
 	for after := int64(0); ; {
-		list, err := p.Registry.WaitingRetrievals(ctx, after, page)
+		list, err := upkeep.In(p.Registry).WaitingRetrievals(ctx, after, page)
 		if err != nil {
 			return p.failed.with(err)
 		}
@@ -95,11 +98,11 @@ func (p *glacierPoll) run(ctx context.Context) error {
 // errProvider ends a poll in which too much goes wrong for it to be the files.
 var errProvider = errors.New("the others were not asked about")
 
-func (p *glacierPoll) one(ctx context.Context, w registry.WaitingRetrieval) error {
+func (p *glacierPoll) one(ctx context.Context, w upkeep.WaitingRetrieval) error {
 	woken := false
 	readable, err := p.readable(ctx, w)
 	if err == nil && readable {
-		woken, err = p.Registry.WakeRetrieval(ctx, w)
+		woken, err = upkeep.In(p.Registry).WakeRetrieval(ctx, w)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +120,8 @@ func (p *glacierPoll) one(ctx context.Context, w registry.WaitingRetrieval) erro
 
 // readable tells whether the copy that an item has restored of its last file can be
 // read, for as long as the item asks for.
-func (p *glacierPoll) readable(ctx context.Context, w registry.WaitingRetrieval) (bool, error) {
-	look := retrieving{glacierRestore: &glacierRestore{p.Deps}, r: registry.Retrieval{Class: w.Class}}
+func (p *glacierPoll) readable(ctx context.Context, w upkeep.WaitingRetrieval) (bool, error) {
+	look := retrieving{glacierRestore: &glacierRestore{p.Deps}, r: requests.Retrieval{Class: w.Class}}
 	c, ok := look.archived(registry.StoredFile{Copies: w.Copies})
 	if !ok || !w.Rested {
 		return false, nil

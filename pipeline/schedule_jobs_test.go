@@ -10,6 +10,8 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -90,7 +92,7 @@ func (a *archive) thaws(names ...string) (ids []int64) {
 		a.ingested(bagtest.Spec{Name: name, StorageOption: "Glacier-OH", Files: []bagtest.File{{Path: "data/a", Content: name}, {Path: "data/z", Content: name}}})
 	}
 	for _, name := range names {
-		r, err := a.deps.Registry.RequestRestoration(context.Background(), registry.RestorationRequest{
+		r, err := requests.In(a.deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 			Identifier: "test.edu/" + name, Class: "GLACIER", Tier: "Bulk", Days: 10,
 		})
 		if err != nil {
@@ -135,7 +137,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 	a.exec(fmt.Sprintf(`UPDATE work_items SET claim_token = claim_token + 1, error_code = 'storage-unavailable' WHERE id = %d`, failed))
 	tokens := `SELECT sum(claim_token) FROM work_items WHERE id <> ` + fmt.Sprint(early)
 	before, attempts, audited := value[int64](a, tokens), value[int](a, `SELECT count(*) FROM work_item_attempts`), value[int](a, `SELECT count(*) FROM work_item_audit`)
-	if list, err := a.deps.Registry.WaitingRetrievals(t.Context(), early, 10); err != nil || len(list) != 1 || list[0].Item != late || list[0].File != "test.edu/late/data/z" {
+	if list, err := upkeep.In(a.deps.Registry).WaitingRetrievals(t.Context(), early, 10); err != nil || len(list) != 1 || list[0].Item != late || list[0].File != "test.edu/late/data/z" {
 		t.Errorf("after the first there wait %+v, %v", list, err)
 	}
 	poll := a.deps.GlacierPoll(time.Hour)
@@ -189,24 +191,24 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 	}
 	// Whoever has had the item since it was listed is not disturbed.
 	a.exec(again)
-	list, err := a.deps.Registry.WaitingRetrievals(t.Context(), 0, 10)
+	list, err := upkeep.In(a.deps.Registry).WaitingRetrievals(t.Context(), 0, 10)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("WaitingRetrievals = %+v, %v", list, err)
 	}
 	a.exec(again)
-	if woken, err := a.deps.Registry.WakeRetrieval(t.Context(), list[0]); woken || err != nil {
+	if woken, err := upkeep.In(a.deps.Registry).WakeRetrieval(t.Context(), list[0]); woken || err != nil {
 		t.Errorf("WakeRetrieval of what has moved on = %v, %v", woken, err)
 	}
 	// Of a file that was asked for alone, that is asked about.
 	a.exec(`UPDATE work_items SET claim_token = claim_token + 1, generic_file_id = (SELECT id FROM generic_files WHERE identifier = 'test.edu/half/data/a')
 		WHERE action = 'Glacier Restore'`)
-	if list, err := a.deps.Registry.WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
+	if list, err := upkeep.In(a.deps.Registry).WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
 		t.Errorf("of one file there waits %+v, %v", list, err)
 	}
 	a.exec(`UPDATE work_items SET claim_token = claim_token + 1, generic_file_id = NULL WHERE action = 'Glacier Restore'`)
 	// A file that was deleted meanwhile is not the last.
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier = 'test.edu/half/data/z'`)
-	if list, err := a.deps.Registry.WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
+	if list, err := upkeep.In(a.deps.Registry).WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
 		t.Errorf("without its last file there waits %+v, %v", list, err)
 	}
 	a.exec(`UPDATE generic_files SET state = 'A'`)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // clock is a database in which jobs are scheduled.
@@ -73,9 +74,9 @@ func (c *clock) run(s *Scheduler) (stop func()) {
 	}
 }
 
-func (c *clock) of(job string) registry.Schedule {
+func (c *clock) of(job string) upkeep.Schedule {
 	c.t.Helper()
-	list, err := c.deps.Registry.Schedules(context.Background())
+	list, err := upkeep.In(c.deps.Registry).Schedules(context.Background())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func (c *clock) of(job string) registry.Schedule {
 			return s
 		}
 	}
-	return registry.Schedule{}
+	return upkeep.Schedule{}
 }
 
 // blocked is a daily job that runs until it is told to stop, or let go.
@@ -151,10 +152,10 @@ func TestKilledSchedulerIsReplacedAndASlowOneIsNot(t *testing.T) {
 	ctx := context.Background()
 	const lease = 2 * time.Second
 	job, begun, goOn, cause := blocked()
-	if err := c.deps.Registry.SetSchedule(ctx, job.Name, job.Every); err != nil {
+	if err := upkeep.In(c.deps.Registry).SetSchedule(ctx, job.Name, job.Every); err != nil {
 		t.Fatal(err)
 	}
-	if _, began, err := c.deps.Registry.BeginRun(ctx, registry.RunBegin{Job: job.Name, Holder: "killed", Every: job.Every, Lease: lease}); err != nil || !began {
+	if _, began, err := upkeep.In(c.deps.Registry).BeginRun(ctx, upkeep.RunBegin{Job: job.Name, Holder: "killed", Every: job.Every, Lease: lease}); err != nil || !began {
 		t.Fatal(began, err)
 	}
 	until := value[time.Time](c.archive, `SELECT held_until FROM schedules WHERE job = 'blocked'`)
@@ -191,7 +192,7 @@ func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 	s.lease = 2 * time.Second
 	ended := make(chan JobRun, 1)
 	s.Observe = func(r JobRun) { ended <- r }
-	if err := c.deps.Registry.SetSchedule(t.Context(), job.Name, job.Every); err != nil {
+	if err := upkeep.In(c.deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
@@ -226,7 +227,7 @@ func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 			c := newClock(t)
 			db, proxy := c.throughProxy(t)
 			job, begun, _, cause := blocked()
-			if err := c.deps.Registry.SetSchedule(t.Context(), job.Name, job.Every); err != nil {
+			if err := upkeep.In(c.deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
 				t.Fatal(err)
 			}
 			s := c.scheduler("lonely", job)
@@ -280,7 +281,7 @@ func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
 	job := Job{"tick", time.Hour, func(ctx context.Context) (string, error) { return "", ctx.Err() }}
-	if err := c.deps.Registry.SetSchedule(t.Context(), job.Name, job.Every); err != nil {
+	if err := upkeep.In(c.deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
 		t.Fatal(err)
 	}
 	holder, err := c.db.Begin(t.Context())
@@ -359,7 +360,7 @@ func TestSchedulerSeesWhatPeopleType(t *testing.T) {
 	c := newClock(t)
 	var made atomic.Int64
 	job := Job{"daily", 24 * time.Hour, func(context.Context) (string, error) { return fmt.Sprint("run ", made.Add(1)), nil }}
-	if err := c.deps.Registry.SetSchedule(t.Context(), job.Name, job.Every); err != nil {
+	if err := upkeep.In(c.deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
 		t.Fatal(err)
 	}
 	c.exec(`UPDATE schedules SET paused = true`)

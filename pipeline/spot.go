@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -27,7 +28,7 @@ const spotPriority = 100
 // when the item ends.
 func (d Deps) SpotRestore(every time.Duration, s Spot) Job {
 	return Job{SpotRestoreJob, every, func(ctx context.Context) (string, error) {
-		due, err := d.Registry.DueForSpotRestore(ctx)
+		due, err := upkeep.In(d.Registry).DueForSpotRestore(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -35,7 +36,7 @@ func (d Deps) SpotRestore(every time.Duration, s Spot) Job {
 		var failed few
 		options := d.readableOptions()
 		for _, in := range due {
-			object, err := d.spotRestore(ctx, registry.SpotChoice{Institution: in, Options: options, Least: s.Least, Most: s.Most})
+			object, err := d.spotRestore(ctx, upkeep.SpotChoice{Institution: in, Options: options, Least: s.Least, Most: s.Most})
 			switch {
 			case object != "":
 				drawn = append(drawn, object)
@@ -65,13 +66,13 @@ func listed(names []string) string {
 // spotRestore draws an object and queues its restoration; "" if there is none that
 // may be drawn. Somebody may take up the object, or delete it, after it was drawn:
 // then it is another's turn.
-func (d Deps) spotRestore(ctx context.Context, c registry.SpotChoice) (object string, err error) {
+func (d Deps) spotRestore(ctx context.Context, c upkeep.SpotChoice) (object string, err error) {
 	for range tries {
-		if object, err = d.Registry.Draw(ctx, c); err != nil || object == "" {
+		if object, err = upkeep.In(d.Registry).Draw(ctx, c); err != nil || object == "" {
 			return "", err
 		}
 		var item int64
-		item, err = d.Registry.RequestSpotRestore(ctx, c.Institution.ID, object, spotPriority)
+		item, err = upkeep.In(d.Registry).RequestSpotRestore(ctx, c.Institution.ID, object, spotPriority)
 		if err == nil && item > 0 {
 			d.Log.InfoContext(ctx, "spot restoration queued", "institution", c.Institution.Identifier, "object", object, "item", item)
 			return object, nil

@@ -8,12 +8,12 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // mayHaveCopies tells whether an item may have made copies that are on no record.
-func mayHaveCopies(s registry.ItemState) bool {
+func mayHaveCopies(s upkeep.ItemState) bool {
 	return s.Action == "Ingest" && s.Stored && s.Status != "Success"
 }
 
@@ -33,21 +33,21 @@ func (r *round) noteCopies(ctx context.Context, f fate) error {
 	return r.unrecordedOf(ctx, f.state, c)
 }
 
-func (d Deps) noteCopies(ctx context.Context, s registry.ItemState) error {
+func (d Deps) noteCopies(ctx context.Context, s upkeep.ItemState) error {
 	c, err := d.copiesOf(ctx, s)
 	if err != nil || len(c.UUIDs) == 0 || len(c.Targets) == 0 {
 		return err
 	}
-	return d.Registry.NoteUnrecorded(ctx, s.ID, c)
+	return upkeep.In(d.Registry).NoteUnrecorded(ctx, s.ID, c)
 }
 
 // noteOthers is noteCopies for all items of an object but one.
 func (d Deps) noteOthers(ctx context.Context, object string, but int64) error {
-	ids, err := d.Registry.ItemsOf(ctx, object)
+	ids, err := upkeep.In(d.Registry).ItemsOf(ctx, object)
 	if err != nil {
 		return err
 	}
-	states, err := d.Registry.ItemStates(ctx, ids)
+	states, err := upkeep.In(d.Registry).ItemStates(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (d Deps) noteOthers(ctx context.Context, object string, but int64) error {
 }
 
 // copiesOf reads from staging which copies an item may have made.
-func (d Deps) copiesOf(ctx context.Context, s registry.ItemState) (c registry.UnrecordedCopies, err error) {
+func (d Deps) copiesOf(ctx context.Context, s upkeep.ItemState) (c upkeep.UnrecordedCopies, err error) {
 	w := &work{item: claim.Item{ID: s.ID, ObjectIdentifier: s.ObjectIdentifier, ETag: s.ETag}, log: d.Log}
 	inventory, id, err := w.spool(ctx, d, inventoryName)
 	switch {
@@ -80,14 +80,14 @@ func (d Deps) copiesOf(ctx context.Context, s registry.ItemState) (c registry.Un
 	c, err = copiesIn(fromStart(inventory), s, onRecord)
 	if errors.Is(err, bag.ErrInventory) {
 		d.Log.WarnContext(ctx, "the inventory is damaged, and copies of the item may stay", "item", s.ID, "err", err)
-		return registry.UnrecordedCopies{}, nil
+		return upkeep.UnrecordedCopies{}, nil
 	}
 	return c, err
 }
 
 // copiesIn takes the keys under which Store puts copies: the uuids that Receive made for
 // the item's files, and nobody else makes, and what reingest makes of those on record.
-func copiesIn(inventory io.Reader, s registry.ItemState, onRecord map[int]known) (c registry.UnrecordedCopies, err error) {
+func copiesIn(inventory io.Reader, s upkeep.ItemState, onRecord map[int]known) (c upkeep.UnrecordedCopies, err error) {
 	inv, err := bag.OpenInventory(inventory)
 	if err != nil {
 		return c, err

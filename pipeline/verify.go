@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -193,8 +193,8 @@ func (s *verify) unknown(ctx context.Context, target string, keys []string) ([]s
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	uses, err := s.Registry.KeyUses(ctx, target, keys)
-	return slices.DeleteFunc(keys, func(key string) bool { return uses[key] != registry.KeyUse{} }), err
+	uses, err := upkeep.In(s.Registry).KeyUses(ctx, target, keys)
+	return slices.DeleteFunc(keys, func(key string) bool { return uses[key] != upkeep.KeyUse{} }), err
 }
 
 // compare holds a copy against what it should be. A provider that keeps no

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // What follows calls the functions and views of docs/sql.md, where the rules
@@ -32,12 +33,12 @@ func (r *Registry) Pause(ctx context.Context, stage, reason string) ([]StagePaus
 	if stage == "" {
 		sql = `SELECT * FROM pause_all(nullif(@reason, ''))`
 	}
-	return collect[StagePause](ctx, r, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
+	return Collect[StagePause](ctx, r.db, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
 }
 
 // Pauses returns how each stage stands, and the checks of stored copies.
 func (r *Registry) Pauses(ctx context.Context) ([]StagePause, error) {
-	return collect[StagePause](ctx, r, "list pauses",
+	return Collect[StagePause](ctx, r.db, "list pauses",
 		`SELECT action, stage, paused, paused_by, paused_at, pause_reason FROM stage_pauses ORDER BY action, stage`, pgx.NamedArgs{})
 }
 
@@ -47,7 +48,7 @@ func (r *Registry) Resume(ctx context.Context, stage string) ([]StagePause, erro
 	if stage == "" {
 		sql = `SELECT * FROM resume_all()`
 	}
-	return collect[StagePause](ctx, r, "resume stages", sql, pgx.NamedArgs{"stage": stage})
+	return Collect[StagePause](ctx, r.db, "resume stages", sql, pgx.NamedArgs{"stage": stage})
 }
 
 // Release takes a running item from its worker. It is Pending at once, at the
@@ -74,7 +75,7 @@ type Obstacle struct {
 
 // WhyNot returns all that keeps an item from being claimed now.
 func (r *Registry) WhyNot(ctx context.Context, id int64) ([]Obstacle, error) {
-	return collect[Obstacle](ctx, r, fmt.Sprintf("ask about item %d", id), `SELECT * FROM why_not(@id)`, pgx.NamedArgs{"id": id})
+	return Collect[Obstacle](ctx, r.db, fmt.Sprintf("ask about item %d", id), `SELECT * FROM why_not(@id)`, pgx.NamedArgs{"id": id})
 }
 
 // RequeueLine is a line of what requeueing many items comes to.
@@ -88,7 +89,7 @@ type RequeueLine struct {
 // RequeueWhere requeues the items that a condition of SQL holds for, at a stage
 // or else at the last that each attempted. Without yes it only tells.
 func (r *Registry) RequeueWhere(ctx context.Context, condition, stage string, yes bool) ([]RequeueLine, error) {
-	return collect[RequeueLine](ctx, r, "requeue items", `SELECT * FROM requeue_where(@filter, nullif(@stage, ''), NOT @yes)`,
+	return Collect[RequeueLine](ctx, r.db, "requeue items", `SELECT * FROM requeue_where(@filter, nullif(@stage, ''), NOT @yes)`,
 		pgx.NamedArgs{"filter": condition, "stage": stage, "yes": yes})
 }
 
@@ -109,7 +110,7 @@ const workerColumns = `worker, node, pid, pools, slots, running, extract(epoch F
 
 // Workers lists the worker processes that live.
 func (r *Registry) Workers(ctx context.Context) ([]Worker, error) {
-	return collect[Worker](ctx, r, "list workers", `SELECT `+workerColumns+` FROM workers ORDER BY node, started, worker`, nil)
+	return Collect[Worker](ctx, r.db, "list workers", `SELECT `+workerColumns+` FROM workers ORDER BY node, started, worker`, nil)
 }
 
 // Drain asks a worker to claim nothing more, end what it has, and stop.
@@ -117,20 +118,20 @@ func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+workerColumns+` FROM drain_worker($1)`, worker)
 	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Worker])
 	if err != nil {
-		return Worker{}, fmt.Errorf("drain worker %s: %w", worker, refusal(err))
+		return Worker{}, fmt.Errorf("drain worker %s: %w", worker, Refusal(err))
 	}
 	return w, nil
 }
 
-func collect[T any](ctx context.Context, r *Registry, verb, sql string, args pgx.NamedArgs) ([]T, error) {
+func Collect[T any](ctx context.Context, db *pgxpool.Pool, verb, sql string, args pgx.NamedArgs) ([]T, error) {
 	var list []T
 	err := Again(func() (err error) {
-		rows, _ := r.db.Query(ctx, sql, args)
+		rows, _ := db.Query(ctx, sql, args)
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, refusal(err))
+		return nil, fmt.Errorf("%s: %w", verb, Refusal(err))
 	}
 	return append([]T{}, list...), nil // null is no list in JSON
 }

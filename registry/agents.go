@@ -67,3 +67,6 @@ func (a Agents) args() pgx.NamedArgs {
 	}
 	return args
 }
+
+// EventArgs name the agents of the registry's events for a statement that writes some.
+func (r *Registry) EventArgs() pgx.NamedArgs { return r.agents.args() }

@@ -24,7 +24,7 @@ func (e *Export) Object(ctx context.Context, identifier string) (Object, error) 
 	rows, _ := e.tx.Query(ctx, objectSQL, identifier)
 	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
 	if err != nil {
-		return Object{}, fmt.Errorf("look up object %q: %w", identifier, refusal(err))
+		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
 	}
 	return o, nil
 }
@@ -34,7 +34,7 @@ func (e *Export) File(ctx context.Context, identifier string) (File, error) {
 	rows, _ := e.tx.Query(ctx, fileSQL+` WHERE f.identifier = $1`, identifier)
 	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
 	if err != nil {
-		return File{}, fmt.Errorf("look up file %q: %w", identifier, refusal(err))
+		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
 	}
 	return f, nil
 }

@@ -152,7 +152,7 @@ FROM unnest('{transaction, prepared, slot, standby}'::text[]) k (kind) LEFT JOIN
 // Figures reads them in one short look at the database, with what is left of
 // ctx's time as the bound of each statement there too.
 func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
-	err = r.look(ctx, func(tx pgx.Tx) error {
+	err = r.Look(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, cellsSQL, MostCounted)
 		if f.Cells, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Cell]); err != nil {
 			return fmt.Errorf("count the queue: %w", err)
@@ -180,7 +180,7 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 
 // Oldest tells who keeps vacuum from dead rows, the oldest of each kind.
 func (r *Registry) Oldest(ctx context.Context) (list []Snapshot, err error) {
-	err = r.look(ctx, func(tx pgx.Tx) error {
+	err = r.Look(ctx, func(tx pgx.Tx) error {
 		list, err = oldest(ctx, tx)
 		return err
 	})
@@ -196,9 +196,9 @@ func oldest(ctx context.Context, tx pgx.Tx) ([]Snapshot, error) {
 	return list, nil
 }
 
-// look reads in a transaction that goes by indexes whatever the planner thinks of
+// Look reads in a transaction that goes by indexes whatever the planner thinks of
 // them, and that the server ends should we be gone.
-func (r *Registry) look(ctx context.Context, read func(pgx.Tx) error) error {
+func (r *Registry) Look(ctx context.Context, read func(pgx.Tx) error) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(time.Minute)

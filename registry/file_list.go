@@ -51,7 +51,7 @@ ORDER BY p.identifier`
 
 // Files lists files of an object in the order of their identifiers.
 func (r *Registry) Files(ctx context.Context, f FileFilter) ([]ListedFile, error) {
-	return collect[ListedFile](ctx, r, "list the files of "+f.Object, filesSQL, pgx.NamedArgs{
+	return Collect[ListedFile](ctx, r.db, "list the files of "+f.Object, filesSQL, pgx.NamedArgs{
 		"object": f.Object, "state": f.State, "after": f.After, "n": f.Limit,
 	})
 }

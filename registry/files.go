@@ -81,14 +81,14 @@ func (r *Registry) File(ctx context.Context, identifier string) (File, error) {
 	rows, _ := r.db.Query(ctx, fileSQL+` WHERE f.identifier = $1`, identifier)
 	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
 	if err != nil {
-		return File{}, fmt.Errorf("look up file %q: %w", identifier, refusal(err))
+		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
 	}
 	return f, nil
 }
 
 // FileEvents returns the events of a file, oldest first (premis_events_file).
 func (r *Registry) FileEvents(ctx context.Context, fileID int64) ([]Event, error) {
-	return collect[Event](ctx, r, "list the events of a file", `SELECT `+eventColumns+`
+	return Collect[Event](ctx, r.db, "list the events of a file", `SELECT `+eventColumns+`
 		FROM premis_events e WHERE e.generic_file_id = @file ORDER BY e.date_time, e.id`, pgx.NamedArgs{"file": fileID})
 }
 
@@ -114,14 +114,7 @@ type CopyFailure struct {
 // FileFailures returns the copies of a file that were found to be bad, the newest
 // first (fixity_failures_file).
 func (r *Registry) FileFailures(ctx context.Context, fileID int64) ([]CopyFailure, error) {
-	return collect[CopyFailure](ctx, r, "list the bad copies of a file", `
+	return Collect[CopyFailure](ctx, r.db, "list the bad copies of a file", `
 		SELECT target, url, problem, algorithm, expected, found, found_at, seen_at, state, closed_at, quarantined_as, repaired_from
 		FROM fixity_failures WHERE generic_file_id = @file ORDER BY id DESC`, pgx.NamedArgs{"file": fileID})
-}
-
-// FileReceipts returns what deletions did to the copies of a file
-// (deletion_receipts_file).
-func (r *Registry) FileReceipts(ctx context.Context, fileID int64) ([]DeletedCopy, error) {
-	return collect[DeletedCopy](ctx, r, "list the receipts of a file", receiptSQL+`
-		WHERE d.generic_file_id = @file ORDER BY d.work_item_id, d.target, d.key`, pgx.NamedArgs{"file": fileID})
 }

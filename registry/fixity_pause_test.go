@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // Fixity checks are paused by themselves or with all else, also those that a person
@@ -15,26 +16,26 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 	for _, path := range []string{"0", "1", "2"} {
 		a.checked(path, "Standard-VA", 91*day)
 	}
-	first := a.claims(registry.FixityClaim{Most: 1})
+	first := a.claims(fixity.Claim{Most: 1})
 	paused := func(stage string) {
 		t.Helper()
 		list, err := a.Pause(t.Context(), stage, "Upgrade")
 		if err != nil || list[len(list)-1].Stage != registry.FixityStage || !list[len(list)-1].Paused {
 			t.Fatalf("Pause(%q) = %+v, %v; want fixity checks among them", stage, list, err)
 		}
-		if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "", false); err != nil {
+		if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/2", "", false); err != nil {
 			t.Fatal(err)
 		}
-		if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "" {
+		if got := names(a.claims(fixity.Claim{Most: 3})); got != "" {
 			t.Errorf("while %q is paused %s is claimed", stage, got)
 		}
-		s, err := a.FixityStatus(t.Context(), 90, 5, 1)
+		s, err := fixity.In(a.Registry).Status(t.Context(), fixity.StatusQuery{Days: 90, Tries: 5, Worst: 1})
 		if err != nil || !s.Paused || s.PausedBy == nil || s.PauseReason == nil || *s.PauseReason != "Upgrade" || s.DoneAt != nil {
 			t.Errorf("status = %+v, %v; want that it is paused and will never be done", s, err)
 		}
 	}
 	paused("")
-	kept, err := a.KeepFixity(t.Context(), day, registry.FixityHold{ID: first[0].ID, Token: first[0].Token})
+	kept, err := fixity.In(a.Registry).Keep(t.Context(), day, fixity.Hold{ID: first[0].ID, Token: first[0].Token})
 	if err != nil || len(kept) != 1 {
 		t.Errorf("KeepFixity = %v, %v; what runs goes on", kept, err)
 	}
@@ -45,7 +46,7 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 	if _, err := a.Resume(t.Context(), registry.FixityStage); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 1})); got != "2 VA" {
 		t.Errorf("afterwards %s is claimed, want what was asked for", got)
 	}
 	if _, err := a.Pause(t.Context(), "fixity check", ""); err == nil {

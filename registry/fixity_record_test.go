@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // due makes all copies in Standard-VA due, and claims them.
-func (a *archive) due() []registry.FixityCopy {
+func (a *archive) due() []fixity.Copy {
 	a.t.Helper()
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
-	return a.claims(registry.FixityClaim{Most: 100})
+	return a.claims(fixity.Claim{Most: 100})
 }
 
 func (a *archive) rows(sql string) []string {
@@ -46,8 +46,8 @@ func TestResultsAreOnRecord(t *testing.T) {
 	good, altered, missing := matching(list[0]), matching(list[1]), matching(list[2])
 	altered.Found, missing.Found = strings.Repeat("A", 64), ""
 	before := a.counts()["premis_events"]
-	for _, result := range []registry.FixityResult{good, altered, missing} {
-		if ends := a.recorded(result); ends[0] != registry.FixityRecorded {
+	for _, result := range []fixity.Result{good, altered, missing} {
+		if ends := a.recorded(result); ends[0] != fixity.Recorded {
 			t.Errorf("%+v is %s", result, ends[0])
 		}
 	}
@@ -101,7 +101,7 @@ func TestBadCopyIsToldOf(t *testing.T) {
 	if len(alerts) != 1 || !strings.HasPrefix(alerts[0], want) || !strings.HasSuffix(alerts[0], ". | 1") {
 		t.Errorf("alerts %q, want one: %s…", alerts, want)
 	}
-	list, err := a.BadCopies(t.Context(), "", 0, 0, 10)
+	list, err := fixity.In(a.Registry).BadCopies(t.Context(), "", 0, 0, 10)
 	if err != nil || len(list) != 1 || list[0].Problem != "missing" || list[0].Found != "" || list[0].Target != "Standard-VA" || list[0].Provider != "AWS" ||
 		list[0].File != "test.edu/bag/data/0" || list[0].Institution != "test.edu" || !list[0].SeenAt.After(list[0].FoundAt) {
 		t.Errorf("bad copies %+v, %v", list, err)
@@ -123,23 +123,23 @@ func TestBadCopyIsToldOf(t *testing.T) {
 // now, or of none, it says nothing.
 func TestResultThatCameTooLateIsDropped(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]func(a *archive, c registry.FixityCopy){
-		"ingested anew": func(a *archive, _ registry.FixityCopy) { a.ingested(etag2, fileRecord("data/0", 2)) },
-		"other digest": func(a *archive, _ registry.FixityCopy) {
+	for name, meanwhile := range map[string]func(a *archive, c fixity.Copy){
+		"ingested anew": func(a *archive, _ fixity.Copy) { a.ingested(etag2, fileRecord("data/0", 2)) },
+		"other digest": func(a *archive, _ fixity.Copy) {
 			a.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime) SELECT id, 'sha256', repeat('9', 64), now() FROM generic_files`)
 		},
-		"deleted":       func(a *archive, _ registry.FixityCopy) { a.exec(`UPDATE generic_files SET state = 'D'`) },
-		"being deleted": func(a *archive, _ registry.FixityCopy) { a.exec(`UPDATE intellectual_objects SET deleted_by_item = 1`) },
-		"copy is gone":  func(a *archive, c registry.FixityCopy) { a.exec(`DELETE FROM storage_records WHERE id = $1`, c.ID) },
-		"another key": func(a *archive, c registry.FixityCopy) {
+		"deleted":       func(a *archive, _ fixity.Copy) { a.exec(`UPDATE generic_files SET state = 'D'`) },
+		"being deleted": func(a *archive, _ fixity.Copy) { a.exec(`UPDATE intellectual_objects SET deleted_by_item = 1`) },
+		"copy is gone":  func(a *archive, c fixity.Copy) { a.exec(`DELETE FROM storage_records WHERE id = $1`, c.ID) },
+		"another key": func(a *archive, c fixity.Copy) {
 			a.exec(`UPDATE storage_records SET key = 'other' WHERE id = $1`, c.ID)
 		},
-		"given back": func(a *archive, c registry.FixityCopy) {
-			if err := a.ReleaseFixity(context.Background(), hold(c)); err != nil {
+		"given back": func(a *archive, c fixity.Copy) {
+			if err := fixity.In(a.Registry).Release(context.Background(), hold(c)); err != nil {
 				a.t.Fatal(err)
 			}
 		},
-		"recorded before": func(a *archive, c registry.FixityCopy) { a.recorded(matching(c)) },
+		"recorded before": func(a *archive, c fixity.Copy) { a.recorded(matching(c)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +151,7 @@ func TestResultThatCameTooLateIsDropped(t *testing.T) {
 			events := a.counts()["premis_events"]
 			bad := matching(c)
 			bad.Found = ""
-			if ends := a.recorded(bad); ends[0] != registry.FixityDropped {
+			if ends := a.recorded(bad); ends[0] != fixity.Dropped {
 				t.Errorf("it is %s", ends[0])
 			}
 			after := a.rows(`SELECT concat_ws(' ', f.last_fixity_check, s.last_fixity_at) FROM generic_files f LEFT JOIN storage_records s ON s.generic_file_id = f.id`)
@@ -169,7 +169,7 @@ func TestResultHoldsForTheSameBytes(t *testing.T) {
 	a.withCopies(1)
 	c := a.due()[0]
 	a.ingested(etag2, fileRecord("data/0", 1))
-	if ends := a.recorded(matching(c)); ends[0] != registry.FixityRecorded {
+	if ends := a.recorded(matching(c)); ends[0] != fixity.Recorded {
 		t.Errorf("it is %s", ends[0])
 	}
 }
@@ -188,13 +188,13 @@ func TestResultOfABusyFileIsKeptForLater(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), sql+` WHERE id = (SELECT min(id) FROM generic_files)`); err != nil {
 			t.Fatal(err)
 		}
-		if ends := a.recorded(matching(list[0]), matching(list[1])); ends[0] != registry.FixityBusy || ends[1] != registry.FixityRecorded {
+		if ends := a.recorded(matching(list[0]), matching(list[1])); ends[0] != fixity.Busy || ends[1] != fixity.Recorded {
 			t.Errorf("%s: ends %v, want the first busy and the second recorded", sql, ends)
 		}
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ends := a.recorded(matching(list[0])); ends[0] != registry.FixityRecorded {
+		if ends := a.recorded(matching(list[0])); ends[0] != fixity.Recorded {
 			t.Errorf("%s: then %v", sql, ends)
 		}
 	}
@@ -208,20 +208,20 @@ func TestResultsOfAReport(t *testing.T) {
 	a.withCopies(4)
 	at := value[time.Time](a, `SELECT now() - interval '3 days'`)
 	keys := a.rows(`SELECT key FROM storage_records WHERE target = 'Standard-OR' ORDER BY id`)
-	copies, err := a.CopiesByKey(t.Context(), "Standard-OR", append(keys, "unknown"))
+	copies, err := fixity.In(a.Registry).CopiesByKey(t.Context(), "Standard-OR", append(keys, "unknown"))
 	if err != nil || len(copies) != 4 || copies[0].Digests["md5"] != fileRecord("data/0", 1).MD5 || copies[0].Bucket != "bucket-of-Standard-OR" {
 		t.Fatalf("CopiesByKey = %+v, %v", copies, err)
 	}
-	report := func(i int, algorithm, found string) registry.FixityResult {
-		return registry.FixityResult{
-			FixityHold: registry.FixityHold{ID: copies[i].ID}, Key: copies[i].Key, Algorithm: algorithm, Expected: copies[i].Digests[algorithm],
+	report := func(i int, algorithm, found string) fixity.Result {
+		return fixity.Result{
+			Hold: fixity.Hold{ID: copies[i].ID}, Key: copies[i].Key, Algorithm: algorithm, Expected: copies[i].Digests[algorithm],
 			Found: found, At: at, Object: "S3 checksum report", Agent: "https://example.org",
 		}
 	}
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '10 days', stored_at = now() - interval '20 days' WHERE target = 'Standard-OR'`)
 	a.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '1 day' WHERE identifier LIKE '%/0'`)
 	a.exec(`UPDATE storage_records SET stored_at = now() - interval '2 days' WHERE id = $1`, copies[3].ID)
-	results := []registry.FixityResult{
+	results := []fixity.Result{
 		report(0, "md5", copies[0].Digests["md5"]), report(1, "sha1", strings.Repeat("0", 40)), report(2, "sha256", ""), report(3, "md5", strings.Repeat("0", 32)),
 	}
 	for try, want := range []string{"[recorded recorded recorded dropped]", "[known known known dropped]"} {
@@ -261,7 +261,7 @@ func TestReportEndsChecksThatWait(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(2)
 	list := a.due()
-	if err := a.ReleaseFixity(t.Context(), hold(list[0])); err != nil {
+	if err := fixity.In(a.Registry).Release(t.Context(), hold(list[0])); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range list {
@@ -272,7 +272,7 @@ func TestReportEndsChecksThatWait(t *testing.T) {
 	if got := a.rows(`SELECT storage_record_id::text FROM fixity_checks`); len(got) != 1 || got[0] != fmt.Sprint(list[1].ID) {
 		t.Errorf("checks in hand: %v, want that of copy %d", got, list[1].ID)
 	}
-	if ends := a.recorded(matching(list[1])); ends[0] != registry.FixityRecorded {
+	if ends := a.recorded(matching(list[1])); ends[0] != fixity.Recorded {
 		t.Errorf("the result of the reading is %s", ends[0])
 	}
 }

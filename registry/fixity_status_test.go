@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,21 +10,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func (a *archive) status() registry.FixityStatus {
+func (a *archive) status() fixity.Status {
 	a.t.Helper()
-	s, err := a.FixityStatus(context.Background(), 90, 3, 4)
+	s, err := fixity.In(a.Registry).Status(context.Background(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4})
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return s
 }
 
-func (a *archive) target(s registry.FixityStatus, name string) registry.FixityTarget {
+func (a *archive) target(s fixity.Status, name string) fixity.Target {
 	a.t.Helper()
-	i := slices.IndexFunc(s.Targets, func(t registry.FixityTarget) bool { return t.Target == name })
+	i := slices.IndexFunc(s.Targets, func(t fixity.Target) bool { return t.Target == name })
 	if i < 0 {
 		a.t.Fatalf("no target %s in %+v", name, s)
 	}
@@ -41,9 +42,9 @@ func TestStatusCountsWhatIsOverdue(t *testing.T) {
 	}
 	a.checked("5", "Standard-OR", 400*day)
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/9'`)
-	list := a.claims(registry.FixityClaim{Most: 3})
+	list := a.claims(fixity.Claim{Most: 3})
 	for range 3 {
-		if _, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: hold(list[1]), Error: "no answer"}); err != nil {
+		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[1]), Error: "no answer"}); err != nil {
 			t.Fatal(err)
 		}
 		a.exec(`UPDATE fixity_checks SET worker = 'w' WHERE storage_record_id = $1`, list[1].ID)
@@ -96,7 +97,7 @@ func TestStatusForecasts(t *testing.T) {
 	if s := a.status(); s.DoneAt != nil || s.Rate != 0 {
 		t.Errorf("while nothing is allowed %+v", s)
 	}
-	in := func(s registry.FixityStatus) float64 {
+	in := func(s fixity.Status) float64 {
 		t.Helper()
 		if s.DoneAt == nil {
 			t.Errorf("never: %+v", s)
@@ -141,7 +142,7 @@ func TestStatusOfManyCopiesIsEstimated(t *testing.T) {
 	a.exec(`ANALYZE storage_records`)
 	a.exec(`UPDATE fixity_feed SET allowance = 0, fed = 20, every = '1 hour', fed_at = now()`)
 	exact := a.status()
-	s, err := a.EstimatedFixityStatus(t.Context())
+	s, err := fixity.In(a.Registry).Status(t.Context(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4, Count: 4000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,23 +168,23 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 hour'`) // none is recent
 	a.checked("0", "Standard-VA", 500*day)
-	list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "", false)
-	if err != nil || len(list) != 1 || list[0] != (registry.RequestedFixity{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
+	list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/3", "", false)
+	if err != nil || len(list) != 1 || list[0] != (fixity.Requested{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
 		t.Errorf("RequestFixity = %+v, %v", list, err)
 	}
 	a.exec(`UPDATE fixity_feed SET allowance = 0`)
-	got := a.claims(registry.FixityClaim{Most: 5})
+	got := a.claims(fixity.Claim{Most: 5})
 	if names(got) != "3 VA" {
 		t.Errorf("without allowance %s", names(got))
 	}
 	a.feed(1)
-	if _, err := a.RequestFixity(t.Context(), "test.edu/bag", "", false); err != nil {
+	if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag", "", false); err != nil {
 		t.Error(err)
 	}
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag", "", false); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
+	if list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag", "", false); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
 		t.Errorf("of the object %+v, %v", list, err)
 	}
-	if next := a.claims(registry.FixityClaim{Most: 5}); names(next) != "0 VA, 1 VA, 2 VA" {
+	if next := a.claims(fixity.Claim{Most: 5}); names(next) != "0 VA, 1 VA, 2 VA" {
 		t.Errorf("of the object %s", names(next))
 	}
 	a.recorded(matching(got[0]))
@@ -194,36 +195,36 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 		t.Errorf("%d are announced, want 4", n)
 	}
 	// A target may be named that is not read otherwise; one that has none of it is not.
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Standard-OR", false); err != nil || len(list) != 1 {
+	if list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/3", "Standard-OR", false); err != nil || len(list) != 1 {
 		t.Errorf("in Standard-OR %+v, %v", list, err)
 	}
-	if list, err := a.RequestFixity(t.Context(), "test.edu/bag/data/3", "Wasabi-VA", false); err != nil || len(list) != 0 {
+	if list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/3", "Wasabi-VA", false); err != nil || len(list) != 0 {
 		t.Errorf("in Wasabi-VA %+v, %v", list, err)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "3 OR" {
+	if got := names(a.claims(fixity.Claim{Most: 5})); got != "3 OR" {
 		t.Errorf("then %s", got)
 	}
 	// What was begun before comes behind it, and not at all once its target is off.
 	a.exec(`UPDATE fixity_policies SET mode = 'read' WHERE target = 'Standard-OR'`)
 	a.checked("1", "Standard-OR", 500*day)
 	a.checked("2", "Standard-OR", 400*day)
-	for _, c := range a.claims(registry.FixityClaim{Most: 1}) {
-		if err := a.ReleaseFixity(t.Context(), hold(c)); err != nil {
+	for _, c := range a.claims(fixity.Claim{Most: 1}) {
+		if err := fixity.In(a.Registry).Release(t.Context(), hold(c)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.RequestFixity(t.Context(), "test.edu/bag/data/2", "Standard-OR", false); err != nil {
+	if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/2", "Standard-OR", false); err != nil {
 		t.Error(err)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 OR" {
+	if got := names(a.claims(fixity.Claim{Most: 1})); got != "2 OR" {
 		t.Errorf("before what was begun %s", got)
 	}
 	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
-	if got := names(a.claims(registry.FixityClaim{Most: 5})); got != "" {
+	if got := names(a.claims(fixity.Claim{Most: 5})); got != "" {
 		t.Errorf("of a target that is off %s", got)
 	}
 	for _, unknown := range []string{"test.edu/bag/data/none", ""} {
-		if _, err := a.RequestFixity(t.Context(), unknown, "", false); err == nil || !strings.Contains(err.Error(), "not found") {
+		if _, err := fixity.In(a.Registry).Request(t.Context(), unknown, "", false); err == nil || !strings.Contains(err.Error(), "not found") {
 			t.Errorf("%q: %v", unknown, err)
 		}
 	}
@@ -233,19 +234,19 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.exec(`UPDATE fixity_policies SET failures = 9, paused_until = 'infinity', pause_reason = 'archived' WHERE target = 'Glacier-VA'`)
-	p, err := a.SetFixityPolicy(t.Context(), "Glacier-VA", "report", 365)
+	p, err := fixity.In(a.Registry).SetPolicy(t.Context(), "Glacier-VA", "report", 365)
 	if err != nil || p.Target != "Glacier-VA" || p.Provider != "AWS" || p.Mode != "report" || *p.Days != 365 || p.PausedUntil != nil || p.PauseReason != "" {
 		t.Errorf("SetFixityPolicy = %+v, %v", p, err)
 	}
-	if p, err = a.SetFixityPolicy(t.Context(), "Glacier-VA", "off", 0); err != nil || p.Mode != "off" || p.Days != nil {
+	if p, err = fixity.In(a.Registry).SetPolicy(t.Context(), "Glacier-VA", "off", 0); err != nil || p.Mode != "off" || p.Days != nil {
 		t.Errorf("SetFixityPolicy = %+v, %v", p, err)
 	}
 	for mode, days := range map[string]int{"often": 1, "read": -1} {
-		if _, err := a.SetFixityPolicy(t.Context(), "Glacier-VA", mode, days); err == nil || !strings.Contains(err.Error(), "refused") {
+		if _, err := fixity.In(a.Registry).SetPolicy(t.Context(), "Glacier-VA", mode, days); err == nil || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("%s, %d days: %v", mode, days, err)
 		}
 	}
-	if _, err := a.SetFixityPolicy(t.Context(), "Attic", "read", 1); err == nil || !strings.Contains(err.Error(), "not found") {
+	if _, err := fixity.In(a.Registry).SetPolicy(t.Context(), "Attic", "read", 1); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("of no target: %v", err)
 	}
 }
@@ -259,12 +260,16 @@ func TestClaimsGoByIndex(t *testing.T) {
 	a.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at, last_fixity_at)
 		SELECT generic_file_id, url || n, target, bucket, key || n, now(), now(), now() - interval '1 hour' * n FROM storage_records, generate_series(1, 20000) n`)
 	a.exec(`ANALYZE storage_records`)
+	claim, err := os.ReadFile("fixity/claim.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 		err := pgx.BeginFunc(t.Context(), a.db, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 				return err
 			}
-			rows, _ := tx.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+registry.ClaimFixitySQL, pgx.NamedArgs{
+			rows, _ := tx.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+string(claim), pgx.NamedArgs{
 				"worker": "w", "targets": []string{"Standard-VA", "Standard-OR"}, "most": 5, "days": 90, "lease": time.Minute, "few": 5, "pause": time.Minute,
 			})
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 const day = 24 * time.Hour
@@ -30,7 +30,7 @@ func (a *archive) withCopies(n int) {
 
 func (a *archive) feed(n int) {
 	a.t.Helper()
-	if _, err := a.FeedFixity(context.Background(), n, 30*time.Minute); err != nil {
+	if _, err := fixity.In(a.Registry).Feed(context.Background(), n, 30*time.Minute); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -42,7 +42,7 @@ func (a *archive) checked(path, target string, ago time.Duration) {
 		WHERE f.id = s.generic_file_id AND f.identifier = 'test.edu/bag/data/' || $1 AND s.target = $2`, path, target, ago)
 }
 
-func (a *archive) claims(c registry.FixityClaim) []registry.FixityCopy {
+func (a *archive) claims(c fixity.Claim) []fixity.Copy {
 	a.t.Helper()
 	if c.Worker == "" {
 		c.Worker = "w"
@@ -56,7 +56,7 @@ func (a *archive) claims(c registry.FixityClaim) []registry.FixityCopy {
 	if c.Lease == 0 {
 		c.Lease = time.Minute
 	}
-	list, err := a.ClaimFixity(context.Background(), c)
+	list, err := fixity.In(a.Registry).Claim(context.Background(), c)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (a *archive) claims(c registry.FixityClaim) []registry.FixityCopy {
 }
 
 // names are the paths and targets of copies, in their order.
-func names(list []registry.FixityCopy) string {
+func names(list []fixity.Copy) string {
 	var out []string
 	for _, c := range list {
 		out = append(out, strings.TrimPrefix(c.Identifier, "test.edu/bag/data/")+" "+strings.TrimPrefix(c.Target, "Standard-"))
@@ -85,21 +85,21 @@ func TestMostOverdueCopiesGoFirst(t *testing.T) {
 	a.checked("3", "Standard-OR", 33*day)
 	a.checked("1", "Standard-OR", 29*day)
 	a.checked("4", "Standard-OR", 300*day)
-	if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "1 VA, 4 OR, 3 OR" {
+	if got := names(a.claims(fixity.Claim{Most: 3})); got != "1 VA, 4 OR, 3 OR" {
 		t.Errorf("first %s", got)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "0 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 3})); got != "0 VA" {
 		t.Errorf("then %s", got)
 	}
 	// A policy counts at once, in either direction.
-	if got := names(a.claims(registry.FixityClaim{Most: 3, Days: 88})); got != "2 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 3, Days: 88})); got != "2 VA" {
 		t.Errorf("with a shorter interval %s", got)
 	}
 	a.exec(`UPDATE fixity_policies SET interval_days = 28 WHERE target = 'Standard-OR'`)
-	if got := names(a.claims(registry.FixityClaim{Most: 3, Targets: []string{"Standard-VA"}})); got != "" {
+	if got := names(a.claims(fixity.Claim{Most: 3, Targets: []string{"Standard-VA"}})); got != "" {
 		t.Errorf("in a target that is not asked for %s", got)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 3})); got != "1 OR" {
+	if got := names(a.claims(fixity.Claim{Most: 3})); got != "1 OR" {
 		t.Errorf("after the policy changed %s", got)
 	}
 }
@@ -112,16 +112,16 @@ func TestClaimedCopyIsTheOneOnRecord(t *testing.T) {
 	a.ingested(etag2, fileRecord("data/a.txt", 2))
 	a.feed(5)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year'`)
-	list := a.claims(registry.FixityClaim{Most: 5})
+	list := a.claims(fixity.Claim{Most: 5})
 	f := fileRecord("data/a.txt", 2)
-	want := registry.FixityCopy{
+	want := fixity.Copy{
 		ID: value[int64](a, `SELECT id FROM storage_records WHERE target = 'Standard-VA'`), FileID: value[int64](a, `SELECT id FROM generic_files`),
 		Identifier: f.Identifier, Target: "Standard-VA", Bucket: f.Copies[0].Bucket, Key: f.Copies[0].Key, URL: f.Copies[0].URL, Size: 2, SHA256: f.SHA256,
 	}
 	if len(list) == 1 {
 		want.Token = list[0].Token
 	}
-	if diff := cmp.Diff([]registry.FixityCopy{want}, list); diff != "" || want.Token == 0 {
+	if diff := cmp.Diff([]fixity.Copy{want}, list); diff != "" || want.Token == 0 {
 		t.Errorf("claimed (-want +got):\n%s", diff)
 	}
 }
@@ -134,20 +134,20 @@ func TestDeletedFilesAreNotChecked(t *testing.T) {
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/0'`)
 	a.exec(`UPDATE generic_files SET deleted_by_item = 7 WHERE identifier LIKE '%/1'`)
-	if got := names(a.claims(registry.FixityClaim{Most: 1})); got != "2 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 1})); got != "2 VA" {
 		t.Errorf("claimed %s", got)
 	}
 	a.exec(`UPDATE intellectual_objects SET deleted_by_item = 7`)
 	a.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '2 years'`)
-	if got := names(a.claims(registry.FixityClaim{Most: 9})); got != "" {
+	if got := names(a.claims(fixity.Claim{Most: 9})); got != "" {
 		t.Errorf("of an object that is being deleted: %s", got)
 	}
 	a.exec(`UPDATE intellectual_objects SET deleted_by_item = NULL`)
-	if got := names(a.claims(registry.FixityClaim{Most: 9})); got != "2 OR, 3 OR, 3 VA" && got != "2 OR, 3 VA, 3 OR" {
+	if got := names(a.claims(fixity.Claim{Most: 9})); got != "2 OR, 3 OR, 3 VA" && got != "2 OR, 3 VA, 3 OR" {
 		t.Errorf("of an object that stays: %s", got)
 	}
 	a.exec(`UPDATE generic_files SET state = 'A', deleted_by_item = NULL`)
-	if got := a.claims(registry.FixityClaim{Most: 9}); len(got) != 4 {
+	if got := a.claims(fixity.Claim{Most: 9}); len(got) != 4 {
 		t.Errorf("of files that came back: %s", names(got))
 	}
 }
@@ -160,21 +160,21 @@ func TestLastCheckThatIsSetBackMakesCopiesDue(t *testing.T) {
 	a.withCopies(3)
 	a.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '100 days' WHERE identifier LIKE '%/1'`)
 	a.exec(`UPDATE generic_files SET mod_time = now(), updated_at = now() WHERE identifier LIKE '%/2'`)
-	got := a.claims(registry.FixityClaim{Most: 9})
+	got := a.claims(fixity.Claim{Most: 9})
 	if names(got) != "1 VA, 1 OR" {
 		t.Errorf("claimed %s", names(got))
 	}
 	// It is no matter how late the next try would have been.
 	for _, c := range got {
-		if _, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: registry.FixityHold{ID: c.ID, Token: c.Token}, Wait: day}); err != nil {
+		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Wait: day}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if again := names(a.claims(registry.FixityClaim{Most: 9})); again != "" {
+	if again := names(a.claims(fixity.Claim{Most: 9})); again != "" {
 		t.Errorf("before the next try: %s", again)
 	}
 	a.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '101 days' WHERE identifier LIKE '%/1'`)
-	if again := names(a.claims(registry.FixityClaim{Most: 9})); again != "1 VA, 1 OR" {
+	if again := names(a.claims(fixity.Claim{Most: 9})); again != "1 VA, 1 OR" {
 		t.Errorf("set back again: %s", again)
 	}
 }
@@ -198,7 +198,7 @@ func TestAllowanceIsKept(t *testing.T) {
 		for w := range 8 {
 			all.Go(func() {
 				for {
-					list := a.claims(registry.FixityClaim{Worker: fmt.Sprint(w), Most: 4, Lease: time.Hour})
+					list := a.claims(fixity.Claim{Worker: fmt.Sprint(w), Most: 4, Lease: time.Hour})
 					if len(list) == 0 {
 						return
 					}
@@ -206,7 +206,7 @@ func TestAllowanceIsKept(t *testing.T) {
 					got += len(list)
 					for _, c := range list {
 						if seen[c.ID] {
-							t.Errorf("%s was claimed twice", names([]registry.FixityCopy{c}))
+							t.Errorf("%s was claimed twice", names([]fixity.Copy{c}))
 						}
 						seen[c.ID] = true
 					}
@@ -219,7 +219,7 @@ func TestAllowanceIsKept(t *testing.T) {
 			t.Errorf("interval %d: %d copies, want %d", interval, got, want)
 		}
 	}
-	left, err := a.FeedFixity(t.Context(), 10, time.Minute)
+	left, err := fixity.In(a.Registry).Feed(t.Context(), 10, time.Minute)
 	if err != nil || left != 5 {
 		t.Errorf("FeedFixity = %d, %v; want the 5 that were not used", left, err)
 	}
@@ -231,13 +231,13 @@ func TestBeginOfAFilesCheckIsAnnounced(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(3)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year'`)
-	list := a.claims(registry.FixityClaim{Most: 9})
-	if err := a.ReleaseFixity(t.Context(), hold(list[0])); err != nil {
+	list := a.claims(fixity.Claim{Most: 9})
+	if err := fixity.In(a.Registry).Release(t.Context(), hold(list[0])); err != nil {
 		t.Fatal(err)
 	}
 	a.exec(`UPDATE fixity_checks SET run_at = now()`)
 	a.exec(`UPDATE fixity_feed SET allowance = 0`)
-	if again := a.claims(registry.FixityClaim{Most: 9}); len(again) != 6 {
+	if again := a.claims(fixity.Claim{Most: 9}); len(again) != 6 {
 		t.Errorf("%d copies were claimed again, want all 6, which the allowance does not count", len(again))
 	}
 	rows, _ := a.db.Query(t.Context(), `SELECT topic || ' ' || body FROM topic_messages WHERE topic LIKE 'fixity%' AND work_item_id IS NULL ORDER BY body`)
@@ -252,8 +252,8 @@ func TestBeginOfAFilesCheckIsAnnounced(t *testing.T) {
 	}
 }
 
-func hold(c registry.FixityCopy) registry.FixityHold {
-	return registry.FixityHold{ID: c.ID, Token: c.Token}
+func hold(c fixity.Copy) fixity.Hold {
+	return fixity.Hold{ID: c.ID, Token: c.Token}
 }
 
 // A claim lasts as long as it is renewed. Whoever is late has lost it, and nothing
@@ -264,34 +264,34 @@ func TestClaimOnACopyIsALease(t *testing.T) {
 	ctx := context.Background()
 	a.withCopies(2)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
-	list := a.claims(registry.FixityClaim{Most: 9})
+	list := a.claims(fixity.Claim{Most: 9})
 	stale := list[0]
 	a.exec(`UPDATE fixity_checks SET run_at = now() - interval '1 second' WHERE storage_record_id = $1`, stale.ID)
-	next := a.claims(registry.FixityClaim{Worker: "v", Most: 9})
+	next := a.claims(fixity.Claim{Worker: "v", Most: 9})
 	if len(next) != 1 || next[0].ID != stale.ID || next[0].Token == stale.Token {
 		t.Fatalf("the other claims %+v, want the copy whose lease has lapsed, with another token", next)
 	}
-	kept, err := a.KeepFixity(ctx, time.Minute, hold(list[0]), hold(list[1]))
-	if err != nil || !slices.Equal(kept, []registry.FixityHold{hold(list[1])}) {
+	kept, err := fixity.In(a.Registry).Keep(ctx, time.Minute, hold(list[0]), hold(list[1]))
+	if err != nil || !slices.Equal(kept, []fixity.Hold{hold(list[1])}) {
 		t.Errorf("KeepFixity = %v, %v; want that of the copy which was not lost", kept, err)
 	}
-	if err := a.ReleaseFixity(ctx, hold(stale)); err != nil {
+	if err := fixity.In(a.Registry).Release(ctx, hold(stale)); err != nil {
 		t.Error(err)
 	}
-	if attempts, err := a.RetryFixity(ctx, registry.FixityTrouble{FixityHold: hold(stale), Error: "x", Outage: true}); err != nil || attempts != 0 {
+	if attempts, err := fixity.In(a.Registry).Retry(ctx, fixity.Trouble{Hold: hold(stale), Error: "x", Outage: true}); err != nil || attempts != 0 {
 		t.Errorf("RetryFixity = %d, %v", attempts, err)
 	}
-	if ends := a.recorded(matching(stale)); ends[0] != registry.FixityDropped {
+	if ends := a.recorded(matching(stale)); ends[0] != fixity.Dropped {
 		t.Errorf("the result of a lost claim is %s", ends[0])
 	}
 	if got := value[string](a, `SELECT worker || attempts FROM fixity_checks WHERE storage_record_id = $1`, stale.ID); got != "v0" {
 		t.Errorf("the copy is %s, want that of v", got)
 	}
-	if ends := a.recorded(matching(next[0])); ends[0] != registry.FixityRecorded {
+	if ends := a.recorded(matching(next[0])); ends[0] != fixity.Recorded {
 		t.Errorf("the result of the claim is %s", ends[0])
 	}
 	a.exec(`UPDATE fixity_checks SET run_at = now() + interval '1 second'`)
-	if _, err := a.KeepFixity(ctx, time.Hour, hold(list[1])); err != nil {
+	if _, err := fixity.In(a.Registry).Keep(ctx, time.Hour, hold(list[1])); err != nil {
 		t.Error(err)
 	}
 	if !value[bool](a, `SELECT run_at > now() + interval '59 minutes' FROM fixity_checks`) {
@@ -299,13 +299,13 @@ func TestClaimOnACopyIsALease(t *testing.T) {
 	}
 }
 
-func matching(c registry.FixityCopy) registry.FixityResult {
-	return registry.FixityResult{FixityHold: hold(c), Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256, Bytes: c.Size}
+func matching(c fixity.Copy) fixity.Result {
+	return fixity.Result{Hold: hold(c), Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256, Bytes: c.Size}
 }
 
-func (a *archive) recorded(results ...registry.FixityResult) []registry.FixityEnd {
+func (a *archive) recorded(results ...fixity.Result) []fixity.End {
 	a.t.Helper()
-	ends, err := a.RecordFixity(context.Background(), results...)
+	ends, err := fixity.In(a.Registry).Record(context.Background(), results...)
 	if err != nil || len(ends) != len(results) {
 		a.t.Fatalf("RecordFixity = %v, %v", ends, err)
 	}
@@ -320,18 +320,18 @@ func TestUnreadableCopyIsTriedAgainLater(t *testing.T) {
 	a.withCopies(1)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
 	for attempt, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, day, day} {
-		list := a.claims(registry.FixityClaim{Most: 1})
+		list := a.claims(fixity.Claim{Most: 1})
 		if len(list) != 1 || list[0].Attempts != attempt {
 			t.Fatalf("attempt %d: %+v", attempt, list)
 		}
-		n, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: hold(list[0]), Error: "broken", Most: 4})
+		n, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[0]), Error: "broken", Most: 4})
 		if err != nil || n != attempt+1 {
 			t.Errorf("RetryFixity = %d, %v; want %d", n, err, attempt+1)
 		}
 		if got := value[time.Duration](a, `SELECT run_at - now() FROM fixity_checks WHERE error = 'broken' AND worker = ''`); (got - want).Abs() > time.Second*30 {
 			t.Errorf("after attempt %d it waits for %v, want %v", n, got, want)
 		}
-		if again := a.claims(registry.FixityClaim{Most: 1}); len(again) > 0 {
+		if again := a.claims(fixity.Claim{Most: 1}); len(again) > 0 {
 			t.Errorf("it was claimed before that")
 		}
 		a.exec(`UPDATE fixity_checks SET run_at = now()`)
@@ -345,11 +345,11 @@ func TestProviderThatIsOutIsLeftAlone(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(30)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year'`)
-	va := registry.FixityClaim{Most: 3, Targets: []string{"Standard-VA"}}
-	fails := func(list []registry.FixityCopy) {
+	va := fixity.Claim{Most: 3, Targets: []string{"Standard-VA"}}
+	fails := func(list []fixity.Copy) {
 		t.Helper()
 		for _, c := range list {
-			if _, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: hold(c), Error: "no answer", Outage: true, Most: 3}); err != nil {
+			if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(c), Error: "no answer", Outage: true, Most: 3}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -366,11 +366,11 @@ func TestProviderThatIsOutIsLeftAlone(t *testing.T) {
 	if tried != 6 { // two claims of three
 		t.Errorf("%d copies were tried before it was left alone, want 6", tried)
 	}
-	if got := a.claims(registry.FixityClaim{Most: 3}); len(got) != 3 || got[0].Target != "Standard-OR" {
+	if got := a.claims(fixity.Claim{Most: 3}); len(got) != 3 || got[0].Target != "Standard-OR" {
 		t.Errorf("of others %s was claimed", names(got))
 	}
-	policies, err := a.FixityPolicies(t.Context())
-	if i := slices.IndexFunc(policies, func(p registry.FixityPolicy) bool { return p.Target == "Standard-VA" }); err != nil || policies[i].PauseReason != "no answer" ||
+	policies, err := fixity.In(a.Registry).Policies(t.Context())
+	if i := slices.IndexFunc(policies, func(p fixity.Policy) bool { return p.Target == "Standard-VA" }); err != nil || policies[i].PauseReason != "no answer" ||
 		policies[i].PausedUntil == nil || time.Until(*policies[i].PausedUntil).Abs() > 6*time.Minute {
 		t.Errorf("policies %+v, %v", policies, err)
 	}
@@ -389,7 +389,7 @@ func TestProviderThatIsOutIsLeftAlone(t *testing.T) {
 	list := a.claims(va)
 	a.recorded(matching(list[0]))
 	waited := value[int](a, `SELECT count(*) FROM fixity_checks WHERE target = 'Standard-VA'`)
-	if got := a.claims(registry.FixityClaim{Most: 100, Targets: va.Targets}); len(got) != 29 || waited < 6 {
+	if got := a.claims(fixity.Claim{Most: 100, Targets: va.Targets}); len(got) != 29 || waited < 6 {
 		t.Errorf("%d copies are claimed once it answers, want all 29; %d had failed", len(got), waited)
 	}
 }
@@ -401,11 +401,11 @@ func TestCopiesThatCannotBeJudgedHoldUpNoOthers(t *testing.T) {
 	a.withCopies(20)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
 	for i := range 20 {
-		list := a.claims(registry.FixityClaim{Most: 1})
+		list := a.claims(fixity.Claim{Most: 1})
 		if len(list) != 1 {
 			t.Fatalf("after %d failures there is nothing to claim", i)
 		}
-		if _, err := a.RetryFixity(t.Context(), registry.FixityTrouble{FixityHold: hold(list[0]), Error: "odd", Wavered: true}); err != nil {
+		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[0]), Error: "odd", Wavered: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,13 +427,13 @@ func TestClaimDoesNotWaitForOthers(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `UPDATE storage_records SET etag = 'new' WHERE id = (SELECT min(id) FROM storage_records)`); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 9})); got != "1 VA, 2 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 9})); got != "1 VA, 2 VA" {
 		t.Errorf("claimed %s", got)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(a.claims(registry.FixityClaim{Most: 9})); got != "0 VA" {
+	if got := names(a.claims(fixity.Claim{Most: 9})); got != "0 VA" {
 		t.Errorf("then claimed %s", got)
 	}
 }

@@ -181,7 +181,7 @@ func (r *Registry) Identify(ctx context.Context, found []Identified) (ids []int6
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("record the formats of %d files: %w", len(found), refusal(err))
+		return nil, fmt.Errorf("record the formats of %d files: %w", len(found), Refusal(err))
 	}
 	return ids, nil
 }

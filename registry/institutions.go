@@ -36,7 +36,7 @@ func (r *Registry) AddInstitution(ctx context.Context, in Institution) (Institut
 	})
 	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
 	if err != nil {
-		return Institution{}, fmt.Errorf("add institution %q: %w", in.Identifier, refusal(err))
+		return Institution{}, fmt.Errorf("add institution %q: %w", in.Identifier, Refusal(err))
 	}
 	return added, nil
 }
@@ -65,7 +65,7 @@ func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, da
 		UPDATE institutions SET spot_restore_days = $2, updated_at = now() WHERE identifier = $1 RETURNING `+institutionColumns, identifier, days)
 	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
 	if err != nil {
-		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, refusal(err))
+		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, Refusal(err))
 	}
 	return in, nil
 }

@@ -116,5 +116,5 @@ func (r *Registry) ItemFiles(ctx context.Context, f ItemFileFilter) ([]RecordedF
 		args["action"], args["file"] = f.Item.Action, f.Item.GenericFileID
 		args["done"], args["live"] = f.Item.Status == "Success", f.Item.Retry
 	}
-	return collect[RecordedFile](ctx, r, fmt.Sprintf("list the files of item %d", f.Item.ID), sql, args)
+	return Collect[RecordedFile](ctx, r.db, fmt.Sprintf("list the files of item %d", f.Item.ID), sql, args)
 }

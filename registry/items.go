@@ -56,7 +56,7 @@ func (r *Registry) CreateIngests(ctx context.Context, in Institution, listed tim
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create ingests for %s: %w", in.Identifier, refusal(err))
+		return nil, fmt.Errorf("create ingests for %s: %w", in.Identifier, Refusal(err))
 	}
 	return ids, nil
 }
@@ -199,7 +199,7 @@ func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, err
 	rows, _ := r.db.Query(ctx, workItemsSQL, pgx.NamedArgs{
 		"status": f.Status, "stage": f.Stage, "institution": f.Institution, "name": f.Name,
 		"review": f.NeedsReview, "before": f.Before, "n": f.Limit,
-		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": timeOrNull(f.Since),
+		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": TimeOrNull(f.Since),
 	})
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WorkItem])
 	if err != nil {
@@ -238,7 +238,7 @@ func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.Named
 		return err
 	})
 	if err != nil {
-		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], refusal(err))
+		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], Refusal(err))
 	}
 	return item, nil
 }

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
-func (a *archive) state(id int64) registry.ItemState {
+func (a *archive) state(id int64) upkeep.ItemState {
 	a.t.Helper()
-	states, err := a.ItemStates(context.Background(), []int64{id, 4711})
+	states, err := upkeep.In(a.Registry).ItemStates(context.Background(), []int64{id, 4711})
 	if err != nil || len(states) != 1 {
 		a.t.Fatalf("ItemStates = %v, %v", states, err)
 	}
@@ -32,7 +33,7 @@ func TestNobodyInterferesWhileAnItemIsAlone(t *testing.T) {
 	release := sync.OnceFunc(func() { close(done) })
 	t.Cleanup(release)
 	go func() {
-		alone, err := a.WhileAlone(context.Background(), s, func(context.Context) error {
+		alone, err := upkeep.In(a.Registry).WhileAlone(context.Background(), s, func(context.Context) error {
 			close(holds)
 			<-done
 			return nil
@@ -104,14 +105,14 @@ func TestChangedItemIsNotAlone(t *testing.T) {
 				a.exec(change)
 			}
 			called := false
-			alone, err := a.WhileAlone(t.Context(), s, func(context.Context) error {
+			alone, err := upkeep.In(a.Registry).WhileAlone(t.Context(), s, func(context.Context) error {
 				called = true
 				return boom
 			})
 			if want := change == ""; called != want || alone || errors.Is(err, boom) != want {
 				t.Errorf("WhileAlone = %v, %v, called %v", alone, err, called)
 			}
-			still, err := a.StillEnded(t.Context(), s)
+			still, err := upkeep.In(a.Registry).StillEnded(t.Context(), s)
 			if want := change == "" || name == "another of the object"; err != nil || still != want {
 				t.Errorf("StillEnded = %v, %v", still, err)
 			}
@@ -136,7 +137,7 @@ func TestArchivedItemHasAState(t *testing.T) {
 	if after != before || !after.Stored || after.Live || after.Status != "Cancelled" {
 		t.Errorf("in the archive it is %+v, before %+v", after, before)
 	}
-	alone, err := a.WhileAlone(t.Context(), after, func(context.Context) error { return nil })
+	alone, err := upkeep.In(a.Registry).WhileAlone(t.Context(), after, func(context.Context) error { return nil })
 	if err != nil || !alone {
 		t.Errorf("WhileAlone = %v, %v", alone, err)
 	}
@@ -153,7 +154,7 @@ func TestCopyKeysComeInTheOrderOfTheirBytes(t *testing.T) {
 	a.scene(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at)
 		SELECT 5000 + n, 'https://y/' || n, 'Wasabi-VA', 'b', 'a/' || lpad(n::text, 6, '0'), now(), now() FROM generate_series(1, 5000) n`)
 	last, n := "", 0
-	for key, err := range a.CopyKeys(t.Context(), "Wasabi-VA") {
+	for key, err := range upkeep.In(a.Registry).CopyKeys(t.Context(), "Wasabi-VA") {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func (r *Registry) Objects(ctx context.Context, f ObjectFilter) ([]ListedObject,
 	if f.After > 0 {
 		sql = objectsUpSQL
 	}
-	return collect[ListedObject](ctx, r, "list objects", sql, pgx.NamedArgs{
+	return Collect[ListedObject](ctx, r.db, "list objects", sql, pgx.NamedArgs{
 		"institution": f.Institution, "state": f.State, "option": f.StorageOption, "before": f.Before, "after": f.After, "n": f.Limit,
 	})
 }
@@ -94,7 +94,7 @@ func (r *Registry) ObjectCopies(ctx context.Context, objectID int64) (c ObjectCo
 // archive included. Only that is large enough to need an index
 // (work_items_archive_object).
 func (r *Registry) ObjectItems(ctx context.Context, identifier string, n int) ([]WorkItem, error) {
-	return collect[WorkItem](ctx, r, "list the items of "+identifier, `SELECT `+workItemColumns+`
+	return Collect[WorkItem](ctx, r.db, "list the items of "+identifier, `SELECT `+workItemColumns+`
 		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id
 		WHERE w.object_identifier = @object ORDER BY w.id DESC LIMIT @n`, pgx.NamedArgs{"object": identifier, "n": n})
 }

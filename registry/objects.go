@@ -46,7 +46,7 @@ func (r *Registry) Object(ctx context.Context, identifier string) (Object, error
 	rows, _ := r.db.Query(ctx, objectSQL, identifier)
 	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
 	if err != nil {
-		return Object{}, fmt.Errorf("look up object %q: %w", identifier, refusal(err))
+		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
 	}
 	return o, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // Pages of objects fit together in both directions, and filters narrow them.
@@ -151,19 +152,19 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	a.exec(`INSERT INTO deletion_requests (institution_id, requested_by, token_sha256) SELECT $1, id, sha256('t') FROM users, generate_series(1, 3)`, a.in.ID)
 	a.exec(`INSERT INTO deletion_requests_generic_files SELECT 1, id FROM generic_files`)
 	a.exec(`INSERT INTO deletion_requests_intellectual_objects SELECT 3, id FROM intellectual_objects`)
-	d, err := a.ObjectDeletion(t.Context(), object)
+	d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var requests []int64
+	var ids []int64
 	for _, q := range d.Requests {
-		requests = append(requests, q.ID)
+		ids = append(ids, q.ID)
 	}
-	if d.Item != nil || d.FilesDeleted != 1 || d.FilesGoing != 1 || !slices.Equal(requests, []int64{3, 1}) {
+	if d.Item != nil || d.FilesDeleted != 1 || d.FilesGoing != 1 || !slices.Equal(ids, []int64{3, 1}) {
 		t.Errorf("deletion %+v", d)
 	}
 	a.exec(`UPDATE intellectual_objects SET deleted_by_item = 9`)
-	if d, err := a.ObjectDeletion(t.Context(), object); err != nil || d.Item == nil || *d.Item != 9 || d.FilesGoing != 2 {
+	if d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object); err != nil || d.Item == nil || *d.Item != 9 || d.FilesGoing != 2 {
 		t.Errorf("deletion %+v, %v", d, err)
 	}
 	// Its items are those of the queue and of the archive.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // known returns what the registry knows of an object's files, by identifier.
@@ -177,25 +178,25 @@ func TestRetiredCopiesAreThoseOfOneItem(t *testing.T) {
 	named := fileRecord("data/a.txt", 3).Copies[0]
 	a.exec(`INSERT INTO retired_copies (work_item_id, target, bucket, key) VALUES ($1, $2, $3, $4)`, third, named.Target, named.Bucket, named.Key)
 
-	retired := func(item int64) map[registry.RetiredCopy]bool {
-		list, err := a.RetiredCopies(ctx, item)
+	retired := func(item int64) map[upkeep.RetiredCopy]bool {
+		list, err := upkeep.In(a.Registry).RetiredCopies(ctx, item)
 		if err != nil {
 			t.Fatal(err)
 		}
-		set := map[registry.RetiredCopy]bool{}
+		set := map[upkeep.RetiredCopy]bool{}
 		for _, c := range list {
 			set[c] = true
 		}
 		return set
 	}
-	want := map[registry.RetiredCopy]bool{}
+	want := map[upkeep.RetiredCopy]bool{}
 	for _, c := range fileRecord("data/a.txt", 2).Copies {
-		want[registry.RetiredCopy{Target: c.Target, Bucket: c.Bucket, Key: c.Key}] = true
+		want[upkeep.RetiredCopy{Target: c.Target, Bucket: c.Bucket, Key: c.Key}] = true
 	}
 	if diff := cmp.Diff(want, retired(third)); diff != "" {
 		t.Errorf("copies that the third version replaced (-want +got):\n%s", diff)
 	}
-	if err := a.ForgetRetiredCopies(ctx, second); err != nil {
+	if err := upkeep.In(a.Registry).ForgetRetiredCopies(ctx, second); err != nil {
 		t.Fatal(err)
 	}
 	if n, m := len(retired(second)), len(retired(third)); n != 0 || m != 2 {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // decisions is each column that says who decided something.
@@ -52,13 +54,13 @@ func (a *archive) decides(as *registry.Registry) {
 	check(err)
 	_, err = as.Pause(ctx, "Store", "Maintenance.")
 	check(err)
-	p, err := as.MakePlan(ctx, registry.PlanRequest{Action: "cancel", Where: "name = 'bag.tar' AND stage = 'Store'"})
+	p, err := plans.In(as).Make(ctx, plans.Request{Action: "cancel", Where: "name = 'bag.tar' AND stage = 'Store'"})
 	check(err)
 	signed := &archive{as, a.t, a.db, a.in}
 	signed.undo(signed.apply(p))
 	_, _, err = as.AddToken(ctx, registry.Token{Name: "reader", Rights: []string{"pull"}})
 	check(err)
-	n, err := as.AcceptMissing(ctx, 9, "")
+	n, err := requests.In(as).AcceptMissing(ctx, 9, "")
 	check(err)
 	if n != 1 {
 		a.t.Errorf("%d copies accepted, want 1", n)
@@ -148,7 +150,7 @@ func TestAcceptedInAnothersNameNamesTheRole(t *testing.T) {
 	a.ingested(etag1, fileRecord("data/a.txt", 1))
 	a.exec(`INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, found_missing)
 		SELECT 9, id, 't', 'b', 'k', 'https://t/k', true FROM generic_files`)
-	if _, err := a.AcceptMissing(t.Context(), 9, "ann@archive.org"); err != nil {
+	if _, err := requests.In(a.Registry).AcceptMissing(t.Context(), 9, "ann@archive.org"); err != nil {
 		t.Fatal(err)
 	}
 	by := value[string](a, `SELECT accepted_by FROM deletion_receipts`)

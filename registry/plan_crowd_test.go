@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // An item and what the plan notes of it are one transaction: if the second fails,
@@ -34,7 +35,7 @@ func TestPlanAndItemChangeTogether(t *testing.T) {
 	}
 
 	trouble(70)
-	if _, err := a.ApplyPlan(context.Background(), p.ID, 5, ignore); !disk(err) {
+	if _, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore); !disk(err) {
 		t.Fatalf("ApplyPlan = %v, want the trouble", err)
 	}
 	a.changed(1, 50) // the first batch
@@ -45,13 +46,13 @@ func TestPlanAndItemChangeTogether(t *testing.T) {
 	p = a.apply(p)
 	a.changed(1, 120)
 	trouble(70)
-	if _, err := a.UndoPlan(context.Background(), p.ID, ignore); !disk(err) {
+	if _, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore); !disk(err) {
 		t.Fatalf("UndoPlan = %v, want the trouble", err)
 	}
 	if n := value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Pending'`); n != 70 {
 		t.Errorf("%d items are still requeued after the first batch", n)
 	}
-	if _, err := a.ApplyPlan(context.Background(), p.ID, 5, ignore); !errors.Is(err, registry.ErrRefused) {
+	if _, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("applied while it is undone in part: %v", err)
 	}
 	end()
@@ -66,11 +67,11 @@ func TestHalfAppliedPlanIsUndone(t *testing.T) {
 	a.putFailed(120)
 	before := value[string](a, stood)
 	p := a.requeueAll()
-	if _, err := a.UndoPlan(context.Background(), p.ID, ignore); !errors.Is(err, registry.ErrRefused) {
+	if _, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("undone before it was applied: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	_, err := a.ApplyPlan(ctx, p.ID, 5, func(int) { stop() })
+	_, err := plans.In(a.Registry).Apply(ctx, p.ID, 5, func(int) { stop() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("ApplyPlan = %v, want it stopped", err)
 	}
@@ -123,17 +124,17 @@ func TestPlanIsInOneHand(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() {
 		begun := sync.OnceFunc(func() { close(began); <-end })
-		if _, err := a.ApplyPlan(context.Background(), p.ID, 5, func(int) { begun() }); err != nil {
+		if _, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, func(int) { begun() }); err != nil {
 			t.Error(err)
 		}
 	})
 	<-began
 	user := value[string](a, `SELECT session_user::text`)
-	_, err := a.ApplyPlan(context.Background(), p.ID, 5, ignore)
+	_, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore)
 	if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "in the hands of") || !strings.Contains(err.Error(), user+", backend process") {
 		t.Errorf("the second is told %v", err)
 	}
-	if _, err := a.UndoPlan(context.Background(), p.ID, ignore); !errors.Is(err, registry.ErrRefused) {
+	if _, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("who would undo it is told %v", err)
 	}
 	close(end)
@@ -158,7 +159,7 @@ func TestPlanAndWorkersAtOnce(t *testing.T) {
 	if err != nil || len(inHand) != 10 {
 		t.Fatalf("Claim = %d items, %v", len(inHand), err)
 	}
-	p := a.plan(registry.PlanRequest{Action: "cancel", Where: "true"})
+	p := a.plan(plans.Request{Action: "cancel", Where: "true"})
 	var workers sync.WaitGroup
 	var over atomic.Bool
 	settled := 0
@@ -181,7 +182,7 @@ func TestPlanAndWorkersAtOnce(t *testing.T) {
 		}
 	})
 	<-began
-	p, err = a.ApplyPlan(t.Context(), p.ID, 100, ignore)
+	p, err = plans.In(a.Registry).Apply(t.Context(), p.ID, 100, ignore)
 	over.Store(true)
 	workers.Wait()
 	if err != nil {
@@ -215,7 +216,7 @@ func TestPlanWaitsForWhoeverHasAnItem(t *testing.T) {
 	p := a.requeueAll()
 	tx := a.somebody(`UPDATE work_items SET stage = 'Store', claim_token = claim_token + 1 WHERE id = 2`)
 	var applying sync.WaitGroup
-	applying.Go(func() { p, _ = a.ApplyPlan(context.Background(), p.ID, 100, ignore) })
+	applying.Go(func() { p, _ = plans.In(a.Registry).Apply(context.Background(), p.ID, 100, ignore) })
 	a.someoneWaits()
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Error(err)
@@ -234,7 +235,7 @@ func TestPlanAndBucketReaderDoNotCross(t *testing.T) {
 	a := newArchive(t)
 	a.putFailed(1)
 	live := a.put("bag-1.b1.of2", "e", "Validate", "Pending")
-	p := a.plan(registry.PlanRequest{Action: "requeue", Where: "true", Stage: "Receive"})
+	p := a.plan(plans.Request{Action: "requeue", Where: "true", Stage: "Receive"})
 	tx := a.somebody(`SELECT lock_object('test.edu/bag-1')`)
 	var applying sync.WaitGroup
 	applying.Go(func() { a.apply(p) })

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // However plans, workers and people cross each other: what a plan did it did once
@@ -62,7 +62,7 @@ type snapshot struct {
 
 type planModel struct {
 	a     *archive
-	plans []registry.Plan
+	plans []plans.Plan
 	made  map[planned]snapshot // how items were when plans were made
 	done  map[planned]snapshot // how they were when plans came to change them
 	seen  map[string]int
@@ -76,7 +76,7 @@ func (m *planModel) item(id int64) (s snapshot) {
 }
 
 func (m *planModel) plan(t *rapid.T) {
-	q := registry.PlanRequest{Action: rapid.SampledFrom([]string{"requeue", "cancel", "set priority"}).Draw(t, "action"), Where: "id <> 1"}
+	q := plans.Request{Action: rapid.SampledFrom([]string{"requeue", "cancel", "set priority"}).Draw(t, "action"), Where: "id <> 1"}
 	switch q.Action {
 	case "requeue":
 		q.Stage = rapid.SampledFrom([]string{"", "Receive"}).Draw(t, "to")
@@ -93,7 +93,7 @@ func (m *planModel) plan(t *rapid.T) {
 
 // run calls a function of the schema for some items of a plan, and tells what the
 // items and the plan's word of them were before.
-func (m *planModel) run(t *rapid.T, sql string) (p registry.Plan, was map[int64]snapshot, said map[int64]string, ok bool) {
+func (m *planModel) run(t *rapid.T, sql string) (p plans.Plan, was map[int64]snapshot, said map[int64]string, ok bool) {
 	if len(m.plans) == 0 {
 		m.plan(t)
 	}
@@ -107,7 +107,7 @@ func (m *planModel) run(t *rapid.T, sql string) (p registry.Plan, was map[int64]
 }
 
 // said is what a plan says of an item, without why.
-func (m *planModel) said(p registry.Plan, id int64) string {
+func (m *planModel) said(p plans.Plan, id int64) string {
 	if id == 1 {
 		return "nothing"
 	}

@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 func ignore(int) {}
 
-func (a *archive) apply(p registry.Plan) registry.Plan {
+func (a *archive) apply(p plans.Plan) plans.Plan {
 	a.t.Helper()
-	p, err := a.ApplyPlan(context.Background(), p.ID, 5, ignore)
+	p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return p
 }
 
-func (a *archive) undo(p registry.Plan) registry.Plan {
+func (a *archive) undo(p plans.Plan) plans.Plan {
 	a.t.Helper()
-	p, err := a.UndoPlan(context.Background(), p.ID, ignore)
+	p, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func (a *archive) undo(p registry.Plan) registry.Plan {
 }
 
 // inPlan is what a plan says of an item.
-func (a *archive) inPlan(p registry.Plan, item int64) string {
+func (a *archive) inPlan(p plans.Plan, item int64) string {
 	a.t.Helper()
 	return value[string](a, `SELECT rtrim(state || ': ' || detail, ': ') FROM plan_items WHERE plan_id = $1 AND work_item_id = $2`, p.ID, item)
 }
@@ -56,15 +57,15 @@ func TestAppliedPlanDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	ten := 10
 	for action, tc := range map[string]struct {
-		q          registry.PlanRequest
+		q          plans.Request
 		want       string
 		topics     int
 		moves      int64
 		undoTopics int
 	}{
-		"requeue":  {registry.PlanRequest{Action: "requeue", Stage: "Receive"}, "Pending Receive 0 Requeued for Receive by ", 70, 1, 0},
-		"cancel":   {registry.PlanRequest{Action: "cancel", Reason: "Trials."}, "Cancelled Validate 0 Trials.", 0, 1, 0},
-		"priority": {registry.PlanRequest{Action: "set priority", Priority: &ten}, "Failed Validate 10 Note", 0, 0, 0},
+		"requeue":  {plans.Request{Action: "requeue", Stage: "Receive"}, "Pending Receive 0 Requeued for Receive by ", 70, 1, 0},
+		"cancel":   {plans.Request{Action: "cancel", Reason: "Trials."}, "Cancelled Validate 0 Trials.", 0, 1, 0},
+		"priority": {plans.Request{Action: "set priority", Priority: &ten}, "Failed Validate 10 Note", 0, 0, 0},
 	} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +77,7 @@ func TestAppliedPlanDoesWhatItSays(t *testing.T) {
 			tc.q.Where = "status = 'Failed'"
 			p := a.plan(tc.q)
 			told := 0
-			p, err := a.ApplyPlan(context.Background(), p.ID, 5, func(n int) { told += n })
+			p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, func(n int) { told += n })
 			if err != nil || told != 70 || p.State != "applied" || p.Counts["done"] != 70 || p.AppliedAt == nil || p.BegunBy == nil {
 				t.Fatalf("ApplyPlan = %+v, %v; told of %d", p, err, told)
 			}
@@ -107,7 +108,7 @@ func TestAppliedPlanDoesWhatItSays(t *testing.T) {
 			a.changed(2, 70)
 			p = a.undo(p)
 			a.changed(2, 70)
-			if _, err := a.ApplyPlan(context.Background(), p.ID, 5, ignore); !errors.Is(err, registry.ErrRefused) {
+			if _, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore); !errors.Is(err, registry.ErrRefused) {
 				t.Errorf("applied after it was undone: %v", err)
 			}
 		})
@@ -136,13 +137,13 @@ func TestPlanLeavesAloneWhatHasChanged(t *testing.T) {
 				a.exec(`INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date)
 					VALUES ($1, 'Ingest', 'Cleanup', 'Success', false, 'done.tar', 'r', 'e', 1, now())`, a.in.ID)
 			}
-			p := a.plan(registry.PlanRequest{Action: "requeue", Where: "true"})
+			p := a.plan(plans.Request{Action: "requeue", Where: "true"})
 			a.exec(`UPDATE work_items SET priority = 1 WHERE id = 7`)
 			if _, err := a.Cancel(context.Background(), 8, ""); err != nil {
 				t.Fatal(err)
 			}
 			before := value[string](a, stood)
-			p, err := a.ApplyPlan(context.Background(), p.ID, tc.tolerance, ignore)
+			p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, tc.tolerance, ignore)
 			if tc.refused {
 				if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), fmt.Sprintf("2 of the %d items", tc.items)) {
 					t.Errorf("ApplyPlan = %v, want it refused for 2 of %d items", err, tc.items)
@@ -178,7 +179,7 @@ func TestPlanReportsWhatItCannotDo(t *testing.T) {
 	a.exec(`SELECT cancel($1)`, gone)
 	a.exec(`INSERT INTO work_items_archive SELECT * FROM work_items WHERE id = $1`, gone)
 	a.exec(`DELETE FROM work_items WHERE id = $1`, gone)
-	p, err := a.ApplyPlan(context.Background(), p.ID, 50, ignore)
+	p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 50, ignore)
 	if err != nil || p.State != "applied" {
 		t.Fatalf("ApplyPlan = %+v, %v", p, err)
 	}
@@ -223,9 +224,9 @@ func TestPlanThatWasTamperedWithIsRefused(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
 			a.putFailed(3)
-			p := a.plan(registry.PlanRequest{Action: "cancel", Where: "id < 3"})
+			p := a.plan(plans.Request{Action: "cancel", Where: "id < 3"})
 			a.exec(sql)
-			_, err := a.ApplyPlan(context.Background(), p.ID, 100, ignore)
+			_, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 100, ignore)
 			if !errors.Is(err, registry.ErrRefused) || value[int](a, `SELECT count(*) FROM work_items WHERE status = 'Failed'`) != 3 {
 				t.Errorf("ApplyPlan = %v", err)
 			}
@@ -245,7 +246,7 @@ func TestPlansAreListedNewestFirst(t *testing.T) {
 		most   int
 		want   string
 	}{{0, 9, "[3 2 1]"}, {0, 2, "[3 2]"}, {3, 9, "[2 1]"}} {
-		list, err := a.Plans(context.Background(), tc.before, tc.most)
+		list, err := plans.In(a.Registry).List(context.Background(), tc.before, tc.most)
 		var ids []int64
 		for _, p := range list {
 			ids = append(ids, p.ID)
@@ -257,13 +258,13 @@ func TestPlansAreListedNewestFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, id := range []int64{0, 4} {
-		if _, err := a.Plan(ctx, id); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := plans.In(a.Registry).Plan(ctx, id); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("Plan(%d) = %v, want ErrNotFound", id, err)
 		}
-		if _, err := a.ApplyPlan(ctx, id, 5, ignore); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := plans.In(a.Registry).Apply(ctx, id, 5, ignore); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("ApplyPlan(%d) = %v, want ErrNotFound", id, err)
 		}
-		if _, err := a.UndoPlan(ctx, id, ignore); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := plans.In(a.Registry).Undo(ctx, id, ignore); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("UndoPlan(%d) = %v, want ErrNotFound", id, err)
 		}
 	}

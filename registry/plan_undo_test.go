@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // Whatever an item was, undoing gives it back to the byte, but for what only
@@ -15,7 +15,7 @@ import (
 func TestUndoneItemIsWhatItWas(t *testing.T) {
 	t.Parallel()
 	ten := 10
-	for action, q := range map[string]registry.PlanRequest{
+	for action, q := range map[string]plans.Request{
 		"requeue":  {Action: "requeue", Stage: "Receive"},
 		"cancel":   {Action: "cancel"},
 		"priority": {Action: "set priority", Priority: &ten},
@@ -60,7 +60,7 @@ func TestWorkersHearOfUndoneItems(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	a.put("bag", "e", "Store", "Pending")
-	p := a.apply(a.plan(registry.PlanRequest{Action: "cancel", Where: "true"}))
+	p := a.apply(a.plan(plans.Request{Action: "cancel", Where: "true"}))
 	c, err := a.db.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestWorkersHearOfUndoneItems(t *testing.T) {
 // the progress that was made there, as after a lapsed lease.
 func TestUndoneItemOfAWorkerIsPending(t *testing.T) {
 	t.Parallel()
-	for _, q := range []registry.PlanRequest{
+	for _, q := range []plans.Request{
 		{Action: "requeue", Stage: "Receive", Where: "true"},
 		{Action: "cancel", Where: "true"},
 	} {
@@ -107,11 +107,11 @@ func TestUndoneItemOfAWorkerIsPending(t *testing.T) {
 func TestUndoLeavesAloneWhatWentOn(t *testing.T) {
 	t.Parallel()
 	ten := 10
-	requeue := registry.PlanRequest{Action: "requeue", Where: "true"}
-	cancel := registry.PlanRequest{Action: "cancel", Where: "true"}
-	first := registry.PlanRequest{Action: "set priority", Priority: &ten, Where: "true"}
+	requeue := plans.Request{Action: "requeue", Where: "true"}
+	cancel := plans.Request{Action: "cancel", Where: "true"}
+	first := plans.Request{Action: "set priority", Priority: &ten, Where: "true"}
 	for name, tc := range map[string]struct {
-		q      registry.PlanRequest
+		q      plans.Request
 		status string
 		since  func(a *archive, id int64)
 		want   string
@@ -172,7 +172,7 @@ func TestUndoneItemsStandInLine(t *testing.T) {
 	for n := range 4 {
 		ids = append(ids, a.upload(etag1, time.Now(), part(n))[0])
 	}
-	cancelled := a.apply(a.plan(registry.PlanRequest{Action: "cancel", Where: fmt.Sprintf("id IN (%d, %d)", ids[1], ids[2])}))
+	cancelled := a.apply(a.plan(plans.Request{Action: "cancel", Where: fmt.Sprintf("id IN (%d, %d)", ids[1], ids[2])}))
 	a.undo(cancelled)
 	if got, want := fmt.Sprint(a.line(ids...)), fmt.Sprint([]int64{0, ids[3], ids[1], ids[0]}); got != want {
 		t.Errorf("they wait for %s, want %s", got, want)
@@ -183,7 +183,7 @@ func TestUndoneItemsStandInLine(t *testing.T) {
 
 	// One that waited when the plan came is due once nothing is before it.
 	a.exec(`UPDATE work_items SET stage = 'Store', claim_token = claim_token + 1`)
-	requeued := a.apply(a.plan(registry.PlanRequest{Action: "requeue", Stage: "Receive", Where: fmt.Sprintf("id = %d", ids[3])}))
+	requeued := a.apply(a.plan(plans.Request{Action: "requeue", Stage: "Receive", Where: fmt.Sprintf("id = %d", ids[3])}))
 	a.exec(`SELECT cancel($1)`, ids[0])
 	a.undo(requeued)
 	if item := a.item(ids[3]); item.RunAt == nil || item.Stage != "Store" || item.WaitsFor != nil {
@@ -193,7 +193,7 @@ func TestUndoneItemsStandInLine(t *testing.T) {
 	// One that is parked again lets go of who came to wait for it.
 	a.exec(`SELECT cancel(id) FROM work_items WHERE id <> $1`, ids[3])
 	a.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, ids[3])
-	again := a.apply(a.plan(registry.PlanRequest{Action: "requeue", Where: "status = 'Failed'"}))
+	again := a.apply(a.plan(plans.Request{Action: "requeue", Where: "status = 'Failed'"}))
 	behind := a.upload(etag1, time.Now(), part(9))[0]
 	if got := a.line(behind)[0]; got != ids[3] {
 		t.Fatalf("the next part waits for %d, want %d", got, ids[3])

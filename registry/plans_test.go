@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // put makes an item of a bag, which the queue has brought to a stage and a status.
@@ -54,9 +55,9 @@ func (a *archive) putFailed(n int) {
 			attempt = 1, note = 'Note of ' || id, outcome = 'Outcome of ' || id, error_code = 'invalid-bag'`)
 }
 
-func (a *archive) plan(q registry.PlanRequest) registry.Plan {
+func (a *archive) plan(q plans.Request) plans.Plan {
 	a.t.Helper()
-	p, err := a.MakePlan(context.Background(), q)
+	p, err := plans.In(a.Registry).Make(context.Background(), q)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -64,9 +65,9 @@ func (a *archive) plan(q registry.PlanRequest) registry.Plan {
 }
 
 // requeueAll plans to requeue all items that have failed.
-func (a *archive) requeueAll() registry.Plan {
+func (a *archive) requeueAll() plans.Plan {
 	a.t.Helper()
-	return a.plan(registry.PlanRequest{Action: "requeue", Where: "status = 'Failed'"})
+	return a.plan(plans.Request{Action: "requeue", Where: "status = 'Failed'"})
 }
 
 // Who looks at a plan sees how many items it is about, how large they are, which
@@ -81,7 +82,7 @@ func TestPlanShowsWhatItWouldDoAndChangesNothing(t *testing.T) {
 	items := `SELECT string_agg(w::text, E'\n' ORDER BY id) FROM work_items w`
 	before := value[string](a, items)
 
-	p := a.plan(registry.PlanRequest{Action: "requeue", Where: "status <> 'Suspended'", Stage: "Receive"})
+	p := a.plan(plans.Request{Action: "requeue", Where: "status <> 'Suspended'", Stage: "Receive"})
 	if p.Items != 5 || p.Refused != 3 || p.Bytes != 2000 || p.InWork != 1 || p.State != "ready" || p.Counts["planned"] != 2 || p.Counts["refused"] != 3 {
 		t.Errorf("plan = %+v", p)
 	}
@@ -93,16 +94,16 @@ func TestPlanShowsWhatItWouldDoAndChangesNothing(t *testing.T) {
 	if p.SetHash != hex.EncodeToString(sum[:]) {
 		t.Errorf("hash = %s, want that of%s", p.SetHash, stood.String())
 	}
-	causes, err := a.PlanCauses(context.Background(), p.ID)
-	if diff := cmp.Diff([]registry.PlanCause{
+	causes, err := plans.In(a.Registry).Causes(context.Background(), p.ID)
+	if diff := cmp.Diff([]plans.Cause{
 		{State: "refused", Cause: "item N has ended (Cancelled): it cannot be changed", Items: 1, Example: over},
 		{State: "refused", Cause: "item N has ended (Success): it cannot be changed", Items: 1, Example: done},
 		{State: "refused", Cause: "item N is queued at Receive already", Items: 1, Example: queued},
 	}, causes); err != nil || diff != "" {
 		t.Errorf("causes: %v (-want +got)\n%s", err, diff)
 	}
-	list, err := a.PlanItems(context.Background(), p.ID, "refused", done, 1)
-	if diff := cmp.Diff([]registry.PlanItem{
+	list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "refused", done, 1)
+	if diff := cmp.Diff([]plans.Item{
 		{
 			ID: over, Name: "over.tar", Stage: "Store", Status: "Cancelled", Size: 1000, State: "refused",
 			Detail: fmt.Sprintf("item %d has ended (Cancelled): it cannot be changed", over),
@@ -110,7 +111,7 @@ func TestPlanShowsWhatItWouldDoAndChangesNothing(t *testing.T) {
 	}, list); err != nil || diff != "" {
 		t.Errorf("items that are refused, after the first: %v (-want +got)\n%s", err, diff)
 	}
-	if list, err := a.PlanItems(context.Background(), p.ID, "planned", 0, 9); err != nil || len(list) != 2 || list[1].ID != started {
+	if list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "planned", 0, 9); err != nil || len(list) != 2 || list[1].ID != started {
 		t.Errorf("items that are planned: %+v, %v", list, err)
 	}
 	if after := value[string](a, items); after != before {
@@ -130,15 +131,15 @@ func TestConditionStandsBesideTheOtherFields(t *testing.T) {
 	a.put("other's", "e", "Validate", "Failed")
 	a.exec(`UPDATE work_items SET error_code = 'it''s so' WHERE id <> $1`, wrong)
 	for _, where := range []string{"", "id < 0 OR true", "true -- and no more", "note LIKE '%--%' IS NOT NULL"} {
-		p := a.plan(registry.PlanRequest{Action: "cancel", Where: where, Status: "Failed", AtStage: "Validate", Institution: "test.edu", ErrorCode: "it's so"})
+		p := a.plan(plans.Request{Action: "cancel", Where: where, Status: "Failed", AtStage: "Validate", Institution: "test.edu", ErrorCode: "it's so"})
 		if got := value[string](a, `SELECT string_agg(work_item_id::text, ' ') FROM plan_items WHERE plan_id = $1`, p.ID); got != fmt.Sprint(want) {
 			t.Errorf("%q finds items %s, want %d", where, got, want)
 		}
 	}
-	if p := a.plan(registry.PlanRequest{Action: "cancel", Where: "id > 0 -- all"}); p.Items != 5 || p.Condition != "id > 0 -- all" {
+	if p := a.plan(plans.Request{Action: "cancel", Where: "id > 0 -- all"}); p.Items != 5 || p.Condition != "id > 0 -- all" {
 		t.Errorf("plan = %+v, want all five, by the condition as it was typed", p)
 	}
-	_, err := a.MakePlan(context.Background(), registry.PlanRequest{Action: "cancel", Where: "id < 0"})
+	_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: "id < 0"})
 	if !errors.Is(err, registry.ErrNotFound) || value[int](a, `SELECT count(*) FROM plans`) != 5 {
 		t.Errorf("MakePlan of nothing = %v, want ErrNotFound and no plan", err)
 	}
@@ -180,7 +181,7 @@ func TestConditionIsRefused(t *testing.T) {
 		"set_config('transaction_read_only', 'off', true) = 'off' AND nextval('work_items_id_seq') > 0": "read-write mode",
 	} {
 		for _, status := range []string{"", "Failed"} {
-			_, err := a.MakePlan(context.Background(), registry.PlanRequest{Action: "cancel", Where: where, Status: status})
+			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Status: status})
 			if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s with status %q: %v, want a refusal with %q", where, status, err, why)
 			}
@@ -272,12 +273,12 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 			}
 		}
 		action := rapid.SampledFrom([]string{"requeue", "cancel"}).Draw(rt, "action")
-		q := registry.PlanRequest{Action: action, Where: "true"}
+		q := plans.Request{Action: action, Where: "true"}
 		if action == "requeue" {
 			q.Stage = rapid.SampledFrom(append(stages, "")).Draw(rt, "to")
 		}
 		p := a.plan(q)
-		list, err := a.PlanItems(context.Background(), p.ID, "", 0, 100)
+		list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "", 0, 100)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, e
 func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64, error) {
 	// An item that was lost before we begin is not worth the work; the look that
 	// counts is the one before the commit.
-	if err := fence(ctx, tx, rec.Item, rec.Token, ""); err != nil {
+	if err := Fence(ctx, tx, rec.Item, rec.Token, ""); err != nil {
 		return 0, err
 	}
 	objectID, isNew, err := recordObject(ctx, tx, rec.Object)
@@ -137,7 +137,7 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 	maps.Copy(args, agents.args())
 	for _, name := range []string{"files", "renamed", "replaced", "retire", "checksums", "copies", "file events", "object events"} {
 		if _, err := tx.Exec(ctx, statement(name), args); err != nil {
-			return 0, fmt.Errorf("%s: %w", name, refusal(err))
+			return 0, fmt.Errorf("%s: %w", name, Refusal(err))
 		}
 		if name == "files" {
 			if err := checkMoved(ctx, tx); err != nil {
@@ -145,12 +145,12 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 			}
 		}
 	}
-	return objectID, fence(ctx, tx, rec.Item, rec.Token, "FOR UPDATE")
+	return objectID, Fence(ctx, tx, rec.Item, rec.Token, "FOR UPDATE")
 }
 
-// fence refuses what is recorded by a claim that has moved on. FOR UPDATE keeps it
+// Fence refuses what is recorded by a claim that has moved on. FOR UPDATE keeps it
 // from moving until we commit; it is taken last, since it holds up heartbeats.
-func fence(ctx context.Context, tx pgx.Tx, item, token int64, lock string) error {
+func Fence(ctx context.Context, tx pgx.Tx, item, token int64, lock string) error {
 	var one int
 	err := tx.QueryRow(ctx, `SELECT 1 FROM work_items WHERE id = $1 AND claim_token = $2 AND status = 'Started' `+lock, item, token).Scan(&one)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -172,7 +172,7 @@ func recordObject(ctx context.Context, tx pgx.Tx, o Object) (id int64, isNew boo
 		return 0, false, fmt.Errorf("object: %w", ErrMoved)
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("object: %w", refusal(err))
+		return 0, false, fmt.Errorf("object: %w", Refusal(err))
 	}
 	return id, isNew, nil
 }
@@ -226,13 +226,13 @@ func (f FileRecord) row() []any {
 	}
 	return []any{
 		f.Identifier, f.UUID, f.Format.MIME, f.Format.PUID, f.Format.IdentifiedBy, f.Format.Name, f.Format.Method, f.Format.SignatureVersion,
-		f.Format.Reason, timeOrNull(f.Format.At), scanner, f.Virus.Unchecked, timeOrNull(f.Virus.At), f.Size, timeOrNull(f.ModTime),
+		f.Format.Reason, TimeOrNull(f.Format.At), scanner, f.Virus.Unchecked, TimeOrNull(f.Virus.At), f.Size, TimeOrNull(f.ModTime),
 		f.MD5, f.SHA1, f.SHA256, f.SHA512, f.DigestedAt, f.Manifests,
 		targets, buckets, keys, urls, etags, stored, verified, by,
 	}
 }
 
-func timeOrNull(t time.Time) *time.Time {
+func TimeOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

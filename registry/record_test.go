@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // started makes an ingest item that runs with a token, at Record.
@@ -197,7 +198,7 @@ func TestReingestSwitchesChangedFiles(t *testing.T) {
 	if diff := cmp.Diff(want, a.counts()); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	retired, err := a.RetiredCopies(context.Background(), second)
+	retired, err := upkeep.In(a.Registry).RetiredCopies(context.Background(), second)
 	if err != nil || len(retired) != 2 || retired[0].Key != fileRecord("data/a.txt", 1).UUID {
 		t.Errorf("retired copies = %v, %v; want the two of version 1", retired, err)
 	}

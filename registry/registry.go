@@ -42,6 +42,10 @@ func New(db *pgxpool.Pool) *Registry { return &Registry{db, Farol("", "")} }
 // Signed returns the same registry, whose events name other agents.
 func (r *Registry) Signed(a Agents) *Registry { return &Registry{r.db, a} }
 
+// DB is the database for the packages below this one, whose records have rules of
+// their own.
+func (r *Registry) DB() *pgxpool.Pool { return r.db }
+
 // Ping tells whether the database answers.
 func (r *Registry) Ping(ctx context.Context) error {
 	if err := r.db.Ping(ctx); err != nil {
@@ -50,9 +54,9 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// refusal turns what the schema's rules raise into ErrRefused, with the text
+// Refusal turns what the schema's rules raise into ErrRefused, with the text
 // and the hint that they raised it with.
-func refusal(err error) error {
+func Refusal(err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

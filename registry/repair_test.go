@@ -13,10 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // bad has n files with a copy in Standard-VA that failed, and returns their failures.
-func (a *archive) bad(n int) []registry.BadCopy {
+func (a *archive) bad(n int) []fixity.BadCopy {
 	a.t.Helper()
 	a.withCopies(n)
 	for _, c := range a.due() {
@@ -24,7 +25,7 @@ func (a *archive) bad(n int) []registry.BadCopy {
 		result.Found = strings.Repeat("b", 64)
 		a.recorded(result)
 	}
-	list, err := a.BadCopies(context.Background(), "", 0, 0, 1000)
+	list, err := fixity.In(a.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
 	if err != nil || len(list) != n {
 		a.t.Fatalf("%d bad copies, %v; want %d", len(list), err, n)
 	}
@@ -51,7 +52,7 @@ func TestBadCopiesAreListed(t *testing.T) {
 		"known for an hour":        {"", time.Hour, 0, 1},
 		"behind the first":         {"", 0, list[0].Failure, 1},
 	} {
-		got, err := a.BadCopies(t.Context(), tc.identifier, tc.known, tc.after, 10)
+		got, err := fixity.In(a.Registry).BadCopies(t.Context(), tc.identifier, tc.known, tc.after, 10)
 		if err != nil || len(got) != tc.want {
 			t.Errorf("%s: %d, %v; want %d", name, len(got), err, tc.want)
 		}
@@ -68,16 +69,16 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 		SELECT id, generic_file_id, target, 'AWS', url, 'missing', 'sha256', 'x', now(), now() FROM storage_records WHERE target = 'Standard-OR'`)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	var held []registry.RepairWork
+	var held []fixity.Repair
 	for i := range 8 {
 		all.Go(func() {
-			w, err := a.HoldRepair(ctx, fmt.Sprint(i), b.Failure, time.Minute)
+			w, err := fixity.In(a.Registry).HoldRepair(ctx, fmt.Sprint(i), b.Failure, time.Minute)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
 				held = append(held, w)
-			case !errors.Is(err, registry.ErrHeld):
+			case !errors.Is(err, fixity.ErrHeld):
 				t.Error(err)
 			}
 		})
@@ -87,10 +88,10 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 		t.Fatalf("%d have it in hand", len(held))
 	}
 	f, w := fileRecord("data/0", 1), held[0]
-	want := registry.RepairWork{
-		FixityHold: w.FixityHold, BadCopy: b, Bucket: f.Copies[0].Bucket, Key: f.Copies[0].Key, Object: "test.edu/bag", Path: "data/0",
+	want := fixity.Repair{
+		Hold: w.Hold, BadCopy: b, Bucket: f.Copies[0].Bucket, Key: f.Copies[0].Key, Object: "test.edu/bag", Path: "data/0",
 		Size: 1, Format: "text/plain", MD5: f.MD5, SHA256: f.SHA256,
-		Others: []registry.OtherCopy{{Bad: true, StoredCopy: registry.StoredCopy{
+		Others: []fixity.OtherCopy{{Bad: true, StoredCopy: registry.StoredCopy{
 			Target: "Standard-OR", Bucket: f.Copies[1].Bucket, Key: f.Copies[1].Key, URL: f.Copies[1].URL, ETag: f.Copies[1].ETag, StoredAt: f.Copies[1].StoredAt,
 		}}},
 	}
@@ -98,25 +99,25 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 		t.Errorf("in hand (-want +got):\n%s", diff)
 	}
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
-	if got := a.claims(registry.FixityClaim{Most: 5}); len(got) > 0 {
+	if got := a.claims(fixity.Claim{Most: 5}); len(got) > 0 {
 		t.Errorf("it is checked meanwhile: %s", names(got))
 	}
-	if err := a.ReleaseFixity(ctx, w.FixityHold); err != nil {
+	if err := fixity.In(a.Registry).Release(ctx, w.Hold); err != nil {
 		t.Fatal(err)
 	}
-	checked := a.claims(registry.FixityClaim{Most: 5})
-	if _, err := a.HoldRepair(ctx, "r", b.Failure, time.Minute); !errors.Is(err, registry.ErrHeld) || len(checked) != 1 {
+	checked := a.claims(fixity.Claim{Most: 5})
+	if _, err := fixity.In(a.Registry).HoldRepair(ctx, "r", b.Failure, time.Minute); !errors.Is(err, fixity.ErrHeld) || len(checked) != 1 {
 		t.Errorf("while it is checked: %v, want ErrHeld", err)
 	}
 	// What is put off till tomorrow can be repaired today.
-	if _, err := a.RetryFixity(ctx, registry.FixityTrouble{FixityHold: hold(checked[0]), Wait: day}); err != nil {
+	if _, err := fixity.In(a.Registry).Retry(ctx, fixity.Trouble{Hold: hold(checked[0]), Wait: day}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.HoldRepair(ctx, "r", b.Failure, time.Minute); err != nil {
+	if _, err := fixity.In(a.Registry).HoldRepair(ctx, "r", b.Failure, time.Minute); err != nil {
 		t.Error(err)
 	}
 	a.exec(`UPDATE fixity_failures SET state = 'repaired', closed_at = now() WHERE id = $1`, b.Failure)
-	if _, err := a.HoldRepair(ctx, "r", b.Failure, time.Minute); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := fixity.In(a.Registry).HoldRepair(ctx, "r", b.Failure, time.Minute); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("repaired: %v, want ErrNotFound", err)
 	}
 }
@@ -135,16 +136,16 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
-			w, err := a.HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
+			w, err := fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			a.exec(lose)
 			events := a.counts()["premis_events"]
-			if err := a.NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
+			if err := fixity.In(a.Registry).NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
 				t.Errorf("NoteRepair = %v, want ErrLost", err)
 			}
-			if err := a.RecordRepair(t.Context(), registry.Repaired{RepairWork: w, ETag: "e", StoredAt: time.Now()}); !errors.Is(err, registry.ErrLost) {
+			if err := fixity.In(a.Registry).RecordRepair(t.Context(), fixity.Repaired{Repair: w, ETag: "e", StoredAt: time.Now()}); !errors.Is(err, registry.ErrLost) {
 				t.Errorf("RecordRepair = %v, want ErrLost", err)
 			}
 			if n := a.counts()["premis_events"]; n != events || value[int](a, `SELECT count(*) FROM fixity_failures WHERE state = 'repaired' OR repaired_from <> ''`) > 0 ||
@@ -154,12 +155,12 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 		})
 	}
 	a := newArchive(t)
-	w, err := a.HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
+	w, err := fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.exec(`UPDATE fixity_checks SET run_at = now()`)
-	if err := a.NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
+	if err := fixity.In(a.Registry).NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
 		t.Errorf("after the lease: NoteRepair = %v, want ErrLost", err)
 	}
 }
@@ -194,7 +195,7 @@ func TestBrake(t *testing.T) {
 				a.exec(statement)
 			}
 			for range 2 {
-				b, err := a.CheckBrake(t.Context(), "AWS", registry.BrakeLimits{Failures: 4, Share: 5, Least: 100})
+				b, err := fixity.In(a.Registry).CheckBrake(t.Context(), "AWS", fixity.BrakeLimits{Failures: 4, Share: 5, Least: 100})
 				if err != nil || (b != nil) != tc.pulled {
 					t.Errorf("CheckBrake = %+v, %v; want it pulled: %v", b, err, tc.pulled)
 				}
@@ -207,11 +208,11 @@ func TestBrake(t *testing.T) {
 	// A share is of many.
 	a := newArchive(t)
 	a.bad(6)
-	limits := registry.BrakeLimits{Failures: 100, Share: 5, Least: 100}
+	limits := fixity.BrakeLimits{Failures: 100, Share: 5, Least: 100}
 	for checks, pulled := range map[int]bool{99: false, 120: false, 119: true} {
 		a.exec(`DELETE FROM repair_brakes`)
 		a.exec(`UPDATE fixity_done SET checks = $1, minute = date_trunc('minute', now())`, checks)
-		if b, err := a.CheckBrake(t.Context(), "AWS", limits); err != nil || (b != nil) != pulled {
+		if b, err := fixity.In(a.Registry).CheckBrake(t.Context(), "AWS", limits); err != nil || (b != nil) != pulled {
 			t.Errorf("6 of %d: %+v, %v", checks, b, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // user registers a person.
@@ -65,41 +66,41 @@ func TestDeletionTakesTwoPeopleAndTheToken(t *testing.T) {
 	for by, why := range map[string]string{
 		"nobody@test.edu": "no user", "reader@test.edu": "no institutional admin", "staff@archive.org": "no institutional admin",
 	} {
-		_, _, err := a.RequestDeletion(ctx, by, []string{"test.edu/o1"})
+		_, _, err := requests.In(a.Registry).RequestDeletion(ctx, by, []string{"test.edu/o1"})
 		refusedFor(t, err, why)
 	}
 	for _, identifier := range []string{"test.edu/nothing", "test.edu/o1/data/none"} {
-		if _, _, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", identifier}); !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), identifier) {
+		if _, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", identifier}); !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), identifier) {
 			t.Errorf("%s: %v, want it not found", identifier, err)
 		}
 	}
-	if _, _, err := a.RequestDeletion(ctx, "admin@other.edu", []string{"test.edu/o1"}); !errors.Is(err, registry.ErrNotFound) {
+	if _, _, err := requests.In(a.Registry).RequestDeletion(ctx, "admin@other.edu", []string{"test.edu/o1"}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("of another institution: %v, want it not found", err)
 	}
-	_, _, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o1/data/f"})
+	_, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o1/data/f"})
 	refusedFor(t, err, "its object is named too")
 
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2/data/f", "test.edu/o1"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2/data/f", "test.edu/o1"})
 	if err != nil || d.Objects != 1 || d.Files != 1 || len(token) < 20 {
 		t.Fatalf("request = %+v, %q, %v", d, token, err)
 	}
 	if n := value[int](a, `SELECT count(*) FROM work_items`); n != 0 {
 		t.Fatalf("%d items before anybody approved", n)
 	}
-	_, err = a.ApproveDeletion(ctx, d.ID, second, token+"x")
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token+"x")
 	refusedFor(t, err, "not the token")
-	_, err = a.ApproveDeletion(ctx, d.ID, first, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, first, token)
 	refusedFor(t, err, "another institutional admin")
-	if _, err := a.ApproveDeletion(ctx, d.ID, "admin@other.edu", token); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "admin@other.edu", token); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("approved by another institution: %v, want it not found", err)
 	}
-	approved, err := a.ApproveDeletion(ctx, d.ID, second, token)
+	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 	if err != nil || approved.Items != 2 || approved.ApprovedBy != second {
 		t.Fatalf("approved = %+v, %v", approved, err)
 	}
-	_, err = a.ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 	refusedFor(t, err, "approved already")
-	_, err = a.CancelDeletion(ctx, d.ID, first)
+	_, err = requests.In(a.Registry).CancelDeletion(ctx, d.ID, first)
 	refusedFor(t, err, "approved already")
 	got := value[string](a, `SELECT string_agg(concat_ws(' ', action, stage, status, note, outcome, object_identifier, generic_file_id IS NOT NULL, size, "user",
 		inst_approver), E'\n' ORDER BY id) FROM work_items`)
@@ -122,16 +123,16 @@ func TestSoleAdminApprovesHerself(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.SetUserActive(ctx, second, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err = a.ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 	refusedFor(t, err, "deactivated")
-	if d, err := a.ApproveDeletion(ctx, d.ID, strings.ToUpper(first), token); err != nil || d.ApprovedBy != first {
+	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, strings.ToUpper(first), token); err != nil || d.ApprovedBy != first {
 		t.Errorf("approved = %+v, %v", d, err)
 	}
 }
@@ -142,14 +143,14 @@ func TestCancelledDeletionIsOver(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := a.CancelDeletion(ctx, d.ID, second); err != nil || d.CancelledBy != second {
+	if d, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, second); err != nil || d.CancelledBy != second {
 		t.Fatalf("cancelled = %+v, %v", d, err)
 	}
-	_, err = a.ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 	refusedFor(t, err, "cancelled already")
 	if n := value[int](a, `SELECT count(*) FROM work_items`); n != 0 {
 		t.Errorf("%d items", n)
@@ -171,24 +172,24 @@ func TestRetentionIsKept(t *testing.T) {
 		for _, identifier := range []string{"test.edu/o1", "test.edu/o1/data/f"} {
 			if days > 0 {
 				age(days - 1)
-				_, _, err := a.RequestDeletion(ctx, first, []string{identifier})
+				_, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 				a.exec(`UPDATE intellectual_objects SET created_at = now() - interval '10 years'`)
-				_, _, err = a.RequestDeletion(ctx, first, []string{identifier}) // a file is younger than its object
+				_, _, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier}) // a file is younger than its object
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 			}
 			age(days)
-			d, token, err := a.RequestDeletion(ctx, first, []string{identifier})
+			d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
 			if err != nil {
 				t.Fatalf("%s after %d days: %v", option, days, err)
 			}
 			if days > 0 {
 				age(days - 1)
-				_, err = a.ApproveDeletion(ctx, d.ID, second, token)
+				_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 				age(days)
 			}
-			if _, err := a.ApproveDeletion(ctx, d.ID, second, token); err != nil {
+			if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil {
 				t.Errorf("%s after %d days: %v", option, days, err)
 			}
 			a.exec(`SELECT cancel(id) FROM work_items WHERE retry`)
@@ -203,21 +204,21 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, begin := range map[string]func() int64{
 		"ingest": func() int64 { return a.upload("e", time.Now(), "o2.tar")[0] },
 		"restoration of the object": func() int64 {
-			r, err := a.RequestRestoration(ctx, registry.RestorationRequest{Identifier: "test.edu/o2"})
+			r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return r.Item.ID
 		},
 		"restoration of a file": func() int64 {
-			r, err := a.RequestRestoration(ctx, registry.RestorationRequest{Identifier: "test.edu/o2/data/f", File: true})
+			r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2/data/f", File: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,12 +227,12 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 	} {
 		item := begin()
 		why := fmt.Sprintf("item %d is in the queue for the same", item)
-		_, err := a.ApproveDeletion(ctx, d.ID, second, token)
+		_, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 		refusedFor(t, err, why)
-		_, _, err = a.RequestDeletion(ctx, first, []string{"test.edu/o2"})
+		_, _, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o2"})
 		refusedFor(t, err, why)
-		for _, q := range []registry.RestorationRequest{{Identifier: "test.edu/o2"}, {Identifier: "test.edu/o2/data/f", File: true}} {
-			_, err := a.RequestRestoration(ctx, q)
+		for _, q := range []requests.RestorationRequest{{Identifier: "test.edu/o2"}, {Identifier: "test.edu/o2/data/f", File: true}} {
+			_, err := requests.In(a.Registry).RequestRestoration(ctx, q)
 			refusedFor(t, err, why)
 		}
 		if n := value[int](a, `SELECT count(*) FROM work_items WHERE retry`); n != 1 {
@@ -239,7 +240,7 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 		}
 		a.exec(`SELECT cancel($1)`, item)
 	}
-	if d, err := a.ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != 2 {
+	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != 2 {
 		t.Errorf("approved = %+v, %v", d, err)
 	}
 }
@@ -252,7 +253,7 @@ func TestFilesOfOneObjectDoNotHoldBackEachOther(t *testing.T) {
 	a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
 		SELECT institution_id, intellectual_object_id, 'test.edu/o1/data/g', gen_random_uuid(), 'x/y', 1, storage_option, now() FROM generic_files`)
 	ask := func(path string) error {
-		_, err := a.RequestRestoration(ctx, registry.RestorationRequest{Identifier: "test.edu/o1" + path, File: path != ""})
+		_, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o1" + path, File: path != ""})
 		return err
 	}
 	for _, path := range []string{"/data/f", "/data/g"} {
@@ -269,7 +270,7 @@ func TestParkedRequestComesBackAlone(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
-	r, err := a.RequestRestoration(ctx, registry.RestorationRequest{Identifier: "test.edu/o1"})
+	r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +295,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	}
 	try("not approved", "test.edu/o1", d.ID, false)
 	try("without a request", "test.edu/o1", nil, false)
-	approved, err := a.ApproveDeletion(ctx, d.ID, second, token)
+	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
 	if err != nil || approved.Items != 1 {
 		t.Fatal(approved, err)
 	}
@@ -334,11 +335,11 @@ func TestDeletionOfThousands(t *testing.T) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("test.edu/o%d", i+1))
 	}
-	d, token, err := a.RequestDeletion(ctx, first, names)
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = a.ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != n {
+	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != n {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if distinct := value[int](a, `SELECT count(DISTINCT object_identifier) FROM work_items WHERE action = 'Delete' AND retry`); distinct != n {
@@ -353,11 +354,11 @@ func TestDeletionWhoseItemsEndTogetherIsCompletedOnce(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(3, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2", "test.edu/o3"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2", "test.edu/o3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = a.ApproveDeletion(ctx, d.ID, second, token); err != nil {
+	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil {
 		t.Fatal(err)
 	}
 	ended := func() int {
@@ -381,9 +382,9 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 	a := newArchive(t)
 	a.objects(1, "Glacier-OH")
 	a.exec(`UPDATE generic_files SET size = 100::bigint << 40`)
-	quote := func(class, tier string) registry.Quote {
+	quote := func(class, tier string) requests.Quote {
 		t.Helper()
-		q, err := a.Quote(context.Background(), registry.RestorationRequest{Identifier: "test.edu/o1", Class: class, Tier: tier, Days: 10})
+		q, err := requests.In(a.Registry).Quote(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o1", Class: class, Tier: tier, Days: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +408,7 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 			t.Errorf("15 million objects by %s cost $%s, want $%s", tier, got, want)
 		}
 	}
-	_, err := a.Quote(context.Background(), registry.RestorationRequest{Identifier: "test.edu/o1", Class: "DEEP_ARCHIVE", Tier: "Expedited", Days: 1})
+	_, err := requests.In(a.Registry).Quote(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o1", Class: "DEEP_ARCHIVE", Tier: "Expedited", Days: 1})
 	refusedFor(t, err, "Standard, Bulk")
 }
 
@@ -421,9 +422,9 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	first, second := a.twoAdmins()
 	a.user("reader@test.edu", registry.RoleInstitutionalUser, "test.edu")
 	a.exec(`UPDATE request_settings SET retrieval_cap = 10`)
-	ask := func(identifier, by string) registry.Restoration {
+	ask := func(identifier, by string) requests.Restoration {
 		t.Helper()
-		r, err := a.RequestRestoration(ctx, registry.RestorationRequest{By: by, Identifier: identifier, Class: "GLACIER", Tier: "Standard", Days: 10})
+		r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: by, Identifier: identifier, Class: "GLACIER", Tier: "Standard", Days: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,19 +435,19 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 		t.Fatalf("restoration = %+v", r)
 	}
 	for by, why := range map[string]string{first: "may not approve", "First@Test.edu": "may not approve", "reader@test.edu": "may not approve"} {
-		_, err := a.ApproveRetrieval(ctx, r.Item.ID, by)
+		_, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, by)
 		refusedFor(t, err, why)
 	}
-	if q, err := a.Retrieval(ctx, r.Item.ID); err != nil || q.Approved {
+	if q, err := requests.In(a.Registry).Retrieval(ctx, r.Item.ID); err != nil || q.Approved {
 		t.Errorf("retrieval = %+v, %v", q, err)
 	}
-	if item, err := a.ApproveRetrieval(ctx, r.Item.ID, second); err != nil || item.Status != "Pending" {
+	if item, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second); err != nil || item.Status != "Pending" {
 		t.Errorf("approved = %+v, %v", item, err)
 	}
-	if q, err := a.Retrieval(ctx, r.Item.ID); err != nil || !q.Approved {
+	if q, err := requests.In(a.Registry).Retrieval(ctx, r.Item.ID); err != nil || !q.Approved {
 		t.Errorf("retrieval = %+v, %v", q, err)
 	}
-	_, err := a.ApproveRetrieval(ctx, r.Item.ID, second)
+	_, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second)
 	refusedFor(t, err, "approved already")
 	a.exec(`UPDATE request_settings SET retrieval_cap = 10.24`)
 	if r := ask("test.edu/o2", ""); r.Item.Status != "Pending" || r.Quote.NeedsApproval {
@@ -462,18 +463,18 @@ func TestRestorationIsForOnesOwn(t *testing.T) {
 	a.institution("other.edu")
 	a.user("reader@other.edu", registry.RoleInstitutionalUser, "other.edu")
 	a.user("reader@test.edu", registry.RoleInstitutionalUser, "test.edu")
-	q := registry.RestorationRequest{By: "reader@other.edu", Identifier: "test.edu/o1"}
-	_, err := a.RequestRestoration(ctx, q)
-	_, quoteErr := a.Quote(ctx, q)
+	q := requests.RestorationRequest{By: "reader@other.edu", Identifier: "test.edu/o1"}
+	_, err := requests.In(a.Registry).RequestRestoration(ctx, q)
+	_, quoteErr := requests.In(a.Registry).Quote(ctx, q)
 	if !errors.Is(err, registry.ErrNotFound) || !errors.Is(quoteErr, registry.ErrNotFound) {
 		t.Errorf("another's: %v, %v; want it not found", err, quoteErr)
 	}
 	q.By = "reader@test.edu"
-	if r, err := a.RequestRestoration(ctx, q); err != nil || r.Item.User != "reader@test.edu" || r.Item.Name != "o1.tar" {
+	if r, err := requests.In(a.Registry).RequestRestoration(ctx, q); err != nil || r.Item.User != "reader@test.edu" || r.Item.Name != "o1.tar" {
 		t.Errorf("restoration = %+v, %v", r, err)
 	}
 	a.exec(`UPDATE intellectual_objects SET state = 'D'; `)
-	_, err = a.RequestRestoration(ctx, registry.RestorationRequest{Identifier: "test.edu/o1"})
+	_, err = requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o1"})
 	refusedFor(t, err, "it was deleted")
 }
 

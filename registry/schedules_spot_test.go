@@ -13,26 +13,28 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // sized puts so many objects of a size on record, as [archive.objects] does, and
 // has them spot-restored every seven days.
-func (a *archive) sized(n int, bytes int64) registry.SpotChoice {
+func (a *archive) sized(n int, bytes int64) upkeep.SpotChoice {
 	a.t.Helper()
 	a.objects(n, "Standard")
 	a.exec(`UPDATE generic_files SET size = $1`, bytes)
 	if _, err := a.SetSpotRestoreDays(context.Background(), "test.edu", 7); err != nil {
 		a.t.Fatal(err)
 	}
-	return registry.SpotChoice{
-		Institution: registry.SpotInstitution{ID: a.in.ID, Identifier: "test.edu", Days: 7},
+	return upkeep.SpotChoice{
+		Institution: upkeep.SpotInstitution{ID: a.in.ID, Identifier: "test.edu", Days: 7},
 		Options:     []string{"Standard", "Wasabi-VA"}, Least: 10_000, Most: 1 << 30,
 	}
 }
 
-func (a *archive) draw(c registry.SpotChoice) string {
+func (a *archive) draw(c upkeep.SpotChoice) string {
 	a.t.Helper()
-	object, err := a.Draw(context.Background(), c)
+	object, err := upkeep.In(a.Registry).Draw(context.Background(), c)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func (a *archive) draw(c registry.SpotChoice) string {
 
 func (a *archive) spot(object string) int64 {
 	a.t.Helper()
-	item, err := a.RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+object, 100)
+	item, err := upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+object, 100)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func (a *archive) end(item int64, status, note string) {
 
 func (a *archive) dueForSpot() (names []string) {
 	a.t.Helper()
-	list, err := a.DueForSpotRestore(context.Background())
+	list, err := upkeep.In(a.Registry).DueForSpotRestore(context.Background())
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -130,7 +132,7 @@ func TestDrawKeepsToItsRules(t *testing.T) {
 			a.scene(rule)
 			if name == "in work already" {
 				for _, o := range []string{"o1", "o2", "o4", "o5", "o6"} {
-					if _, err := a.RequestRestoration(t.Context(), registry.RestorationRequest{Identifier: "test.edu/" + o}); err != nil {
+					if _, err := requests.In(a.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/" + o}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -150,7 +152,7 @@ func TestDrawKeepsToItsRules(t *testing.T) {
 			}
 		})
 	}
-	if a := newArchive(t); a.draw(registry.SpotChoice{Institution: registry.SpotInstitution{ID: a.in.ID}}) != "" {
+	if a := newArchive(t); a.draw(upkeep.SpotChoice{Institution: upkeep.SpotInstitution{ID: a.in.ID}}) != "" {
 		t.Error("something was drawn of an institution that has nothing")
 	}
 }
@@ -212,7 +214,7 @@ func TestSpotRestorationIsAskedForOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for _, o := range []string{"o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8"} {
 		all.Go(func() {
-			item, err := a.RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+o, 100)
+			item, err := upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+o, 100)
 			if err != nil {
 				t.Error(err)
 			}
@@ -226,11 +228,11 @@ func TestSpotRestorationIsAskedForOnce(t *testing.T) {
 			WHERE w.action = 'Restore Object' AND w.priority = 100 AND w."user" = 'system@aptrust.org' AND w.intellectual_object_id = s.intellectual_object_id`); n != 1 || made.Load() != 1 {
 		t.Errorf("%d were asked for, and %d are in the queue", made.Load(), n)
 	}
-	if _, err := a.RequestSpotRestore(context.Background(), a.in.ID, "test.edu/none", 100); err != nil {
+	if _, err := upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/none", 100); err != nil {
 		t.Errorf("who is not due is refused: %v", err)
 	}
 	a.exec(`DELETE FROM spot_restores`)
-	if _, err := a.RequestSpotRestore(context.Background(), a.in.ID, "test.edu/none", 100); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/none", 100); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("what is not there is %v", err)
 	}
 	if n := value[int](a, `SELECT count(*) FROM spot_restores`); n != 0 {
@@ -301,7 +303,7 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 	}
 	next()
 	for i, o := range []string{"test.edu/o4", "test.edu/o4/data/f"} {
-		r, err := a.RequestRestoration(context.Background(), registry.RestorationRequest{Identifier: o, File: i == 1})
+		r, err := requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: o, File: i == 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +311,7 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 	}
 	expect("asked for by people", "Restoration Completed|t|4|Restore Object is completed: test.edu/o4", "Restoration Completed|t|5|Restore File is completed: test.edu/o4")
 	next()
-	failed, err := a.RequestRestoration(context.Background(), registry.RestorationRequest{Identifier: "test.edu/o4"})
+	failed, err := requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o4"})
 	if err != nil {
 		t.Fatal(err)
 	}

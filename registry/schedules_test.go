@@ -14,23 +14,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 const someJob = "janitor"
 
 // begin begins a run of a job, which has to be possible or not.
-func (a *archive) begin(holder string, now, want bool) registry.Run {
+func (a *archive) begin(holder string, now, want bool) upkeep.Run {
 	a.t.Helper()
-	run, began, err := a.BeginRun(context.Background(), registry.RunBegin{Job: someJob, Holder: holder, Every: time.Hour, Lease: time.Minute, Now: now})
+	run, began, err := upkeep.In(a.Registry).BeginRun(context.Background(), upkeep.RunBegin{Job: someJob, Holder: holder, Every: time.Hour, Lease: time.Minute, Now: now})
 	if err != nil || began != want {
 		a.t.Fatalf("BeginRun of %s = %v, %v; want %v", holder, began, err, want)
 	}
 	return run
 }
 
-func (a *archive) endRun(run registry.Run, result, trouble string) {
+func (a *archive) endRun(run upkeep.Run, result, trouble string) {
 	a.t.Helper()
-	if err := a.EndRun(context.Background(), run, result, trouble); err != nil {
+	if err := upkeep.In(a.Registry).EndRun(context.Background(), run, result, trouble); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -41,13 +42,13 @@ func (a *archive) lapse() {
 	a.exec(`UPDATE schedules SET held_until = now() - interval '1 second' WHERE job = $1`, someJob)
 }
 
-func (a *archive) schedule() registry.Schedule {
+func (a *archive) schedule() upkeep.Schedule {
 	a.t.Helper()
-	list, err := a.Schedules(context.Background())
+	list, err := upkeep.In(a.Registry).Schedules(context.Background())
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	i := slices.IndexFunc(list, func(s registry.Schedule) bool { return s.Job == someJob })
+	i := slices.IndexFunc(list, func(s upkeep.Schedule) bool { return s.Job == someJob })
 	if i < 0 {
 		a.t.Fatalf("there is no job %s in %+v", someJob, list)
 	}
@@ -57,7 +58,7 @@ func (a *archive) schedule() registry.Schedule {
 // dueWithin fails the test unless the job is due in so long, by a second.
 func (a *archive) dueWithin(want time.Duration) {
 	a.t.Helper()
-	wait, ok, err := a.DueIn(context.Background(), someJob)
+	wait, ok, err := upkeep.In(a.Registry).DueIn(context.Background(), someJob)
 	if err != nil || !ok || wait < want-time.Second || wait > want+time.Second {
 		a.t.Errorf("it is due in %v, %v, %v; want %v", wait, ok, err, want)
 	}
@@ -77,7 +78,7 @@ func TestRunsOfAJobNeverMeet(t *testing.T) {
 	for i := range processes {
 		all.Go(func() {
 			for made.Load() < runs {
-				run, mine, err := a.BeginRun(context.Background(), registry.RunBegin{Job: someJob, Holder: fmt.Sprint(i), Every: every, Lease: time.Minute})
+				run, mine, err := upkeep.In(a.Registry).BeginRun(context.Background(), upkeep.RunBegin{Job: someJob, Holder: fmt.Sprint(i), Every: every, Lease: time.Minute})
 				if err != nil {
 					t.Error(err)
 					return
@@ -90,14 +91,14 @@ func TestRunsOfAJobNeverMeet(t *testing.T) {
 				}
 				made.Add(1)
 				at := value[time.Time](a, `SELECT began_at FROM schedules WHERE job = $1`, someJob)
-				if err := a.KeepRun(context.Background(), run, time.Minute); err != nil {
+				if err := upkeep.In(a.Registry).KeepRun(context.Background(), run, time.Minute); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
 				began[run.Number] = at
 				mu.Unlock()
 				inHand.Add(-1)
-				if err := a.EndRun(context.Background(), run, "", ""); err != nil {
+				if err := upkeep.In(a.Registry).EndRun(context.Background(), run, "", ""); err != nil {
 					t.Error(err)
 				}
 			}
@@ -125,14 +126,14 @@ func TestLostRunChangesNothing(t *testing.T) {
 	a.begin("other", false, false)
 	a.begin("person", true, false)
 	a.lapse()
-	if err := a.KeepRun(ctx, slow, time.Minute); err != nil {
+	if err := upkeep.In(a.Registry).KeepRun(ctx, slow, time.Minute); err != nil {
 		t.Errorf("KeepRun of a run that nobody has taken over = %v", err)
 	}
 	a.begin("other", false, false)
 	a.lapse()
 	second := a.begin("other", false, true) // at once: whoever takes over does not wait for the next time
 	for name, err := range map[string]error{
-		"KeepRun": a.KeepRun(ctx, slow, time.Hour), "EndRun": a.EndRun(ctx, slow, "stale", "stale"), "GiveUpRun": a.GiveUpRun(ctx, slow),
+		"KeepRun": upkeep.In(a.Registry).KeepRun(ctx, slow, time.Hour), "EndRun": upkeep.In(a.Registry).EndRun(ctx, slow, "stale", "stale"), "GiveUpRun": upkeep.In(a.Registry).GiveUpRun(ctx, slow),
 	} {
 		if !errors.Is(err, registry.ErrLost) {
 			t.Errorf("%s of a run that was taken over = %v, want ErrLost", name, err)
@@ -143,7 +144,7 @@ func TestLostRunChangesNothing(t *testing.T) {
 	}
 	a.endRun(second, "well", "")
 	for name, err := range map[string]error{
-		"KeepRun": a.KeepRun(ctx, second, time.Hour), "EndRun": a.EndRun(ctx, second, "twice", ""), "GiveUpRun": a.GiveUpRun(ctx, second),
+		"KeepRun": upkeep.In(a.Registry).KeepRun(ctx, second, time.Hour), "EndRun": upkeep.In(a.Registry).EndRun(ctx, second, "twice", ""), "GiveUpRun": upkeep.In(a.Registry).GiveUpRun(ctx, second),
 	} {
 		if !errors.Is(err, registry.ErrLost) {
 			t.Errorf("%s of a run that has ended = %v, want ErrLost", name, err)
@@ -185,7 +186,7 @@ func TestRunThatWasGivenUpIsDue(t *testing.T) {
 	a := newArchive(t)
 	a.endRun(a.begin("one", false, true), "first", "")
 	run := a.begin("one", true, true)
-	if err := a.GiveUpRun(context.Background(), run); err != nil {
+	if err := upkeep.In(a.Registry).GiveUpRun(context.Background(), run); err != nil {
 		t.Fatal(err)
 	}
 	if s := a.schedule(); s.Running || s.Failures != 0 || s.Result != "first" || s.Took != nil {
@@ -212,7 +213,7 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := a.DueIn(ctx, someJob); ok || err != nil {
+	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, someJob); ok || err != nil {
 		t.Errorf("a job that is paused is due: %v, %v", ok, err)
 	}
 	a.begin("one", false, false)
@@ -250,7 +251,7 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	ctx := context.Background()
 	set := func(job string, every time.Duration) {
 		t.Helper()
-		if err := a.SetSchedule(ctx, job, every); err != nil {
+		if err := upkeep.In(a.Registry).SetSchedule(ctx, job, every); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,18 +265,18 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	if s := a.schedule(); s.Every != 24*time.Hour {
 		t.Errorf("it is every %v", s.Every)
 	}
-	if _, ok, err := a.DueIn(ctx, "new-job"); ok || err != nil {
+	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job"); ok || err != nil {
 		t.Errorf("DueIn of what is not known = %v, %v", ok, err)
 	}
 	set("new-job", time.Hour)
-	if wait, ok, err := a.DueIn(ctx, "new-job"); !ok || wait > 0 || err != nil {
+	if wait, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job"); !ok || wait > 0 || err != nil {
 		t.Errorf("a new job is due in %v, %v, %v", wait, ok, err)
 	}
-	if err := a.SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {
+	if err := upkeep.In(a.Registry).SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("SetSchedule of a bad name = %v", err)
 	}
 	want := []string{"fixity-feed", "glacier-poll", "janitor", "new-job", "read-buckets", "spot-restore", "topic-log"}
-	list, err := a.Schedules(ctx)
+	list, err := upkeep.In(a.Registry).Schedules(ctx)
 	var names []string
 	for _, s := range list {
 		names = append(names, s.Job)
@@ -294,7 +295,7 @@ func TestResultsFitIntoTheirRow(t *testing.T) {
 	if s.Result != "a\uFFFDb\uFFFD" || len(s.Error) > 9000 || len(s.Error) < 8000 {
 		t.Errorf("result %q, and an error of %d bytes", s.Result, len(s.Error))
 	}
-	if round, err := a.LastRound(context.Background()); err != nil || round.Holder != "one" || round.Running || round.EndedAt == nil || round.Error != s.Error {
+	if round, err := upkeep.In(a.Registry).LastRound(context.Background()); err != nil || round.Holder != "one" || round.Running || round.EndedAt == nil || round.Error != s.Error {
 		t.Errorf("the last round is %+v, %v", round, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // refuses fails the test unless a constraint refuses a statement.
@@ -113,9 +115,9 @@ func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
 	a := newArchive(t)
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := a.RequestDeletion(context.Background(), first, []string{"test.edu/o1"})
+	d, token, err := requests.In(a.Registry).RequestDeletion(context.Background(), first, []string{"test.edu/o1"})
 	if err == nil {
-		_, err = a.ApproveDeletion(context.Background(), d.ID, second, token)
+		_, err = requests.In(a.Registry).ApproveDeletion(context.Background(), d.ID, second, token)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -34,17 +34,17 @@ const serviceColumns = `s.service, s.state, s.since, s.code, s.said, s.detail, s
 
 // Services lists the services that workers use, those that are not ok first.
 func (r *Registry) Services(ctx context.Context) ([]Service, error) {
-	return collect[Service](ctx, r, "list the services", `SELECT `+serviceColumns+` FROM services s ORDER BY s.state = 'ok', s.service`, nil)
+	return Collect[Service](ctx, r.db, "list the services", `SELECT `+serviceColumns+` FROM services s ORDER BY s.state = 'ok', s.service`, nil)
 }
 
 // HoldService stops claims of items that need a service, until it is released. What
 // runs goes on. The reason may be "".
 func (r *Registry) HoldService(ctx context.Context, service, reason string) ([]Service, error) {
-	return collect[Service](ctx, r, "hold a service", `SELECT `+serviceColumns+` FROM hold_service(@service, nullif(@reason, '')) s`, pgx.NamedArgs{"service": service, "reason": reason})
+	return Collect[Service](ctx, r.db, "hold a service", `SELECT `+serviceColumns+` FROM hold_service(@service, nullif(@reason, '')) s`, pgx.NamedArgs{"service": service, "reason": reason})
 }
 
 // ReleaseService ends a hold. Workers that see the service fail try one item at
 // once.
 func (r *Registry) ReleaseService(ctx context.Context, service string) ([]Service, error) {
-	return collect[Service](ctx, r, "release a service", `SELECT `+serviceColumns+` FROM release_service(@service) s`, pgx.NamedArgs{"service": service})
+	return Collect[Service](ctx, r.db, "release a service", `SELECT `+serviceColumns+` FROM release_service(@service) s`, pgx.NamedArgs{"service": service})
 }

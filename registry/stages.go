@@ -33,7 +33,7 @@ const stageColumns = `
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.
 func (r *Registry) Stages(ctx context.Context) ([]Stage, error) {
-	return collect[Stage](ctx, r, "list stages", `
+	return Collect[Stage](ctx, r.db, "list stages", `
 		WITH at AS ( -- each by a partial index
 			SELECT action, stage, 'waiting' AS what FROM work_items WHERE status = 'Pending' AND retry
 			UNION ALL SELECT action, stage, 'running' FROM work_items WHERE status = 'Started'
@@ -92,7 +92,7 @@ type StageChange struct {
 
 // SetStage changes the settings of a stage, which workers then go by.
 func (r *Registry) SetStage(ctx context.Context, name string, c StageChange) ([]Stage, error) {
-	return collect[Stage](ctx, r, "set the stage "+name, `
+	return Collect[Stage](ctx, r.db, "set the stage "+name, `
 		UPDATE stage_settings s SET
 			cap                = CASE WHEN @cap::int IS NULL THEN s.cap ELSE nullif(@cap, 0) END,
 			processing_timeout = CASE WHEN @timeout::interval IS NULL THEN s.processing_timeout ELSE nullif(@timeout, '0') END,
@@ -111,7 +111,7 @@ func (r *Registry) RemoveStage(ctx context.Context, name string) (Stage, error) 
 }
 
 func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (Stage, error) {
-	list, err := collect[Stage](ctx, r, verb, sql, args)
+	list, err := Collect[Stage](ctx, r.db, verb, sql, args)
 	if err != nil {
 		return Stage{}, err
 	}

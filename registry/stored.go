@@ -78,7 +78,7 @@ func (r *Registry) Payload(ctx context.Context, object int64) (files, bytes int6
 func (r *Registry) RestoreBucket(ctx context.Context, institution int64) (bucket string, err error) {
 	err = r.db.QueryRow(ctx, `SELECT restore_bucket FROM institutions WHERE id = $1`, institution).Scan(&bucket)
 	if err != nil {
-		return "", fmt.Errorf("look up institution %d: %w", institution, refusal(err))
+		return "", fmt.Errorf("look up institution %d: %w", institution, Refusal(err))
 	}
 	return bucket, nil
 }
@@ -87,7 +87,7 @@ func (r *Registry) RestoreBucket(ctx context.Context, institution int64) (bucket
 func (r *Registry) ObjectByID(ctx context.Context, id int64) (Object, error) {
 	var identifier string
 	if err := r.db.QueryRow(ctx, `SELECT identifier FROM intellectual_objects WHERE id = $1`, id).Scan(&identifier); err != nil {
-		return Object{}, fmt.Errorf("look up object %d: %w", id, refusal(err))
+		return Object{}, fmt.Errorf("look up object %d: %w", id, Refusal(err))
 	}
 	return r.Object(ctx, identifier)
 }
@@ -105,7 +105,7 @@ func (r *Registry) StoredFilesAfter(ctx context.Context, object, file int64, aft
 		const page = 500
 		var name string
 		if err := r.db.QueryRow(ctx, `SELECT identifier FROM intellectual_objects WHERE id = $1`, object).Scan(&name); err != nil {
-			yield(StoredFile{}, fmt.Errorf("look up object %d: %w", object, refusal(err)))
+			yield(StoredFile{}, fmt.Errorf("look up object %d: %w", object, Refusal(err)))
 			return
 		}
 		end := name + "0" // the byte after the slash

@@ -56,7 +56,7 @@ func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret s
 		return Token{}, "", fmt.Errorf("add token %q: %w: there is no institution %q", t.Name, ErrNotFound, t.Institution)
 	}
 	if err != nil {
-		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, refusal(err))
+		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, Refusal(err))
 	}
 	rows, _ := r.db.Query(ctx, tokensSQL+` WHERE t.id = $1`, id)
 	added, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Token])

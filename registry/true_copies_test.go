@@ -8,7 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // A copy that nobody has read has no last check, and is due when its days are over
@@ -40,7 +41,7 @@ func TestCopyIsUnreadUntilItIsRead(t *testing.T) {
 		t.Errorf("after the files were set back: %+v", s)
 	}
 	a.feed(10)
-	for _, c := range a.claims(registry.FixityClaim{Most: 10, Targets: []string{"Standard-VA"}}) {
+	for _, c := range a.claims(fixity.Claim{Most: 10, Targets: []string{"Standard-VA"}}) {
 		a.recorded(matching(c))
 	}
 	if s := a.target(a.status(), "Standard-VA"); s.Overdue != 0 || s.Unread != 0 || s.Compliance != 100 {
@@ -57,15 +58,15 @@ func TestProofIsAboutTheBytesOnRecord(t *testing.T) {
 	a.exec(`UPDATE storage_records SET stored_at = now() + interval '1 hour'`)
 	c := a.due()[0]
 	stored := value[time.Time](a, `SELECT stored_at FROM storage_records WHERE id = $1`, c.ID)
-	proof := registry.FixityResult{
-		FixityHold: registry.FixityHold{ID: c.ID}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: strings.Repeat("0", 64), StoredAt: stored,
+	proof := fixity.Result{
+		Hold: fixity.Hold{ID: c.ID}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: strings.Repeat("0", 64), StoredAt: stored,
 	}
 	replaced := proof
 	replaced.StoredAt = stored.Add(-time.Second)
-	if got := a.recorded(replaced); got[0] != registry.FixityDropped {
+	if got := a.recorded(replaced); got[0] != fixity.Dropped {
 		t.Errorf("of bytes that were replaced: %s, want dropped", got[0])
 	}
-	if got := a.recorded(proof); got[0] != registry.FixityRecorded {
+	if got := a.recorded(proof); got[0] != fixity.Recorded {
 		t.Errorf("of the bytes on record: %s, want recorded", got[0])
 	}
 	if got := value[string](a, `SELECT string_agg(concat_ws(' ', state, problem, storage_record_id = $1), ',') FROM fixity_failures`, c.ID); got != "open altered t" {
@@ -89,7 +90,7 @@ func TestReplacedCopiesAreAccountedFor(t *testing.T) {
 		t.Errorf("failures: %q", got)
 	}
 	for _, target := range []string{"Standard-VA", "Standard-OR"} {
-		if err := a.RecordRetired(context.Background(), item, target, []string{old.Copies[0].Key}); err != nil {
+		if err := upkeep.In(a.Registry).RecordRetired(context.Background(), item, target, []string{old.Copies[0].Key}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,7 +48,7 @@ func (r *Registry) AddUser(ctx context.Context, u User) (User, error) {
 		return User{}, fmt.Errorf("add user %q: %w: there is no institution %q", u.Email, ErrNotFound, u.Institution)
 	}
 	if err != nil {
-		return User{}, fmt.Errorf("add user %q: %w", u.Email, refusal(err))
+		return User{}, fmt.Errorf("add user %q: %w", u.Email, Refusal(err))
 	}
 	return r.oneUser(ctx, r.db, u.Email)
 }
@@ -69,28 +69,28 @@ func (r *Registry) SetUserActive(ctx context.Context, email string, active bool)
 		UPDATE users SET deactivated_at = CASE WHEN NOT $2 THEN coalesce(deactivated_at, now()) END, updated_at = now()
 		WHERE lower(email) = lower($1)`, email, active)
 	if err != nil {
-		return User{}, fmt.Errorf("change user %q: %w", email, refusal(err))
+		return User{}, fmt.Errorf("change user %q: %w", email, Refusal(err))
 	}
 	return r.oneUser(ctx, r.db, email)
 }
 
-// rowQuerier is the database or a transaction.
-type rowQuerier interface {
+// RowQuerier is the database or a transaction.
+type RowQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-func (r *Registry) oneUser(ctx context.Context, db rowQuerier, email string) (User, error) {
+func (r *Registry) oneUser(ctx context.Context, db RowQuerier, email string) (User, error) {
 	rows, _ := db.Query(ctx, usersSQL+` WHERE lower(u.email) = lower($1)`, email)
 	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[User])
 	if err != nil {
-		return User{}, fmt.Errorf("look up user %q: %w", email, refusal(err))
+		return User{}, fmt.Errorf("look up user %q: %w", email, Refusal(err))
 	}
 	return u, nil
 }
 
-// actor returns a person who may act, which who was deactivated may not.
-func (r *Registry) actor(ctx context.Context, db rowQuerier, email string) (User, error) {
+// Actor returns a person who may act, which who was deactivated may not.
+func (r *Registry) Actor(ctx context.Context, db RowQuerier, email string) (User, error) {
 	u, err := r.oneUser(ctx, db, email)
 	if errors.Is(err, ErrNotFound) {
 		return u, fmt.Errorf("%w: there is no user %q. `farol user add` registers one", ErrRefused, email)

@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/migrations"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // servers are what the systems talk to. All of them run all the time; a server

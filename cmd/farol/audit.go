@@ -7,7 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -30,7 +30,7 @@ func newRepairer(s *services, c settings.Repair, worker string, log *slog.Logger
 	return &pipeline.Repairer{
 		Deps:   pipeline.Deps{Registry: s.registry, Targets: s.targets, Version: thisBuild().Version, Log: log},
 		Worker: worker, Quarantine: quarantine,
-		Limits: registry.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
+		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
 	}, nil
 }
 

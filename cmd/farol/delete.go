@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func deleteCommand() *cobra.Command {
@@ -54,13 +55,13 @@ has anything in work, is refused, and nothing is asked for.`,
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
 			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
-				d, token, err := r.RequestDeletion(ctx, by, names)
+				d, token, err := requests.In(r).RequestDeletion(ctx, by, names)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					return cli.WriteJSON(cmd.OutOrStdout(), struct {
-						registry.DeletionRequest
+						requests.DeletionRequest
 
 						Token string `json:"token"`
 					}{d, token})
@@ -150,7 +151,7 @@ func deleteCancelCommand() *cobra.Command {
 				return err
 			}
 			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
-				d, err := r.CancelDeletion(ctx, id, by)
+				d, err := requests.In(r).CancelDeletion(ctx, id, by)
 				if err != nil {
 					return err
 				}
@@ -163,7 +164,7 @@ func deleteCancelCommand() *cobra.Command {
 	return c
 }
 
-func writeDeletion(out io.Writer, d registry.DeletionRequest, asJSON bool, text string) error {
+func writeDeletion(out io.Writer, d requests.DeletionRequest, asJSON bool, text string) error {
 	if asJSON {
 		return cli.WriteJSON(out, d)
 	}
@@ -192,13 +193,13 @@ func deleteListCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			list, err := s.registry.DeletionRequests(cmd.Context(), institution, before, limit)
+			list, err := requests.In(s.registry).DeletionRequests(cmd.Context(), institution, before, limit)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				if list == nil {
-					list = []registry.DeletionRequest{}
+					list = []requests.DeletionRequest{}
 				}
 				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
@@ -218,7 +219,7 @@ func deleteListCommand() *cobra.Command {
 	return c
 }
 
-func stateOfDeletion(d registry.DeletionRequest) string {
+func stateOfDeletion(d requests.DeletionRequest) string {
 	switch {
 	case d.CancelledAt != nil:
 		return "cancelled"
@@ -252,19 +253,19 @@ func deleteShowCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			d, err := s.registry.DeletionRequest(cmd.Context(), id)
+			d, err := requests.In(s.registry).DeletionRequest(cmd.Context(), id)
 			if err != nil {
 				return undeletable(err)
 			}
-			receipts, err := s.registry.Receipts(cmd.Context(), id, mostReceipts)
+			receipts, err := requests.In(s.registry).Receipts(cmd.Context(), id, mostReceipts)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return cli.WriteJSON(cmd.OutOrStdout(), struct {
-					registry.DeletionRequest
+					requests.DeletionRequest
 
-					Receipts []registry.DeletedCopy `json:"receipts"`
+					Receipts []requests.DeletedCopy `json:"receipts"`
 				}{d, receipts})
 			}
 			return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
@@ -277,7 +278,7 @@ func deleteShowCommand() *cobra.Command {
 // mostReceipts is how many copies are shown; the table deletion_receipts has all.
 const mostReceipts = 10_000
 
-func writeDeletionRequest(out io.Writer, d registry.DeletionRequest, receipts []registry.DeletedCopy) error {
+func writeDeletionRequest(out io.Writer, d requests.DeletionRequest, receipts []requests.DeletedCopy) error {
 	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d))
 	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
 	if d.ApprovedAt != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // deletionApproval is the flags of farol delete approve.
@@ -56,7 +57,7 @@ says whether the approval would be refused, and changes nothing.`,
 
 // approve finds out what would be refused before it asks, and again when it approves.
 func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64) error {
-	d, err := r.MayApproveDeletion(ctx, id, f.by, f.token)
+	d, err := requests.In(r).MayApproveDeletion(ctx, id, f.by, f.token)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which do not come back.", d.ID, what)
 		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), cli.Unchanged(cmd))
 	}
-	if d, err = r.ApproveDeletion(ctx, id, f.by, f.token); err != nil {
+	if d, err = requests.In(r).ApproveDeletion(ctx, id, f.by, f.token); err != nil {
 		return err
 	}
 	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",

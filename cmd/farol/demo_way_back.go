@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -49,13 +50,13 @@ func (d *demo) wayBack(ctx context.Context) error {
 
 // restore asks for an object as farol restore does.
 func (d *demo) restore(ctx context.Context, object string) error {
-	q := registry.RestorationRequest{Identifier: object, Tier: "Standard", Days: 10}
-	option, err := d.registry.StorageOptionOf(ctx, q)
+	q := requests.RestorationRequest{Identifier: object, Tier: "Standard", Days: 10}
+	option, err := requests.In(d.registry).StorageOptionOf(ctx, q)
 	if err != nil {
 		return err
 	}
 	q.Class = pipeline.ArchiveClass(option, func(target string) string { return d.targets[target].Class() }, false)
-	_, err = d.registry.RequestRestoration(ctx, q)
+	_, err = requests.In(d.registry).RequestRestoration(ctx, q)
 	return err
 }
 
@@ -68,7 +69,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 			return err
 		}
 	}
-	_, _, err := d.registry.RequestDeletion(ctx, people[0], []string{object})
+	_, _, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
 	if !errors.Is(err, registry.ErrRefused) {
 		return fmt.Errorf("%s was stored a moment ago, and its deletion was not refused: %w", object, err)
 	}
@@ -78,11 +79,11 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 			return fmt.Errorf("make %s older: %w", object, err)
 		}
 	}
-	request, token, err := d.registry.RequestDeletion(ctx, people[0], []string{object})
+	request, token, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
 	if err != nil {
 		return err
 	}
-	_, err = d.registry.ApproveDeletion(ctx, request.ID, people[1], token)
+	_, err = requests.In(d.registry).ApproveDeletion(ctx, request.ID, people[1], token)
 	return err
 }
 
@@ -142,11 +143,11 @@ func (d *demo) cameBack(ctx context.Context, object string) error {
 
 // isGone asks the buckets for every copy that the receipts name.
 func (d *demo) isGone(ctx context.Context, object string) error {
-	requests, err := d.registry.DeletionRequests(ctx, lighthouse, 0, 1)
+	asked, err := requests.In(d.registry).DeletionRequests(ctx, lighthouse, 0, 1)
 	if err != nil {
 		return err
 	}
-	receipts, err := d.registry.Receipts(ctx, requests[0].ID, mostReceipts)
+	receipts, err := requests.In(d.registry).Receipts(ctx, asked[0].ID, mostReceipts)
 	if err != nil {
 		return err
 	}

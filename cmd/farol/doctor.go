@@ -12,7 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func doctorCommand() *cobra.Command {
@@ -42,7 +42,7 @@ looked at.`,
 type diagnosis struct {
 	Healthy bool `json:"healthy"` // nothing needs a person, and all was looked at
 	*pipeline.Report
-	Janitor *registry.Round `json:"janitor"` // null if that was not found out
+	Janitor *upkeep.Round `json:"janitor"` // null if that was not found out
 }
 
 func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
@@ -57,7 +57,7 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	defer done()
 	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
 	v := diagnosis{Report: report}
-	if last, err := j.Registry.LastRound(ctx); err == nil {
+	if last, err := upkeep.In(j.Registry).LastRound(ctx); err == nil {
 		v.Janitor = &last
 	} else {
 		report.Unchecked = append(report.Unchecked, pipeline.Unchecked{Store: "database", Error: err.Error()})

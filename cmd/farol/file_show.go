@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/premis"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func fileShowCommand() *cobra.Command {
@@ -35,7 +36,7 @@ type filePage struct {
 
 	Failures []registry.CopyFailure `json:"failures"` // copies that were bad, the newest first
 	Events   []registry.Event       `json:"events"`
-	Receipts []registry.DeletedCopy `json:"receipts"`
+	Receipts []requests.DeletedCopy `json:"receipts"`
 }
 
 func readFilePage(ctx context.Context, r *registry.Registry, identifier string) (v *filePage, err error) {
@@ -49,7 +50,7 @@ func readFilePage(ctx context.Context, r *registry.Registry, identifier string) 
 	if v.Events, err = r.FileEvents(ctx, v.ID); err != nil {
 		return nil, err
 	}
-	v.Receipts, err = r.FileReceipts(ctx, v.ID)
+	v.Receipts, err = requests.In(r).FileReceipts(ctx, v.ID)
 	return v, err
 }
 

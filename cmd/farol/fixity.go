@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func fixityCommand() *cobra.Command {
@@ -51,10 +52,10 @@ Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
 
 // fixityReport is what farol fixity status prints as JSON.
 type fixityReport struct {
-	registry.FixityStatus
+	fixity.Status
 
-	BadCopies []registry.BadCopy `json:"bad"` // the first 1,000
-	Brakes    []registry.Brake   `json:"brakes"`
+	BadCopies []fixity.BadCopy `json:"bad"` // the first 1,000
+	Brakes    []fixity.Brake   `json:"brakes"`
 }
 
 func connectFixity(ctx context.Context) (*services, settings.Fixity, error) {
@@ -73,13 +74,13 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	}
 	defer s.close()
 	var report fixityReport
-	if report.FixityStatus, err = s.registry.FixityStatus(ctx, config.Days, config.Attempts, worst); err != nil {
+	if report.Status, err = fixity.In(s.registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
-	if report.BadCopies, err = s.registry.BadCopies(ctx, "", 0, 0, 1000); err != nil {
+	if report.BadCopies, err = fixity.In(s.registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
 		return err
 	}
-	if report.Brakes, err = s.registry.Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
 		return err
 	}
 	if asJSON {
@@ -122,7 +123,7 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 	if r.Unread > 0 {
 		fmt.Fprintf(out, "%s%d of them were verified when they were stored, and nobody has read them since.\n", about, r.Unread)
 	}
-	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.FixityStatus), doneBy(r.FixityStatus))
+	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.Status), doneBy(r.Status))
 	writeStops(out, r)
 	return writeWorst(out, r)
 }
@@ -159,7 +160,7 @@ func isAre(copies int64) string {
 }
 
 // rateOf says how many checks are made.
-func rateOf(s registry.FixityStatus) string {
+func rateOf(s fixity.Status) string {
 	switch {
 	case s.Every == 0:
 		return "The scheduler has not allowed any checks yet (farol schedule)."
@@ -170,7 +171,7 @@ func rateOf(s registry.FixityStatus) string {
 }
 
 // doneBy says when all will be done that is due.
-func doneBy(s registry.FixityStatus) string {
+func doneBy(s fixity.Status) string {
 	switch {
 	case s.DoneAt == nil && s.Paused:
 		return "While checks are paused nothing of what is due will be done."

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func fixityCheckCommand() *cobra.Command {
@@ -55,10 +56,10 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	if err := knownTarget(ctx, s.registry, target); err != nil {
 		return err
 	}
-	asked := []registry.RequestedFixity{}
+	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := s.registry.RequestFixity(ctx, identifier, target, again)
+		list, err := fixity.In(s.registry).Request(ctx, identifier, target, again)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -81,7 +82,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 }
 
 // writeAsked says what will be checked. Archived copies cannot be read.
-func writeAsked(out io.Writer, asked []registry.RequestedFixity) error {
+func writeAsked(out io.Writer, asked []fixity.Requested) error {
 	config, err := load(settings.ReadRestore)
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 	if name == "" {
 		return nil
 	}
-	policies, err := r.FixityPolicies(ctx)
+	policies, err := fixity.In(r).Policies(ctx)
 	if err != nil {
 		return err
 	}

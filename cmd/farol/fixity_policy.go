@@ -11,7 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // policyFlags say what a policy is to be.
@@ -54,7 +54,7 @@ time between two checks of a copy, and --default that of FAROL_FIXITY_DAYS.`,
 }
 
 // apply is the policy that flags make of another.
-func (f policyFlags) apply(p registry.FixityPolicy, withDays bool) (mode string, days int) {
+func (f policyFlags) apply(p fixity.Policy, withDays bool) (mode string, days int) {
 	mode = p.Mode
 	if p.Days != nil {
 		days = *p.Days
@@ -103,7 +103,7 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 		return err
 	}
 	defer s.close()
-	list, err := s.registry.FixityPolicies(ctx)
+	list, err := fixity.In(s.registry).Policies(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 	}
 	if f.sets(withDays) {
 		mode, days := f.apply(list[0], withDays)
-		if list[0], err = s.registry.SetFixityPolicy(ctx, list[0].Target, mode, days); err != nil {
+		if list[0], err = fixity.In(s.registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func several(flags ...bool) bool {
 	return n > 1
 }
 
-func writePolicies(out io.Writer, list []registry.FixityPolicy, byDefault int) error {
+func writePolicies(out io.Writer, list []fixity.Policy, byDefault int) error {
 	var rows [][]string
 	for _, p := range list {
 		days := strconv.Itoa(byDefault) + "*"

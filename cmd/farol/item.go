@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemCommand() *cobra.Command {
@@ -86,7 +87,7 @@ func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bo
 	}
 	return changeItem(cmd, arg, asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 		if acceptMissing {
-			n, err := r.AcceptMissing(ctx, id, "")
+			n, err := requests.In(r).AcceptMissing(ctx, id, "")
 			if err != nil {
 				return registry.WorkItem{}, err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemShowCommand() *cobra.Command {
@@ -212,7 +213,7 @@ func printObject(w io.Writer, v *explain.Item) error {
 
 // requestLines say what a request is about: a single file, and the archive that it
 // comes from.
-func requestLines(i registry.WorkItem, q registry.Request) (lines [][]string) {
+func requestLines(i registry.WorkItem, q requests.Request) (lines [][]string) {
 	if q.File != "" {
 		lines = append(lines, []string{"File", human.Line(q.File)})
 	}

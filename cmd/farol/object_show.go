@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/premis"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func objectShowCommand() *cobra.Command {
@@ -81,7 +82,7 @@ type objectPage struct {
 
 	Summary  registry.ObjectSummary  `json:"summary"`
 	Copies   registry.ObjectCopies   `json:"copies"`
-	Deletion registry.ObjectDeletion `json:"deletion"`
+	Deletion requests.ObjectDeletion `json:"deletion"`
 	Events   []registry.Event        `json:"events"` // of the object itself
 	Items    []registry.WorkItem     `json:"items"`  // newest first
 }
@@ -97,7 +98,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 	if v.Copies, err = r.ObjectCopies(ctx, v.ID); err != nil {
 		return nil, err
 	}
-	if v.Deletion, err = r.ObjectDeletion(ctx, v.ID); err != nil {
+	if v.Deletion, err = requests.In(r).ObjectDeletion(ctx, v.ID); err != nil {
 		return nil, err
 	}
 	events, err := r.ObjectEvents(ctx, v.ID)

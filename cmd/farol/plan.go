@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 func planCommand() *cobra.Command {
@@ -30,7 +31,7 @@ had since.`
 const planTime = 10 * time.Minute
 
 // planFlags adds what says which items a plan is about.
-func planFlags(c *cobra.Command, q *registry.PlanRequest, asJSON *bool) {
+func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 	flags := c.Flags()
 	flags.StringVar(&q.Where, "where", "", "only those that this condition is true for, as in SQL; \"true\" is all")
 	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
@@ -46,7 +47,7 @@ const conditionHelp = `
 once, with your own rights and read-only.`
 
 func planRequeueCommand() *cobra.Command {
-	q := registry.PlanRequest{Action: "requeue"}
+	q := plans.Request{Action: "requeue"}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue",
@@ -69,7 +70,7 @@ Nothing is changed before the plan is applied.` + conditionHelp,
 }
 
 func planCancelCommand() *cobra.Command {
-	q := registry.PlanRequest{Action: "cancel"}
+	q := plans.Request{Action: "cancel"}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "cancel",
@@ -86,7 +87,7 @@ changed before the plan is applied.` + conditionHelp,
 }
 
 func planPriorityCommand() *cobra.Command {
-	q := registry.PlanRequest{Action: "set priority"}
+	q := plans.Request{Action: "set priority"}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "priority NUMBER",
@@ -110,7 +111,7 @@ begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
 }
 
 // makePlan stores a plan and shows what it would do.
-func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err error) {
+func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
 		return cli.Usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
 	}
@@ -127,7 +128,7 @@ func makePlan(cmd *cobra.Command, q registry.PlanRequest, asJSON bool) (err erro
 		return err
 	}
 	defer s.close()
-	p, err := s.registry.MakePlan(ctx, q)
+	p, err := plans.In(s.registry).Make(ctx, q)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
@@ -160,8 +161,8 @@ item is done twice.`,
 			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
 				return cli.Usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
 			}
-			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
-				return r.ApplyPlan(ctx, id, most, told)
+			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
+				return plans.In(r).Apply(ctx, id, most, told)
 			})
 		},
 	}
@@ -186,8 +187,8 @@ It can be stopped and called again, as applying can.`,
   farol plan undo 3 --json`,
 		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (registry.Plan, error) {
-				p, err := r.UndoPlan(ctx, id, told)
+			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
+				p, err := plans.In(r).Undo(ctx, id, told)
 				if n := p.Counts["not undone"]; err == nil && n > 0 {
 					err = cli.Failure{
 						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be put back", human.Count(n, "item", "items")),
@@ -206,7 +207,7 @@ It can be stopped and called again, as applying can.`,
 // runPlan applies a plan or undoes it, which is for its items in a state, and
 // shows what has come of it. How long that takes only their number bounds.
 func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON bool,
-	run func(context.Context, *registry.Registry, int64, func(int)) (registry.Plan, error),
+	run func(context.Context, *registry.Registry, int64, func(int)) (plans.Plan, error),
 ) error {
 	id, err := planID(arg)
 	if err != nil {
@@ -218,7 +219,7 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 		return err
 	}
 	defer s.close()
-	p, err := s.registry.Plan(ctx, id)
+	p, err := plans.In(s.registry).Plan(ctx, id)
 	if err != nil {
 		return noPlan(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // planStates are those that an item can have in a plan, in their order.
@@ -46,7 +47,7 @@ changed or were not put back. With --items, list those items instead.`,
 				return err
 			}
 			defer s.close()
-			p, err := s.registry.Plan(ctx, id)
+			p, err := plans.In(s.registry).Plan(ctx, id)
 			if err != nil {
 				return noPlan(err)
 			}
@@ -82,15 +83,15 @@ func planListCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			plans, err := s.registry.Plans(ctx, before, limit)
+			list, err := plans.In(s.registry).List(ctx, before, limit)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.Plan{}, plans...)) // null is no list
+				return cli.WriteJSON(cmd.OutOrStdout(), append([]plans.Plan{}, list...)) // null is no list
 			}
 			var rows [][]string
-			for _, p := range plans {
+			for _, p := range list {
 				rows = append(rows, []string{
 					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
 				})
@@ -106,22 +107,22 @@ func planListCommand() *cobra.Command {
 
 // planView is a plan and what has become of it.
 type planView struct {
-	registry.Plan
-	Sample []registry.PlanItem  `json:"sample"` // the first of those to come
-	Causes []registry.PlanCause `json:"causes"` // of what is not as planned
+	plans.Plan
+	Sample []plans.Item  `json:"sample"` // the first of those to come
+	Causes []plans.Cause `json:"causes"` // of what is not as planned
 }
 
-func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p registry.Plan, asJSON bool) error {
+func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p plans.Plan, asJSON bool) error {
 	const some = 10
-	v := planView{p, []registry.PlanItem{}, []registry.PlanCause{}} // null is no list
+	v := planView{p, []plans.Item{}, []plans.Cause{}} // null is no list
 	if p.State == "ready" || p.State == "applying" {
-		sample, err := r.PlanItems(ctx, p.ID, "planned", 0, some)
+		sample, err := plans.In(r).Items(ctx, p.ID, "planned", 0, some)
 		if err != nil {
 			return err
 		}
 		v.Sample = append(v.Sample, sample...)
 	}
-	causes, err := r.PlanCauses(ctx, p.ID)
+	causes, err := plans.In(r).Causes(ctx, p.ID)
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (v planView) next() string {
 }
 
 // does is what a plan does, for people.
-func does(p registry.Plan) string {
+func does(p plans.Plan) string {
 	switch {
 	case p.ToStage != nil:
 		return p.Action + " to " + *p.ToStage
@@ -208,7 +209,7 @@ func does(p registry.Plan) string {
 }
 
 // commandOf is the command that makes such a plan.
-func commandOf(p registry.Plan) string {
+func commandOf(p plans.Plan) string {
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(human.Line(s), "'", `'\''`) + "'" }
 	command := "farol plan " + p.Action
 	if p.Action == "set priority" {
@@ -233,9 +234,9 @@ func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry
 	if state == "all" {
 		state = ""
 	}
-	all := []registry.PlanItem{} // null is no list in JSON
+	all := []plans.Item{} // null is no list in JSON
 	for after := int64(0); ; {
-		list, err := r.PlanItems(ctx, id, state, after, page)
+		list, err := plans.In(r).Items(ctx, id, state, after, page)
 		if err != nil {
 			return err
 		}
@@ -251,7 +252,7 @@ func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry
 	return printPlanItems(cmd.OutOrStdout(), all)
 }
 
-func printPlanItems(w io.Writer, items []registry.PlanItem) error {
+func printPlanItems(w io.Writer, items []plans.Item) error {
 	var rows [][]string
 	for _, i := range items {
 		rows = append(rows, []string{

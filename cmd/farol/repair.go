@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func repairCommand() *cobra.Command {
@@ -88,7 +89,7 @@ func (f *repairFlags) check(args []string) (err error) {
 type repairReport struct {
 	DryRun bool              `json:"dry_run"`
 	Copies []pipeline.Repair `json:"copies"`
-	Brakes []registry.Brake  `json:"brakes"`
+	Brakes []fixity.Brake    `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -131,7 +132,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			return err
 		}
 	}
-	if report.Brakes, err = s.registry.Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
 		return err
 	}
 	return report.print(out, f.asJSON)
@@ -142,7 +143,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 	if identifier == "" {
 		return nil
 	}
-	there, err := r.Stored(ctx, identifier)
+	there, err := fixity.In(r).Stored(ctx, identifier)
 	if err == nil && !there {
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("there is no active file or object %q", identifier),
@@ -155,7 +156,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 // repairEach repairs what is bad of a file or an object, or all with "".
 func repairEach(ctx context.Context, r *pipeline.Repairer, identifier string, dryRun bool, told func(pipeline.Repair) error) error {
 	for after := int64(0); ; {
-		list, err := r.Registry.BadCopies(ctx, identifier, 0, after, 100)
+		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -219,7 +220,7 @@ func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
 		return err
 	}
 	defer s.close()
-	err = s.registry.ReleaseBrake(ctx, f.release, f.by)
+	err = fixity.In(s.registry).ReleaseBrake(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` tells where it has"}

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func restoreCommand() *cobra.Command {
@@ -91,10 +92,10 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		return err
 	}
 	defer s.close()
-	q := registry.RestorationRequest{
+	q := requests.RestorationRequest{
 		By: f.by, Identifier: identifier, File: what == "file", Tier: f.tier, Days: f.days, Priority: f.priority,
 	}
-	option, err := s.registry.StorageOptionOf(ctx, q)
+	option, err := requests.In(s.registry).StorageOptionOf(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
@@ -102,7 +103,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), Next: "leave --from-archive out"}
 	}
 	if f.dryRun {
-		quote, err := s.registry.Quote(ctx, q)
+		quote, err := requests.In(s.registry).Quote(ctx, q)
 		if err != nil {
 			return unrestorable(what, err)
 		}
@@ -111,7 +112,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		}
 		return writeQuote(out, identifier, quote)
 	}
-	done, err := s.registry.RequestRestoration(ctx, q)
+	done, err := requests.In(s.registry).RequestRestoration(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
@@ -136,7 +137,7 @@ func unrestorable(what string, err error) error {
 	return err
 }
 
-func writeQuote(out io.Writer, identifier string, q registry.Quote) error {
+func writeQuote(out io.Writer, identifier string, q requests.Quote) error {
 	fmt.Fprintf(out, "%s: %s, %s\n", human.Line(identifier), human.Count(q.Files, "file", "files"), human.Bytes(q.Bytes))
 	if q.Class == "" {
 		_, err := fmt.Fprintln(out, "It can be read at any time, which costs nothing but the transfer.")
@@ -147,14 +148,14 @@ func writeQuote(out io.Writer, identifier string, q registry.Quote) error {
 	return err
 }
 
-func approval(q registry.Quote) string {
+func approval(q requests.Quote) string {
 	if q.NeedsApproval {
 		return fmt.Sprintf("That is more than $%s: somebody has to approve it.", q.Cap)
 	}
 	return fmt.Sprintf("That is within the cap of $%s.", q.Cap)
 }
 
-func writeRestoration(out io.Writer, identifier string, r registry.Restoration) error {
+func writeRestoration(out io.Writer, identifier string, r requests.Restoration) error {
 	if r.Quote.NeedsApproval {
 		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin lets it go on: farol restore approve %d --by EMAIL\n",
 			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID)
@@ -191,7 +192,7 @@ for it.`,
 				return err
 			}
 			defer s.close()
-			item, err := s.registry.ApproveRetrieval(cmd.Context(), id, by)
+			item, err := requests.In(s.registry).ApproveRetrieval(cmd.Context(), id, by)
 			if err != nil {
 				return unrestorable("", err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func scheduleListCommand() *cobra.Command {
@@ -50,7 +51,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 				return err
 			}
 			return withRegistry(cmd, "schedule", func(ctx context.Context, r *registry.Registry) error {
-				j, err := r.PauseSchedule(ctx, args[0], paused)
+				j, err := upkeep.In(r).PauseSchedule(ctx, args[0], paused)
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
@@ -74,7 +75,7 @@ func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
 		return err
 	}
 	defer s.close()
-	list, err := s.registry.Schedules(ctx)
+	list, err := upkeep.In(s.registry).Schedules(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
 // unnoticed is how late a job may be without anything being wrong.
 const unnoticed = time.Minute
 
-func scheduleState(j registry.Schedule) string {
+func scheduleState(j upkeep.Schedule) string {
 	switch {
 	case j.Running:
 		return "running"
@@ -126,7 +127,7 @@ func everyOf(d time.Duration) string {
 	return text
 }
 
-func tookOf(j registry.Schedule) string {
+func tookOf(j upkeep.Schedule) string {
 	if j.Took == nil {
 		return "-"
 	}
@@ -141,7 +142,7 @@ func optional(t *time.Time) string {
 }
 
 // resultOf is what the last run came to, and what it could not do.
-func resultOf(j registry.Schedule) string {
+func resultOf(j upkeep.Schedule) string {
 	if j.Error == "" {
 		return j.Result
 	}

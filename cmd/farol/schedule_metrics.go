@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // scheduleMetrics are what this process's jobs have done since it started.
@@ -70,7 +71,7 @@ func (f scheduleFigures) Describe(ch chan<- *prometheus.Desc) {
 func (f scheduleFigures) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
 	defer cancel()
-	list, err := f.registry.Schedules(ctx)
+	list, err := upkeep.In(f.registry).Schedules(ctx)
 	if err != nil {
 		return // farol_database_up says so
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 // Any scheduler tells of all jobs what the database has, whoever ran them.
@@ -51,7 +52,7 @@ func TestSchedulesAreTold(t *testing.T) {
 
 func TestSchedulesAreShownInWords(t *testing.T) {
 	t.Parallel()
-	for want, j := range map[string]registry.Schedule{
+	for want, j := range map[string]upkeep.Schedule{
 		"running":        {Running: true, Paused: true},
 		"paused":         {Paused: true},
 		"due":            {Late: time.Second},
@@ -73,7 +74,7 @@ func TestSchedulesAreShownInWords(t *testing.T) {
 			t.Errorf("everyOf(%v) = %q, want %q", d, got, want)
 		}
 	}
-	for want, j := range map[string]registry.Schedule{
+	for want, j := range map[string]upkeep.Schedule{
 		"3 made": {Result: "3 made"}, "3 made; could not do all: a; b": {Result: "3 made", Error: "a\nb"}, "could not do all: a": {Error: "a"},
 	} {
 		if got := resultOf(j); got != want {

@@ -1,4 +1,4 @@
-package registry
+package upkeep
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func ruleSQL(code string) string {
 }
 
 // Violations looks for what violates one of the Rules; none is a count of 0.
-func (r *Registry) Violations(ctx context.Context, code string) (Violation, error) {
+func (r Records) Violations(ctx context.Context, code string) (Violation, error) {
 	v := Violation{Code: code}
 	err := r.db.QueryRow(ctx, `
 		WITH bad (name) AS MATERIALIZED (SELECT * FROM (`+ruleSQL(code)+`) found LIMIT $1)
@@ -87,7 +87,7 @@ FROM page`
 // IncompleteFiles walks the files on record, some thousands at a time, and yields
 // of each page those that have fewer copies on record than their storage option
 // promises, or no checksum. targets are by storage option.
-func (r *Registry) IncompleteFiles(ctx context.Context, targets map[string][]string) iter.Seq2[[]string, error] {
+func (r Records) IncompleteFiles(ctx context.Context, targets map[string][]string) iter.Seq2[[]string, error] {
 	var options, names []string
 	for option, list := range targets {
 		for _, target := range list {
@@ -113,7 +113,7 @@ func (r *Registry) IncompleteFiles(ctx context.Context, targets map[string][]str
 
 // CopyKeys walks the keys of all copies on record in a target, in the order of
 // their bytes, a page at a time (storage_records_copy).
-func (r *Registry) CopyKeys(ctx context.Context, target string) iter.Seq2[string, error] {
+func (r Records) CopyKeys(ctx context.Context, target string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		const page = 2000
 		for after := ""; ; {
@@ -145,7 +145,7 @@ type KeyUse struct {
 
 // KeyUses looks some keys up (storage_records_copy, retired_copies_pkey,
 // unrecorded_copies_keys).
-func (r *Registry) KeyUses(ctx context.Context, target string, keys []string) (map[string]KeyUse, error) {
+func (r Records) KeyUses(ctx context.Context, target string, keys []string) (map[string]KeyUse, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT k, EXISTS (SELECT FROM storage_records s WHERE s.target = $1 AND s.key = k),
 			EXISTS (SELECT FROM retired_copies c WHERE c.target = $1 AND c.key = k),
@@ -167,7 +167,7 @@ func (r *Registry) KeyUses(ctx context.Context, target string, keys []string) (m
 // ItemsOf returns the IDs of the items of an object: those that are live, and those
 // that ended without being recorded (one_live_ingest, work_items_ended_bag,
 // work_items_archive_bag; an item of a part of a bag that has ended is not found).
-func (r *Registry) ItemsOf(ctx context.Context, object string) ([]int64, error) {
+func (r Records) ItemsOf(ctx context.Context, object string) ([]int64, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT work_item_id FROM uploads_in_work WHERE object_identifier = $1
 		UNION
@@ -183,7 +183,7 @@ func (r *Registry) ItemsOf(ctx context.Context, object string) ([]int64, error) 
 
 // CopyingSince returns how long ago the first of the items that are live now came
 // to Store; 0 if none has. No copy that is older is a live item's.
-func (r *Registry) CopyingSince(ctx context.Context) (time.Duration, error) {
+func (r Records) CopyingSince(ctx context.Context) (time.Duration, error) {
 	var since time.Duration
 	err := r.db.QueryRow(ctx, `
 		SELECT coalesce(now() - min(a.claimed_at), interval '0') FROM work_items w

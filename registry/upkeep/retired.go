@@ -1,4 +1,4 @@
-package registry
+package upkeep
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type RetiredCopy struct {
 
 // RetiredCopies returns what an item has replaced and nobody deleted yet. A key
 // that any record still names is not among them.
-func (r *Registry) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
+func (r Records) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT target, bucket, key FROM retired_copies c
 		WHERE work_item_id = $1
@@ -45,8 +45,8 @@ FROM gone g JOIN generic_files f ON f.id = g.generic_file_id
 ON CONFLICT (identifier) DO NOTHING`
 
 // RecordRetired says that copies in a target, which an item replaced, are deleted.
-func (r *Registry) RecordRetired(ctx context.Context, item int64, target string, keys []string) error {
-	args := r.agents.args()
+func (r Records) RecordRetired(ctx context.Context, item int64, target string, keys []string) error {
+	args := r.registry.EventArgs()
 	args["item"], args["target"], args["keys"] = item, target, keys
 	if _, err := r.db.Exec(ctx, retiredSQL, args); err != nil {
 		return fmt.Errorf("record that copies replaced by item %d are deleted: %w", item, err)
@@ -56,7 +56,7 @@ func (r *Registry) RecordRetired(ctx context.Context, item int64, target string,
 
 // ForgetRetiredCopies forgets what is left of the copies that an item replaced:
 // those which a record names again, so that they stay.
-func (r *Registry) ForgetRetiredCopies(ctx context.Context, item int64) error {
+func (r Records) ForgetRetiredCopies(ctx context.Context, item int64) error {
 	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
 		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
 	}

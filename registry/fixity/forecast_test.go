@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"math"
@@ -53,7 +53,7 @@ func simulate(promises []promise, allowed, interval int64, perSecond float64, mo
 
 // foretold is the forecast of the same.
 func foretold(promises []promise, p pace) int64 {
-	loads := make([]fixityLoad, len(promises))
+	loads := make([]load, len(promises))
 	due, shortest, longest := int64(0), time.Duration(math.MaxInt64), time.Duration(0)
 	for i, of := range promises {
 		loads[i].every = time.Duration(of.every) * time.Second
@@ -74,7 +74,7 @@ func foretold(promises []promise, p pace) int64 {
 				}
 			}
 		}
-		if after, ok := forecastFixity(p, span.step, loads); ok {
+		if after, ok := forecast(p, span.step, loads); ok {
 			return int64(after.Seconds())
 		}
 	}

@@ -1,4 +1,4 @@
-package registry
+package requests
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // RestorationRequest asks for an object or a file back.
@@ -39,8 +41,8 @@ type Quote struct {
 
 // Restoration is what came of a request.
 type Restoration struct {
-	Item  WorkItem `json:"item"`
-	Quote Quote    `json:"quote"`
+	Item  registry.WorkItem `json:"item"`
+	Quote Quote             `json:"quote"`
 }
 
 // restorable is what a request names.
@@ -75,7 +77,7 @@ WHERE f.identifier = $1`
 
 // find looks up what is asked for, and sees that who asks may have it. What another
 // institution has is not there.
-func (r *Registry) find(ctx context.Context, db rowQuerier, q RestorationRequest) (restorable, error) {
+func (r Records) find(ctx context.Context, db registry.RowQuerier, q RestorationRequest) (restorable, error) {
 	sql := restorableObjectSQL
 	if q.File {
 		sql = restorableFileSQL
@@ -83,31 +85,31 @@ func (r *Registry) find(ctx context.Context, db rowQuerier, q RestorationRequest
 	rows, _ := db.Query(ctx, sql, q.Identifier)
 	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[restorable])
 	if err != nil {
-		return t, refusal(err)
+		return t, registry.Refusal(err)
 	}
 	if q.By != "" {
-		u, err := r.actor(ctx, db, q.By)
+		u, err := r.registry.Actor(ctx, db, q.By)
 		if err != nil {
 			return t, err
 		}
 		t.By = u.Email
-		if u.Role != RoleAdmin && u.InstitutionID != t.InstitutionID {
-			return t, ErrNotFound
+		if u.Role != registry.RoleAdmin && u.InstitutionID != t.InstitutionID {
+			return t, registry.ErrNotFound
 		}
 	}
 	switch {
 	case t.State != "A":
-		return t, fmt.Errorf("%w: it was deleted", ErrRefused)
+		return t, fmt.Errorf("%w: it was deleted", registry.ErrRefused)
 	case t.Deleting:
-		return t, fmt.Errorf("%w: it is being deleted", ErrRefused)
+		return t, fmt.Errorf("%w: it is being deleted", registry.ErrRefused)
 	case t.Files == 0:
-		return t, fmt.Errorf("%w: all its files were deleted", ErrRefused)
+		return t, fmt.Errorf("%w: all its files were deleted", registry.ErrRefused)
 	}
 	return t, nil
 }
 
 // Quote tells what a restoration would cost, and changes nothing.
-func (r *Registry) Quote(ctx context.Context, q RestorationRequest) (Quote, error) {
+func (r Records) Quote(ctx context.Context, q RestorationRequest) (Quote, error) {
 	t, err := r.find(ctx, r.db, q)
 	var quote Quote
 	if err == nil {
@@ -120,7 +122,7 @@ func (r *Registry) Quote(ctx context.Context, q RestorationRequest) (Quote, erro
 }
 
 // StorageOptionOf tells where an object or a file is kept.
-func (r *Registry) StorageOptionOf(ctx context.Context, q RestorationRequest) (string, error) {
+func (r Records) StorageOptionOf(ctx context.Context, q RestorationRequest) (string, error) {
 	t, err := r.find(ctx, r.db, q)
 	if err != nil {
 		return "", fmt.Errorf("look up %q: %w", q.Identifier, err)
@@ -134,7 +136,7 @@ SELECT round($3::numeric / 1073741824 * p.per_gib + $4::numeric / 1000 * p.per_1
 FROM retrieval_prices p CROSS JOIN request_settings s
 WHERE p.storage_class = $1 AND p.tier = $2`
 
-func (r *Registry) quote(ctx context.Context, db rowQuerier, q RestorationRequest, files, bytes int64) (Quote, error) {
+func (r Records) quote(ctx context.Context, db registry.RowQuerier, q RestorationRequest, files, bytes int64) (Quote, error) {
 	quote := Quote{Files: files, Bytes: bytes, Class: q.Class, Tier: q.Tier, Days: q.Days, Price: "0.00", Cap: "0.00"}
 	if q.Class == "" {
 		quote.Tier, quote.Days = "", 0
@@ -143,12 +145,12 @@ func (r *Registry) quote(ctx context.Context, db rowQuerier, q RestorationReques
 	err := db.QueryRow(ctx, `SELECT price::text, retrieval_cap::text, takes, price > retrieval_cap FROM (`+quoteSQL+`) q`,
 		q.Class, q.Tier, bytes, files).Scan(&quote.Price, &quote.Cap, &quote.Takes, &quote.NeedsApproval)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return quote, fmt.Errorf("%w: retrieval_prices has no tier %q of %s; those that it has are %s", ErrRefused, q.Tier, q.Class, r.tiers(ctx, db, q.Class))
+		return quote, fmt.Errorf("%w: retrieval_prices has no tier %q of %s; those that it has are %s", registry.ErrRefused, q.Tier, q.Class, r.tiers(ctx, db, q.Class))
 	}
 	return quote, err
 }
 
-func (r *Registry) tiers(ctx context.Context, db rowQuerier, class string) (list string) {
+func (r Records) tiers(ctx context.Context, db registry.RowQuerier, class string) (list string) {
 	err := db.QueryRow(ctx, `SELECT coalesce(string_agg(tier, ', ' ORDER BY takes), 'none') FROM retrieval_prices WHERE storage_class = $1`, class).Scan(&list)
 	if err != nil {
 		return "not known"
@@ -174,13 +176,13 @@ RETURNING id`
 
 // BeingRestored tells whether a live restoration gives something back under a key of a
 // restoration bucket.
-func (r *Registry) BeingRestored(ctx context.Context, key string) (live bool, err error) {
+func (r Records) BeingRestored(ctx context.Context, key string) (live bool, err error) {
 	// work_items_requests, by each object that the key can be of
 	err = r.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM work_items w WHERE w.retry AND w.stage = 'Requested' AND w.object_identifier = ANY (
 			SELECT left(k, n) FROM (SELECT $1::text AS k) key, generate_series(1, length(k)) n WHERE n = length(k) - length('.tar') OR substr(k, n + 1, 1) = '/'))`, key).Scan(&live)
 	if err != nil {
-		return false, fmt.Errorf("look up what is restored to %s: %w", key, refusal(err))
+		return false, fmt.Errorf("look up what is restored to %s: %w", key, registry.Refusal(err))
 	}
 	return live, nil
 }
@@ -188,23 +190,23 @@ func (r *Registry) BeingRestored(ctx context.Context, key string) (live bool, er
 // RequestRestoration puts a restoration into the queue. It is ErrRefused while an
 // item is in work on the same object, or file of it. One that costs more than the
 // cap waits, Suspended, for [Registry.ApproveRetrieval].
-func (r *Registry) RequestRestoration(ctx context.Context, q RestorationRequest) (Restoration, error) {
+func (r Records) RequestRestoration(ctx context.Context, q RestorationRequest) (Restoration, error) {
 	var done Restoration
 	var id int64
-	err := Again(func() error {
+	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
-			id, done.Quote, err = r.requestRestoration(ctx, tx, q)
+			id, done.Quote, err = r.RequestRestorationIn(ctx, tx, q)
 			return err
 		})
 	})
 	if err != nil {
-		return Restoration{}, fmt.Errorf("restore %q: %w", q.Identifier, refusal(err))
+		return Restoration{}, fmt.Errorf("restore %q: %w", q.Identifier, registry.Refusal(err))
 	}
-	done.Item, err = r.WorkItem(ctx, id)
+	done.Item, err = r.registry.WorkItem(ctx, id)
 	return done, err
 }
 
-func (r *Registry) requestRestoration(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote Quote, err error) {
+func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote Quote, err error) {
 	t, err := r.find(ctx, tx, q)
 	if err != nil {
 		return 0, quote, err
@@ -241,10 +243,10 @@ func (r *Registry) requestRestoration(ctx context.Context, tx pgx.Tx, q Restorat
 // ApproveRetrieval lets a restoration go on that costs more than the cap. Who
 // approves is an admin, or an institutional admin of its institution who has not
 // requested it.
-func (r *Registry) ApproveRetrieval(ctx context.Context, item int64, by string) (WorkItem, error) {
-	err := Again(func() error {
+func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (registry.WorkItem, error) {
+	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			u, err := r.actor(ctx, tx, by)
+			u, err := r.registry.Actor(ctx, tx, by)
 			if err != nil {
 				return err
 			}
@@ -255,17 +257,17 @@ func (r *Registry) ApproveRetrieval(ctx context.Context, item int64, by string) 
 				SELECT w.institution_id, w."user", p.approved_at IS NOT NULL FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
 				WHERE w.id = $1 FOR UPDATE`, item).Scan(&institution, &requester, &approved)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return fmt.Errorf("%w: there is no item %d that costs anything", ErrNotFound, item)
+				return fmt.Errorf("%w: there is no item %d that costs anything", registry.ErrNotFound, item)
 			}
 			if err != nil {
 				return err
 			}
-			own := u.Role == RoleInstitutionalAdmin && u.InstitutionID == institution && u.Email != requester
+			own := u.Role == registry.RoleInstitutionalAdmin && u.InstitutionID == institution && u.Email != requester
 			switch {
-			case u.Role != RoleAdmin && !own:
-				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", ErrRefused, u.Email)
+			case u.Role != registry.RoleAdmin && !own:
+				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", registry.ErrRefused, u.Email)
 			case approved:
-				return fmt.Errorf("%w: it was approved already", ErrRefused)
+				return fmt.Errorf("%w: it was approved already", registry.ErrRefused)
 			}
 			if _, err := tx.Exec(ctx, `UPDATE retrievals SET approved_by = $2, approved_at = now() WHERE work_item_id = $1`, item, u.ID); err != nil {
 				return err
@@ -275,7 +277,7 @@ func (r *Registry) ApproveRetrieval(ctx context.Context, item int64, by string) 
 		})
 	})
 	if err != nil {
-		return WorkItem{}, fmt.Errorf("approve the cost of item %d: %w", item, refusal(err))
+		return registry.WorkItem{}, fmt.Errorf("approve the cost of item %d: %w", item, registry.Refusal(err))
 	}
-	return r.WorkItem(ctx, item)
+	return r.registry.WorkItem(ctx, item)
 }

@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // ErrHeld says that somebody else has a copy in hand.
@@ -34,8 +36,8 @@ const badCopyColumns = `failure, file, institution, target, provider, url, probl
 // BadCopies lists up to n bad copies behind a failure, in the order of their
 // failures: those of a file, of all files of an object, or any with "". Only those
 // are listed of which we have known for so long.
-func (r *Registry) BadCopies(ctx context.Context, identifier string, known time.Duration, after int64, n int) ([]BadCopy, error) {
-	return collect[BadCopy](ctx, r, "list bad copies", `
+func (r Records) BadCopies(ctx context.Context, identifier string, known time.Duration, after int64, n int) ([]BadCopy, error) {
+	return registry.Collect[BadCopy](ctx, r.db, "list bad copies", `
 		SELECT `+badCopyColumns+` FROM bad_copies
 		WHERE failure > @after AND noted_at <= now() - @known::interval
 		  AND (@identifier = '' OR file = @identifier OR starts_with(file, @identifier || '/') AND EXISTS (
@@ -46,7 +48,7 @@ func (r *Registry) BadCopies(ctx context.Context, identifier string, known time.
 
 // BadFiles returns the SHA-256 on record of an object's files that have a copy known
 // to be bad, by their identifiers (fixity_failures_open).
-func (r *Registry) BadFiles(ctx context.Context, objectID int64) (map[string]string, error) {
+func (r Records) BadFiles(ctx context.Context, objectID int64) (map[string]string, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT f.identifier, coalesce((SELECT c.digest FROM checksums c WHERE c.generic_file_id = f.id AND c.algorithm = 'sha256'
 			ORDER BY c.datetime DESC LIMIT 1), '')
@@ -64,9 +66,9 @@ func (r *Registry) BadFiles(ctx context.Context, objectID int64) (map[string]str
 	return bad, nil
 }
 
-// RepairWork is a bad copy in the hands of who repairs it.
-type RepairWork struct {
-	FixityHold
+// Repair is a bad copy in the hands of who repairs it.
+type Repair struct {
+	Hold
 	BadCopy
 
 	Bucket       string // of the bad copy
@@ -83,7 +85,7 @@ type RepairWork struct {
 
 // OtherCopy is another copy of the same file.
 type OtherCopy struct {
-	StoredCopy
+	registry.StoredCopy
 
 	Bad bool `json:"bad"`
 }
@@ -96,7 +98,7 @@ ON CONFLICT (storage_record_id) DO UPDATE SET token = excluded.token, worker = e
 	WHERE c.worker = '' OR c.run_at <= now()
 RETURNING storage_record_id, token`
 
-const repairWorkSQL = `
+const repairSQL = `
 SELECT b.failure, b.file, b.institution, b.target, b.provider, b.url, b.problem, b.algorithm, b.expected, b.found, b.found_at, b.seen_at,
 	b.quarantined_as, r.repaired_from, s.id, 0::bigint AS token, s.bucket, s.key, o.identifier AS object,
 	substr(f.identifier, length(o.identifier) + 2) AS path, f.size, f.file_format AS format,
@@ -116,14 +118,14 @@ WHERE b.failure = $1`
 // HoldRepair takes a bad copy in hand, as a claim for a check does: until the lease
 // lapses nobody else checks or repairs it. What is bad no longer is ErrNotFound, and
 // what somebody has in hand ErrHeld.
-func (r *Registry) HoldRepair(ctx context.Context, worker string, failure int64, lease time.Duration) (w RepairWork, err error) {
-	var hold FixityHold
-	err = Again(func() error {
+func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, lease time.Duration) (w Repair, err error) {
+	var hold Hold
+	err = registry.Again(func() error {
 		return r.db.QueryRow(ctx, holdRepairSQL, pgx.NamedArgs{"worker": worker, "failure": failure, "lease": lease}).Scan(&hold.ID, &hold.Token)
 	})
 	none := errors.Is(err, pgx.ErrNoRows)
 	if err == nil || none {
-		w, err = r.RepairWork(ctx, failure)
+		w, err = r.Repair(ctx, failure)
 		if err == nil && none {
 			err = ErrHeld
 		}
@@ -131,16 +133,16 @@ func (r *Registry) HoldRepair(ctx context.Context, worker string, failure int64,
 	if err != nil {
 		return w, fmt.Errorf("take bad copy %d in hand: %w", failure, err)
 	}
-	w.FixityHold = hold
+	w.Hold = hold
 	return w, nil
 }
 
-// RepairWork tells what there is to know of a bad copy, without taking it in hand.
-func (r *Registry) RepairWork(ctx context.Context, failure int64) (RepairWork, error) {
-	rows, _ := r.db.Query(ctx, repairWorkSQL, failure)
-	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[RepairWork])
+// Repair tells what there is to know of a bad copy, without taking it in hand.
+func (r Records) Repair(ctx context.Context, failure int64) (Repair, error) {
+	rows, _ := r.db.Query(ctx, repairSQL, failure)
+	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Repair])
 	if err != nil {
-		return w, fmt.Errorf("look up bad copy %d: %w", failure, refusal(err))
+		return w, fmt.Errorf("look up bad copy %d: %w", failure, registry.Refusal(err))
 	}
 	return w, nil
 }
@@ -148,7 +150,7 @@ func (r *Registry) RepairWork(ctx context.Context, failure int64) (RepairWork, e
 // NoteRepair puts on record where the bad bytes are kept, and by which copy they are
 // about to be replaced, before the first byte is. It is the last look: if the claim
 // was lost, or the copy is none any more, it is ErrLost, and nothing may be written.
-func (r *Registry) NoteRepair(ctx context.Context, w RepairWork, quarantinedAs, from string) error {
+func (r Records) NoteRepair(ctx context.Context, w Repair, quarantinedAs, from string) error {
 	tag, err := r.db.Exec(ctx, `
 		UPDATE fixity_failures b SET quarantined_as = coalesce(nullif($4, ''), b.quarantined_as), repaired_from = $5
 		FROM fixity_checks c JOIN storage_records s ON s.id = c.storage_record_id
@@ -158,14 +160,14 @@ func (r *Registry) NoteRepair(ctx context.Context, w RepairWork, quarantinedAs, 
 		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, ErrLost)
+		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, registry.ErrLost)
 	}
 	return nil
 }
 
 // Repaired says that a bad copy was replaced by a verified one.
 type Repaired struct {
-	RepairWork
+	Repair
 
 	ETag     string
 	StoredAt time.Time // by the provider's clock
@@ -204,10 +206,10 @@ SELECT id FROM copy`
 // RecordRepair puts on record that a bad copy is good again: the event, the copy, and
 // the end of the failure, in one transaction. If the claim was lost, or the copy is
 // on record no more, it is ErrLost, and nothing was written.
-func (r *Registry) RecordRepair(ctx context.Context, d Repaired) error {
-	args := r.agents.args()
+func (r Records) RecordRepair(ctx context.Context, d Repaired) error {
+	args := r.registry.EventArgs()
 	args["id"], args["token"], args["failure"], args["etag"], args["stored_at"] = d.ID, d.Token, d.Failure, d.ETag, d.StoredAt
-	err := Again(func() error {
+	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			var id int64
 			err := tx.QueryRow(ctx, `
@@ -217,7 +219,7 @@ func (r *Registry) RecordRepair(ctx context.Context, d Repaired) error {
 				err = tx.QueryRow(ctx, recordRepairSQL, args).Scan(&id)
 			}
 			if errors.Is(err, pgx.ErrNoRows) {
-				return ErrLost
+				return registry.ErrLost
 			}
 			return err
 		})

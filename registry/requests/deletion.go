@@ -1,4 +1,4 @@
-package registry
+package requests
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // DeletionRequest is somebody's wish to have files and objects deleted, and what
@@ -50,7 +52,7 @@ CROSS JOIN LATERAL ( -- work_items_deletion
 
 // DeletionRequests lists the requests of an institution, or of all with "", the
 // newest first, after the one with the id given if that is not 0.
-func (r *Registry) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]DeletionRequest, error) {
+func (r Records) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]DeletionRequest, error) {
 	rows, _ := r.db.Query(ctx, deletionRequestsSQL+`
 		WHERE ($1 = '' OR i.identifier = $1) AND ($2 = 0 OR d.id < $2) ORDER BY d.id DESC LIMIT $3`, institution, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletionRequest])
@@ -61,11 +63,11 @@ func (r *Registry) DeletionRequests(ctx context.Context, institution string, bef
 }
 
 // DeletionRequest returns one, or ErrNotFound.
-func (r *Registry) DeletionRequest(ctx context.Context, id int64) (DeletionRequest, error) {
+func (r Records) DeletionRequest(ctx context.Context, id int64) (DeletionRequest, error) {
 	rows, _ := r.db.Query(ctx, deletionRequestsSQL+` WHERE d.id = $1`, id)
 	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[DeletionRequest])
 	if err != nil {
-		return d, fmt.Errorf("show deletion request %d: %w", id, refusal(err))
+		return d, fmt.Errorf("show deletion request %d: %w", id, registry.Refusal(err))
 	}
 	return d, nil
 }
@@ -88,29 +90,29 @@ ORDER BY n.identifier`
 // institution. Nothing is deleted before somebody has approved it with the token,
 // which is told once, here. What is refused of one is refused of all, and says of
 // which.
-func (r *Registry) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
+func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
 	token = rand.Text()
 	var id int64
-	err = Again(func() error {
+	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
 			id, err = r.requestDeletion(ctx, tx, by, identifiers, token)
 			return err
 		})
 	})
 	if err != nil {
-		return DeletionRequest{}, "", fmt.Errorf("request a deletion: %w", refusal(err))
+		return DeletionRequest{}, "", fmt.Errorf("request a deletion: %w", registry.Refusal(err))
 	}
 	d, err = r.DeletionRequest(ctx, id)
 	return d, token, err
 }
 
-func (r *Registry) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string, token string) (id int64, err error) {
+func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string, token string) (id int64, err error) {
 	u, err := r.deletionAdmin(ctx, tx, by)
 	if err != nil {
 		return 0, err
 	}
 	if len(identifiers) == 0 {
-		return 0, fmt.Errorf("%w: nothing is named", ErrRefused)
+		return 0, fmt.Errorf("%w: nothing is named", registry.ErrRefused)
 	}
 	n, err := lookUp(ctx, tx, identifiers, u.InstitutionID)
 	if err != nil {
@@ -142,15 +144,15 @@ func (r *Registry) requestDeletion(ctx context.Context, tx pgx.Tx, by string, id
 }
 
 // deletionAdmin is who may request and approve deletions.
-func (r *Registry) deletionAdmin(ctx context.Context, db rowQuerier, email string) (User, error) {
-	u, err := r.actor(ctx, db, email)
-	if err == nil && u.Role != RoleInstitutionalAdmin {
-		return u, fmt.Errorf("%w: %s is no institutional admin; only they request and approve deletions", ErrRefused, u.Email)
+func (r Records) deletionAdmin(ctx context.Context, db registry.RowQuerier, email string) (registry.User, error) {
+	u, err := r.registry.Actor(ctx, db, email)
+	if err == nil && u.Role != registry.RoleInstitutionalAdmin {
+		return u, fmt.Errorf("%w: %s is no institutional admin; only they request and approve deletions", registry.ErrRefused, u.Email)
 	}
 	return u, err
 }
 
-func lookUp(ctx context.Context, db rowQuerier, identifiers []string, institution int64) (n named, err error) {
+func lookUp(ctx context.Context, db registry.RowQuerier, identifiers []string, institution int64) (n named, err error) {
 	rows, _ := db.Query(ctx, lookUpSQL, identifiers, institution)
 	var unknown []string
 	var identifier string
@@ -167,7 +169,7 @@ func lookUp(ctx context.Context, db rowQuerier, identifiers []string, institutio
 		return nil
 	})
 	if err == nil && len(unknown) > 0 {
-		err = fmt.Errorf("%w: the institution has no object and no file %s", ErrNotFound, some(unknown))
+		err = fmt.Errorf("%w: the institution has no object and no file %s", registry.ErrNotFound, some(unknown))
 	}
 	return n, err
 }
@@ -209,14 +211,14 @@ WITH named AS (
 SELECT identifier || ' (' || why || ')' FROM judged WHERE why IS NOT NULL ORDER BY identifier`
 
 // deletable refuses a request for what cannot be deleted now.
-func deletable(ctx context.Context, db rowQuerier, request int64) error {
+func deletable(ctx context.Context, db registry.RowQuerier, request int64) error {
 	rows, _ := db.Query(ctx, undeletableSQL, request)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return fmt.Errorf("see what can be deleted: %w", err)
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("%w: cannot be deleted: %s", ErrRefused, some(list))
+		return fmt.Errorf("%w: cannot be deleted: %s", registry.ErrRefused, some(list))
 	}
 	return nil
 }
@@ -263,8 +265,8 @@ ORDER BY o.identifier COLLATE "C", n.file`
 // queue for each object and file that it names: all of them, or none if one cannot
 // be deleted now. Who approves is an institutional admin of the same institution
 // other than who requested it, unless there is no other.
-func (r *Registry) ApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u User) error {
+func (r Records) ApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
 		requester, err := approvable(ctx, tx, id, u, token)
 		if err != nil {
 			return err
@@ -282,8 +284,8 @@ func (r *Registry) ApproveDeletion(ctx context.Context, id int64, by, token stri
 }
 
 // MayApproveDeletion refuses what ApproveDeletion would refuse now, and changes nothing.
-func (r *Registry) MayApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u User) error {
+func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
 		_, err := approvable(ctx, tx, id, u, token)
 		return err
 	})
@@ -291,7 +293,7 @@ func (r *Registry) MayApproveDeletion(ctx context.Context, id int64, by, token s
 
 // approvable refuses an approval, or locks what the request names and returns who has
 // requested it.
-func approvable(ctx context.Context, tx pgx.Tx, id int64, u User, token string) (requester string, err error) {
+func approvable(ctx context.Context, tx pgx.Tx, id int64, u registry.User, token string) (requester string, err error) {
 	var sum []byte
 	var requesterID int64
 	var others bool
@@ -306,9 +308,9 @@ func approvable(ctx context.Context, tx pgx.Tx, id int64, u User, token string) 
 	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	switch {
 	case subtle.ConstantTimeCompare(sum, got[:]) != 1:
-		return "", fmt.Errorf("%w: that is not the token of this request", ErrRefused)
+		return "", fmt.Errorf("%w: that is not the token of this request", registry.ErrRefused)
 	case u.ID == requesterID && others:
-		return "", fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", ErrRefused, u.Email)
+		return "", fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", registry.ErrRefused, u.Email)
 	}
 	if _, err := tx.Exec(ctx, lockNamedSQL, id); err != nil {
 		return "", err
@@ -318,8 +320,8 @@ func approvable(ctx context.Context, tx pgx.Tx, id int64, u User, token string) 
 
 // CancelDeletion ends a request that nobody has approved. Any institutional admin
 // of the institution may, also without the token.
-func (r *Registry) CancelDeletion(ctx context.Context, id int64, by string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u User) error {
+func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
 		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2, cancelled_at = now() WHERE id = $1`, id, u.ID); err != nil {
 			return err
 		}
@@ -329,8 +331,8 @@ func (r *Registry) CancelDeletion(ctx context.Context, id int64, by string) (Del
 
 // decideDeletion decides about a request that nobody has decided about, and keeps
 // others from it meanwhile. That of another institution is not there.
-func (r *Registry) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, User) error) (DeletionRequest, error) {
-	err := Again(func() error {
+func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User) error) (DeletionRequest, error) {
+	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			u, err := r.deletionAdmin(ctx, tx, by)
 			if err != nil {
@@ -341,19 +343,19 @@ func (r *Registry) decideDeletion(ctx context.Context, id int64, by, verb string
 				id, u.InstitutionID).Scan(&approved, &cancelled)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):
-				return ErrNotFound
+				return registry.ErrNotFound
 			case err != nil:
 				return err
 			case approved != nil:
-				return fmt.Errorf("%w: it was approved already, at %s", ErrRefused, approved.UTC().Format(time.RFC3339))
+				return fmt.Errorf("%w: it was approved already, at %s", registry.ErrRefused, approved.UTC().Format(time.RFC3339))
 			case cancelled != nil:
-				return fmt.Errorf("%w: it was cancelled already, at %s", ErrRefused, cancelled.UTC().Format(time.RFC3339))
+				return fmt.Errorf("%w: it was cancelled already, at %s", registry.ErrRefused, cancelled.UTC().Format(time.RFC3339))
 			}
 			return decide(ctx, tx, u)
 		})
 	})
 	if err != nil {
-		return DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, refusal(err))
+		return DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, registry.Refusal(err))
 	}
 	return r.DeletionRequest(ctx, id)
 }

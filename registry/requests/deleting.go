@@ -1,4 +1,4 @@
-package registry
+package requests
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A DeletionOrder is what an item of a deletion may do.
@@ -51,7 +53,7 @@ WHERE d.id = $3`
 // being deleted, so that nobody relies on its bytes from here on. It may be called
 // again. What must not be deleted is ErrUnauthorised with the reason; if the claim
 // has moved on, it is ErrLost.
-func (r *Registry) AuthoriseDeletion(ctx context.Context, w DeletionWork) (DeletionOrder, error) {
+func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (DeletionOrder, error) {
 	var order DeletionOrder
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		var object, state string
@@ -84,7 +86,7 @@ func (r *Registry) AuthoriseDeletion(ctx context.Context, w DeletionWork) (Delet
 	return order, nil
 }
 
-func (r *Registry) markDeleting(ctx context.Context, tx pgx.Tx, w DeletionWork, kept time.Time) error {
+func (r Records) markDeleting(ctx context.Context, tx pgx.Tx, w DeletionWork, kept time.Time) error {
 	var over bool
 	if err := tx.QueryRow(ctx, `SELECT $1::timestamptz <= now()`, kept).Scan(&over); err != nil {
 		return err
@@ -105,13 +107,13 @@ func (r *Registry) markDeleting(ctx context.Context, tx pgx.Tx, w DeletionWork, 
 }
 
 // deleting runs a transaction that only the current claim of an item makes.
-func (r *Registry) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.Tx) error) error {
-	return Again(func() error {
+func (r Records) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.Tx) error) error {
+	return registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			if err := do(tx); err != nil {
 				return err
 			}
-			return fence(ctx, tx, w.Item, w.Token, "FOR UPDATE")
+			return registry.Fence(ctx, tx, w.Item, w.Token, "FOR UPDATE")
 		})
 	})
 }
@@ -140,8 +142,8 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 
 // RecordDeletions ends files of which no copy is left: state, receipts, events and
 // storage records in one transaction.
-func (r *Registry) RecordDeletions(ctx context.Context, w DeletionWork, order DeletionOrder, files []int64) error {
-	args := r.agents.args()
+func (r Records) RecordDeletions(ctx context.Context, w DeletionWork, order DeletionOrder, files []int64) error {
+	args := r.registry.EventArgs()
 	args["item"], args["files"], args["requester"], args["approver"] = w.Item, files, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		for _, sql := range deletedSQL {
@@ -158,8 +160,8 @@ func (r *Registry) RecordDeletions(ctx context.Context, w DeletionWork, order De
 }
 
 // RecordObjectDeletion ends an object, once none of its files is left.
-func (r *Registry) RecordObjectDeletion(ctx context.Context, w DeletionWork, order DeletionOrder) error {
-	args := r.agents.args()
+func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order DeletionOrder) error {
+	args := r.registry.EventArgs()
 	args["item"], args["object"], args["requester"], args["approver"] = w.Item, w.ObjectID, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -190,7 +192,7 @@ func (r *Registry) RecordObjectDeletion(ctx context.Context, w DeletionWork, ord
 // LiveRequests tells of the requests that are in work on an object: the first of
 // them, and since when. Zero is none. While an ingest of the object is live, no
 // other can come (work_items_requests).
-func (r *Registry) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
+func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT id, now() - created_at FROM work_items WHERE object_identifier = $1 AND retry AND stage = 'Requested' ORDER BY id LIMIT 1`, object).Scan(&item, &since)
 	if errors.Is(err, pgx.ErrNoRows) {

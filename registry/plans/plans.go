@@ -1,4 +1,4 @@
-package registry
+package plans
 
 import (
 	"context"
@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
-// PlanRequest says what to do to which work items.
-type PlanRequest struct {
+// Request says what to do to which work items.
+type Request struct {
 	Action   string // "requeue", "cancel" or "set priority"
 	Stage    string // to requeue to; "" is where each item has come to
 	Priority *int   // to set
@@ -56,8 +58,8 @@ const planColumns = `
 	(SELECT count(*) FROM plan_items i WHERE i.plan_id = p.id AND i.status = 'Started' AND i.state <> 'refused') AS in_work,
 	p.created_at, p.created_by, p.begun_at, p.begun_by, p.applied_at, p.undone_at, p.undone_by`
 
-// makePlanSQL keeps a condition that stands alone as it was typed.
-const makePlanSQL = `
+// makeSQL keeps a condition that stands alone as it was typed.
+const makeSQL = `
 WITH filter AS MATERIALIZED (
 	SELECT concat_ws(' AND ',
 		CASE WHEN @status <> '' THEN format('status = %L', @status::text) END,
@@ -71,33 +73,33 @@ WITH filter AS MATERIALIZED (
 SELECT p.id
 FROM filter CROSS JOIN LATERAL plan_make(@action, filter.condition, nullif(@stage, ''), @priority, nullif(@reason, '')) p`
 
-// MakePlan stores a plan and changes no work item. What is wrong with its
+// Make stores a plan and changes no work item. What is wrong with its
 // condition is ErrRefused; that no item meets it, ErrNotFound.
-func (r *Registry) MakePlan(ctx context.Context, q PlanRequest) (Plan, error) {
+func (r Records) Make(ctx context.Context, q Request) (Plan, error) {
 	var id int64
-	err := r.db.QueryRow(ctx, makePlanSQL, pgx.NamedArgs{
+	err := r.db.QueryRow(ctx, makeSQL, pgx.NamedArgs{
 		"action": q.Action, "stage": q.Stage, "priority": q.Priority, "reason": q.Reason,
 		"condition": q.Where, "status": q.Status, "at_stage": q.AtStage, "institution": q.Institution, "code": q.ErrorCode,
 	}).Scan(&id)
 	if err != nil {
-		return Plan{}, fmt.Errorf("plan to %s: %w", q.Action, refusal(err))
+		return Plan{}, fmt.Errorf("plan to %s: %w", q.Action, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }
 
 // Plan returns one plan, or ErrNotFound.
-func (r *Registry) Plan(ctx context.Context, id int64) (Plan, error) {
+func (r Records) Plan(ctx context.Context, id int64) (Plan, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+` FROM plans p WHERE p.id = $1`, id)
 	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Plan])
 	if err != nil {
-		return Plan{}, fmt.Errorf("show plan %d: %w", id, refusal(err))
+		return Plan{}, fmt.Errorf("show plan %d: %w", id, registry.Refusal(err))
 	}
 	return p, nil
 }
 
-// Plans lists up to n plans, newest first; only those with a lower ID, unless
+// List lists up to n plans, newest first; only those with a lower ID, unless
 // before is 0.
-func (r *Registry) Plans(ctx context.Context, before int64, n int) ([]Plan, error) {
+func (r Records) List(ctx context.Context, before int64, n int) ([]Plan, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+`
 		FROM plans p WHERE $1 = 0 OR p.id < $1 ORDER BY p.id DESC LIMIT $2`, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Plan])
@@ -107,8 +109,8 @@ func (r *Registry) Plans(ctx context.Context, before int64, n int) ([]Plan, erro
 	return list, nil
 }
 
-// PlanItem is what a plan says of one work item.
-type PlanItem struct {
+// Item is what a plan says of one work item.
+type Item struct {
 	ID     int64  `json:"id"`     // of the work item
 	Name   string `json:"name"`   // key in the receiving bucket
 	Stage  string `json:"stage"`  // when the plan was made, as the next two
@@ -118,43 +120,43 @@ type PlanItem struct {
 	Detail string `json:"detail"` // why, unless it is as planned
 }
 
-const planItemsSQL = `
+const itemsSQL = `
 SELECT i.work_item_id AS id, coalesce(w.name, '') AS name, i.stage, i.status, i.size, i.state, i.detail
 FROM plan_items i LEFT JOIN all_work_items w ON w.id = i.work_item_id
 WHERE i.plan_id = @id AND i.work_item_id > @after AND (@state = '' OR i.state = @state)
 ORDER BY i.work_item_id
 LIMIT @n`
 
-// PlanItems lists up to n items of a plan with IDs beyond after, in their order:
+// Items lists up to n items of a plan with IDs beyond after, in their order:
 // those in a state, or all if it is empty.
-func (r *Registry) PlanItems(ctx context.Context, plan int64, state string, after int64, n int) ([]PlanItem, error) {
-	rows, _ := r.db.Query(ctx, planItemsSQL, pgx.NamedArgs{"id": plan, "state": state, "after": after, "n": n})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[PlanItem])
+func (r Records) Items(ctx context.Context, plan int64, state string, after int64, n int) ([]Item, error) {
+	rows, _ := r.db.Query(ctx, itemsSQL, pgx.NamedArgs{"id": plan, "state": state, "after": after, "n": n})
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Item])
 	if err != nil {
 		return nil, fmt.Errorf("list items of plan %d: %w", plan, err)
 	}
 	return list, nil
 }
 
-// PlanCause is how many items came to a state for the same reason.
-type PlanCause struct {
+// Cause is how many items came to a state for the same reason.
+type Cause struct {
 	State   string `json:"state"`
 	Cause   string `json:"cause"` // with items called N
 	Items   int64  `json:"items"`
 	Example int64  `json:"example"` // the first of them
 }
 
-const planCausesSQL = `
+const causesSQL = `
 SELECT state, regexp_replace(detail, '\mitem \d+', 'item N', 'g') AS cause, count(*) AS items, min(work_item_id) AS example
 FROM plan_items
 WHERE plan_id = $1 AND detail <> ''
 GROUP BY 1, 2
 ORDER BY 1, 3 DESC, 2`
 
-// PlanCauses sums up why items of a plan are not as planned.
-func (r *Registry) PlanCauses(ctx context.Context, plan int64) ([]PlanCause, error) {
-	rows, _ := r.db.Query(ctx, planCausesSQL, plan)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[PlanCause])
+// Causes sums up why items of a plan are not as planned.
+func (r Records) Causes(ctx context.Context, plan int64) ([]Cause, error) {
+	rows, _ := r.db.Query(ctx, causesSQL, plan)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Cause])
 	if err != nil {
 		return nil, fmt.Errorf("sum up plan %d: %w", plan, err)
 	}

@@ -1,4 +1,4 @@
-package registry
+package upkeep
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Schedule is a recurring job, as people see it.
@@ -36,7 +38,7 @@ const scheduleColumns = `
 	result, error, runs, failures`
 
 // Schedules lists the recurring jobs.
-func (r *Registry) Schedules(ctx context.Context) ([]Schedule, error) {
+func (r Records) Schedules(ctx context.Context) ([]Schedule, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+scheduleColumns+` FROM schedules ORDER BY job`)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
 	if err != nil {
@@ -47,11 +49,11 @@ func (r *Registry) Schedules(ctx context.Context) ([]Schedule, error) {
 
 // PauseSchedule keeps a job from being run when it is due, or ends that. One that nobody
 // has ever run is ErrNotFound.
-func (r *Registry) PauseSchedule(ctx context.Context, job string, paused bool) (Schedule, error) {
+func (r Records) PauseSchedule(ctx context.Context, job string, paused bool) (Schedule, error) {
 	rows, _ := r.db.Query(ctx, `UPDATE schedules SET paused = $2 WHERE job = $1 RETURNING `+scheduleColumns, job, paused)
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
 	if err != nil {
-		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, refusal(err))
+		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))
 	}
 	return s, nil
 }
@@ -66,9 +68,9 @@ ON CONFLICT (job) DO UPDATE SET
 WHERE s.every <> excluded.every`
 
 // SetSchedule says how often a job is to be run. One that is new is due at once.
-func (r *Registry) SetSchedule(ctx context.Context, job string, every time.Duration) error {
+func (r Records) SetSchedule(ctx context.Context, job string, every time.Duration) error {
 	if _, err := r.db.Exec(ctx, setScheduleSQL, job, every); err != nil {
-		return fmt.Errorf("schedule %s: %w", job, refusal(err))
+		return fmt.Errorf("schedule %s: %w", job, registry.Refusal(err))
 	}
 	return nil
 }
@@ -93,7 +95,7 @@ SELECT greatest(s.next_run_at, s.held_until) - now() FROM (
 
 // DueIn returns how long it is until a job can be begun; ok is false while it is
 // paused, or if it is not known.
-func (r *Registry) DueIn(ctx context.Context, job string) (wait time.Duration, ok bool, err error) {
+func (r Records) DueIn(ctx context.Context, job string) (wait time.Duration, ok bool, err error) {
 	err = r.db.QueryRow(ctx, dueInSQL, job, RunLease).Scan(&wait)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
@@ -134,7 +136,7 @@ WHERE job = @job AND held_until < now() AND (@now OR NOT paused AND next_run_at 
 RETURNING runs`
 
 // BeginRun begins a run of a job if that is due and nobody else has it in hand.
-func (r *Registry) BeginRun(ctx context.Context, b RunBegin) (run Run, began bool, err error) {
+func (r Records) BeginRun(ctx context.Context, b RunBegin) (run Run, began bool, err error) {
 	run.Job = b.Job
 	err = r.db.QueryRow(ctx, beginRunSQL, pgx.NamedArgs{
 		"job": b.Job, "holder": b.Holder, "every": b.Every, "lease": b.Lease, "now": b.Now,
@@ -154,7 +156,7 @@ WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
 // KeepRun keeps a run for another lease. If that has lapsed and somebody else has
 // begun one, it returns ErrLost.
-func (r *Registry) KeepRun(ctx context.Context, run Run, lease time.Duration) error {
+func (r Records) KeepRun(ctx context.Context, run Run, lease time.Duration) error {
 	return r.changeRun(ctx, "keep", keepRunSQL, run, lease)
 }
 
@@ -172,7 +174,7 @@ WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
 // EndRun ends a run, with what came of it, and what it could not do. Of one that
 // somebody else has taken over it changes nothing and returns ErrLost.
-func (r *Registry) EndRun(ctx context.Context, run Run, result, trouble string) error {
+func (r Records) EndRun(ctx context.Context, run Run, result, trouble string) error {
 	return r.changeRun(ctx, "end", endRunSQL, run, textOf(result), textOf(trouble))
 }
 
@@ -191,17 +193,17 @@ WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
 // GiveUpRun ends a run that was stopped for no fault of its own: the job is due for
 // whoever comes first.
-func (r *Registry) GiveUpRun(ctx context.Context, run Run) error {
+func (r Records) GiveUpRun(ctx context.Context, run Run) error {
 	return r.changeRun(ctx, "give up", giveUpRunSQL, run)
 }
 
-func (r *Registry) changeRun(ctx context.Context, verb, sql string, run Run, args ...any) error {
+func (r Records) changeRun(ctx context.Context, verb, sql string, run Run, args ...any) error {
 	tag, err := r.db.Exec(ctx, sql, append([]any{run.Job, run.Number}, args...)...)
 	if err != nil {
 		return fmt.Errorf("%s a run of %s: %w", verb, run.Job, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("%s run %d of %s: %w", verb, run.Number, run.Job, ErrLost)
+		return fmt.Errorf("%s run %d of %s: %w", verb, run.Number, run.Job, registry.ErrLost)
 	}
 	return nil
 }
@@ -219,7 +221,7 @@ type Round struct {
 }
 
 // LastRound returns what is known of the rounds.
-func (r *Registry) LastRound(ctx context.Context) (Round, error) {
+func (r Records) LastRound(ctx context.Context) (Round, error) {
 	rows, _ := r.db.Query(ctx, `SELECT holder, held_until > now() AS running, began_at, ended_at, error FROM schedules WHERE job = $1`, JanitorJob)
 	round, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Round])
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

@@ -1,4 +1,4 @@
-package registry
+package requests
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // DoomedFile is a file that is to be deleted, with its copies.
@@ -45,7 +47,7 @@ LIMIT @n`
 
 // DoomedFiles returns up to n of the files that an item has still to delete, in the
 // order of their IDs, from after one on.
-func (r *Registry) DoomedFiles(ctx context.Context, w DeletionWork, after int64, n int) ([]DoomedFile, error) {
+func (r Records) DoomedFiles(ctx context.Context, w DeletionWork, after int64, n int) ([]DoomedFile, error) {
 	rows, _ := r.db.Query(ctx, doomedSQL, pgx.NamedArgs{"item": w.Item, "object": w.ObjectID, "file": w.FileID, "after": after, "n": n})
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DoomedFile])
 	if err != nil {
@@ -80,7 +82,7 @@ WHERE r.removed_at IS NULL AND NOT r.found_missing`
 
 // NoteLook puts on record which copies of a deletion are there, and which are not,
 // before the first is deleted. From then on one that is gone was deleted by us.
-func (r *Registry) NoteLook(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+func (r Records) NoteLook(ctx context.Context, w DeletionWork, receipts []Receipt) error {
 	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
 		batch.Queue(lookedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Missing)
 	})
@@ -88,13 +90,13 @@ func (r *Registry) NoteLook(ctx context.Context, w DeletionWork, receipts []Rece
 
 // NoteReceipts puts on record which copies an item has deleted. The first word on a
 // copy stays.
-func (r *Registry) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+func (r Records) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
 	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
 		batch.Queue(removedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
 	})
 }
 
-func (r *Registry) noteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt, queue func(*pgx.Batch, Receipt)) error {
+func (r Records) noteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt, queue func(*pgx.Batch, Receipt)) error {
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		for _, c := range receipts {
@@ -110,7 +112,7 @@ func (r *Registry) noteReceipts(ctx context.Context, w DeletionWork, receipts []
 
 // MissingCopies counts the copies that a deletion found missing and nobody has
 // accepted, and names the first n of them (deletion_receipts_pkey).
-func (r *Registry) MissingCopies(ctx context.Context, item int64, n int) (names []string, all int64, err error) {
+func (r Records) MissingCopies(ctx context.Context, item int64, n int) (names []string, all int64, err error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT f.identifier || ' in ' || d.target, count(*) OVER ()
 		FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id
@@ -131,7 +133,7 @@ func (r *Registry) MissingCopies(ctx context.Context, item int64, n int) (names 
 // how many these are. The role of the database goes on record as who decided it, and
 // beside it the person named, or the one who runs the command. The item still has to
 // be requeued.
-func (r *Registry) AcceptMissing(ctx context.Context, item int64, by string) (int64, error) {
+func (r Records) AcceptMissing(ctx context.Context, item int64, by string) (int64, error) {
 	tag, err := r.db.Exec(ctx, `
 		UPDATE deletion_receipts SET accepted_by = coalesce(session_user || ' (' || nullif($2, '') || ')', acting_user())
 		WHERE work_item_id = $1 AND found_missing AND accepted_by = ''`, item, by)
@@ -164,7 +166,7 @@ FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id`
 
 // Receipts returns up to n receipts of a deletion request (work_items_deletion,
 // deletion_receipts_pkey).
-func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
+func (r Records) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
 	rows, _ := r.db.Query(ctx, receiptSQL+`
 		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
 		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
@@ -173,4 +175,11 @@ func (r *Registry) Receipts(ctx context.Context, request int64, n int) ([]Delete
 		return nil, fmt.Errorf("list the receipts of request %d: %w", request, err)
 	}
 	return list, nil
+}
+
+// FileReceipts returns what deletions did to the copies of a file
+// (deletion_receipts_file).
+func (r Records) FileReceipts(ctx context.Context, fileID int64) ([]DeletedCopy, error) {
+	return registry.Collect[DeletedCopy](ctx, r.db, "list the receipts of a file", receiptSQL+`
+		WHERE d.generic_file_id = @file ORDER BY d.work_item_id, d.target, d.key`, pgx.NamedArgs{"file": fileID})
 }

@@ -1,4 +1,4 @@
-package registry
+package plans
 
 import (
 	"context"
@@ -8,37 +8,39 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
-// ApplyPlan does what a plan says, or what is left of it. It refuses if more
+// Apply does what a plan says, or what is left of it. It refuses if more
 // than tolerance per cent of the items have changed since the plan was made, or
 // if somebody else is at it. Wherever it stops, and be it killed, each item is
 // done once or not at all, and another call goes on. After each batch told hears
 // how many items more were dealt with.
-func (r *Registry) ApplyPlan(ctx context.Context, id int64, tolerance float64, told func(items int)) (Plan, error) {
-	p, err := r.runPlan(ctx, id, told, `SELECT plan_apply($1)`, func(c *pgx.Conn) error {
+func (r Records) Apply(ctx context.Context, id int64, tolerance float64, told func(items int)) (Plan, error) {
+	p, err := r.run(ctx, id, told, `SELECT plan_apply($1)`, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `SELECT plan_begin($1, $2)`, id, tolerance)
 		return err
 	})
 	if err != nil {
-		return p, fmt.Errorf("apply plan %d: %w", id, refusal(err))
+		return p, fmt.Errorf("apply plan %d: %w", id, registry.Refusal(err))
 	}
 	return p, nil
 }
 
-// UndoPlan puts back the items that a plan has changed and that nobody has had
+// Undo puts back the items that a plan has changed and that nobody has had
 // since. It can be stopped and called again like ApplyPlan. What the plan has not
 // come to by then, it never will.
-func (r *Registry) UndoPlan(ctx context.Context, id int64, told func(items int)) (Plan, error) {
-	p, err := r.runPlan(ctx, id, told, `SELECT plan_undo($1)`, func(*pgx.Conn) error { return nil })
+func (r Records) Undo(ctx context.Context, id int64, told func(items int)) (Plan, error) {
+	p, err := r.run(ctx, id, told, `SELECT plan_undo($1)`, func(*pgx.Conn) error { return nil })
 	if err != nil {
-		return p, fmt.Errorf("undo plan %d: %w", id, refusal(err))
+		return p, fmt.Errorf("undo plan %d: %w", id, registry.Refusal(err))
 	}
 	return p, nil
 }
 
-func (r *Registry) runPlan(ctx context.Context, id int64, told func(int), batchSQL string, begin func(*pgx.Conn) error) (Plan, error) {
-	c, err := r.holdPlan(ctx, id)
+func (r Records) run(ctx context.Context, id int64, told func(int), batchSQL string, begin func(*pgx.Conn) error) (Plan, error) {
+	c, err := r.hold(ctx, id)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -75,11 +77,11 @@ SELECT coalesce((
 		AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('farol plan', $1)
 ), 'somebody who let go of it just now')`
 
-// holdPlan returns a connection that holds the plan until it is closed. One that
+// hold returns a connection that holds the plan until it is closed. One that
 // was killed lets go as soon as its server process has come to the end of the
 // batch, so this waits somewhat longer than a batch takes. Nothing hangs on this
 // lock but what a second person is told: plan_lock guards each batch.
-func (r *Registry) holdPlan(ctx context.Context, id int64) (*pgx.Conn, error) {
+func (r Records) hold(ctx context.Context, id int64) (*pgx.Conn, error) {
 	pooled, err := r.db.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func (r *Registry) holdPlan(ctx context.Context, id int64) (*pgx.Conn, error) {
 	if errors.As(err, &pg) && pg.Code == "55P03" { // lock_not_available
 		var holder string
 		if err = c.QueryRow(ctx, holderSQL, id).Scan(&holder); err == nil {
-			err = fmt.Errorf("%w: plan %d is in the hands of %s", ErrRefused, id, holder)
+			err = fmt.Errorf("%w: plan %d is in the hands of %s", registry.ErrRefused, id, holder)
 		}
 	}
 	if err != nil {

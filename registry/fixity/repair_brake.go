@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // BrakeLimits say how many copies of a provider may fail within an hour before that
@@ -51,7 +53,7 @@ SELECT 'Repair Stopped', 'Repair has stopped at ' || @provider,
 
 // CheckBrake tells whether repair has stopped at a provider, and stops it if more of
 // its copies failed than bit rot explains: then people get one alert. nil is go on.
-func (r *Registry) CheckBrake(ctx context.Context, provider string, limits BrakeLimits) (*Brake, error) {
+func (r Records) CheckBrake(ctx context.Context, provider string, limits BrakeLimits) (*Brake, error) {
 	_, err := r.db.Exec(ctx, brakeSQL, pgx.NamedArgs{
 		"provider": provider, "failures": limits.Failures, "share": limits.Share, "least": limits.Least,
 	})
@@ -68,17 +70,17 @@ func (r *Registry) CheckBrake(ctx context.Context, provider string, limits Brake
 }
 
 // Brakes lists the providers at which repair has stopped.
-func (r *Registry) Brakes(ctx context.Context) ([]Brake, error) {
-	return collect[Brake](ctx, r, "list the brakes", `
+func (r Records) Brakes(ctx context.Context) ([]Brake, error) {
+	return registry.Collect[Brake](ctx, r.db, "list the brakes", `
 		SELECT provider, reason, pulled_at FROM repair_brakes WHERE released_at IS NULL ORDER BY provider`, nil)
 }
 
 // ReleaseBrake lets repair go on at a provider. Who decides that is an admin. What
 // failed until then does not count any more.
-func (r *Registry) ReleaseBrake(ctx context.Context, provider, by string) error {
-	u, err := r.actor(ctx, r.db, by)
-	if err == nil && u.Role != RoleAdmin {
-		err = fmt.Errorf("%w: %s is no admin", ErrRefused, u.Email)
+func (r Records) ReleaseBrake(ctx context.Context, provider, by string) error {
+	u, err := r.registry.Actor(ctx, r.db, by)
+	if err == nil && u.Role != registry.RoleAdmin {
+		err = fmt.Errorf("%w: %s is no admin", registry.ErrRefused, u.Email)
 	}
 	if err == nil {
 		var id int64
@@ -86,7 +88,7 @@ func (r *Registry) ReleaseBrake(ctx context.Context, provider, by string) error 
 			UPDATE repair_brakes SET released_by = $2, released_at = now() WHERE provider = $1 AND released_at IS NULL RETURNING id`,
 			provider, u.ID).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = ErrNotFound
+			err = registry.ErrNotFound
 		}
 	}
 	if err != nil {

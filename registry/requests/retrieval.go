@@ -1,4 +1,4 @@
-package registry
+package requests
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Retrieval is how copies are to be restored from an archive class.
@@ -24,7 +26,7 @@ type Retrieval struct {
 }
 
 // Retrieval returns how the copies are restored that an item is about.
-func (r *Registry) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
+func (r Records) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT coalesce('file ' || f.identifier, 'object ' || w.object_identifier) AS about,
 			q.storage_class AS class, q.tier, q.days, q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
@@ -35,14 +37,14 @@ func (r *Registry) Retrieval(ctx context.Context, item int64) (Retrieval, error)
 		WHERE q.work_item_id = $1`, item)
 	q, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retrieval])
 	if err != nil {
-		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, refusal(err))
+		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, registry.Refusal(err))
 	}
 	return q, nil
 }
 
 // RetrievalTimes tells how much time is between two looks at what is made readable,
 // and how long that takes at the most; 0 if the table of prices does not say.
-func (r *Registry) RetrievalTimes(ctx context.Context, class, tier string) (poll, takes time.Duration, err error) {
+func (r Records) RetrievalTimes(ctx context.Context, class, tier string) (poll, takes time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `SELECT poll, takes FROM retrieval_prices WHERE storage_class = $1 AND tier = $2`, class, tier).Scan(&poll, &takes)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return time.Hour, 0, nil
@@ -54,10 +56,10 @@ func (r *Registry) RetrievalTimes(ctx context.Context, class, tier string) (poll
 }
 
 // NoteReadable notes until when the copies of a retrieval can be read.
-func (r *Registry) NoteReadable(ctx context.Context, item int64, until time.Time) error {
-	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, timeOrNull(until))
+func (r Records) NoteReadable(ctx context.Context, item int64, until time.Time) error {
+	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, registry.TimeOrNull(until))
 	if err != nil {
-		return fmt.Errorf("note until when the copies of item %d can be read: %w", item, refusal(err))
+		return fmt.Errorf("note until when the copies of item %d can be read: %w", item, registry.Refusal(err))
 	}
 	return nil
 }
@@ -81,11 +83,11 @@ type Archive struct {
 
 // RequestOf returns what a request is about: both the item that has copies made
 // readable, and the one that gives them back then.
-func (r *Registry) RequestOf(ctx context.Context, w WorkItem) (q Request, err error) {
+func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request, err error) {
 	if w.GenericFileID != nil {
 		err := r.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, *w.GenericFileID).Scan(&q.File)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return q, fmt.Errorf("look up the file of item %d: %w", w.ID, refusal(err))
+			return q, fmt.Errorf("look up the file of item %d: %w", w.ID, registry.Refusal(err))
 		}
 	}
 	rows, _ := r.db.Query(ctx, `
@@ -99,7 +101,7 @@ func (r *Registry) RequestOf(ctx context.Context, w WorkItem) (q Request, err er
 		return q, nil
 	}
 	if err != nil {
-		return q, fmt.Errorf("look up from which archive item %d restores: %w", w.ID, refusal(err))
+		return q, fmt.Errorf("look up from which archive item %d restores: %w", w.ID, registry.Refusal(err))
 	}
 	q.Archive = &a
 	return q, nil
@@ -107,14 +109,14 @@ func (r *Registry) RequestOf(ctx context.Context, w WorkItem) (q Request, err er
 
 // HaveAgain says how what an item was about is had again, with the command for it;
 // blank for a role that may only read.
-func (r *Registry) HaveAgain(ctx context.Context, item int64) (advice string, err error) {
+func (r Records) HaveAgain(ctx context.Context, item int64) (advice string, err error) {
 	err = r.db.QueryRow(ctx, `SELECT have_again($1)`, item).Scan(&advice)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501": // insufficient_privilege
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("look up how item %d is had again: %w", item, refusal(err))
+		return "", fmt.Errorf("look up how item %d is had again: %w", item, registry.Refusal(err))
 	}
 	return advice, nil
 }

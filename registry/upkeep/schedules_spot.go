@@ -1,4 +1,4 @@
-package registry
+package upkeep
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // SpotInstitution is an institution whose objects are restored at random.
@@ -29,7 +32,7 @@ ORDER BY i.id`
 
 // DueForSpotRestore lists the active institutions whose last spot restoration is as
 // long ago as theirs are apart.
-func (r *Registry) DueForSpotRestore(ctx context.Context) ([]SpotInstitution, error) {
+func (r Records) DueForSpotRestore(ctx context.Context) ([]SpotInstitution, error) {
 	rows, _ := r.db.Query(ctx, dueForSpotSQL, 0)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[SpotInstitution])
 	if err != nil {
@@ -82,7 +85,7 @@ SELECT
 // there is another. It is "" if there is none that may be drawn. It looks at some
 // pages anywhere among the institution's objects, and at all of them only where
 // these have nothing.
-func (r *Registry) Draw(ctx context.Context, c SpotChoice) (object string, err error) {
+func (r Records) Draw(ctx context.Context, c SpotChoice) (object string, err error) {
 	var lowest, highest *int64
 	var lately bool
 	if err := r.db.QueryRow(ctx, drawRangeSQL, c.Institution.ID, c.Institution.Days).Scan(&lowest, &highest, &lately); err != nil {
@@ -98,7 +101,7 @@ func (r *Registry) Draw(ctx context.Context, c SpotChoice) (object string, err e
 	return object, err
 }
 
-func (r *Registry) drawFrom(ctx context.Context, c SpotChoice, lowest, highest int64, again bool) (object string, err error) {
+func (r Records) drawFrom(ctx context.Context, c SpotChoice, lowest, highest int64, again bool) (object string, err error) {
 	const draws, page, step = 8, 100, 1000
 	for range draws {
 		if _, object, err = r.drawPage(ctx, c, lowest+rand.N(highest-lowest+1), page, again); err != nil || object != "" {
@@ -115,7 +118,7 @@ func (r *Registry) drawFrom(ctx context.Context, c SpotChoice, lowest, highest i
 }
 
 // drawPage returns the last object that it looked at, or 0 if there are no more.
-func (r *Registry) drawPage(ctx context.Context, c SpotChoice, from int64, n int, again bool) (last int64, object string, err error) {
+func (r Records) drawPage(ctx context.Context, c SpotChoice, from int64, n int, again bool) (last int64, object string, err error) {
 	var seen int
 	err = r.db.QueryRow(ctx, drawSQL, pgx.NamedArgs{
 		"institution": c.Institution.ID, "days": c.Institution.Days, "options": c.Options, "least": c.Least, "most": c.Most,
@@ -133,20 +136,20 @@ func (r *Registry) drawPage(ctx context.Context, c SpotChoice, from int64, n int
 // RequestSpotRestore puts the restoration of an object that was drawn into the
 // queue, for the archive itself. The item is 0 if the institution is not due any
 // more; it is ErrRefused if the object cannot be restored now.
-func (r *Registry) RequestSpotRestore(ctx context.Context, institution int64, object string, priority int) (item int64, err error) {
-	err = Again(func() error {
+func (r Records) RequestSpotRestore(ctx context.Context, institution int64, object string, priority int) (item int64, err error) {
+	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
 			item, err = r.requestSpotRestore(ctx, tx, institution, object, priority)
 			return err
 		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("restore %q to see that it can be: %w", object, refusal(err))
+		return 0, fmt.Errorf("restore %q to see that it can be: %w", object, registry.Refusal(err))
 	}
 	return item, nil
 }
 
-func (r *Registry) requestSpotRestore(ctx context.Context, tx pgx.Tx, institution int64, object string, priority int) (item int64, err error) {
+func (r Records) requestSpotRestore(ctx context.Context, tx pgx.Tx, institution int64, object string, priority int) (item int64, err error) {
 	// Those who come at once take turns here, and the second sees what the first did.
 	if _, err := tx.Exec(ctx, `SELECT FROM institutions WHERE id = $1 FOR NO KEY UPDATE`, institution); err != nil {
 		return 0, err
@@ -157,7 +160,7 @@ func (r *Registry) requestSpotRestore(ctx context.Context, tx pgx.Tx, institutio
 	} else if err != nil {
 		return 0, err
 	}
-	item, _, err = r.requestRestoration(ctx, tx, RestorationRequest{Identifier: object, Priority: priority})
+	item, _, err = requests.In(r.registry).RequestRestorationIn(ctx, tx, requests.RestorationRequest{Identifier: object, Priority: priority})
 	if err != nil {
 		return 0, err
 	}

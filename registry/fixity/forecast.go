@@ -1,9 +1,11 @@
-package registry
+package fixity
 
-import "time"
+import (
+	"time"
+)
 
-// fixityLoad is what comes due in a target.
-type fixityLoad struct {
+// load is what comes due in a target.
+type load struct {
 	every time.Duration // between two checks of a copy
 	due   int64         // copies, now
 	next  []int64       // that come due in each step of time from now on
@@ -46,11 +48,11 @@ type cohort struct {
 	copies float64
 }
 
-// forecastFixity tells when all that is due will have been checked, at a pace, the
+// forecast tells when all that is due will have been checked, at a pace, the
 // most overdue first: the first moment at which nothing is left of what is due now
 // and of what has come due until then. What was checked comes due again after its
 // target's interval. ok is false if that moment is not within the steps that next has.
-func forecastFixity(p pace, step time.Duration, loads []fixityLoad) (after time.Duration, ok bool) {
+func forecast(p pace, step time.Duration, loads []load) (after time.Duration, ok bool) {
 	steps := 0
 	var queue []cohort // in the order in which they came due
 	backlog := 0.0

@@ -1,10 +1,12 @@
-package registry
+package requests
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // ObjectDeletion is what has become of an object by deletions, and what is about to.
@@ -20,7 +22,7 @@ const mostRequests = 100
 
 // ObjectDeletion returns what is on record of deletions of an object
 // (deletion_requests_object, deletion_requests_file).
-func (r *Registry) ObjectDeletion(ctx context.Context, objectID int64) (d ObjectDeletion, err error) {
+func (r Records) ObjectDeletion(ctx context.Context, objectID int64) (d ObjectDeletion, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT o.deleted_by_item, count(*) FILTER (WHERE f.state = 'D'),
 			count(*) FILTER (WHERE f.state = 'A' AND (f.deleted_by_item IS NOT NULL OR o.deleted_by_item IS NOT NULL))
@@ -29,7 +31,7 @@ func (r *Registry) ObjectDeletion(ctx context.Context, objectID int64) (d Object
 	if err != nil {
 		return d, fmt.Errorf("look up deletions of object %d: %w", objectID, err)
 	}
-	d.Requests, err = collect[DeletionRequest](ctx, r, "list the deletion requests of an object", deletionRequestsSQL+`
+	d.Requests, err = registry.Collect[DeletionRequest](ctx, r.db, "list the deletion requests of an object", deletionRequestsSQL+`
 		WHERE d.id IN (
 			SELECT deletion_request_id FROM deletion_requests_intellectual_objects WHERE intellectual_object_id = @object
 			UNION ALL

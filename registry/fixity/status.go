@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FixityStatus is how well the promise is kept that each copy is checked every so
+// Status is how well the promise is kept that each copy is checked every so
 // often, and when it will be if it is not.
-type FixityStatus struct {
-	At         time.Time      `json:"at"`
-	Targets    []FixityTarget `json:"targets"` // in the order of their names
-	Copies     int64          `json:"copies"`  // that are to be checked
-	Estimated  bool           `json:"copies_are_estimates"`
-	Overdue    int64          `json:"overdue"`    // of these, copies whose check is due
-	Unread     int64          `json:"never_read"` // of these, copies that nobody has read since they were stored
-	Compliance float64        `json:"compliance"` // per cent of these that are neither overdue nor bad
-	Bad        int64          `json:"bad_copies"` // wherever they are
-	Stuck      int64          `json:"cannot_be_checked"`
-	Worst      []OverdueCopy  `json:"most_overdue"`
+type Status struct {
+	At         time.Time     `json:"at"`
+	Targets    []Target      `json:"targets"` // in the order of their names
+	Copies     int64         `json:"copies"`  // that are to be checked
+	Estimated  bool          `json:"copies_are_estimates"`
+	Overdue    int64         `json:"overdue"`    // of these, copies whose check is due
+	Unread     int64         `json:"never_read"` // of these, copies that nobody has read since they were stored
+	Compliance float64       `json:"compliance"` // per cent of these that are neither overdue nor bad
+	Bad        int64         `json:"bad_copies"` // wherever they are
+	Stuck      int64         `json:"cannot_be_checked"`
+	Worst      []OverdueCopy `json:"most_overdue"`
 
 	Paused      bool       `json:"paused"` // nothing is claimed until a person or NSQ lets it go on
 	PausedBy    *string    `json:"paused_by"`
@@ -43,8 +43,8 @@ type FixityStatus struct {
 	DoneAt *time.Time `json:"done_at"`
 }
 
-// FixityTarget is how it stands with the copies in a target.
-type FixityTarget struct {
+// Target is how it stands with the copies in a target.
+type Target struct {
 	Target      string     `json:"target"`
 	Provider    string     `json:"provider"`
 	Mode        string     `json:"mode"` // read, report or off
@@ -75,9 +75,9 @@ type OverdueCopy struct {
 	Error   string        `json:"error"` // why the last try said nothing
 }
 
-// fixityTargetsSQL counts by storage_records_fixity alone, and what is in hand by
+// targetsSQL counts by storage_records_fixity alone, and what is in hand by
 // fixity_checks_waiting.
-const fixityTargetsSQL = `
+const targetsSQL = `
 SELECT p.target, p.provider, p.mode, coalesce(p.interval_days, @days::int) AS days, p.interval_days IS NULL AS by_default,
 	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, s.unread, 100::float8 AS compliance, s.oldest,
 	c.running, c.waiting, c.stuck, b.bad, b.bad_in_time,
@@ -107,10 +107,10 @@ CROSS JOIN LATERAL (
 ) d
 ORDER BY p.target`
 
-// worstFixitySQL walks the head of each target in storage_records_fixity. The few
+// worstSQL walks the head of each target in storage_records_fixity. The few
 // files are looked up one by one (generic_files_pkey, fixity_checks_pkey): no plan may
 // take it for many.
-const worstFixitySQL = `
+const worstSQL = `
 SELECT (SELECT f.identifier FROM generic_files f WHERE f.id = w.generic_file_id) AS file, w.target, w.last_fixity_at AS checked, w.late,
 	coalesce((SELECT c.error FROM fixity_checks c WHERE c.storage_record_id = w.id), '') AS error
 FROM (
@@ -128,9 +128,9 @@ FROM (
 	LIMIT @most
 ) w`
 
-// fixityRateSQL counts the checks since the claims last found nothing left to do, or
+// rateSQL counts the checks since the claims last found nothing left to do, or
 // since they began again: as long as something is due, that is all that is done.
-const fixityRateSQL = `
+const rateSQL = `
 SELECT now(), f.paused, f.paused_by, f.paused_at, f.pause_reason, f.allowance, f.fed, f.every, f.fed_at, coalesce(d.checks, 0)::float8, coalesce(d.fastest, 0)::float8 / 60,
 	coalesce(extract(epoch FROM now() - greatest(d.began, w.since)), 0)::float8
 FROM fixity_feed f
@@ -141,37 +141,42 @@ CROSS JOIN LATERAL (
 	FROM (SELECT minute, sum(checks) AS checks FROM fixity_done WHERE minute > now() - interval '24 hours' AND checks > 0 GROUP BY minute) m
 ) d`
 
-// mostCountedCopies is how many copies on record are counted. Of more than that the
-// planner's estimate has to do, and a sample for what comes due: counting ten million
-// takes half a minute.
-const mostCountedCopies = 1_000_000
+// mostCounted is how many copies on record are counted. Above it the planner's
+// estimate and, for what comes due, a sample are used: counting ten million takes
+// half a minute.
+const mostCounted = 1_000_000
 
-// FixityStatus counts what is overdue and what is bad, and forecasts when all that
-// is due will be done. days is the interval of targets whose policy leaves it open,
-// tries after how many a copy counts as one that cannot be checked, and worst how
-// many of the most overdue copies to name. It reads the index of the copies.
-func (r *Registry) FixityStatus(ctx context.Context, days, tries, worst int) (FixityStatus, error) {
-	return r.fixityStatus(ctx, days, tries, worst, mostCountedCopies)
+// StatusQuery says what a [Status] is about.
+type StatusQuery struct {
+	Days  int     // interval of the targets whose policy names none
+	Tries int     // failed checks after which a copy counts as one that cannot be checked
+	Worst int     // how many of the most overdue copies are named
+	Count float64 // copies on record up to which all are counted; 0: a million
 }
 
-func (r *Registry) fixityStatus(ctx context.Context, days, tries, worst int, mostCounted float64) (s FixityStatus, err error) {
-	err = r.look(ctx, func(tx pgx.Tx) error {
+// Status counts the copies that are overdue or bad, and forecasts when all that are
+// due will have been checked. It reads the index of the copies.
+func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error) {
+	if q.Count == 0 {
+		q.Count = mostCounted
+	}
+	err = r.registry.Look(ctx, func(tx pgx.Tx) error {
 		var all float64
 		if err := tx.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'storage_records'::regclass`).Scan(&all); err != nil {
 			return fmt.Errorf("ask how many copies there are: %w", err)
 		}
-		s.Estimated = all > mostCounted
-		args := pgx.NamedArgs{"days": days, "tries": tries, "most": worst, "exactly": !s.Estimated}
-		rows, _ := tx.Query(ctx, fixityTargetsSQL, args)
-		if s.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[FixityTarget]); err != nil {
+		s.Estimated = all > q.Count
+		args := pgx.NamedArgs{"days": q.Days, "tries": q.Tries, "most": q.Worst, "exactly": !s.Estimated}
+		rows, _ := tx.Query(ctx, targetsSQL, args)
+		if s.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[Target]); err != nil {
 			return fmt.Errorf("count the copies: %w", err)
 		}
-		rows, _ = tx.Query(ctx, worstFixitySQL, args)
+		rows, _ = tx.Query(ctx, worstSQL, args)
 		if s.Worst, err = pgx.CollectRows(rows, pgx.RowToStructByName[OverdueCopy]); err != nil {
 			return fmt.Errorf("list the most overdue copies: %w", err)
 		}
 		var checks, fastest, seconds float64
-		if err := tx.QueryRow(ctx, fixityRateSQL).Scan(&s.At, &s.Paused, &s.PausedBy, &s.PausedAt, &s.PauseReason, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
+		if err := tx.QueryRow(ctx, rateSQL).Scan(&s.At, &s.Paused, &s.PausedBy, &s.PausedAt, &s.PauseReason, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
 			return fmt.Errorf("count the checks: %w", err)
 		}
 		if err := s.estimate(ctx, tx); err != nil {
@@ -179,7 +184,7 @@ func (r *Registry) fixityStatus(ctx context.Context, days, tries, worst int, mos
 		}
 		s.sum()
 		s.measure(checks, fastest, seconds)
-		return s.forecast(ctx, tx, min(1, mostCounted/max(all, 1)/4))
+		return s.forecast(ctx, tx, min(1, q.Count/max(all, 1)/4))
 	})
 	if err != nil {
 		return s, fmt.Errorf("ask how it stands with fixity: %w", err)
@@ -188,7 +193,7 @@ func (r *Registry) fixityStatus(ctx context.Context, days, tries, worst int, mos
 }
 
 // estimate asks the planner how many copies there are, if they were not counted.
-func (s *FixityStatus) estimate(ctx context.Context, tx pgx.Tx) error {
+func (s *Status) estimate(ctx context.Context, tx pgx.Tx) error {
 	for i := range s.Targets {
 		if !s.Estimated {
 			break
@@ -224,7 +229,7 @@ func estimated(ctx context.Context, tx pgx.Tx, target, and string) (int64, error
 }
 
 // sum adds up the targets.
-func (s *FixityStatus) sum() {
+func (s *Status) sum() {
 	compliance := func(failing, copies int64) float64 {
 		if copies == 0 {
 			return 100
@@ -252,7 +257,7 @@ func (s *FixityStatus) sum() {
 // measure works out the pace from the checks that were made in so many seconds, and
 // those of the fastest minute, as so many a second. If as many are made as are
 // allowed, how fast they are made says only when the last of them is.
-func (s *FixityStatus) measure(checks, fastest, seconds float64) {
+func (s *Status) measure(checks, fastest, seconds float64) {
 	if s.Every <= 0 {
 		return // the scheduler never ran, so that nothing is allowed
 	}
@@ -283,7 +288,7 @@ WHERE s.active AND s.target = ANY (@targets)`
 
 // forecast looks ahead, first closely and then farther. share is how much of the
 // copies to look at, if they are too many.
-func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
+func (s *Status) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
 	f := outlook{share: share}
 	var due int64
 	var shortest, longest time.Duration
@@ -296,7 +301,7 @@ func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) e
 			shortest = every
 		}
 		longest = max(longest, every)
-		f.targets, f.loads = append(f.targets, t), append(f.loads, fixityLoad{every: every, due: t.Overdue})
+		f.targets, f.loads = append(f.targets, t), append(f.loads, load{every: every, due: t.Overdue})
 		due += t.Overdue
 	}
 	switch {
@@ -315,7 +320,7 @@ func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) e
 		if err := f.look(ctx, tx, span); err != nil {
 			return err
 		}
-		if after, ok := forecastFixity(s.pace, span.step, f.loads); ok {
+		if after, ok := forecast(s.pace, span.step, f.loads); ok {
 			at := s.At.Add(after)
 			s.DoneAt = &at
 			return nil
@@ -326,8 +331,8 @@ func (s *FixityStatus) forecast(ctx context.Context, tx pgx.Tx, share float64) e
 
 // An outlook is what comes due in the targets that are read.
 type outlook struct {
-	targets []FixityTarget
-	loads   []fixityLoad         // of each
+	targets []Target
+	loads   []load               // of each
 	share   float64              // of the copies that are in the sample
 	drawn   map[string][]float64 // when those were checked last, in seconds from now; nil: all are counted
 }

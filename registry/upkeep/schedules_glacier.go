@@ -1,10 +1,12 @@
-package registry
+package upkeep
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // WaitingRetrieval is an item that waits until its provider has made archived
@@ -14,7 +16,7 @@ type WaitingRetrieval struct {
 	Class       string // storage class that its copies are in
 	Rested      bool   // it was not woken for as long as is between two looks of its own
 	File        string // identifier
-	Copies      []StoredCopy
+	Copies      []registry.StoredCopy
 }
 
 // waitingRetrievalsSQL walks those that a look of theirs has put off
@@ -45,7 +47,7 @@ ORDER BY w.id
 LIMIT $2`
 
 // WaitingRetrievals returns up to n items, after one, that wait for their provider.
-func (r *Registry) WaitingRetrievals(ctx context.Context, after int64, n int) ([]WaitingRetrieval, error) {
+func (r Records) WaitingRetrievals(ctx context.Context, after int64, n int) ([]WaitingRetrieval, error) {
 	rows, _ := r.db.Query(ctx, waitingRetrievalsSQL, after, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WaitingRetrieval])
 	if err != nil {
@@ -56,7 +58,7 @@ func (r *Registry) WaitingRetrievals(ctx context.Context, after int64, n int) ([
 
 // WakeRetrieval has an item that waits for its provider taken up now, unless
 // somebody has had it since it was listed.
-func (r *Registry) WakeRetrieval(ctx context.Context, w WaitingRetrieval) (woken bool, err error) {
+func (r Records) WakeRetrieval(ctx context.Context, w WaitingRetrieval) (woken bool, err error) {
 	if err := r.db.QueryRow(ctx, `SELECT wake_retrieval($1, $2)`, w.Item, w.Token).Scan(&woken); err != nil {
 		return false, fmt.Errorf("wake item %d: %w", w.Item, err)
 	}

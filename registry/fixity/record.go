@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A FixityResult is what was found of a copy.
-type FixityResult struct {
-	FixityHold // a report of the provider, and who reads a copy for another purpose, has no claim: its token is 0
+type Result struct {
+	Hold // a report of the provider, and who reads a copy for another purpose, has no claim: its token is 0
 
 	Key       string // under which it was looked at
 	Algorithm string // sha256, or another one of a report
@@ -30,25 +32,25 @@ type FixityResult struct {
 }
 
 // A FixityEnd is what became of a result.
-type FixityEnd string
+type End string
 
 const (
-	// FixityRecorded says that it is on record.
-	FixityRecorded FixityEnd = "recorded"
+	// Recorded says that it is on record.
+	Recorded End = "recorded"
 	// FixityKnown says that this result of a report was on record already.
-	FixityKnown FixityEnd = "known"
-	// FixityDropped says that it tells nothing about the copy that is on record now. The file
+	FixityKnown End = "known"
+	// Dropped says that it tells nothing about the copy that is on record now. The file
 	// was ingested anew or deleted meanwhile, or the claim was lost.
-	FixityDropped FixityEnd = "dropped"
-	// FixityBusy says that somebody is changing the file at this moment. Try again.
-	FixityBusy FixityEnd = "busy"
+	Dropped End = "dropped"
+	// Busy says that somebody is changing the file at this moment. Try again.
+	Busy End = "busy"
 )
 
-// validFixitySQL selects those results that are about a copy as it is on record
+// validSQL selects those results that are about a copy as it is on record
 // (storage_records_pkey, fixity_checks_pkey,
 // checksums_generic_file_id_algorithm_digest_key). A report is older than its import,
 // and does not know of bytes that were stored since; nor does who reads without a claim.
-const validFixitySQL = `
+const validSQL = `
 SELECT s.id
 FROM unnest(@ids::bigint[], @tokens::bigint[], @keys::text[], @algorithms::text[], @expected::text[], @at::timestamptz[], @stored::timestamptz[])
 	AS r (id, token, key, algorithm, expected, at, stored)
@@ -60,9 +62,9 @@ WHERE CASE r.token WHEN 0 THEN CASE WHEN r.stored IS NULL THEN s.stored_at <= r.
 	ORDER BY k.datetime DESC LIMIT 1)
 `
 
-// lockFixityRecordsSQL locks them: whoever records or deletes a file comes before or
+// lockRecordsSQL locks them: whoever records or deletes a file comes before or
 // after. What is locked already is left for later, so that nobody waits in a ring.
-const lockFixityRecordsSQL = validFixitySQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s SKIP LOCKED`
+const lockRecordsSQL = validSQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s SKIP LOCKED`
 
 // recordFixitySQL puts results on record. All but the first follow from there being a
 // new event, whose identifier is made of the copy and the claim, or the report's
@@ -143,14 +145,14 @@ WITH result AS MATERIALIZED (
 )
 SELECT id FROM told`
 
-// RecordFixity puts on record what was found of copies, and says what became of each
+// Record puts on record what was found of copies, and says what became of each
 // result, in their order: the event, when copy and file were checked last, and of a
 // bad copy the failure, an alert if it is a new one, and a topic message, all in one
 // transaction. It ends the claims of what it records.
-func (r *Registry) RecordFixity(ctx context.Context, results ...FixityResult) (ends []FixityEnd, err error) {
-	err = Again(func() error {
+func (r Records) Record(ctx context.Context, results ...Result) (ends []End, err error) {
+	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			ends, err = recordFixity(ctx, tx, results)
+			ends, err = record(ctx, tx, results)
 			return err
 		})
 	})
@@ -160,19 +162,19 @@ func (r *Registry) RecordFixity(ctx context.Context, results ...FixityResult) (e
 	return ends, nil
 }
 
-func recordFixity(ctx context.Context, tx pgx.Tx, results []FixityResult) ([]FixityEnd, error) {
-	args := fixityArgs(results)
-	ours, err := idSet(ctx, tx, lockFixityRecordsSQL, args)
+func record(ctx context.Context, tx pgx.Tx, results []Result) ([]End, error) {
+	args := resultArgs(results)
+	ours, err := idSet(ctx, tx, lockRecordsSQL, args)
 	if err != nil {
 		return nil, err
 	}
 	valid := ours
 	if len(ours) < len(results) {
-		if valid, err = idSet(ctx, tx, validFixitySQL, args); err != nil {
+		if valid, err = idSet(ctx, tx, validSQL, args); err != nil {
 			return nil, err
 		}
 	}
-	var record []FixityResult
+	var record []Result
 	for _, f := range results {
 		if ours[f.ID] {
 			record = append(record, f)
@@ -180,21 +182,21 @@ func recordFixity(ctx context.Context, tx pgx.Tx, results []FixityResult) ([]Fix
 	}
 	recorded := map[int64]bool{}
 	if len(record) > 0 {
-		if recorded, err = idSet(ctx, tx, recordFixitySQL, fixityArgs(record)); err != nil {
+		if recorded, err = idSet(ctx, tx, recordFixitySQL, resultArgs(record)); err != nil {
 			return nil, err
 		}
 	}
-	ends := make([]FixityEnd, len(results))
+	ends := make([]End, len(results))
 	for i, f := range results {
 		switch {
 		case recorded[f.ID]:
-			ends[i] = FixityRecorded
+			ends[i] = Recorded
 		case ours[f.ID] && f.Token == 0:
 			ends[i] = FixityKnown
 		case valid[f.ID] && !ours[f.ID]:
-			ends[i] = FixityBusy
+			ends[i] = Busy
 		default:
-			ends[i] = FixityDropped
+			ends[i] = Dropped
 		}
 	}
 	return ends, nil
@@ -210,8 +212,8 @@ func idSet(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (map[
 	return set, err
 }
 
-// fixityArgs are the columns of results.
-func fixityArgs(results []FixityResult) pgx.NamedArgs {
+// resultArgs are the columns of results.
+func resultArgs(results []Result) pgx.NamedArgs {
 	var ids, tokens, bytes []int64
 	var keys, algorithms, expected, found, objects, agents []string
 	var wavered []bool
@@ -225,11 +227,11 @@ func fixityArgs(results []FixityResult) pgx.NamedArgs {
 		keys, algorithms = append(keys, f.Key), append(algorithms, f.Algorithm)
 		expected, found = append(expected, strings.ToLower(f.Expected)), append(found, strings.ToLower(f.Found))
 		objects, agents = append(objects, object), append(agents, agent)
-		wavered, at = append(wavered, f.Wavered), append(at, timeOrNull(f.At))
-		stored = append(stored, timeOrNull(f.StoredAt))
+		wavered, at = append(wavered, f.Wavered), append(at, registry.TimeOrNull(f.At))
+		stored = append(stored, registry.TimeOrNull(f.StoredAt))
 	}
 	return pgx.NamedArgs{
 		"ids": ids, "tokens": tokens, "bytes": bytes, "keys": keys, "algorithms": algorithms, "expected": expected, "found": found,
-		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "stored": stored, "few": FixityFew,
+		"objects": objects, "agents": agents, "wavered": wavered, "at": at, "stored": stored, "few": Few,
 	}
 }

@@ -1,4 +1,4 @@
-package registry
+package upkeep
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // ItemState is what of an item decides whether others still need its things.
@@ -42,7 +44,7 @@ FROM all_work_items w WHERE w.id = ANY ($1)`
 
 // ItemStates returns the states of items by their IDs; an item that does not exist
 // has none.
-func (r *Registry) ItemStates(ctx context.Context, ids []int64) (map[int64]ItemState, error) {
+func (r Records) ItemStates(ctx context.Context, ids []int64) (map[int64]ItemState, error) {
 	states := map[int64]ItemState{}
 	rows, _ := r.db.Query(ctx, itemStatesSQL, ids)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[ItemState])
@@ -59,7 +61,7 @@ func (r *Registry) ItemStates(ctx context.Context, ids []int64) (map[int64]ItemS
 // changed it since this state was read, no other item of its object is live, and
 // none becomes so before do returns. If that does not hold, do is not called and
 // alone is false. do has to be short: whoever would requeue the item waits.
-func (r *Registry) WhileAlone(ctx context.Context, s ItemState, do func(ctx context.Context) error) (alone bool, err error) {
+func (r Records) WhileAlone(ctx context.Context, s ItemState, do func(ctx context.Context) error) (alone bool, err error) {
 	const most = 20 * time.Second // a transaction that is idle for longer is ended
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -97,7 +99,7 @@ func (r *Registry) WhileAlone(ctx context.Context, s ItemState, do func(ctx cont
 }
 
 // StillEnded tells whether an item is as it was when its state was read.
-func (r *Registry) StillEnded(ctx context.Context, s ItemState) (bool, error) {
+func (r Records) StillEnded(ctx context.Context, s ItemState) (bool, error) {
 	var same bool
 	err := r.db.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM work_items WHERE id = $1 AND (retry OR claim_token <> $2))`,
 		s.ID, s.Token).Scan(&same)
@@ -116,7 +118,7 @@ type UnrecordedCopies struct {
 }
 
 // NoteUnrecorded keeps which copies an item may have made, until they are deleted.
-func (r *Registry) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedCopies) error {
+func (r Records) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedCopies) error {
 	_, err := r.db.Exec(ctx, `
 		INSERT INTO unrecorded_copies AS u (work_item_id, targets, uuids, keys)
 		VALUES ($1, $2, $3::text[]::uuid[], coalesce($4::text[], '{}'))
@@ -130,17 +132,17 @@ func (r *Registry) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedC
 }
 
 // UnrecordedItems returns up to n items, after one, for which copies are noted.
-func (r *Registry) UnrecordedItems(ctx context.Context, after int64, n int) ([]int64, error) {
+func (r Records) UnrecordedItems(ctx context.Context, after int64, n int) ([]int64, error) {
 	return r.itemIDs(ctx, `SELECT work_item_id FROM unrecorded_copies WHERE work_item_id > $1 ORDER BY work_item_id LIMIT $2`, after, n)
 }
 
 // RetiredItems returns up to n items, after one, that replaced copies which are not
 // deleted (retired_copies_pkey).
-func (r *Registry) RetiredItems(ctx context.Context, after int64, n int) ([]int64, error) {
+func (r Records) RetiredItems(ctx context.Context, after int64, n int) ([]int64, error) {
 	return r.itemIDs(ctx, `SELECT DISTINCT work_item_id FROM retired_copies WHERE work_item_id > $1 ORDER BY work_item_id LIMIT $2`, after, n)
 }
 
-func (r *Registry) itemIDs(ctx context.Context, sql string, after int64, n int) ([]int64, error) {
+func (r Records) itemIDs(ctx context.Context, sql string, after int64, n int) ([]int64, error) {
 	rows, _ := r.db.Query(ctx, sql, after, n)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
@@ -150,18 +152,18 @@ func (r *Registry) itemIDs(ctx context.Context, sql string, after int64, n int) 
 }
 
 // Unrecorded returns the copies that are noted for an item.
-func (r *Registry) Unrecorded(ctx context.Context, item int64) (UnrecordedCopies, error) {
+func (r Records) Unrecorded(ctx context.Context, item int64) (UnrecordedCopies, error) {
 	rows, _ := r.db.Query(ctx, `SELECT targets, uuids::text[] AS uuids, keys FROM unrecorded_copies WHERE work_item_id = $1`, item)
 	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[UnrecordedCopies])
 	if err != nil {
-		return u, fmt.Errorf("look up the copies of item %d: %w", item, refusal(err))
+		return u, fmt.Errorf("look up the copies of item %d: %w", item, registry.Refusal(err))
 	}
 	return u, nil
 }
 
 // OffRecord returns those of some uuids that are no file's and name no copy, in any
 // target (generic_files_uuid_key, storage_records_copy).
-func (r *Registry) OffRecord(ctx context.Context, targets, uuids []string) ([]string, error) {
+func (r Records) OffRecord(ctx context.Context, targets, uuids []string) ([]string, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT u FROM unnest($2::text[]) u
 		WHERE NOT EXISTS (SELECT FROM generic_files f WHERE f.uuid = u::uuid)
@@ -174,7 +176,7 @@ func (r *Registry) OffRecord(ctx context.Context, targets, uuids []string) ([]st
 }
 
 // ForgetUnrecorded says that the copies noted for an item are deleted or on record.
-func (r *Registry) ForgetUnrecorded(ctx context.Context, item int64) error {
+func (r Records) ForgetUnrecorded(ctx context.Context, item int64) error {
 	if _, err := r.db.Exec(ctx, `DELETE FROM unrecorded_copies WHERE work_item_id = $1`, item); err != nil {
 		return fmt.Errorf("forget the copies of item %d: %w", item, err)
 	}
@@ -184,7 +186,7 @@ func (r *Registry) ForgetUnrecorded(ctx context.Context, item int64) error {
 // StoringSince returns how long ago the first of the passes through Store began
 // that are not over; 0 if none is under way (work_items_ready, work_items_lease,
 // work_item_attempts_pkey). Nothing that is older belongs to one of them.
-func (r *Registry) StoringSince(ctx context.Context) (time.Duration, error) {
+func (r Records) StoringSince(ctx context.Context) (time.Duration, error) {
 	var since time.Duration
 	err := r.db.QueryRow(ctx, `
 		SELECT coalesce(now() - min(a.claimed_at), interval '0') FROM work_item_attempts a
@@ -209,7 +211,7 @@ type Removal struct {
 }
 
 // NoteRemovals puts on record what was removed.
-func (r *Registry) NoteRemovals(ctx context.Context, list ...Removal) error {
+func (r Records) NoteRemovals(ctx context.Context, list ...Removal) error {
 	rows := make([][]any, len(list))
 	for i, m := range list {
 		var item *int64

@@ -1,4 +1,4 @@
-package registry
+package fixity
 
 import (
 	"context"
@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A FixityPolicy is how often the copies in a target are to be checked, and how.
-type FixityPolicy struct {
+type Policy struct {
 	Target      string     `json:"target"`
 	Provider    string     `json:"provider"`
 	Mode        string     `json:"mode"` // read, report (by reports of the provider alone) or off
@@ -18,32 +20,32 @@ type FixityPolicy struct {
 	PauseReason string     `json:"pause_reason"`
 }
 
-const fixityPolicyColumns = `target, provider, mode, interval_days AS days,
+const policyColumns = `target, provider, mode, interval_days AS days,
 	CASE WHEN paused_until > now() THEN nullif(paused_until, 'infinity') END AS paused_until,
 	CASE WHEN paused_until > now() THEN pause_reason ELSE '' END AS pause_reason`
 
-// FixityPolicies lists the policies of all targets.
-func (r *Registry) FixityPolicies(ctx context.Context) ([]FixityPolicy, error) {
-	return collect[FixityPolicy](ctx, r, "list fixity policies", `SELECT `+fixityPolicyColumns+` FROM fixity_policies ORDER BY target`, nil)
+// Policies lists the policies of all targets.
+func (r Records) Policies(ctx context.Context) ([]Policy, error) {
+	return registry.Collect[Policy](ctx, r.db, "list fixity policies", `SELECT `+policyColumns+` FROM fixity_policies ORDER BY target`, nil)
 }
 
-// SetFixityPolicy changes a target's policy, which counts at once for all its copies:
+// SetPolicy changes a target's policy, which counts at once for all its copies:
 // how they are checked, and the days between two checks, 0 for what is configured.
 // A pause of the target is over.
-func (r *Registry) SetFixityPolicy(ctx context.Context, target, mode string, days int) (FixityPolicy, error) {
+func (r Records) SetPolicy(ctx context.Context, target, mode string, days int) (Policy, error) {
 	rows, _ := r.db.Query(ctx, `
 		UPDATE fixity_policies SET mode = @mode, interval_days = nullif(@days::int, 0), failures = 0, paused_until = '-infinity', pause_reason = ''
 		WHERE target = @target
-		RETURNING `+fixityPolicyColumns, pgx.NamedArgs{"target": target, "mode": mode, "days": days})
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[FixityPolicy])
+		RETURNING `+policyColumns, pgx.NamedArgs{"target": target, "mode": mode, "days": days})
+	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Policy])
 	if err != nil {
-		return FixityPolicy{}, fmt.Errorf("set the fixity policy of %q: %w", target, refusal(err))
+		return Policy{}, fmt.Errorf("set the fixity policy of %q: %w", target, registry.Refusal(err))
 	}
 	return p, nil
 }
 
-// RequestedFixity is what was asked for of a file or an object.
-type RequestedFixity struct {
+// Requested is what was asked for of a file or an object.
+type Requested struct {
 	Identifier string `json:"identifier"`
 	Target     string `json:"target"`
 	Files      int64  `json:"files"`
@@ -52,10 +54,10 @@ type RequestedFixity struct {
 	Recent     int64  `json:"recently_checked"` // copies beside these that are not checked, since they just were
 }
 
-// requestFixitySQL finds the files by generic_files_identifier_key, or those of an
+// requestSQL finds the files by generic_files_identifier_key, or those of an
 // object by intellectual_objects_identifier_key and generic_files_object. A copy that was
 // read a moment ago and found good is left out (fixity_failures_open).
-const requestFixitySQL = `
+const requestSQL = `
 WITH file AS (
 	SELECT f.id FROM generic_files f WHERE f.identifier = @identifier
 	UNION ALL
@@ -77,29 +79,29 @@ SELECT @identifier::text AS identifier, target, count(DISTINCT generic_file_id) 
 FROM copy LEFT JOIN asked USING (id)
 GROUP BY target ORDER BY target`
 
-// recentFixity is how long a check is recent: who asks twice is answered once.
-const recentFixity = time.Minute
+// recently is how long a check is recent: who asks twice is answered once.
+const recently = time.Minute
 
-// RequestFixity has the copies of a file, or of all files of an object, checked
+// Request has the copies of a file, or of all files of an object, checked
 // before all others, whatever the allowance: those in targets that are checked by
 // reading, or in the one that is named. It tells how many there are in each target.
 // An identifier that nothing active has is ErrNotFound; what has no such copies is
 // an empty list. Copies that were found good in the last minute are left out, unless
 // they are to be checked again.
-func (r *Registry) RequestFixity(ctx context.Context, identifier, target string, again bool) ([]RequestedFixity, error) {
+func (r Records) Request(ctx context.Context, identifier, target string, again bool) ([]Requested, error) {
 	there, err := r.Stored(ctx, identifier)
 	if err == nil && !there {
-		err = fmt.Errorf("look up %q: %w", identifier, ErrNotFound)
+		err = fmt.Errorf("look up %q: %w", identifier, registry.ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return collect[RequestedFixity](ctx, r, fmt.Sprintf("ask for a check of %q", identifier), requestFixitySQL,
-		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recentFixity})
+	return registry.Collect[Requested](ctx, r.db, fmt.Sprintf("ask for a check of %q", identifier), requestSQL,
+		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recently})
 }
 
 // Stored tells whether there is an active file or object with an identifier.
-func (r *Registry) Stored(ctx context.Context, identifier string) (there bool, err error) {
+func (r Records) Stored(ctx context.Context, identifier string) (there bool, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM generic_files WHERE identifier = $1 AND state = 'A')
 			OR EXISTS (SELECT FROM intellectual_objects WHERE identifier = $1 AND state = 'A')`, identifier).Scan(&there)
@@ -121,7 +123,7 @@ type RecordedCopy struct {
 
 // CopiesByKey returns the copies that a target has under some keys
 // (storage_records_copy, checksums_generic_file_id_algorithm_digest_key).
-func (r *Registry) CopiesByKey(ctx context.Context, target string, keys []string) ([]RecordedCopy, error) {
+func (r Records) CopiesByKey(ctx context.Context, target string, keys []string) ([]RecordedCopy, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT s.id, (SELECT f.identifier FROM generic_files f WHERE f.id = s.generic_file_id) AS file, s.bucket, s.key, coalesce((
 			SELECT jsonb_object_agg(k.algorithm, k.digest) FROM (
