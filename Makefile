@@ -10,8 +10,8 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 demo: deps build                ## bags from upload to preservation, on this machine
 	bin/farol demo $(ARGS)
 
-build:                          ## bin/farol
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+build:                          ## bin/farol, and bin/farol-dev with the one-machine stack
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/ ./cmd/farol ./cmd/farol-dev
 
 # The race detector needs cgo, and so a C compiler. Most tests wait more than they
 # compute: twice as many at once as two cores would take.

@@ -68,7 +68,7 @@ func (s *site) connect(dbURL, redisURL string) {
 		s.t.Fatal(err)
 	}
 	s.db, s.registry, s.redis = db, registry.New(db), redis.NewClient(options)
-	s.progress = progress.New(s.redis, progressPrefix)
+	s.progress = progress.New(s.redis, progress.Prefix)
 	s.t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
 }
 

@@ -88,7 +88,7 @@ func connectItems(ctx context.Context, warnings io.Writer) (*services, explain.S
 func openProgress(ctx context.Context, c settings.Redis) (*progress.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return progress.Connect(ctx, string(c.URL), progressPrefix)
+	return progress.Connect(ctx, string(c.URL), progress.Prefix)
 }
 
 func printItem(w io.Writer, v *explain.Item) error {

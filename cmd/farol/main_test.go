@@ -46,6 +46,9 @@ func TestScripts(t *testing.T) {
 	if err := linkSelf(filepath.Join(bin, "farol")); err != nil {
 		t.Fatal(err)
 	}
+	if err := link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -82,10 +85,15 @@ func linkSelf(path string) error {
 	if err != nil {
 		return err
 	}
-	if os.Link(self, path) == nil {
+	return link(self, path)
+}
+
+// link gives a program another path, where it finds what lies beside that.
+func link(program, path string) error {
+	if os.Link(program, path) == nil {
 		return nil
 	}
-	in, err := os.Open(self)
+	in, err := os.Open(program)
 	if err != nil {
 		return err
 	}
@@ -324,7 +332,7 @@ func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progressPrefix)
+	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progress.Prefix)
 	ts.Check(err)
 	ts.Check(errors.Join(store.Done(ctx, progress.Claim{Item: item, Token: 1000}, args[1], results), store.Close()))
 }

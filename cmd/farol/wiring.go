@@ -53,9 +53,6 @@ type services struct {
 	closers []func() error
 }
 
-// progressPrefix begins all keys in Redis.
-const progressPrefix = "farol"
-
 // connectTime is how long the database and Redis may take to answer at start.
 const connectTime = 15 * time.Second
 
@@ -76,7 +73,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 		}
 	}
 	if n.Redis != nil {
-		store, err := progress.Connect(ctx, string(n.Redis.URL), progressPrefix)
+		store, err := progress.Connect(ctx, string(n.Redis.URL), progress.Prefix)
 		if err != nil {
 			return nil, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("connect to Redis: %w", err), Next: "check FAROL_REDIS_URL and that Redis is running"}
 		}

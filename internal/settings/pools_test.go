@@ -58,7 +58,7 @@ func TestWrongPoolsAreRefused(t *testing.T) {
 		"small=*;slots=99999999999999":   `slots is "99999999999999"`,
 		"small=*;age=long":               `age is "long"`,
 		"small=*;age=-1h":                `age is "-1h"`,
-		"small=*;max=1GB":                "must be a number of bytes",
+		"small=*;max=1XB":                "must be a number of bytes",
 		"small=*;max=0":                  "leave it out for no bound",
 		"small=*;min=1GiB;max=1GiB":      "no item is at least 1073741824 and below 1073741824 bytes",
 		"small=*;min=-1":                 "must be a number of bytes",

@@ -11,7 +11,6 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -26,7 +25,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	cli.Say(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
 	began := time.Now()
 	for _, object := range []string{film, charts} {
-		if err := d.restore(ctx, object); err != nil {
+		if _, err := d.call(ctx, "restore", "object", object); err != nil {
 			return err
 		}
 	}
@@ -46,18 +45,6 @@ func (d *demo) wayBack(ctx context.Context) error {
 	}
 	cli.Say(d.out, "All of it in %.1f s.", time.Since(began).Seconds())
 	return nil
-}
-
-// restore asks for an object as farol restore does.
-func (d *demo) restore(ctx context.Context, object string) error {
-	q := requests.RestorationRequest{Identifier: object, Tier: "Standard", Days: 10}
-	option, err := requests.In(d.registry).StorageOptionOf(ctx, q)
-	if err != nil {
-		return err
-	}
-	q.Class = pipeline.ArchiveClass(option, func(target string) string { return d.targets[target].Class() }, false)
-	_, err = requests.In(d.registry).RequestRestoration(ctx, q)
-	return err
 }
 
 // deleteObject has two people decide on a deletion. What was stored a moment ago must be
@@ -112,7 +99,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%d requests are still in work: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
-			return fmt.Errorf("a server of the stack does not come back: %w", err)
+			return fmt.Errorf("cannot restart a server of the stack: %w", err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -121,7 +108,7 @@ func (d *demo) atRest(ctx context.Context) error {
 // cameBack reads the bag that came back and judges it as any bag.
 func (d *demo) cameBack(ctx context.Context, object string) error {
 	institution, _, _ := strings.Cut(object, "/")
-	bucket, err := d.receiving("aptrust.restore." + institution)
+	bucket, err := d.bucket("aptrust.restore." + institution)
 	if err != nil {
 		return err
 	}
@@ -147,12 +134,16 @@ func (d *demo) isGone(ctx context.Context, object string) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := requests.In(d.registry).Receipts(ctx, asked[0].ID, mostReceipts)
+	receipts, err := requests.In(d.registry).Receipts(ctx, asked[0].ID, 100_000)
 	if err != nil {
 		return err
 	}
 	for _, r := range receipts {
-		if _, err := d.targets[r.Target].Head(ctx, r.Key); !errors.Is(err, storage.ErrNotFound) {
+		bucket, err := d.target(r.Target)
+		if err != nil {
+			return err
+		}
+		if _, err := bucket.Head(ctx, r.Key); !errors.Is(err, storage.ErrNotFound) {
 			return fmt.Errorf("%s of %s was deleted and is there: %w", r.Key, object, err)
 		}
 	}

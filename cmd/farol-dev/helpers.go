@@ -15,9 +15,10 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 )
 
-// helpers are the farol processes that dev and demo start: workers, mirror,
-// bucket reader. One that ends by itself is started again.
+// helpers are the farol processes that up and demo start: workers, mirror,
+// scheduler. One that ends by itself is restarted.
 type helpers struct {
+	farol  string // path of the program
 	env    []string
 	logDir string
 	log    *slog.Logger
@@ -27,7 +28,7 @@ type helpers struct {
 	ctx  context.Context //nolint:containedctx // it ends the helpers, and lives as long as they
 }
 
-func newHelpers(ctx context.Context, dataDir string, env []string, log *slog.Logger) (*helpers, error) {
+func newHelpers(ctx context.Context, farol, dataDir string, env []string, log *slog.Logger) (*helpers, error) {
 	logDir := filepath.Join(dataDir, "log")
 	if err := os.MkdirAll(logDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
@@ -37,7 +38,7 @@ func newHelpers(ctx context.Context, dataDir string, env []string, log *slog.Log
 		env = append(env, "FAROL_GRACE=5s") // less than a helper is given to end: its items are given back, not left to their lease
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	return &helpers{env: env, logDir: logDir, log: log, ctx: ctx, stop: stop}, nil
+	return &helpers{farol: farol, env: env, logDir: logDir, log: log, ctx: ctx, stop: stop}, nil
 }
 
 // start keeps `farol args…` running until stopAll. Its output goes to a log file.
@@ -52,7 +53,7 @@ func (h *helpers) start(name string, args ...string) {
 			if time.Since(began) > 10*time.Second {
 				wait = 200 * time.Millisecond
 			}
-			h.log.WarnContext(h.ctx, "helper ended and is started again", "helper", name, "err", err)
+			h.log.WarnContext(h.ctx, "a helper ended; restarting it", "helper", name, "err", err)
 			t := time.NewTimer(wait)
 			select {
 			case <-h.ctx.Done():
@@ -64,17 +65,13 @@ func (h *helpers) start(name string, args ...string) {
 }
 
 func (h *helpers) run(name string, args []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
 	out, err := os.OpenFile(filepath.Join(h.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", name, err)
 	}
 	defer out.Close() //nolint:errcheck // the child writes to it, not we
 	// Not CommandContext: it kills, and a worker has something to give back.
-	cmd := exec.Command(self, args...) //nolint:noctx // our own program; stopped below by SIGTERM
+	cmd := exec.Command(h.farol, args...) //nolint:noctx // our own program; stopped below by SIGTERM
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the parent
 	in, err := cmd.StdinPipe()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -48,9 +48,6 @@ are gone afterwards.`,
 }
 
 func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
-	if err := checkNames(); err != nil {
-		return err
-	}
 	temporary := dir == ""
 	if dir, err = demoDir(dir); err != nil {
 		return err
@@ -145,7 +142,8 @@ func (d *demo) run(ctx context.Context) error {
 		}
 	}
 	d.took = time.Since(began)
-	if err := d.awaitMirror(ctx); err != nil {
+	var err error
+	if d.mirror, err = d.awaitMirror(ctx); err != nil {
 		return err
 	}
 	if err := d.summarise(ctx); err != nil {
@@ -160,6 +158,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.examine(ctx); err != nil {
 		return err
 	}
+	cli.Say(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
 	d.next()
 	return nil
 }
@@ -176,7 +175,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 			return fmt.Errorf("deposit %s: %w", s.key, err)
 		}
 	}
-	receiving, err := d.receiving("aptrust.receiving." + lighthouse)
+	receiving, err := d.bucket("aptrust.receiving." + lighthouse)
 	if err != nil {
 		return err
 	}
@@ -185,8 +184,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 		return fmt.Errorf("upload README.txt: %w", err)
 	}
 
-	reader := &pipeline.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
-	n, err := reader.ReadAll(ctx)
+	n, err := d.readBuckets(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,7 +203,7 @@ func (d *demo) upload(ctx context.Context, s sample, tar *os.File) error {
 	if err != nil {
 		return err
 	}
-	receiving, err := d.receiving("aptrust.receiving." + s.institution)
+	receiving, err := d.bucket("aptrust.receiving." + s.institution)
 	if err != nil {
 		return err
 	}
@@ -255,7 +253,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
-			return fmt.Errorf("a server of the stack does not come back: %w", err)
+			return fmt.Errorf("cannot restart a server of the stack: %w", err)
 		case <-tick.C:
 		}
 	}
@@ -327,7 +325,7 @@ func (d *demo) print() error {
 			reason = "UNEXPECTED: " + bad + "; " + reason
 		}
 		rows = append(rows, []string{
-			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, number(e.summary.Files), number(e.summary.Copies), number(events), human.Line(reason),
+			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, count(e.summary.Files), count(e.summary.Copies), count(events), human.Line(reason),
 		})
 	}
 	fmt.Fprintln(d.out)
@@ -370,3 +368,5 @@ func (d *demo) next() {
 		fmt.Fprintln(d.out, "  "+cli.CutTo(line, cli.TerminalWidth(d.out)-2))
 	}
 }
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }
