@@ -11,7 +11,7 @@ demo: deps build                ## bags from upload to preservation, on this mac
 	bin/farol demo $(ARGS)
 
 build:                          ## bin/farol, and bin/farol-dev with the one-machine stack
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(version)' -o bin/ ./cmd/farol ./cmd/farol-dev
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/farol-preservation/farol/internal/build.version=$(version)' -o bin/ ./cmd/farol ./cmd/farol-dev
 
 # The race detector needs cgo, and so a C compiler. Most tests wait more than they
 # compute: twice as many at once as two cores would take.

@@ -43,6 +43,8 @@ func mayImport() map[string][]string {
 		"internal":          {"migrations"}, // the test environment brings databases up to date
 
 		"internal/human":    nil,
+		"internal/build":    nil,
+		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
 		"internal/cli":      {"internal/human", "registry", "storage"},
 		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
@@ -61,8 +63,8 @@ func mayUse() map[string][]string {
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
-		"github.com/spf13/cobra":     {"cmd", "internal/cli"},
-		"github.com/caarlos0/env/":   {"cmd", "internal/settings"},
+		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/connect"},
+		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd"},
 		"github.com/compose-spec/":   nil, // tests only
@@ -201,13 +203,14 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 	}
 }
 
-// What a package does is decided by its arguments; cmd alone knows settings. The
+// What a package does is decided by its arguments; cmd alone knows settings,
+// which internal/connect reads for its commands. The
 // test environment has no caller who could tell it, and the width of a terminal and
 // what Go reads itself are no settings.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
-		if s.isTest() || in(s.path, "cmd", "internal/testenv", "internal/cli", "internal/memory") {
+		if s.isTest() || in(s.path, "cmd", "internal/testenv", "internal/cli", "internal/connect", "internal/memory") {
 			continue
 		}
 		ast.Inspect(s.syntax, func(n ast.Node) bool {

@@ -8,9 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
-
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // A demo that is interrupted leaves nothing behind, at any time.

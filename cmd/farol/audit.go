@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/farol-preservation/farol/internal/build"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -22,13 +24,13 @@ func newFixity(deps pipeline.Deps, c settings.Fixity, worker string, metrics fix
 const leastShare = 100
 
 // newRepairer is what repairs bad copies in a process of this name.
-func newRepairer(s *services, c settings.Repair, worker string, log *slog.Logger) (*pipeline.Repairer, error) {
-	quarantine, err := s.receiving(c.Quarantine)
+func newRepairer(s *connect.Services, c settings.Repair, worker string, log *slog.Logger) (*pipeline.Repairer, error) {
+	quarantine, err := s.Receiving(c.Quarantine)
 	if err != nil {
 		return nil, err
 	}
 	return &pipeline.Repairer{
-		Deps:   pipeline.Deps{Registry: s.registry, Targets: s.targets, Version: thisBuild().Version, Log: log},
+		Deps:   pipeline.Deps{Registry: s.Registry, Targets: s.Targets, Version: build.This().Version, Log: log},
 		Worker: worker, Quarantine: quarantine,
 		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
 	}, nil

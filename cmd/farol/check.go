@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 )
@@ -72,13 +73,13 @@ type checked struct {
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
-	config, err := load(settings.ReadWorker)
+	config, err := connect.Load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
 	s := surroundingsOf(&config)
 	s.write = write
-	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, newLogger(config.Log), nil)
+	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
@@ -360,7 +361,7 @@ func TestCheckThatIsInterruptedEnds(t *testing.T) {
 	s := newSite(t)
 	s.settings["FAROL_REDIS_URL"] = "redis://127.0.0.1:1/0"
 	ctx, cancel := context.WithCancel(t.Context())
-	log := newLogger(settings.Log{Level: "error"})
+	log := connect.NewLogger(settings.Log{Level: "error"})
 	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []finding) bool {
 		cancel()
 		return false

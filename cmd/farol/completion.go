@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -128,12 +129,12 @@ func codeNames() (names []string) {
 func asked(ctx context.Context, ask func(context.Context, *registry.Registry) ([]string, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	s, err := connectRegistry(ctx, "completion")
+	s, err := connect.Registry(ctx, "completion")
 	if err != nil {
 		return nil
 	}
-	defer s.close()
-	names, err := ask(ctx, s.registry)
+	defer s.Close()
+	names, err := ask(ctx, s.Registry)
 	if err != nil {
 		return nil
 	}

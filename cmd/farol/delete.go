@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -110,12 +111,12 @@ func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *r
 	if by == "" {
 		return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
 	}
-	s, err := connectRegistry(ctx, "delete")
+	s, err := connect.Registry(ctx, "delete")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	return undeletable(do(ctx, s.registry))
+	defer s.Close()
+	return undeletable(do(ctx, s.Registry))
 }
 
 func undeletable(err error) error {
@@ -188,12 +189,12 @@ func deleteListCommand() *cobra.Command {
 			if limit < 1 {
 				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
 			}
-			s, err := connectRegistry(cmd.Context(), "delete")
+			s, err := connect.Registry(cmd.Context(), "delete")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := requests.In(s.registry).DeletionRequests(cmd.Context(), institution, before, limit)
+			defer s.Close()
+			list, err := requests.In(s.Registry).DeletionRequests(cmd.Context(), institution, before, limit)
 			if err != nil {
 				return err
 			}
@@ -248,16 +249,16 @@ func deleteShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "delete")
+			s, err := connect.Registry(cmd.Context(), "delete")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			d, err := requests.In(s.registry).DeletionRequest(cmd.Context(), id)
+			defer s.Close()
+			d, err := requests.In(s.Registry).DeletionRequest(cmd.Context(), id)
 			if err != nil {
 				return undeletable(err)
 			}
-			receipts, err := requests.In(s.registry).Receipts(cmd.Context(), id, mostReceipts)
+			receipts, err := requests.In(s.Registry).Receipts(cmd.Context(), id, mostReceipts)
 			if err != nil {
 				return err
 			}

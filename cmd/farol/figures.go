@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -191,7 +192,7 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 
 // serveQueue serves health, the queue's figures and more for a command that works
 // on no items, until ctx is done; not at all if there is no address.
-func serveQueue(ctx context.Context, command string, s *services, database settings.Database, http settings.HTTP, log *slog.Logger,
+func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, log *slog.Logger,
 	more ...prometheus.Collector,
 ) error {
 	if http.Addr == "" {
@@ -204,5 +205,5 @@ func serveQueue(ctx context.Context, command string, s *services, database setti
 	defer figures.close()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(append(more, figures)...)
-	return serveHTTP(ctx, http.Addr, metrics, answers(s.registry.Ping), log)
+	return serveHTTP(ctx, http.Addr, metrics, answers(s.Registry.Ping), log)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -36,7 +37,7 @@ func fileListCommand() *cobra.Command {
 			if err := cli.CheckLimit(f.Limit); err != nil {
 				return err
 			}
-			return withRegistry(cmd, "file", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				if _, err := r.Object(ctx, f.Object); err != nil {
 					return noObject(err)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
@@ -58,12 +59,12 @@ type fixityReport struct {
 	Brakes    []fixity.Brake   `json:"brakes"`
 }
 
-func connectFixity(ctx context.Context) (*services, settings.Fixity, error) {
-	config, err := load(settings.ReadFixityStatus)
+func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, error) {
+	config, err := connect.Load(settings.ReadFixityStatus)
 	if err != nil {
 		return nil, settings.Fixity{}, err
 	}
-	s, err := connect(ctx, "fixity", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database})
 	return s, config.Fixity, err
 }
 
@@ -72,15 +73,15 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	var report fixityReport
-	if report.Status, err = fixity.In(s.registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
+	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
-	if report.BadCopies, err = fixity.In(s.registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
+	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
 		return err
 	}
-	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
 		return err
 	}
 	if asJSON {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
@@ -52,14 +53,14 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := knownTarget(ctx, s.registry, target); err != nil {
+	defer s.Close()
+	if err := knownTarget(ctx, s.Registry, target); err != nil {
 		return err
 	}
 	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := fixity.In(s.registry).Request(ctx, identifier, target, again)
+		list, err := fixity.In(s.Registry).Request(ctx, identifier, target, again)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -83,7 +84,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 
 // writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []fixity.Requested) error {
-	config, err := load(settings.ReadRestore)
+	config, err := connect.Load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}

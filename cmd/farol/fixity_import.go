@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -63,7 +64,7 @@ type importReport struct {
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
 	const help = "see `farol fixity import --help`"
-	config, err := load(settings.ReadAudit)
+	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
@@ -75,15 +76,15 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	if err != nil {
 		return cli.Usage(err, help)
 	}
-	s, err := connect(ctx, "fixity", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	reports := []importReport{}
 	perfect := true
 	for _, name := range files {
-		r := &pipeline.FixityReport{Registry: s.registry, Target: target.Name, Bucket: s.targets[target.Name], At: date}
+		r := &pipeline.FixityReport{Registry: s.Registry, Target: target.Name, Bucket: s.Targets[target.Name], At: date}
 		report, err := importFile(ctx, r, in, out, name, f.asJSON)
 		if err != nil {
 			return err

@@ -102,13 +102,13 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := fixity.In(s.registry).Policies(ctx)
+	defer s.Close()
+	list, err := fixity.In(s.Registry).Policies(ctx)
 	if err != nil {
 		return err
 	}
 	if len(targets) > 0 {
-		if err := knownTarget(ctx, s.registry, targets[0]); err != nil {
+		if err := knownTarget(ctx, s.Registry, targets[0]); err != nil {
 			return err
 		}
 		kept := list[:0]
@@ -121,7 +121,7 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 	}
 	if f.sets(withDays) {
 		mode, days := f.apply(list[0], withDays)
-		if list[0], err = fixity.In(s.registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
+		if list[0], err = fixity.In(s.Registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
 			return err
 		}
 	}

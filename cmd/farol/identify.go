@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -116,16 +117,16 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if err != nil {
 		return err
 	}
-	config, err := load(settings.ReadBackfill)
+	config, err := connect.Load(settings.ReadBackfill)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "identify", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "identify", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := knownTo(ctx, s.registry, filter); err != nil {
+	defer s.Close()
+	if err := knownTo(ctx, s.Registry, filter); err != nil {
 		return err
 	}
 	formats, err := startIdentifier(ctx, config.Identify)
@@ -140,15 +141,15 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
 		fmt.Fprintf(warnings, "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
 	}
-	count, err := s.registry.CountFormats(ctx, filter)
+	count, err := s.Registry.CountFormats(ctx, filter)
 	if err != nil {
 		return err
 	}
 	report.Files, report.Bytes = count.Files, count.Bytes
 	if f.dryRun {
-		return dryRun(ctx, s.registry, filter, count, report, f.asJSON, out)
+		return dryRun(ctx, s.Registry, filter, count, report, f.asJSON, out)
 	}
-	b := &pipeline.Backfill{Registry: s.registry, Targets: s.targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
+	b := &pipeline.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
 	for _, t := range config.Storage.Targets {
 		b.Prefer[t.Name] = t.RestorePriority
 	}

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
@@ -65,24 +65,24 @@ institution again changes nothing.`,
 // on, whereas a registered institution without buckets fails every reading.
 func addInstitution(ctx context.Context, in registry.Institution, create bool) (registry.Institution, error) {
 	if !create {
-		s, err := connectRegistry(ctx, "institution")
+		s, err := connect.Registry(ctx, "institution")
 		if err != nil {
 			return registry.Institution{}, err
 		}
-		defer s.close()
+		defer s.Close()
 		return register(ctx, s, in)
 	}
-	config, err := load(settings.ReadInstitution)
+	config, err := connect.Load(settings.ReadInstitution)
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	s, err := connect(ctx, "institution", needs{Database: &config.Database, S3: &config.S3})
+	s, err := connect.Open(ctx, "institution", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	for _, name := range []string{in.ReceivingBucket, in.RestoreBucket} {
-		b, err := s.receiving(name)
+		b, err := s.Receiving(name)
 		if err == nil {
 			err = b.Create(ctx)
 		}
@@ -96,10 +96,10 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 	return register(ctx, s, in)
 }
 
-func register(ctx context.Context, s *services, in registry.Institution) (registry.Institution, error) {
-	added, err := s.registry.AddInstitution(ctx, in)
+func register(ctx context.Context, s *connect.Services, in registry.Institution) (registry.Institution, error) {
+	added, err := s.Registry.AddInstitution(ctx, in)
 	if errors.Is(err, registry.ErrRefused) {
-		list, listErr := institutions(ctx, s.registry)
+		list, listErr := institutions(ctx, s.Registry)
 		for _, old := range list {
 			if old.Identifier == in.Identifier && old.Name == in.Name && old.ReceivingBucket == in.ReceivingBucket && old.RestoreBucket == in.RestoreBucket {
 				return old, listErr
@@ -150,12 +150,12 @@ in its restore bucket. 0 is never.`,
 }
 
 func setSpotRestoreDays(ctx context.Context, identifier string, days int) (registry.Institution, error) {
-	s, err := connectRegistry(ctx, "institution")
+	s, err := connect.Registry(ctx, "institution")
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	defer s.close()
-	in, err := s.registry.SetSpotRestoreDays(ctx, identifier, days)
+	defer s.Close()
+	in, err := s.Registry.SetSpotRestoreDays(ctx, identifier, days)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` shows those that there are"}
@@ -195,12 +195,12 @@ func institutionListCommand() *cobra.Command {
 }
 
 func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
-	s, err := connectRegistry(ctx, "institution")
+	s, err := connect.Registry(ctx, "institution")
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	return institutions(ctx, s.registry)
+	defer s.Close()
+	return institutions(ctx, s.Registry)
 }
 
 func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institution, error) {
@@ -217,26 +217,4 @@ func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institu
 		}
 		after = list[len(list)-1].ID
 	}
-}
-
-// withRegistry does something that needs the registry and nothing else, within a
-// minute.
-func withRegistry(cmd *cobra.Command, command string, do func(context.Context, *registry.Registry) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connectRegistry(ctx, command)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return do(ctx, s.registry)
-}
-
-// connectRegistry connects a command that needs the registry and nothing else.
-func connectRegistry(ctx context.Context, command string) (*services, error) {
-	config, err := load(settings.ReadDatabase)
-	if err != nil {
-		return nil, err
-	}
-	return connect(ctx, command, needs{Database: &config})
 }

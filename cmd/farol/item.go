@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -182,12 +183,12 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "item")
+	s, err := connect.Registry(ctx, "item")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	item, err := change(ctx, s.registry, id)
+	defer s.Close()
+	item, err := change(ctx, s.Registry, id)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}

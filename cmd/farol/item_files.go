@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -112,20 +112,20 @@ type itemFileList struct {
 }
 
 func (l *itemFileList) connectAndRead(ctx context.Context, id int64) error {
-	config, err := load(settings.ReadItem)
+	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	l.registry, l.redis = s.registry, config.Redis
-	if l.item, err = s.registry.WorkItem(ctx, id); err != nil {
+	defer s.Close()
+	l.registry, l.redis = s.Registry, config.Redis
+	if l.item, err = s.Registry.WorkItem(ctx, id); err != nil {
 		return err
 	}
-	if l.attempts, err = s.registry.Attempts(ctx, id); err != nil {
+	if l.attempts, err = s.Registry.Attempts(ctx, id); err != nil {
 		return err
 	}
 	return l.read(ctx)
@@ -160,14 +160,15 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
+	defer s.Close()
 	d := pipeline.Deps{Registry: l.registry, Log: slog.New(slog.DiscardHandler)}
-	if d.Staging, err = s.receiving(c.Staging.Bucket); err != nil {
+	if d.Staging, err = s.Receiving(c.Staging.Bucket); err != nil {
 		return false, err
 	}
-	if d.Progress = l.progress(ctx); d.Progress != nil {
-		defer d.Progress.Close() //nolint:errcheck // only read
+	if err := s.OpenProgress(ctx, l.redis); err != nil { // the rest is shown
+		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
 	}
+	d.Progress = s.Progress
 	m, err := d.Interim(ctx, l.item, l.attempts)
 	if err != nil {
 		return false, noFilesRead(err)
@@ -182,19 +183,9 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	return m.Known() || len(l.files) > 0, nil
 }
 
-// progress opens Redis; where only that does not answer, the rest is shown.
-func (l *itemFileList) progress(ctx context.Context) *progress.Store {
-	store, err := openProgress(ctx, l.redis)
-	if err != nil {
-		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
-		return nil
-	}
-	return store
-}
-
 // kept lists the files by what was kept before it was removed, if that is wanted and there.
 func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
-	keep, err := load(settings.ReadKeep)
+	keep, err := connect.Load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
 		return false, err
 	}
@@ -202,9 +193,9 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
+	defer s.Close()
 	d := pipeline.Deps{}
-	if d.Kept, err = s.receiving(keep.Bucket); err != nil {
+	if d.Kept, err = s.Receiving(keep.Bucket); err != nil {
 		return false, err
 	}
 	k, err := d.KeptOf(ctx, l.item.ID)
@@ -240,12 +231,12 @@ func (l *itemFileList) onRecord(ctx context.Context) error {
 }
 
 // stores opens the S3 service.
-func (l *itemFileList) stores(ctx context.Context) (*services, settings.ItemStores, error) {
-	config, err := load(settings.ReadItemStores)
+func (l *itemFileList) stores(ctx context.Context) (*connect.Services, settings.ItemStores, error) {
+	config, err := connect.Load(settings.ReadItemStores)
 	if err != nil {
 		return nil, config, err
 	}
-	s, err := connect(ctx, "item", needs{S3: &config.S3})
+	s, err := connect.Open(ctx, "item", connect.Needs{S3: &config.S3})
 	return s, config, err
 }
 

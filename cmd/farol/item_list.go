@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
@@ -45,12 +46,12 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 			if err := checkFilter(cmd.Context(), &f); err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "item")
+			s, err := connect.Registry(cmd.Context(), "item")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			items, err := s.registry.WorkItems(cmd.Context(), f)
+			defer s.Close()
+			items, err := s.Registry.WorkItems(cmd.Context(), f)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
@@ -57,12 +58,12 @@ late stages first, then by priority and by turn. Nothing is claimed.
 func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registry.WorkItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "item")
+	s, err := connect.Registry(ctx, "item")
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	engine, err := claim.New(ctx, s.db, claim.DefaultOptions())
+	defer s.Close()
+	engine, err := claim.New(ctx, s.DB, claim.DefaultOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registr
 			return nil, err
 		}
 		for _, id := range ids {
-			item, err := s.registry.WorkItem(ctx, id)
+			item, err := s.Registry.WorkItem(ctx, id)
 			if err != nil {
 				return nil, err
 			}

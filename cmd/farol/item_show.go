@@ -14,9 +14,9 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -51,7 +51,7 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 		if err != nil {
 			return err
 		}
-		defer s.close()
+		defer s.Close()
 		p, err := read(source, ctx, id)
 		switch {
 		case err != nil:
@@ -65,30 +65,22 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 
 // connectItems opens what explains items. Without Redis there is a warning, and the
 // rest is shown: whoever looks has trouble enough.
-func connectItems(ctx context.Context, warnings io.Writer) (*services, explain.Source, error) {
+func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, explain.Source, error) {
 	source := explain.Source{Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
-	config, err := load(settings.ReadItem)
+	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
 		return nil, source, err
 	}
-	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return nil, source, err
 	}
-	source.Registry = s.registry
-	if source.Progress, err = openProgress(ctx, config.Redis); err != nil {
+	source.Registry = s.Registry
+	if err := s.OpenProgress(ctx, config.Redis); err != nil {
 		source.Unread(err)
-	} else {
-		s.closers = append(s.closers, source.Progress.Close)
 	}
+	source.Progress = s.Progress
 	return s, source, nil
-}
-
-// openProgress opens Redis, which has little time to answer.
-func openProgress(ctx context.Context, c settings.Redis) (*progress.Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return progress.Connect(ctx, string(c.URL), progress.Prefix)
 }
 
 func printItem(w io.Writer, v *explain.Item) error {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -58,17 +58,16 @@ database stayed away for ten minutes.`,
 
 func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	config, err := load(settings.ReadItem)
+	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	w := &watcher{registry: s.registry, redis: config.Redis, id: id, warnings: cmd.ErrOrStderr()}
-	defer w.close()
+	defer s.Close()
+	w := &watcher{services: s, redis: config.Redis, id: id, warnings: cmd.ErrOrStderr()}
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
 	if ok && cli.IsTerminal(f) && !asJSON {
@@ -89,12 +88,10 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 
 // watcher looks at one item again and again.
 type watcher struct {
-	registry *registry.Registry
+	services *connect.Services
 	redis    settings.Redis
 	id       int64
 	warnings io.Writer
-
-	store    *progress.Store
 	redisOut bool // Redis was away at the last look
 }
 
@@ -103,12 +100,6 @@ type display interface {
 	show(l explain.Look) error
 	// interrupt makes room for a message.
 	interrupt()
-}
-
-func (w *watcher) close() {
-	if w.store != nil {
-		_ = w.store.Close() // only read
-	}
 }
 
 // follow looks until the item has ended. An outage of the database is told of
@@ -152,10 +143,10 @@ func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	var unread error
-	if w.store == nil {
-		w.store, unread = openProgress(ctx, w.redis)
+	if w.services.Progress == nil {
+		unread = w.services.OpenProgress(ctx, w.redis)
 	}
-	source := explain.Source{Registry: w.registry, Progress: w.store, Unread: func(err error) { unread = err }}
+	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Unread: func(err error) { unread = err }}
 	l, err := source.Look(ctx, w.id)
 	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
 		w.redisOut = away

@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
@@ -83,11 +85,11 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 }
 
 // newJanitor has a name of its own for each start.
-func newJanitor(s *services, c settings.Janitor, name string, log *slog.Logger) *pipeline.Janitor {
+func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.Logger) *pipeline.Janitor {
 	return &pipeline.Janitor{
 		Deps: pipeline.Deps{
-			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
-			Version: thisBuild().Version, Log: log,
+			Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
+			Version: build.This().Version, Log: log,
 		},
 		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
 	}
@@ -95,15 +97,15 @@ func newJanitor(s *services, c settings.Janitor, name string, log *slog.Logger) 
 
 // connectJanitor opens all stores for a command that looks at them.
 func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
-	config, err := load(settings.ReadStores)
+	config, err := connect.Load(settings.ReadStores)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := connect(ctx, command, needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	s, err := connect.Open(ctx, command, connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return nil, nil, err
 	}
-	return newJanitor(s, config.Janitor, holderName(command), newLogger(config.Log)), s.close, nil
+	return newJanitor(s, config.Janitor, holderName(command), connect.NewLogger(config.Log)), s.Close, nil
 }
 
 func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {

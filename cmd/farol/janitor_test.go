@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
@@ -55,14 +56,14 @@ func TestSchedulerCleansUp(t *testing.T) {
 	config := settings.S3{
 		Endpoint: s3.Endpoint, CAFile: s3.CAFile, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
 	}
-	s, err := connect(t.Context(), "schedule", needs{
+	s, err := connect.Open(t.Context(), "schedule", connect.Needs{
 		Database: &settings.Database{URL: storage.Secret(url)}, Redis: &settings.Redis{URL: storage.Secret(testenv.RedisURL(t))},
 		Storage: &settings.Storage{S3: config, Staging: s3.Prefix + "staging"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	defer s.Close()
 	chosen := []string{pipeline.JanitorJob}
 	c := newScheduling("schedule", s, settings.Scheduler{
 		Janitor: settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
@@ -88,10 +89,10 @@ func TestSchedulerCleansUp(t *testing.T) {
 	}
 	until("a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
 	until("its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
-	if err := s.staging.Create(t.Context()); err != nil {
+	if err := s.Staging.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
+	if _, err := s.Staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
 		t.Fatal(err)
 	}
 	until("the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })

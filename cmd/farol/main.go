@@ -10,17 +10,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)                             // a second signal ends us at once
-	redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // until a service has a log
+	context.AfterFunc(ctx, stop)                    // a second signal ends us at once
+	connect.LogRedis(slog.New(slog.DiscardHandler)) // until a service has a log
 	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
 }
 
@@ -52,7 +53,7 @@ Settings come from the environment; docs/configuration.md lists them. With --jso
 command prints JSON, and its error as JSON to standard error.
 Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
-		Version: thisBuild().text(),
+		Version: build.This().Text(),
 	}
 	root.SetVersionTemplate("farol {{.Version}}\n")
 	for _, g := range commandGroups() {

@@ -23,6 +23,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
@@ -348,7 +349,7 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	c := settings.Database{URL: "postgres://u@127.0.0.1:1/x"}
-	_, err := connect(ctx, "test", needs{Database: &c})
+	_, err := connect.Open(ctx, "test", connect.Needs{Database: &c})
 	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
 		t.Errorf("connect = %v, told as %+v", err, f)
 	}

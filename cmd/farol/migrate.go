@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/migrations"
@@ -84,7 +85,7 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 
 // applyMigrations returns what the database has then.
 func applyMigrations(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(settings.ReadSession)
+	config, err := connect.Load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +140,14 @@ func migrateStatusCommand() *cobra.Command {
 
 // migrationStatus finds out first, in bounded time, whether the database answers.
 func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(settings.ReadSession)
+	config, err := connect.Load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect(cmd.Context(), "migrate", needs{Database: &config})
+	s, err := connect.Open(cmd.Context(), "migrate", connect.Needs{Database: &config})
 	if err != nil {
 		return nil, err
 	}
-	s.close()
+	s.Close()
 	return migrations.Status(cmd.Context(), string(config.URL))
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
@@ -60,19 +61,19 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 }
 
 func runMirror(ctx context.Context, wait waiting) error {
-	config, err := load(settings.ReadMirror)
+	config, err := connect.Load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
-	log := newLogger(config.Log)
+	log := connect.NewLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "mirror", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -82,10 +83,10 @@ func runMirror(ctx context.Context, wait waiting) error {
 	return group.Wait()
 }
 
-func newMirror(c settings.Mirror, s *services) *nsqcompat.Mirror {
-	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
+func newMirror(c settings.Mirror, s *connect.Services) *nsqcompat.Mirror {
+	return nsqcompat.NewMirror(s.DB, nsqcompat.MirrorOptions{
 		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
-		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: newLogger(c.Log),
+		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: connect.NewLogger(c.Log),
 	})
 }
 
@@ -125,15 +126,15 @@ Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 
 // withMirror does something with a mirror that does not run.
 func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
-	config, err := load(settings.ReadMirror)
+	config, err := connect.Load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if err = do(newMirror(config, s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
 		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
 	}
@@ -200,12 +201,12 @@ func pausedWhere(t nsqcompat.TopicFigures) string {
 }
 
 func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
-	s, err := connectRegistry(ctx, "mirror")
+	s, err := connect.Registry(ctx, "mirror")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{}).Requests(ctx, 1000)
+	defer s.Close()
+	list, err := nsqcompat.NewMirror(s.DB, nsqcompat.MirrorOptions{}).Requests(ctx, 1000)
 	if err != nil {
 		return err
 	}

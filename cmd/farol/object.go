@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -33,12 +34,12 @@ func objectListCommand() *cobra.Command {
 			if err := checkObjects(&f); err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "object")
+			s, err := connect.Registry(cmd.Context(), "object")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Objects(cmd.Context(), f)
+			defer s.Close()
+			list, err := s.Registry.Objects(cmd.Context(), f)
 			if err != nil {
 				return err
 			}

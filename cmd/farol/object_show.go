@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/premis"
@@ -49,7 +50,7 @@ func recordCommand[P any](
 		if asPREMIS {
 			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis, missing)
 		}
-		return withRegistry(cmd, cmd.Parent().Name(), func(ctx context.Context, r *registry.Registry) error {
+		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])
 			switch {
 			case err != nil:
@@ -203,12 +204,12 @@ func printSection(w io.Writer, none string, header []string, rows [][]string) er
 func exportPREMIS(cmd *cobra.Command, command, identifier string,
 	read func(context.Context, *registry.Export, string) (premis.Source, error), missing func(error) error,
 ) error {
-	s, err := connectRegistry(cmd.Context(), command)
+	s, err := connect.Registry(cmd.Context(), command)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	return s.registry.Export(cmd.Context(), func(e *registry.Export) error {
+	defer s.Close()
+	return s.Registry.Export(cmd.Context(), func(e *registry.Export) error {
 		source, err := read(cmd.Context(), e, identifier)
 		if err != nil {
 			return missing(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -94,19 +95,19 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, cmd.Name())
+	s, err := connect.Registry(ctx, cmd.Name())
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if !does {
-		list, err := s.registry.Pauses(ctx)
+		list, err := s.Registry.Pauses(ctx)
 		if err != nil {
 			return err
 		}
 		return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
 	}
-	list, err := change(ctx, s.registry, stage)
+	list, err := change(ctx, s.Registry, stage)
 	if err != nil {
 		return err
 	}
@@ -147,12 +148,12 @@ func workersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "workers")
+			s, err := connect.Registry(ctx, "workers")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Workers(ctx)
+			defer s.Close()
+			list, err := s.Registry.Workers(ctx)
 			if err != nil {
 				return err
 			}
@@ -198,12 +199,12 @@ programs have leased stays theirs. farol workers lists the names.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "drain")
+			s, err := connect.Registry(ctx, "drain")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			w, err := s.registry.Drain(ctx, args[0])
+			defer s.Close()
+			w, err := s.Registry.Drain(ctx, args[0])
 			switch {
 			case errors.Is(err, registry.ErrNotFound):
 				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -123,12 +124,12 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 	defer cancel()
-	s, err := connectRegistry(ctx, "plan")
+	s, err := connect.Registry(ctx, "plan")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	p, err := plans.In(s.registry).Make(ctx, q)
+	defer s.Close()
+	p, err := plans.In(s.Registry).Make(ctx, q)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
@@ -137,7 +138,7 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	case err != nil:
 		return err
 	}
-	return showPlan(ctx, cmd, s.registry, p, asJSON)
+	return showPlan(ctx, cmd, s.Registry, p, asJSON)
 }
 
 func planApplyCommand() *cobra.Command {
@@ -214,12 +215,12 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 		return err
 	}
 	ctx := cmd.Context()
-	s, err := connectRegistry(ctx, "plan")
+	s, err := connect.Registry(ctx, "plan")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	p, err := plans.In(s.registry).Plan(ctx, id)
+	defer s.Close()
+	p, err := plans.In(s.Registry).Plan(ctx, id)
 	if err != nil {
 		return noPlan(err)
 	}
@@ -228,11 +229,11 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 		return err
 	}
 	if !does {
-		return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), cli.Unchanged(cmd))
+		return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), cli.Unchanged(cmd))
 	}
 	show := newPlanBar(p.Counts[state])
 	dealtWith := 0
-	p, err = run(ctx, s.registry, id, func(items int) {
+	p, err = run(ctx, s.Registry, id, func(items int) {
 		dealtWith += items
 		show.Set(int64(dealtWith))
 	})
@@ -240,7 +241,7 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 	if p.ID == 0 {
 		return stopped(cmd, err, id, dealtWith)
 	}
-	return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), err)
+	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err)
 }
 
 // stopped says where a plan stands that came to no end.

@@ -11,6 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -42,19 +43,19 @@ changed or were not put back. With --items, list those items instead.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 			defer cancel()
-			s, err := connectRegistry(ctx, "plan")
+			s, err := connect.Registry(ctx, "plan")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			p, err := plans.In(s.registry).Plan(ctx, id)
+			defer s.Close()
+			p, err := plans.In(s.Registry).Plan(ctx, id)
 			if err != nil {
 				return noPlan(err)
 			}
 			if items != "" {
-				return listPlanItems(ctx, cmd, s.registry, id, items, asJSON)
+				return listPlanItems(ctx, cmd, s.Registry, id, items, asJSON)
 			}
-			return showPlan(ctx, cmd, s.registry, p, asJSON)
+			return showPlan(ctx, cmd, s.Registry, p, asJSON)
 		},
 	}
 	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(planStates(), ", ")+", or all")
@@ -78,12 +79,12 @@ func planListCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 			defer cancel()
-			s, err := connectRegistry(ctx, "plan")
+			s, err := connect.Registry(ctx, "plan")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := plans.In(s.registry).List(ctx, before, limit)
+			defer s.Close()
+			list, err := plans.In(s.Registry).List(ctx, before, limit)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -28,7 +29,7 @@ func queueListCommand() *cobra.Command {
   farol queue list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRegistry(cmd, "queue", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Queues(ctx, "", mostQueues)
 				if err != nil {
 					return err
@@ -59,7 +60,7 @@ func queueShowCommand() *cobra.Command {
   farol queue show scans --json`,
 		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "queue", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Queues(ctx, args[0], mostQueues)
 				if err != nil {
 					return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -51,7 +52,7 @@ same.`,
 }
 
 func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration, asJSON bool) error {
-	config, err := load(settings.ReadBucketReader)
+	config, err := connect.Load(settings.ReadBucketReader)
 	if err != nil {
 		return err
 	}
@@ -61,11 +62,11 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 	if interval <= 0 && !once {
 		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0: the buckets are not to be read"), "set it, or give --interval or --once")
 	}
-	s, err := connect(ctx, "read-buckets", needs{Database: &config.Database, S3: &config.S3})
+	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
 	if !once {
 		c.Jobs = []pipeline.Job{c.reader().Job(interval)}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -99,17 +100,17 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.release != "" {
 		return releaseBrake(ctx, out, f)
 	}
-	config, err := load(settings.ReadAudit)
+	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "repair", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "repair", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	host, _ := os.Hostname()
-	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), newLogger(config.Log))
+	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	}
 	report := repairReport{DryRun: f.dryRun, Copies: []pipeline.Repair{}}
 	for _, identifier := range identifiers {
-		if err := knownIdentifier(ctx, s.registry, identifier); err != nil {
+		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
 		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipeline.Repair) error {
@@ -132,7 +133,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			return err
 		}
 	}
-	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
 		return err
 	}
 	return report.print(out, f.asJSON)
@@ -215,12 +216,12 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 }
 
 func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
-	s, err := connectRegistry(ctx, "repair")
+	s, err := connect.Registry(ctx, "repair")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	err = fixity.In(s.registry).ReleaseBrake(ctx, f.release, f.by)
+	defer s.Close()
+	err = fixity.In(s.Registry).ReleaseBrake(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` tells where it has"}

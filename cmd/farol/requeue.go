@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -62,16 +63,16 @@ func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJS
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute or two
 	defer cancel()
-	s, err := connectRegistry(ctx, "requeue")
+	s, err := connect.Registry(ctx, "requeue")
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	yes, err := care.Allows(cmd, "Requeue all items for which the condition holds", false)
 	if err != nil {
 		return err
 	}
-	lines, err := s.registry.RequeueWhere(ctx, where, stage, yes)
+	lines, err := s.Registry.RequeueWhere(ctx, where, stage, yes)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
@@ -121,12 +122,12 @@ it; others go before it.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "why-not")
+			s, err := connect.Registry(ctx, "why-not")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			obstacles, err := explain.Obstacles(ctx, s.registry, id)
+			defer s.Close()
+			obstacles, err := explain.Obstacles(ctx, s.Registry, id)
 			switch {
 			case err != nil:
 				return err

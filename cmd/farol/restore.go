@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -83,19 +84,19 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := load(settings.ReadRestore)
+	config, err := connect.Load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "restore", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "restore", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	q := requests.RestorationRequest{
 		By: f.by, Identifier: identifier, File: what == "file", Tier: f.tier, Days: f.days, Priority: f.priority,
 	}
-	option, err := requests.In(s.registry).StorageOptionOf(ctx, q)
+	option, err := requests.In(s.Registry).StorageOptionOf(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
@@ -103,7 +104,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), Next: "leave --from-archive out"}
 	}
 	if f.dryRun {
-		quote, err := requests.In(s.registry).Quote(ctx, q)
+		quote, err := requests.In(s.Registry).Quote(ctx, q)
 		if err != nil {
 			return unrestorable(what, err)
 		}
@@ -112,7 +113,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		}
 		return writeQuote(out, identifier, quote)
 	}
-	done, err := requests.In(s.registry).RequestRestoration(ctx, q)
+	done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
@@ -187,12 +188,12 @@ for it.`,
 			if by == "" {
 				return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
 			}
-			s, err := connectRegistry(cmd.Context(), "restore")
+			s, err := connect.Registry(cmd.Context(), "restore")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			item, err := requests.In(s.registry).ApproveRetrieval(cmd.Context(), id, by)
+			defer s.Close()
+			item, err := requests.In(s.Registry).ApproveRetrieval(cmd.Context(), id, by)
 			if err != nil {
 				return unrestorable("", err)
 			}

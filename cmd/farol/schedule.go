@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -122,7 +123,7 @@ func holderName(command string) string {
 
 // scheduling is a scheduler with what its jobs work with.
 type scheduling struct {
-	*services
+	*connect.Services
 	*pipeline.Scheduler
 	config  settings.Scheduler
 	metrics *scheduleMetrics
@@ -130,11 +131,11 @@ type scheduling struct {
 
 // connectScheduler opens what the jobs need, and nothing else.
 func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
-	config, err := load(settings.ReadScheduler(needsOf(chosen)))
+	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect(ctx, "schedule", needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
+	s, err := connect.Open(ctx, "schedule", connect.Needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +148,10 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 	return c, nil
 }
 
-func newScheduling(command string, s *services, config settings.Scheduler, chosen []string) *scheduling {
+func newScheduling(command string, s *connect.Services, config settings.Scheduler, chosen []string) *scheduling {
 	metrics := newScheduleMetrics(chosen)
 	return &scheduling{s, &pipeline.Scheduler{
-		Registry: s.registry, Holder: holderName(command), Observe: metrics.observe, Log: newLogger(config.Log),
+		Registry: s.Registry, Holder: holderName(command), Observe: metrics.observe, Log: connect.NewLogger(config.Log),
 	}, config, metrics}
 }
 
@@ -173,18 +174,18 @@ func (c *scheduling) leaveOut() error {
 }
 
 func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
-	config, err := load(settings.ReadScheduler(needsOf(chosen)))
+	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return err
 	}
-	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, newLogger(config.Log)); err != nil {
+	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, connect.NewLogger(config.Log)); err != nil {
 		return err
 	}
 	c, err := connectScheduler(ctx, chosen)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.registry.Ping), c.Log)
+		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.Services.Registry.Ping), c.Log)
 	})
 	group.Go(func() error {
 		c.Run(ctx)
@@ -220,7 +221,7 @@ func runDueJobs(ctx context.Context, out io.Writer, chosen []string, asJSON bool
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	run, err := c.Now(ctx, c.Jobs[0])
 	if errors.Is(err, pipeline.ErrBusy) {
 		return cli.Failure{

@@ -47,7 +47,7 @@ func jobs() []job {
 		{
 			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) pipeline.Job {
-				return newJanitor(c.services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.janitor.observe)
+				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.janitor.observe)
 			},
 		},
 	}
@@ -71,9 +71,9 @@ func jobNames() (names []string) {
 }
 
 func (c *scheduling) deps() pipeline.Deps {
-	return pipeline.Deps{Registry: c.registry, Targets: c.targets, Log: c.Log}
+	return pipeline.Deps{Registry: c.Services.Registry, Targets: c.Targets, Log: c.Log}
 }
 
 func (c *scheduling) reader() *pipeline.BucketReader {
-	return &pipeline.BucketReader{Registry: c.registry, Receiving: c.receiving, Log: c.Log}
+	return &pipeline.BucketReader{Registry: c.Services.Registry, Receiving: c.Receiving, Log: c.Log}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -50,7 +51,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 			if _, err := chooseJobs(args[0]); err != nil {
 				return err
 			}
-			return withRegistry(cmd, "schedule", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				j, err := upkeep.In(r).PauseSchedule(ctx, args[0], paused)
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
@@ -70,12 +71,12 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 }
 
 func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
-	s, err := connectRegistry(ctx, "schedule")
+	s, err := connect.Registry(ctx, "schedule")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := upkeep.In(s.registry).Schedules(ctx)
+	defer s.Close()
+	list, err := upkeep.In(s.Registry).Schedules(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
@@ -49,21 +50,21 @@ machine need no token; elsewhere all do: see farol token.`,
 }
 
 func runServe(ctx context.Context, wait waiting) error {
-	config, err := load(settings.ReadServer)
+	config, err := connect.Load(settings.ReadServer)
 	if err != nil {
 		return err
 	}
 	memory.Fit(100, 0)
-	log := newLogger(config.Log)
+	log := connect.NewLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "serve", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	direct, err := sessionOf(config.Database, "farol-serve")
+	defer s.Close()
+	direct, err := connect.Session(config.Database, "farol-serve")
 	if err != nil {
 		return err
 	}
@@ -78,17 +79,17 @@ func runServe(ctx context.Context, wait waiting) error {
 	defer engine.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	queues := nsqcompat.NewQueues(s.db, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
+	queues := nsqcompat.NewQueues(s.DB, nsqcompat.QueuesOptions{Direct: direct, Deaf: config.Database.Pooler != "" && direct == nil, Log: log})
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
-	access := nsqcompat.NewAccess(s.registry, open)
+	access := nsqcompat.NewAccess(s.Registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
 		MaxBody: config.Pull.MaxBody, Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
 	}).Routes(mux)
-	nsqcompat.NewLeaseAPI(s.db, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
+	nsqcompat.NewLeaseAPI(s.DB, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.registry, log))...)
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.Registry, log))...)
 	})
 	group.Go(func() error { return queues.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
@@ -123,10 +124,10 @@ func servePull(ctx context.Context, handler http.Handler, listener net.Listener,
 
 // serveEngine is the queue for workers elsewhere: it hears of items, and looks after
 // what they leave behind.
-func serveEngine(ctx context.Context, s *services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
+func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
 	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
-	engine, err := claim.New(ctx, s.db, o)
+	engine, err := claim.New(ctx, s.DB, o)
 	if err != nil {
 		return nil, fmt.Errorf("start the queue: %w", err)
 	}

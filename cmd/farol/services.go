@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -97,12 +98,12 @@ try one item at once; if that fails too, they hold it again.`,
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "services")
+	s, err := connect.Registry(ctx, "services")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := change(ctx, s.registry)
+	defer s.Close()
+	list, err := change(ctx, s.Registry)
 	switch {
 	case err != nil:
 		return err

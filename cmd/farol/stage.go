@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -36,7 +37,7 @@ func stageListCommand() *cobra.Command {
 }
 
 func listStages(cmd *cobra.Command, asJSON bool) error {
-	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := r.Stages(ctx)
 		switch {
 		case err != nil:
@@ -94,7 +95,7 @@ name has letters, digits and single spaces, and begins with a capital.`,
 				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
 			}
 			n.Name = args[0]
-			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				var err error
 				if n.After, err = anyStage(ctx, r, "--after", n.After); err != nil {
 					return err
@@ -137,7 +138,7 @@ that are parked at it stay parked, and can be requeued to another stage.`,
   farol stage remove OCR --json`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				name, err := anyStage(ctx, r, "the stage", args[0])
 				if err != nil {
 					return err
@@ -173,12 +174,12 @@ func oneStage(ctx context.Context, flag, value string, also ...string) (string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, noRegistry := connectRegistry(ctx, "stage")
+	s, noRegistry := connect.Registry(ctx, "stage")
 	if noRegistry != nil {
 		return "", err // which is all that can be said
 	}
-	defer s.close()
-	return anyStage(ctx, s.registry, flag, value, also...)
+	defer s.Close()
+	return anyStage(ctx, s.Registry, flag, value, also...)
 }
 
 // anyStage is oneStage for who is connected. Of what there is no stage, the stages

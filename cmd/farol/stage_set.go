@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -60,7 +61,7 @@ how many attempts an item waits for a person. Workers go by it within five secon
 }
 
 func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bool) error {
-	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		stage, err := anyStage(ctx, r, "the stage", name)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -47,7 +48,7 @@ nothing else, since messages are of all.`,
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show what there is"}
@@ -96,7 +97,7 @@ func tokenListCommand() *cobra.Command {
   farol token list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Tokens(ctx)
 				if err != nil {
 					return err
@@ -143,7 +144,7 @@ make the same token again.`,
   farol token remove scanner --yes --json`,
 		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				return removeToken(ctx, cmd, r, args[0], care, asJSON)
 			})
 		},

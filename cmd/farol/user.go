@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -48,12 +49,12 @@ neither requests nor approves deletions.`,
 				return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
 					"name the institution of anybody but an admin, who has none")
 			}
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			added, err := s.registry.AddUser(cmd.Context(), u)
+			defer s.Close()
+			added, err := s.Registry.AddUser(cmd.Context(), u)
 			if err != nil {
 				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show what there is"}
 			}
@@ -81,12 +82,12 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Users(cmd.Context(), institution)
+			defer s.Close()
+			list, err := s.Registry.Users(cmd.Context(), institution)
 			if err != nil {
 				return err
 			}
@@ -124,12 +125,12 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 		Example: "  farol user " + verb + " first@test.edu",
 		Args:    cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			u, err := s.registry.SetUserActive(cmd.Context(), args[0], active)
+			defer s.Close()
+			u, err := s.Registry.SetUserActive(cmd.Context(), args[0], active)
 			if err != nil {
 				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows who is registered"}
 			}

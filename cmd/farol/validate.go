@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 )
@@ -62,7 +63,7 @@ highest of their codes.`,
 			if err != nil {
 				return err
 			}
-			most, err := load((*settings.Reader).ReadMaxFiles)
+			most, err := connect.Load((*settings.Reader).ReadMaxFiles)
 			if err != nil {
 				return err
 			}
@@ -154,7 +155,7 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 		}
 		return always(p), nil
 	}
-	profiles, err := load((*settings.Reader).ReadProfiles)
+	profiles, err := connect.Load((*settings.Reader).ReadProfiles)
 	return profiles.Of, err
 }
 

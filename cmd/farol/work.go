@@ -14,7 +14,9 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -100,7 +102,7 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
-	config, err := load(settings.ReadWorker)
+	config, err := connect.Load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
@@ -109,20 +111,20 @@ func runWork(ctx context.Context, f workFlags) error {
 		return cli.Usage(err, help)
 	}
 	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
-	log := newLogger(config.Log)
+	log := connect.NewLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
 	}
 	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "work", connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	metrics := newWorkMetrics()
-	engine, err := startEngine(ctx, s.db, config, metrics, log)
+	engine, err := startEngine(ctx, s.DB, config, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -136,10 +138,10 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	defer formats.Close()
 	deps := pipeline.Deps{
-		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
+		Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
 		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		ReadBack: config.Verify == "read",
-		Version:  thisBuild().Version, Log: log,
+		Version:  build.This().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
@@ -159,7 +161,7 @@ func runWork(ctx context.Context, f workFlags) error {
 
 // auditing is what a worker does besides items: it checks copies, and repairs bad
 // ones if it is told to.
-func auditing(deps pipeline.Deps, s *services, config settings.Worker, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
+func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
 	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.fixity).Run}
 	if config.Repair.Auto != "on" {
 		return besides, nil
@@ -174,7 +176,7 @@ func auditing(deps pipeline.Deps, s *services, config settings.Worker, worker st
 // runWatched works, and tells how the work goes, until ctx is done or the worker
 // was asked to drain. What it does besides ends as soon as that.
 func runWatched(
-	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *services, config settings.Worker, metrics *workMetrics, log *slog.Logger,
+	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *workMetrics, log *slog.Logger,
 ) error {
 	figures, err := newQueueFigures(ctx, "work", config.Database, log)
 	if err != nil {
@@ -186,7 +188,7 @@ func runWatched(
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log)
+		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.Registry.Ping, runner), log)
 	})
 	group.Go(func() error {
 		figures.watch(groupCtx)
@@ -222,7 +224,7 @@ func workReady(ping func(context.Context) error, runner *pipeline.Runner) readin
 }
 
 func startEngine(ctx context.Context, db *pgxpool.Pool, config settings.Worker, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {
-	direct, err := sessionOf(config.Database, "farol-work")
+	direct, err := connect.Session(config.Database, "farol-work")
 	if err != nil {
 		return nil, err
 	}

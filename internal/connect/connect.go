@@ -1,4 +1,5 @@
-package main
+// Package connect opens the servers that a command needs, from its settings.
+package connect
 
 import (
 	"context"
@@ -13,8 +14,9 @@ import (
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
@@ -22,8 +24,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// load reads from the environment of this process what a command needs.
-func load[T any](read func(*settings.Reader) T) (T, error) {
+// Load reads from the environment of this process what a command needs.
+func Load[T any](read func(*settings.Reader) T) (T, error) {
 	c, err := settings.Load(env.ToMap(os.Environ()), read)
 	if err != nil {
 		err = cli.Usage(err, "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all")
@@ -31,24 +33,24 @@ func load[T any](read func(*settings.Reader) T) (T, error) {
 	return c, err
 }
 
-// needs says which servers a command talks to; nil is not at all.
-type needs struct {
+// Needs says which servers a command talks to; nil is not at all.
+type Needs struct {
 	Database *settings.Database
 	Redis    *settings.Redis
 	S3       *settings.S3
 	Storage  *settings.Storage // the staging and preservation buckets; implies S3
 }
 
-// services are the open connections of a command. What it did not need is nil.
-type services struct {
-	db        *pgxpool.Pool
-	registry  *registry.Registry
-	progress  *progress.Store
+// Services are the open connections of a command. What it did not need is nil.
+type Services struct {
+	DB        *pgxpool.Pool
+	Registry  *registry.Registry
+	Progress  *progress.Store
 	client    *storage.Client
-	receiving func(bucket string) (*storage.Bucket, error) // or any other bucket of the shared service; kept
-	staging   *storage.Bucket
-	kept      *storage.Bucket            // for interim metadata; nil: it is not kept
-	targets   map[string]*storage.Bucket // by name
+	Receiving func(bucket string) (*storage.Bucket, error) // or any other bucket of the shared service; kept
+	Staging   *storage.Bucket
+	Kept      *storage.Bucket            // for interim metadata; nil: it is not kept
+	Targets   map[string]*storage.Bucket // by name
 
 	closers []func() error
 }
@@ -56,13 +58,13 @@ type services struct {
 // connectTime is how long the database and Redis may take to answer at start.
 const connectTime = 15 * time.Second
 
-// connect opens what a command needs, and finds out whether the database and
+// Open opens what a command needs, and finds out whether the database and
 // Redis answer. command names the program to the database's administrators.
-func connect(ctx context.Context, command string, n needs) (_ *services, err error) {
-	s := &services{}
+func Open(ctx context.Context, command string, n Needs) (_ *Services, err error) {
+	s := &Services{}
 	defer func() {
 		if err != nil {
-			s.close()
+			s.Close()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
@@ -77,7 +79,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 		if err != nil {
 			return nil, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("connect to Redis: %w", err), Next: "check FAROL_REDIS_URL and that Redis is running"}
 		}
-		s.progress = store
+		s.Progress = store
 		s.closers = append(s.closers, store.Close)
 	}
 	if n.Storage != nil {
@@ -86,7 +88,7 @@ func connect(ctx context.Context, command string, n needs) (_ *services, err err
 	if n.S3 != nil {
 		s.client = storage.NewClient(storage.Options{})
 		s.closers = append(s.closers, func() error { s.client.Close(); return nil })
-		s.receiving = cachedBuckets(s.client, *n.S3)
+		s.Receiving = cachedBuckets(s.client, *n.S3)
 	}
 	if n.Storage != nil {
 		if err := s.openBuckets(*n.Storage); err != nil {
@@ -101,10 +103,10 @@ func agentsOf(c settings.Database) registry.Agents {
 	if c.Agents == "aptrust" {
 		return registry.APTrust()
 	}
-	return registry.Farol(thisBuild().Version, storage.Library)
+	return registry.Farol(build.This().Version, storage.Library)
 }
 
-func (s *services) connectDatabase(ctx context.Context, command string, c settings.Database) error {
+func (s *Services) connectDatabase(ctx context.Context, command string, c settings.Database) error {
 	var options []registry.Option
 	if c.Pooler != "" {
 		options = append(options, registry.ThroughPooler)
@@ -113,35 +115,35 @@ func (s *services) connectDatabase(ctx context.Context, command string, c settin
 	if err != nil {
 		return err
 	}
-	s.db, s.registry = db, registry.New(db).Signed(agentsOf(c))
+	s.DB, s.Registry = db, registry.New(db).Signed(agentsOf(c))
 	s.closers = append(s.closers, func() error { db.Close(); return nil })
-	if err := s.registry.Ping(ctx); err != nil {
+	if err := s.Registry.Ping(ctx); err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
 	}
 	return nil
 }
 
-// sessionOf says how to reach the database past a pooler; nil if that is not known
+// Session says how to reach the database past a pooler; nil if that is not known
 // or not needed.
-func sessionOf(c settings.Database, name string) (*pgx.ConnConfig, error) {
+func Session(c settings.Database, name string) (*pgx.ConnConfig, error) {
 	if c.Direct == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}
 	return registry.Session(string(c.Direct), name)
 }
 
-func (s *services) openBuckets(c settings.Storage) (err error) {
-	if s.staging, err = s.receiving(c.Staging); err != nil {
+func (s *Services) openBuckets(c settings.Storage) (err error) {
+	if s.Staging, err = s.Receiving(c.Staging); err != nil {
 		return fmt.Errorf("staging bucket: %w", err)
 	}
 	if c.Keep != "" {
-		if s.kept, err = s.receiving(c.Keep); err != nil {
+		if s.Kept, err = s.Receiving(c.Keep); err != nil {
 			return fmt.Errorf("bucket for interim metadata: %w", err)
 		}
 	}
-	s.targets = map[string]*storage.Bucket{}
+	s.Targets = map[string]*storage.Bucket{}
 	for _, t := range c.Targets {
-		if s.targets[t.Name], err = s.client.Bucket(t); err != nil {
+		if s.Targets[t.Name], err = s.client.Bucket(t); err != nil {
 			return fmt.Errorf("target %s: %w", t.Name, err)
 		}
 	}
@@ -168,8 +170,8 @@ func cachedBuckets(client *storage.Client, c settings.S3) func(string) (*storage
 	}
 }
 
-// close ends all connections, in the reverse order.
-func (s *services) close() {
+// Close ends all connections, in the reverse order.
+func (s *Services) Close() {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())
@@ -193,8 +195,8 @@ func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// newLogger logs to standard error as configured. Settings have been checked.
-func newLogger(c settings.Log) *slog.Logger {
+// NewLogger logs to standard error as configured. Settings have been checked.
+func NewLogger(c settings.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo
@@ -204,6 +206,51 @@ func newLogger(c settings.Log) *slog.Logger {
 	if c.Format == "json" {
 		log = slog.New(slog.NewJSONHandler(os.Stderr, o))
 	}
-	redis.SetLogger(redisLog{log})
+	LogRedis(log)
 	return log
+}
+
+// WithRegistry does something that needs the registry and nothing else, within a
+// minute.
+func WithRegistry(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	s, err := Registry(ctx, programOf(cmd))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(ctx, s.Registry)
+}
+
+// programOf is the first word behind farol: whoever looks at the connections of the
+// database knows it.
+func programOf(cmd *cobra.Command) string {
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	return cmd.Name()
+}
+
+// Registry connects a command that needs the registry and nothing else.
+func Registry(ctx context.Context, command string) (*Services, error) {
+	config, err := Load(settings.ReadDatabase)
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, command, Needs{Database: &config})
+}
+
+// OpenProgress opens Redis for a command that can do without, and gives it little
+// time to answer.
+func (s *Services) OpenProgress(ctx context.Context, c settings.Redis) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	store, err := progress.Connect(ctx, string(c.URL), progress.Prefix)
+	if err != nil {
+		return err
+	}
+	s.Progress = store
+	s.closers = append(s.closers, store.Close)
+	return nil
 }
