@@ -15,8 +15,8 @@ export CGO_ENABLED := 0
 demo: deps build                ## bags from upload to preservation, on this machine
 	bin/farol demo $(ARGS)
 
-build:                          ## bin/farol
-	go build -ldflags '-s -w -X main.version=$(version)' -o bin/farol ./cmd/farol
+build:                          ## bin/farol, and bin/farol-dev with the one-machine stack
+	go build -ldflags '-s -w -X github.com/farol-preservation/farol/internal/build.version=$(version)' -o bin/ ./cmd/farol ./cmd/farol-dev
 
 compiled:                       ## what the checks and the tests both need, once, before they run side by side
 	go build ./...

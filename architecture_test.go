@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,39 +17,46 @@ import (
 const module = "github.com/farol-preservation/farol"
 
 // mayImport tells which of our packages each of our packages may import, all
-// below it included. Tests may also import internal; only they and cmd may.
+// below them included. The longest path that has a rule counts. Tests may also
+// import internal.
 func mayImport() map[string][]string {
 	top := []string{"bag", "claim", "fault", "format", "progress", "registry", "retry", "storage", "virus"}
 	return map[string][]string{
-		"bag":        nil,
-		"fault":      nil,
-		"format":     nil,
-		"registry":   nil,
-		"retry":      nil,
-		"migrations": nil,
-		"virus":      nil,
-		"claim":      {"fault", "registry", "retry"},
-		"storage":    {"fault", "registry", "retry"},
-		"progress":   {"fault", "registry", "retry"},
-		"pipeline":   top,
-		"nsqcompat":  {"registry", "retry"},
-		"web":        {"claim", "registry", "retry"},
-		"client":     nil, // it is for programs of others
+		"bag":               nil,
+		"fault":             nil,
+		"format":            nil,
+		"registry":          nil,
+		"registry/fixity":   {"registry"},
+		"registry/plans":    {"registry"},
+		"registry/premis":   {"registry"},
+		"registry/requests": {"registry"},
+		"registry/topiclog": nil,
+		"retry":             nil,
+		"registry/upkeep":   {"registry", "registry/requests"},
+		"migrations":        nil,
+		"virus":             nil,
+		"claim":             {"fault", "registry", "retry"},
+		"storage":           {"fault", "registry", "retry"},
+		"progress":          {"fault", "registry", "retry"},
+		"pipeline":          top,
+		"nsqcompat":         {"registry", "registry/topiclog", "registry/fixity", "retry"},
+		"web/access":        {"registry"},
+		"web/request":       nil,
+		"web/reply":         {"web/access", "web/request"},
+		"web/pull":          {"claim", "registry", "retry", "web/access", "web/reply", "web/request"},
+		"web/lease":         {"claim", "registry", "retry", "web/access", "web/reply", "web/request"},
+		"explain":           {"claim", "fault", "internal/human", "progress", "registry"},
+		"client":            nil, // it is for programs of others
 		// The test environment brings databases up to date and identifies formats.
 		"internal": {"format", "migrations", "retry"},
-		"cmd":      append(top, "internal", "migrations", "nsqcompat", "pipeline", "web"),
-	}
-}
 
-// webMayImport tells which packages of web each of them may import. Each API is alone
-// on what all share.
-func webMayImport() map[string][]string {
-	return map[string][]string{
-		"access":  nil,
-		"request": nil,
-		"reply":   {"access", "request"},
-		"pull":    {"access", "reply", "request"},
-		"lease":   {"access", "reply", "request"},
+		"internal/human":    nil,
+		"internal/build":    nil,
+		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
+		"internal/memory":   nil,
+		"internal/cli":      {"internal/human", "registry", "storage"},
+		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
+		"cmd":               append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline", "web"),
 	}
 }
 
@@ -66,8 +72,8 @@ func mayUse() map[string][]string {
 		"github.com/cenkalti/":       {"retry"},
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
-		"github.com/spf13/cobra":     {"cmd"},
-		"github.com/caarlos0/env/":   {"cmd"},
+		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/connect"},
+		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd"},
 		"github.com/compose-spec/":   nil, // tests only
@@ -80,7 +86,7 @@ func mayUse() map[string][]string {
 // source is one Go file of the module.
 type source struct {
 	path    string // from the root, with slashes
-	top     string // its first directory
+	room    string // the longest part of the path that has a rule; or its first directory
 	imports []string
 	syntax  *ast.File
 }
@@ -105,7 +111,7 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		s := source{path: filepath.ToSlash(name), syntax: file}
-		s.top, _, _ = strings.Cut(s.path, "/")
+		s.room = roomOf(s.path)
 		for _, i := range file.Imports {
 			p, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
@@ -120,6 +126,24 @@ func sources(t *testing.T) []source {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// roomOf is the rule's name for what lies at a path.
+func roomOf(name string) string {
+	room, _, _ := strings.Cut(name, "/")
+	for rule := range mayImport() {
+		if len(rule) > len(room) && in(name, rule) {
+			room = rule
+		}
+	}
+	return room
+}
+
+// in tells whether a path is one of these, or lies below one.
+func in(name string, places ...string) bool {
+	return slices.ContainsFunc(places, func(place string) bool {
+		return name == place || strings.HasPrefix(name, place+"/")
+	})
 }
 
 // skip passes over directories that hold no package of this module.
@@ -141,36 +165,14 @@ func TestPackagesImportOnlyWhatIsBelowThem(t *testing.T) {
 	t.Parallel()
 	rules := mayImport()
 	for _, s := range sources(t) {
-		allowed, known := rules[s.top]
+		allowed, known := rules[s.room]
 		if !known && !s.isTest() {
-			t.Errorf("%s: no rule says what %s may import", s.path, s.top)
+			t.Errorf("%s: no rule says what %s may import", s.path, s.room)
 		}
 		for _, imported := range s.imports {
 			below, ours := strings.CutPrefix(imported, module+"/")
-			top, _, _ := strings.Cut(below, "/")
-			if ours && top != s.top && !s.isTest() && !slices.Contains(allowed, top) {
-				t.Errorf("%s imports %s; %s may import %q of ours", s.path, imported, s.top, allowed)
-			}
-		}
-	}
-}
-
-func TestWebPackagesImportOnlyWhatTheyShare(t *testing.T) {
-	t.Parallel()
-	rules := webMayImport()
-	for _, s := range sources(t) {
-		if s.top != "web" || s.isTest() {
-			continue
-		}
-		in := path.Base(path.Dir(s.path))
-		allowed, known := rules[in]
-		if !known {
-			t.Errorf("%s: no rule says what web/%s may import", s.path, in)
-		}
-		for _, imported := range s.imports {
-			below, ours := strings.CutPrefix(imported, module+"/web/")
-			if ours && !slices.Contains(allowed, below) {
-				t.Errorf("%s imports %s; web/%s may import %q of web", s.path, imported, in, allowed)
+			if ours && roomOf(below) != s.room && !s.isTest() && !in(below, allowed...) {
+				t.Errorf("%s imports %s; %s may import %q of ours", s.path, imported, s.room, allowed)
 			}
 		}
 	}
@@ -183,13 +185,12 @@ func TestTestsReachNoHigherThanTheirPackage(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imported := range s.imports {
 			below, ours := strings.CutPrefix(imported, module+"/")
-			top, _, _ := strings.Cut(below, "/")
-			_, ruled := rules[s.top]
-			if !ours || !ruled || !s.isTest() || top == s.top || slices.Contains(rules[s.top], top) {
+			allowed, ruled := rules[s.room]
+			if !ours || !ruled || !s.isTest() || roomOf(below) == s.room || in(below, allowed...) {
 				continue
 			}
-			if top == "cmd" || top == "pipeline" || top == "nsqcompat" || top == "web" {
-				t.Errorf("%s imports %s, which is above %s", s.path, imported, s.top)
+			if in(below, "cmd", "pipeline", "nsqcompat", "web") {
+				t.Errorf("%s imports %s, which is above %s", s.path, imported, s.room)
 			}
 		}
 	}
@@ -203,7 +204,7 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 		}
 		for _, imported := range s.imports {
 			for library, places := range mayUse() {
-				if strings.HasPrefix(imported, library) && !slices.Contains(places, s.top) {
+				if strings.HasPrefix(imported, library) && !in(s.path, places...) {
 					t.Errorf("%s imports %s; only %q may", s.path, imported, places)
 				}
 			}
@@ -211,12 +212,14 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 	}
 }
 
-// What a package does is decided by its arguments; cmd alone knows settings. The
-// test environment has no caller who could tell it.
+// What a package does is decided by its arguments; cmd alone knows settings,
+// which internal/connect reads for its commands. The
+// test environment has no caller who could tell it, and the width of a terminal and
+// what Go reads itself are no settings.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
-		if s.isTest() || s.top == "cmd" || path.Dir(s.path) == "internal/testenv" {
+		if s.isTest() || in(s.path, "cmd", "internal/testenv", "internal/cli", "internal/connect", "internal/memory") {
 			continue
 		}
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
@@ -236,11 +239,11 @@ func TestEveryPackageIsLookedAt(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
-		seen[s.top] = true
+		seen[s.room] = true
 	}
-	for top := range mayImport() {
-		if !seen[top] {
-			t.Errorf("no file of %s was found", top)
+	for room := range mayImport() {
+		if !seen[room] {
+			t.Errorf("no file of %s was found", room)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
@@ -61,15 +60,6 @@ func remarkOf(attempts []registry.Attempt) string {
 		}
 	}
 	return ""
-}
-
-// WarningsOf are the warnings that the ledger has of an item whose bag is valid.
-func WarningsOf(attempts []registry.Attempt) []string {
-	_, list, ok := strings.Cut(remarkOf(attempts), ": ")
-	if !ok {
-		return []string{}
-	}
-	return strings.Split(list, findingsEnd)
 }
 
 // keepFaults keeps what a stage failed of for who asks why. The note has the same

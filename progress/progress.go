@@ -82,6 +82,9 @@ func New(client *redis.Client, prefix string) *Store {
 	}
 }
 
+// Prefix begins all keys of an installation. Tests use others.
+const Prefix = "farol"
+
 // Connect returns a Store on the Redis at a URL, as redis://host:6379/0, after
 // Redis has answered. It has 16 connections at most, and tries a command four
 // times; [Store.Close] is the caller's.

@@ -12,20 +12,21 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // secretNames are the settings that hold secrets.
 func secretNames() (names []string) {
-	var fields []field
-	for _, block := range settingBlocks() {
-		fields = append(fields, fieldsOf("", block)...)
+	var fields []settings.Field
+	for _, block := range settings.SettingBlocks() {
+		fields = append(fields, settings.FieldsOf("", block)...)
 	}
-	fields = append(fields, fieldsOf(targetPrefix("Wasabi-VA"), &targetConfig{})...)
+	fields = append(fields, settings.FieldsOf(settings.TargetPrefix("Wasabi-VA"), &settings.Target{})...)
 	for _, f := range fields {
-		if _, secret := f.value.Interface().(storage.Secret); secret {
-			names = append(names, f.name)
+		if _, secret := f.Value.Interface().(storage.Secret); secret {
+			names = append(names, f.Name)
 		}
 	}
 	return names

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // Which buckets' rights are tried by writing to them.
@@ -47,7 +53,7 @@ Exit codes: 0 a worker can run, though there may be warnings; 1 something failed
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if write != writeNothing && write != writeHot && write != writeAll {
-				return usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
+				return cli.Usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
 			}
 			return runCheck(cmd.Context(), cmd.OutOrStdout(), write, wait, asJSON)
 		},
@@ -55,7 +61,7 @@ Exit codes: 0 a worker can run, though there may be warnings; 1 something failed
 	c.Flags().StringVar(&write, "write", writeNothing, "try the rights in the buckets by writing; all: in archive classes too")
 	c.Flags().Lookup("write").NoOptDefVal = writeHot
 	wait.flag(c, "repeat the checks until none fails, or for so long")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -67,18 +73,18 @@ type checked struct {
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
-	config, err := loadWorkerConfig()
+	config, err := connect.Load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
-	s := config.surroundings()
+	s := surroundingsOf(&config)
 	s.write = write
-	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, newLogger(config.Log), nil)
+	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = writeJSON(out, checked{worst(all), time.Now().UTC(), all})
+		err = cli.WriteJSON(out, checked{worst(all), time.Now().UTC(), all})
 	} else {
 		err = writeFound(out, all)
 	}
@@ -92,19 +98,19 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 	case err != nil:
 		return err
 	case failed > 0:
-		return failure{
-			code: exitFailed, err: fmt.Errorf("%s failed", count(failed, "check", "checks")),
-			next: "do what is named behind each; \"Check an installation\" in docs/operators.md explains",
+		return cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("%s failed", human.Count(failed, "check", "checks")),
+			Next: "do what is named behind each; \"Check an installation\" in docs/operators.md explains",
 		}
 	}
 	return nil
 }
 
-// surroundings are those of a worker.
-func (c *workerConfig) surroundings() surroundings {
+// surroundingsOf are those of a worker.
+func surroundingsOf(c *settings.Worker) surroundings {
 	return surroundings{
-		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.s3Config, storage: &c.Storage,
-		viruses: c.Viruses, host: c.hostNeeds(),
+		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.S3, storage: &c.Storage,
+		viruses: c.Viruses, host: &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers},
 	}
 }
 
@@ -118,16 +124,16 @@ func writeFound(out io.Writer, all []finding) error {
 	}
 	fmt.Fprintf(&b, "%-*s  STATE    FOUND\n", width, "WHAT")
 	for _, f := range all {
-		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.name(), f.State, plain(f.Found))
+		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.name(), f.State, human.Line(f.Found))
 		if f.Todo != "" {
-			fmt.Fprintf(&b, "%*s  to do:   %s\n", width, "", plain(f.Todo))
+			fmt.Fprintf(&b, "%*s  to do:   %s\n", width, "", human.Line(f.Todo))
 		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-func (f finding) name() string { return plain(f.Service + ", " + f.Check) }
+func (f finding) name() string { return human.Line(f.Service + ", " + f.Check) }
 
 // alikeFindings are a finding, with the names of others about which the same is to be done.
 type alikeFindings struct {
@@ -144,7 +150,7 @@ func alike(all []finding, some func(finding) bool) (groups []alikeFindings, n in
 			continue
 		}
 		n++
-		key := [2]string{f.Code, firstOf(f.cause, f.Todo)}
+		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
 		if i, ok := at[key]; ok {
 			groups[i].also = append(groups[i].also, f.name())
 			continue
@@ -163,14 +169,14 @@ func refusal(command string, all []finding) error {
 		return nil
 	}
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n  %s: %s", g.name(), plain(g.Found))
+		fmt.Fprintf(&b, "\n  %s: %s", g.name(), human.Line(g.Found))
 		if len(g.also) > 0 {
 			fmt.Fprintf(&b, "\n    likewise: %s", strings.Join(g.also, "; "))
 		}
-		fmt.Fprintf(&b, "\n    to do: %s", plain(g.Todo))
+		fmt.Fprintf(&b, "\n    to do: %s", human.Line(g.Todo))
 	}
-	return failure{
-		code: exitUsage, err: errors.New("farol " + command + " cannot start: " + count(n, "thing it needs is", "things it needs are") + " missing or wrong:" + b.String()),
-		next: "do what is named above, or start it with --wait; `farol check` shows more",
+	return cli.Failure{
+		Code: cli.ExitUsage, Err: errors.New("farol " + command + " cannot start: " + human.Count(n, "thing it needs is", "things it needs are") + " missing or wrong:" + b.String()),
+		Next: "do what is named above, or start it with --wait; `farol check` shows more",
 	}
 }

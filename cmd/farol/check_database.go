@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -116,7 +117,7 @@ func schemaFits(server registry.Server) finding {
 		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: migrations.ErrOldSchema}, what, nextOfOldSchema)
 	case len(lacks) > 0:
 		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: fmt.Errorf("it lacks %s of this program: %s",
-			count(len(lacks), "migration", "migrations"), strings.Join(lacks, ", "))}, what, "run `farol migrate up`")
+			human.Count(len(lacks), "migration", "migrations"), strings.Join(lacks, ", "))}, what, "run `farol migrate up`")
 	case server.Migrations[len(server.Migrations)-1] > last:
 		return warn(fault.Database, what, fmt.Sprintf("version %d, which is newer than %d of this program", server.Migrations[len(server.Migrations)-1], last),
 			"replace this program by the version that migrated the database")
@@ -139,7 +140,7 @@ func rightsFit(role string, missing []string) finding {
 		return good(fault.Database, what, role+" has all that are needed")
 	}
 	f := bad(&fault.Error{Service: fault.Database, Kind: fault.Denied, Err: fmt.Errorf("%s lacks %s: %s",
-		role, count(len(missing), "right", "rights"), strings.Join(missing, ", "))}, what,
+		role, human.Count(len(missing), "right", "rights"), strings.Join(missing, ", "))}, what,
 		fmt.Sprintf("as the owner of the schema run GRANT … TO %s for each, or have FAROL_DATABASE_URL name the owner", role))
 	f.Missing = missing
 	return f

@@ -13,6 +13,8 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/memory"
 )
 
 const (
@@ -28,10 +30,6 @@ const (
 type hostNeeds struct {
 	maxFiles int // of a bag
 	children int // that identify formats
-}
-
-func (c workerConfig) hostNeeds() *hostNeeds {
-	return &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers}
 }
 
 func (s surroundings) checkDisk(context.Context) []finding {
@@ -70,11 +68,11 @@ func diskFits(dir string, write bool) finding {
 	const space = "free some space in it, or set TMPDIR to a directory that has a few GiB"
 	switch {
 	case free < leastSpace:
-		return failed(fmt.Errorf("only %s are free: %w", sizeOf(free), unix.ENOSPC), space)
+		return failed(fmt.Errorf("only %s are free: %w", human.Bytes(free), unix.ENOSPC), space)
 	case free < lowSpace:
-		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, sizeOf(free)), space)
+		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, human.Bytes(free)), space)
 	}
-	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, sizeOf(free)))
+	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, human.Bytes(free)))
 }
 
 // writeIn writes to a directory what is gone at once.
@@ -88,7 +86,7 @@ func writeIn(dir string) error {
 }
 
 func (s surroundings) checkLimits(context.Context) []finding {
-	list := []finding{s.host.memoryFits(memoryOf("/proc", "/sys/fs/cgroup"))}
+	list := []finding{s.host.memoryFits(memory.Limit("/proc", "/sys/fs/cgroup"))}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		list = append(list, filesFit(files.Cur))
@@ -111,8 +109,8 @@ func childrenConfined(lacks []string) finding {
 // settings promise to take. Bags that do not fit wait for another worker.
 func (n hostNeeds) memoryFits(limit int64) finding {
 	const what = "memory limit"
-	files := listsWithin(heapWithin(limit, n.children)) / fileMemory
-	found := fmt.Sprintf("%s: bags of up to about %d files", sizeOf(limit), files)
+	files := memory.ListsWithin(memory.HeapWithin(limit, n.children)) / fileMemory
+	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
 	if files < int64(n.maxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),
 			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")

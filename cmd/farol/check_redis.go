@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/progress"
 )
 
 func (s surroundings) checkRedis(ctx context.Context) []finding {
@@ -57,7 +58,7 @@ func redisFailed(err error) finding {
 func (s surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) finding {
 	if s.starting || s.write != writeNothing {
 		const lua = `redis.call('SET', KEYS[1], '1', 'EX', 10) return redis.call('DEL', KEYS[1])`
-		if err := client.Eval(ctx, lua, []string{progressPrefix + ":check:" + rand.Text()}).Err(); err != nil {
+		if err := client.Eval(ctx, lua, []string{progress.Prefix + ":check:" + rand.Text()}).Err(); err != nil {
 			return redisFailed(err)
 		}
 		return good(fault.Redis, "answers", "Redis at "+addr+" takes writes")

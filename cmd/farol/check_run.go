@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -45,10 +46,10 @@ type finding struct {
 // surroundings are what a process needs of the world around it; nil is nothing.
 type surroundings struct {
 	command  string // whose they are: work, schedule, serve or mirror
-	database *databaseConfig
-	redis    *redisConfig
-	s3       *s3Config
-	storage  *storageConfig // implies s3
+	database *settings.Database
+	redis    *settings.Redis
+	s3       *settings.S3
+	storage  *settings.Storage // implies s3
 	viruses  *virus.Scanner
 	host     *hostNeeds
 

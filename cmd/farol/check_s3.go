@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -62,8 +64,8 @@ func sharedSettings(bucket string) bucketSettings {
 }
 
 // targetSettings names a target's own settings where they differ from the shared.
-func targetSettings(t storage.Target, shared s3Config) bucketSettings {
-	prefix, common := targetPrefix(t.Name), sharedSettings("")
+func targetSettings(t storage.Target, shared settings.S3) bucketSettings {
+	prefix, common := settings.TargetPrefix(t.Name), sharedSettings("")
 	names := bucketSettings{prefix + "BUCKET", prefix + "ENDPOINT", common.key, common.ca}
 	if t.Endpoint == shared.Endpoint && shared.Endpoint != "" {
 		names.endpoint = common.endpoint
@@ -80,7 +82,7 @@ func targetSettings(t storage.Target, shared s3Config) bucketSettings {
 func (s surroundings) checkStaging(ctx context.Context, client *storage.Client) []finding {
 	const what = "staging bucket"
 	service, names := fault.Bucket(s.storage.Staging), sharedSettings("FAROL_STAGING_BUCKET")
-	b, err := client.Bucket(s.storage.target(s.storage.Staging))
+	b, err := client.Bucket(s.storage.Target(s.storage.Staging))
 	if err != nil {
 		return []finding{bucketFailed(s3Failed(service, err), what, names)}
 	}
@@ -110,7 +112,7 @@ const keepCheck = "bucket for metadata"
 // checkKeep looks at the bucket for interim metadata, without which Cleanup waits.
 func (s surroundings) checkKeep(ctx context.Context, client *storage.Client) []finding {
 	service, names := fault.Bucket(s.storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
-	b, err := client.Bucket(s.storage.target(s.storage.Keep))
+	b, err := client.Bucket(s.storage.Target(s.storage.Keep))
 	if err != nil {
 		return []finding{bucketFailed(s3Failed(service, err), keepCheck, names).lesser()}
 	}
@@ -126,7 +128,7 @@ func (s surroundings) checkKeep(ctx context.Context, client *storage.Client) []f
 
 func (s surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []finding {
 	const what = "target"
-	service, names := fault.Bucket(t.Name), targetSettings(t, s.storage.s3Config)
+	service, names := fault.Bucket(t.Name), targetSettings(t, s.storage.S3)
 	b, err := client.Bucket(t)
 	if err != nil {
 		return []finding{bucketFailed(s3Failed(service, err), what, names).lesser()}
@@ -145,7 +147,7 @@ func (s surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	trial := storage.Trial{Uploads: true, Delete: true, Erase: true}
 	if s.write == writeAll || !isArchive(b.Class()) {
 		trial.Object = true
-		trial.From, _ = client.Bucket(s.storage.target(s.storage.Staging)) // whose failure has a row of its own
+		trial.From, _ = client.Bucket(s.storage.Target(s.storage.Staging)) // whose failure has a row of its own
 	}
 	return append(list, rights(ctx, service, b, names, trial).lesser())
 }
@@ -235,7 +237,7 @@ func (s surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 	defer cancel()
 	service := fault.Bucket(name)
 	names := sharedSettings("`farol institution list`")
-	b, err := client.Bucket(s.s3.target(name))
+	b, err := client.Bucket(s.s3.Target(name))
 	if err != nil {
 		return bucketFailed(s3Failed(service, err), what, names).lesser()
 	}
@@ -258,10 +260,10 @@ func (s surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 // endpoints has one target for each service that has buckets of ours.
 func (s surroundings) endpoints() (list []storage.Target) {
 	if s.s3 != nil {
-		list = append(list, s.s3.target("farol"))
+		list = append(list, s.s3.Target("farol"))
 	}
 	if s.storage != nil {
-		list = append(list, s.storage.target(s.storage.Staging))
+		list = append(list, s.storage.Target(s.storage.Staging))
 		list = append(list, s.storage.Targets...)
 	}
 	seen := map[string]bool{}
@@ -273,7 +275,7 @@ func (s surroundings) endpoints() (list []storage.Target) {
 }
 
 func s3URL(t storage.Target) string {
-	return firstOf(t.Endpoint, "https://s3."+firstOf(t.Region, "us-east-1")+".amazonaws.com")
+	return cmp.Or(t.Endpoint, "https://s3."+cmp.Or(t.Region, "us-east-1")+".amazonaws.com")
 }
 
 // checkS3Clock compares this host's clock with the Date of an answer. A service that

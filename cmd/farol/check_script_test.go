@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -17,10 +18,10 @@ func cmdNothing(ts *testscript.TestScript, neg bool, args []string) {
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
 	for _, name := range args {
-		b, err := client.Bucket(s3Config{
+		b, err := client.Bucket(settings.S3{
 			Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 			AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-		}.target(name))
+		}.Target(name))
 		ts.Check(err)
 		for o, err := range b.List(ctx, "", "") {
 			ts.Fatalf("%s has %q, %v", name, o.Key, err)

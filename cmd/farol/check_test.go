@@ -24,6 +24,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -47,11 +50,11 @@ func (s *site) role() (name string) {
 // surroundings are those of a worker of the site.
 func (s *site) surroundings() surroundings {
 	s.t.Helper()
-	config, err := loadFrom(s.settings, readWorkerConfig)
+	config, err := settings.Load(s.settings, settings.ReadWorker)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return config.surroundings()
+	return surroundingsOf(&config)
 }
 
 // found returns what was found of something.
@@ -216,7 +219,7 @@ func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {
 	}
 	all = around.examine(t.Context())
 	err := refusal("work", all)
-	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || asFailure(err).code != exitUsage {
+	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || cli.FailureOf(err).Code != cli.ExitUsage {
 		t.Errorf("no target is there: %+v, %v", f, err)
 	}
 	around.command = "schedule" // whose other jobs need no target
@@ -346,7 +349,7 @@ func TestClocksAreCompared(t *testing.T) {
 		around := s.surroundings()
 		client := storage.NewClient(storage.Options{})
 		t.Cleanup(client.Close)
-		all := around.judged(around.checkS3Clock(t.Context(), client, around.storage.target(around.storage.Staging)))
+		all := around.judged(around.checkS3Clock(t.Context(), client, around.storage.Target(around.storage.Staging)))
 		if f := found(t, all, "s3", "clock"); f.State != tc.want || f.Fatal != tc.fatal {
 			t.Errorf("%v off: %+v", tc.off, f)
 		}
@@ -362,7 +365,7 @@ func TestCheckThatIsInterruptedEnds(t *testing.T) {
 	s := newSite(t)
 	s.settings["FAROL_REDIS_URL"] = "redis://127.0.0.1:1/0"
 	ctx, cancel := context.WithCancel(t.Context())
-	log := newLogger(logConfig{Level: "error"})
+	log := connect.NewLogger(settings.Log{Level: "error"})
 	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []finding) bool {
 		cancel()
 		return false

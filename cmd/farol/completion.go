@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -49,7 +52,7 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 func flagValues() map[string]values {
 	return map[string]values{
 		"stage": stageValues, "to": stageValues, "after": stageValues,
-		"stages": constant(stepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
+		"stages": constant(settings.StepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
 		"error-code": constant(codeNames), "jobs": constant(jobNames), "target": constant(targetNames), "release": constant(targetNames),
 		"tier": constant(tiers), "retrieve": constant(tiers), "role": constant(roles), "profile": constant(bag.BuiltInProfiles),
 		"may": constant(registry.Rights), "institution": institutionValues,
@@ -114,7 +117,7 @@ func targetNames() (names []string) {
 }
 
 func codeNames() (names []string) {
-	for code := range verdicts() {
+	for code := range explain.Verdicts() {
 		names = append(names, code)
 	}
 	slices.Sort(names)
@@ -126,12 +129,12 @@ func codeNames() (names []string) {
 func asked(ctx context.Context, ask func(context.Context, *registry.Registry) ([]string, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	s, err := connectRegistry(ctx, "completion")
+	s, err := connect.Registry(ctx, "completion")
 	if err != nil {
 		return nil
 	}
-	defer s.close()
-	names, err := ask(ctx, s.registry)
+	defer s.Close()
+	names, err := ask(ctx, s.Registry)
 	if err != nil {
 		return nil
 	}

@@ -12,12 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func deleteCommand() *cobra.Command {
-	return group("delete", "Have objects and files deleted, by two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
+	return cli.Group("delete", "Have objects and files deleted, by two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
 		deleteListCommand(), deleteShowCommand())
 }
 
@@ -48,9 +51,9 @@ has anything in work, is refused, and nothing is asked for.`,
 			names = append(args, names...)
 			switch {
 			case len(names) == 0:
-				return usage(errors.New("nothing is named"), "name objects and files by their identifiers, or give --from FILE")
+				return cli.Usage(errors.New("nothing is named"), "name objects and files by their identifiers, or give --from FILE")
 			case len(names) > mostNamed:
-				return usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
+				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
 			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
 				d, token, err := requests.In(r).RequestDeletion(ctx, by, names)
@@ -58,7 +61,7 @@ has anything in work, is refused, and nothing is asked for.`,
 					return err
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), struct {
+					return cli.WriteJSON(cmd.OutOrStdout(), struct {
 						requests.DeletionRequest
 
 						Token string `json:"token"`
@@ -66,14 +69,14 @@ has anything in work, is refused, and nothing is asked for.`,
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(),
 					"Request %d names %s and %s. Nothing is deleted yet.\nAnother institutional admin approves it: farol delete approve %d --token %s --by EMAIL\n",
-					d.ID, count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), d.ID, token)
+					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID, token)
 				return err
 			})
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who asks (required)")
 	c.Flags().StringVar(&from, "from", "", "file with more identifiers, one a line; - is standard input")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -86,7 +89,7 @@ func namedIn(file string, stdin io.Reader) (names []string, err error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, usage(err, "give --from the path of a file with an identifier in each line")
+			return nil, cli.Usage(err, "give --from the path of a file with an identifier in each line")
 		}
 		defer f.Close() //nolint:errcheck // only read from
 		in = f
@@ -98,7 +101,7 @@ func namedIn(file string, stdin io.Reader) (names []string, err error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usage(fmt.Errorf("read %s after line %d: %w", file, len(names), err), "give --from the path of a file with an identifier in each line")
+		return nil, cli.Usage(fmt.Errorf("read %s after line %d: %w", file, len(names), err), "give --from the path of a file with an identifier in each line")
 	}
 	return names, nil
 }
@@ -106,22 +109,22 @@ func namedIn(file string, stdin io.Reader) (names []string, err error) {
 // runDelete does something in the name of a person.
 func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *registry.Registry) error) error {
 	if by == "" {
-		return usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
+		return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
 	}
-	s, err := connectRegistry(ctx, "delete")
+	s, err := connect.Registry(ctx, "delete")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	return undeletable(do(ctx, s.registry))
+	defer s.Close()
+	return undeletable(do(ctx, s.Registry))
 }
 
 func undeletable(err error) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return failure{code: exitFailed, err: err, next: "`farol delete list` shows the requests; identifiers are <institution>/<bag name>, and a file's goes on with its path in the bag"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` shows the requests; identifiers are <institution>/<bag name>, and a file's goes on with its path in the bag"}
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "nothing was changed; see `farol delete --help`"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol delete --help`"}
 	}
 	return err
 }
@@ -130,7 +133,7 @@ func undeletable(err error) error {
 func requestID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, usage(fmt.Errorf("%q is no number of a request", text), "`farol delete list` shows the requests")
+		return 0, cli.Usage(fmt.Errorf("%q is no number of a request", text), "`farol delete list` shows the requests")
 	}
 	return id, nil
 }
@@ -142,7 +145,7 @@ func deleteCancelCommand() *cobra.Command {
 		Use:     "cancel REQUEST --by EMAIL",
 		Short:   "End a request that nobody has approved",
 		Example: `  farol delete cancel 3 --by first@test.edu`,
-		Args:    oneArg("request by its number"),
+		Args:    cli.OneArg("request by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
@@ -158,13 +161,13 @@ func deleteCancelCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin (required)")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func writeDeletion(out io.Writer, d requests.DeletionRequest, asJSON bool, text string) error {
 	if asJSON {
-		return writeJSON(out, d)
+		return cli.WriteJSON(out, d)
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err
@@ -184,14 +187,14 @@ func deleteListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
+				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
 			}
-			s, err := connectRegistry(cmd.Context(), "delete")
+			s, err := connect.Registry(cmd.Context(), "delete")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := requests.In(s.registry).DeletionRequests(cmd.Context(), institution, before, limit)
+			defer s.Close()
+			list, err := requests.In(s.Registry).DeletionRequests(cmd.Context(), institution, before, limit)
 			if err != nil {
 				return err
 			}
@@ -199,21 +202,21 @@ func deleteListCommand() *cobra.Command {
 				if list == nil {
 					list = []requests.DeletionRequest{}
 				}
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			var rows [][]string
 			for _, d := range list {
 				rows = append(rows, []string{
-					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), plain(d.RequestedBy), at(d.RequestedAt),
+					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
 				})
 			}
-			return writeList(cmd.OutOrStdout(), "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
+			return cli.WriteList(cmd.OutOrStdout(), "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
 	c.Flags().Int64Var(&before, "before", 0, "only those with a lower number")
 	c.Flags().IntVar(&limit, "limit", 50, "how many")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -240,27 +243,27 @@ func deleteShowCommand() *cobra.Command {
 		Short: "Show a deletion request, and the receipts of what was deleted",
 		Example: `  farol delete show 3
   farol delete show 3 --json`,
-		Args: oneArg("request by its number"),
+		Args: cli.OneArg("request by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "delete")
+			s, err := connect.Registry(cmd.Context(), "delete")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			d, err := requests.In(s.registry).DeletionRequest(cmd.Context(), id)
+			defer s.Close()
+			d, err := requests.In(s.Registry).DeletionRequest(cmd.Context(), id)
 			if err != nil {
 				return undeletable(err)
 			}
-			receipts, err := requests.In(s.registry).Receipts(cmd.Context(), id, mostReceipts)
+			receipts, err := requests.In(s.Registry).Receipts(cmd.Context(), id, mostReceipts)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), struct {
+				return cli.WriteJSON(cmd.OutOrStdout(), struct {
 					requests.DeletionRequest
 
 					Receipts []requests.DeletedCopy `json:"receipts"`
@@ -269,7 +272,7 @@ func deleteShowCommand() *cobra.Command {
 			return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -277,13 +280,13 @@ func deleteShowCommand() *cobra.Command {
 const mostReceipts = 10_000
 
 func writeDeletionRequest(out io.Writer, d requests.DeletionRequest, receipts []requests.DeletedCopy) error {
-	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), stateOfDeletion(d))
-	fmt.Fprintf(out, "Requested by %s at %s\n", plain(d.RequestedBy), at(d.RequestedAt))
+	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d))
+	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
 	if d.ApprovedAt != nil {
-		fmt.Fprintf(out, "Approved by %s at %s\n", plain(d.ApprovedBy), at(*d.ApprovedAt))
+		fmt.Fprintf(out, "Approved by %s at %s\n", human.Line(d.ApprovedBy), human.Time(*d.ApprovedAt))
 	}
 	if d.CancelledAt != nil {
-		fmt.Fprintf(out, "Cancelled by %s at %s\n", plain(d.CancelledBy), at(*d.CancelledAt))
+		fmt.Fprintf(out, "Cancelled by %s at %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt))
 	}
 	if len(receipts) == 0 {
 		return nil
@@ -293,21 +296,21 @@ func writeDeletionRequest(out io.Writer, d requests.DeletionRequest, receipts []
 		gone := "not seen yet"
 		switch {
 		case r.Kept != "":
-			gone = "kept: " + plain(r.Kept)
+			gone = "kept: " + human.Line(r.Kept)
 		case r.AbsentAt != nil:
-			gone = at(*r.AbsentAt)
+			gone = human.Time(*r.AbsentAt)
 		}
 		deleted := "-"
 		switch {
 		case r.RemovedAt != nil:
-			deleted = at(*r.RemovedAt)
+			deleted = human.Time(*r.RemovedAt)
 		case r.Missing && r.AcceptedBy != "":
-			deleted = "found missing, accepted by " + plain(r.AcceptedBy)
+			deleted = "found missing, accepted by " + human.Line(r.AcceptedBy)
 		case r.Missing:
 			deleted = "found missing"
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, deleted, gone, plain(r.Identifier)})
+		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, deleted, gone, human.Line(r.Identifier)})
 	}
 	fmt.Fprintln(out)
-	return writeTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)
+	return cli.WriteTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -14,7 +16,7 @@ import (
 // deletionApproval is the flags of farol delete approve.
 type deletionApproval struct {
 	by, token string
-	care      caution
+	care      cli.Caution
 	asJSON    bool
 }
 
@@ -32,14 +34,14 @@ What is deleted does not come back. At a terminal you are asked first; --dry-run
 says whether the approval would be refused, and changes nothing.`,
 		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu --dry-run
   farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
-		Args: oneArg("request by its number"),
+		Args: cli.OneArg("request by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
 				return err
 			}
 			if f.token == "" {
-				return usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
+				return cli.Usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
 			}
 			return runDelete(cmd.Context(), f.by, func(ctx context.Context, r *registry.Registry) error {
 				return f.approve(ctx, cmd, r, id)
@@ -48,8 +50,8 @@ says whether the approval would be refused, and changes nothing.`,
 	}
 	c.Flags().StringVar(&f.by, "by", "", "e-mail of the institutional admin who approves (required)")
 	c.Flags().StringVar(&f.token, "token", "", "what farol delete request has printed (required)")
-	f.care.flags(c)
-	jsonFlag(c, &f.asJSON)
+	f.care.Flags(c)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
@@ -59,18 +61,18 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s and %s of %s", count(d.Objects, "object", "objects"), count(d.Files, "file", "files"), d.Institution)
-	does, err := f.care.allows(cmd, "Delete "+what+" for good", true)
+	what := fmt.Sprintf("%s and %s of %s", human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.Institution)
+	does, err := f.care.Allows(cmd, "Delete "+what+" for good", true)
 	if err != nil {
 		return err
 	}
 	if !does {
 		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which do not come back.", d.ID, what)
-		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), unchanged(cmd))
+		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), cli.Unchanged(cmd))
 	}
 	if d, err = requests.In(r).ApproveDeletion(ctx, id, f.by, f.token); err != nil {
 		return err
 	}
 	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",
-		d.ID, count(d.Items, "item is", "items are"), d.ID))
+		d.ID, human.Count(d.Items, "item is", "items are"), d.ID))
 }

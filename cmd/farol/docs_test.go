@@ -1,139 +1,15 @@
 package main
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/storage"
 )
-
-// The settings are documented from what the program reads. After a change:
-// go test ./cmd/farol -run Configuration -update.
-func TestConfigurationIsDocumented(t *testing.T) {
-	t.Parallel()
-	const begin, end = "<!-- generated: begin -->\n", "<!-- generated: end -->\n"
-	path := filepath.Join("..", "..", "docs", "configuration.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(page), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no %q and %q", path, begin, end)
-	}
-	want := before + begin + settingsTables() + end + after
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("%s is not what the program reads: run this test with -update\n%s", path, diff)
-	}
-}
-
-func settingsTables() string {
-	var b strings.Builder
-	b.WriteString("\n| name | default | meaning | used by |\n|---|---|---|---|\n")
-	for _, block := range []struct {
-		of    any
-		users string
-	}{
-		{&databaseConfig{}, "all but `validate`, `version`, `dev`, `demo`"},
-		{&redisConfig{}, "`work`, `schedule`, `item show`, `item files`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
-		{&s3Config{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`, `item files`"},
-		{&stagingConfig{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `item files`"},
-		{&keepConfig{}, "`work`, `schedule`, `janitor`, `check`, `item files`"},
-		{&nsqConfig{}, "`mirror`"},
-		{&workConfig{}, "`work`"},
-		{&identifyConfig{}, "`work`, `identify`, `check`"},
-		{&virusConfig{}, "`work`, `check`"},
-		{&janitorConfig{}, "`schedule`, `janitor`, `doctor`; the interval: `schedule`"},
-		{&profilesConfig{}, "`work`, `validate`"},
-		{&bagsConfig{}, "`work`, `validate`, `check`"},
-		{&poolsConfig{}, "`work`"},
-		{&fixityConfig{}, "`work`, `fixity`"},
-		{&repairConfig{}, "`repair`; `work` if it repairs by itself"},
-		{&pullConfig{}, "`serve`"},
-		{&httpConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`"},
-		{&readConfig{}, "`schedule`, `read-buckets`"},
-		{&scheduleConfig{}, "`schedule`"},
-		{&logConfig{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
-	} {
-		for _, f := range fieldsOf("", block.of) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, defaultOf(f), meaning(f), block.users)
-		}
-	}
-
-	b.WriteString("\n## Preservation targets\n\n| `<NAME>` | default bucket | its old name | provider | region | storage class |\n|---|---|---|---|---|---|\n")
-	for _, spec := range storage.Targets() {
-		name := strings.TrimSuffix(strings.TrimPrefix(targetPrefix(spec.Name), "FAROL_TARGET_"), "_")
-		class := "the bucket's"
-		if spec.StorageClass != "" {
-			class = "`" + spec.StorageClass + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s | %s |\n", name, spec.Bucket, spec.EnvVar, spec.Provider, spec.Region, class)
-	}
-	b.WriteString("\n| name | default | meaning |\n|---|---|---|\n")
-	for _, f := range fieldsOf("FAROL_TARGET_<NAME>_", &targetConfig{}) {
-		byDefault := defaultOf(f)
-		if f.byDefault == "" {
-			byDefault = "as above"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.name, byDefault, meaning(f))
-	}
-
-	stagesTable(&b)
-	b.WriteString("\n")
-	return b.String()
-}
-
-func stagesTable(b *strings.Builder) {
-	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap | without heartbeats |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, w := range oldWorkers() {
-		stage, capped, d := firstOf(w.step(), "(fixity)"), "none", w.uses.byDefault()
-		if d.Cap > 0 {
-			capped = strconv.Itoa(d.Cap)
-		}
-		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s | %v / %v |\n", stage, strings.Join(w.names, "` or `"),
-			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped, d.UnrenewedTimeout, d.UnrenewedLease)
-	}
-}
-
-func defaultOf(f field) string {
-	switch {
-	case f.required:
-		return "required"
-	case f.byDefault == "":
-		return "none"
-	}
-	return "`" + f.byDefault + "`"
-}
-
-func meaning(f field) string {
-	text := f.doc + "; " + f.allowed()
-	if f.fromFile() {
-		text += "; or `" + f.name + fileSuffix + "`, the path of a file with it"
-	}
-	if f.old != "" {
-		text += "; old name `" + f.old + "`"
-	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
-}
 
 // Each alert and each code has a section.
 func TestRunbookHasASectionForEach(t *testing.T) {

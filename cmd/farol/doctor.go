@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -32,7 +34,7 @@ looked at.`,
 			return runDoctor(cmd.Context(), cmd.OutOrStdout(), asJSON)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -46,8 +48,8 @@ type diagnosis struct {
 func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	j, done, err := connectJanitor(ctx, "doctor")
 	if err != nil {
-		if f := asFailure(err); f.code == exitFailed { // a server that does not answer is no bill of health
-			f.code = exitUsage
+		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // a server that does not answer is no bill of health
+			f.Code = cli.ExitUsage
 			return f
 		}
 		return err
@@ -62,7 +64,7 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	}
 	v.Healthy = !report.NeedsPerson() && len(report.Unchecked) == 0
 	if asJSON {
-		err = writeJSON(out, v)
+		err = cli.WriteJSON(out, v)
 	} else {
 		err = writeDiagnosis(out, v)
 	}
@@ -72,9 +74,9 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(report.Unchecked) > 0:
-		return failure{code: exitUsage, err: errors.New("not everything could be looked at"), next: "mend what is named above, and run it again"}
+		return cli.Failure{Code: cli.ExitUsage, Err: errors.New("not everything could be looked at"), Next: "mend what is named above, and run it again"}
 	case report.NeedsPerson():
-		return failure{code: exitFailed, next: "see \"What items leave behind\" in docs/operators.md"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "see \"What items leave behind\" in docs/operators.md"}
 	}
 	return nil
 }
@@ -88,11 +90,11 @@ func writeDiagnosis(out io.Writer, v diagnosis) error {
 	case r == nil:
 		last = "What the janitor has done is not known."
 	case r.Running:
-		last = "The janitor is at work: " + plain(r.Holder) + "."
+		last = "The janitor is at work: " + human.Line(r.Holder) + "."
 	case r.EndedAt != nil:
-		last = "The janitor's last round ended " + at(*r.EndedAt) + "."
+		last = "The janitor's last round ended " + human.Time(*r.EndedAt) + "."
 		if r.Error != "" {
-			last += " It could not do all: " + plain(strings.ReplaceAll(r.Error, "\n", "; "))
+			last += " It could not do all: " + human.Line(strings.ReplaceAll(r.Error, "\n", "; "))
 		}
 	}
 	if v.Healthy {
@@ -115,25 +117,25 @@ func writeFindings(out io.Writer, report *pipeline.Report) error {
 		if f.What == "copies" {
 			one = "copy"
 		}
-		fmt.Fprintf(&b, "%s %s: %s", mark, f.Store, count(f.Count, one, f.What))
+		fmt.Fprintf(&b, "%s %s: %s", mark, f.Store, human.Count(f.Count, one, f.What))
 		if f.Bytes > 0 {
-			fmt.Fprintf(&b, ", %s", sizeOf(f.Bytes))
+			fmt.Fprintf(&b, ", %s", human.Bytes(f.Bytes))
 		}
 		if f.Since != nil {
-			fmt.Fprintf(&b, ", since %s", at(*f.Since))
+			fmt.Fprintf(&b, ", since %s", human.Time(*f.Since))
 		}
 		fmt.Fprintf(&b, ": %s (%s)\n", f.Text(), f.Why)
 		fmt.Fprintf(&b, "    janitor: %s\n", doing(f))
 		if len(f.Names) > 0 {
 			names := make([]string, len(f.Names))
 			for i, n := range f.Names {
-				names[i] = plain(n)
+				names[i] = human.Line(n)
 			}
 			fmt.Fprintf(&b, "    %s\n", strings.Join(names, " "))
 		}
 	}
 	for _, u := range report.Unchecked {
-		fmt.Fprintf(&b, "? %s: could not be looked at, or not be cleaned up: %s\n", u.Store, plain(u.Error))
+		fmt.Fprintf(&b, "? %s: could not be looked at, or not be cleaned up: %s\n", u.Store, human.Line(u.Error))
 	}
 	if b.Len() == 0 {
 		b.WriteString("No orphans, and nothing to remove.\n")
@@ -148,7 +150,7 @@ func doing(f pipeline.Finding) string {
 	case f.Janitor == pipeline.Removes:
 		return "removes them in its next round"
 	case f.Janitor == pipeline.Waits && f.Due != nil:
-		return "removes them from " + at(*f.Due) + " on"
+		return "removes them from " + human.Time(*f.Due) + " on"
 	case f.Janitor == pipeline.Waits:
 		return "removes them when they are due"
 	case f.Janitor == pipeline.Leaves:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -109,7 +110,7 @@ func newDevSite(t testing.TB) *devSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &devSite{root: root, site: &site{t: t, binary: testenv.Binary(t), client: storage.NewClient(storage.Options{})}}
+	d := &devSite{root: root, site: &site{t: t, binary: devProgram(t), client: storage.NewClient(storage.Options{})}}
 	t.Cleanup(d.client.Close)
 	t.Cleanup(func() {
 		d.nothingRuns()
@@ -121,6 +122,13 @@ func newDevSite(t testing.TB) *devSite {
 		}
 	})
 	return d
+}
+
+// devProgram is farol, beside which farol-dev lies.
+func devProgram(t testing.TB) string {
+	t.Helper()
+	testenv.DevBinary(t)
+	return testenv.Binary(t)
 }
 
 // start starts farol dev, waits until it says that it is up, and connects.
@@ -314,4 +322,19 @@ func (d *devSite) nothingRuns() {
 		}
 	}
 	d.t.Errorf("still running: %v", left)
+}
+
+func text(path string) bagtest.File {
+	return bagtest.File{Path: path, Content: "This is " + path + ".\n"}
+}
+
+func random(path string, size int64, seed uint64) bagtest.File {
+	return bagtest.File{Path: path, Size: size, Seed: seed}
+}
+
+func pages(prefix string, n int) (files []bagtest.File) {
+	for i := range n {
+		files = append(files, text(fmt.Sprintf("%s-%03d.txt", prefix, i+1)))
+	}
+	return files
 }

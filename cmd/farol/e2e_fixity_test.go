@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -97,7 +98,7 @@ func TestStatusTellsOfBadCopiesByItsExitCode(t *testing.T) {
 	for _, args := range [][]string{{"fixity", "status"}, {"repair", "--all"}} { // of which the other copy is archived
 		p := startProcess(t, s.binary, t.TempDir(), s.settings, args...)
 		var exit *exec.ExitError
-		if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(p.said(), "test.edu/kept/data/a") {
+		if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitFailed || !strings.Contains(p.said(), "test.edu/kept/data/a") {
 			t.Errorf("farol %v: %v\n%s", args, err, p.said())
 		}
 	}

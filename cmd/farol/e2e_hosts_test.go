@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -42,7 +43,7 @@ func TestAnyStagesRunOnAnyHost(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || stages != len(stageNames()) {
+	if err != nil || stages != len(settings.StageNames()) {
 		t.Errorf("%d stages are done, %v", stages, err)
 	}
 	for theirs, p := range hosts {
@@ -57,7 +58,7 @@ func TestAnyStagesRunOnAnyHost(t *testing.T) {
 			}
 			return done >= float64(1+strings.Count(theirs, ","))
 		})
-		for _, stage := range stageNames() {
+		for _, stage := range settings.StageNames() {
 			want := 0.0
 			if strings.Contains(theirs, stage) {
 				want = 1

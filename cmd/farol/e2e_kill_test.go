@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -26,7 +27,7 @@ func TestKillAtEachStage(t *testing.T) {
 	// An item waits before each stage until the test is ready to catch it there.
 	s.exec(`UPDATE stage_settings SET paused = true, max_attempts = 10, backoff_first = '100 milliseconds', backoff_most = '200 milliseconds'`)
 	worker := s.worker()
-	for _, stage := range stageNames() {
+	for _, stage := range settings.StageNames() {
 		proxy.Delay(slowly)
 		release := s.holdRecord(stage)
 		before := proxy.Bytes()
@@ -47,7 +48,7 @@ func TestKillAtEachStage(t *testing.T) {
 		})
 	}
 	s.intact(id)
-	for _, stage := range stageNames() {
+	for _, stage := range settings.StageNames() {
 		if n := ask[int](t, s.db, `SELECT count(*) FROM work_item_attempts WHERE stage = $1 AND outcome = 'killed'`, stage); n < 1 {
 			t.Errorf("the ledger names no killed worker at %s", stage)
 		}

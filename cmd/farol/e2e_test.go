@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -67,7 +68,7 @@ func (s *site) connect(dbURL, redisURL string) {
 		s.t.Fatal(err)
 	}
 	s.db, s.registry, s.redis = db, registry.New(db), redis.NewClient(options)
-	s.progress = progress.New(s.redis, progressPrefix)
+	s.progress = progress.New(s.redis, progress.Prefix)
 	s.t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
 }
 
@@ -85,7 +86,7 @@ func (s *site) openBuckets() {
 	s.staging = s.created(s.s3.Prefix + "staging")
 	for _, target := range storage.Targets() {
 		name := s.s3.Prefix + target.Bucket
-		s.settings[targetPrefix(target.Name)+"BUCKET"] = name
+		s.settings[settings.TargetPrefix(target.Name)+"BUCKET"] = name
 		s.targets[target.Name] = s.created(name)
 	}
 	var err error
@@ -243,7 +244,7 @@ func (s *site) intact(id int64) {
 		`SELECT count(*) FROM checksums`:            4 * sampleFiles,
 		`SELECT count(*) FROM storage_records`:      2 * sampleFiles,
 		`SELECT count(*) FROM premis_events`:        11*(sampleFiles-2) + 9*2 + 5,
-		`SELECT count(*) FROM topic_messages`:       len(stageNames()),
+		`SELECT count(*) FROM topic_messages`:       len(settings.StageNames()),
 	})
 	ledgerIsSound(s.t, s.db)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // Two processes on one queue share its items, and never one at the same time.
@@ -26,7 +27,7 @@ func TestTwoWorkersNeverShareAnItem(t *testing.T) {
 	s.terminate(first)
 	s.terminate(second)
 
-	stages := len(stageNames())
+	stages := len(settings.StageNames())
 	counts(t, s.db, map[string]int{
 		`SELECT count(*) FROM work_items WHERE status = 'Success'`:       bags,
 		`SELECT count(DISTINCT pid) FROM work_item_attempts`:             2,

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -43,7 +45,7 @@ type queueFigures struct {
 type figureDescs struct{ items, oldestDue, failed, paused, live, dead, notify, seconds, transactions, up, took, held, failing *prometheus.Desc }
 
 // newQueueFigures connects when it is first asked. Close it.
-func newQueueFigures(ctx context.Context, command string, c databaseConfig, log *slog.Logger) (*queueFigures, error) {
+func newQueueFigures(ctx context.Context, command string, c settings.Database, log *slog.Logger) (*queueFigures, error) {
 	single := func(p *pgxpool.Config) { p.MaxConns, p.MinConns, p.MinIdleConns = 1, 0, 0 }
 	options := []registry.Option{single}
 	if c.Pooler != "" {
@@ -190,7 +192,7 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 
 // serveQueue serves health, the queue's figures and more for a command that works
 // on no items, until ctx is done; not at all if there is no address.
-func serveQueue(ctx context.Context, command string, s *services, database databaseConfig, http httpConfig, log *slog.Logger,
+func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, log *slog.Logger,
 	more ...prometheus.Collector,
 ) error {
 	if http.Addr == "" {
@@ -203,5 +205,5 @@ func serveQueue(ctx context.Context, command string, s *services, database datab
 	defer figures.close()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(append(more, figures)...)
-	return serveHTTP(ctx, http.Addr, metrics, answers(s.registry.Ping), log)
+	return serveHTTP(ctx, http.Addr, metrics, answers(s.Registry.Ping), log)
 }

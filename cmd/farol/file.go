@@ -9,11 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func fileCommand() *cobra.Command {
-	return group("file", "List and show the files of objects", fileListCommand(), fileShowCommand())
+	return cli.Group("file", "List and show the files of objects", fileListCommand(), fileShowCommand())
 }
 
 func fileListCommand() *cobra.Command {
@@ -25,16 +28,16 @@ func fileListCommand() *cobra.Command {
 		Example: `  farol file list test.edu/photographs
   farol file list test.edu/photographs --state A --json
   farol file list test.edu/photographs --limit 2 --after test.edu/photographs/data/1.jpg`,
-		Args: oneArg("object by its identifier"),
+		Args: cli.OneArg("object by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			f.Object = args[0]
-			if f.State, err = oneOf("--state", f.State, recordStates()); err != nil {
+			if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 				return err
 			}
-			if err := checkLimit(f.Limit); err != nil {
+			if err := cli.CheckLimit(f.Limit); err != nil {
 				return err
 			}
-			return withRegistry(cmd, "file", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				if _, err := r.Object(ctx, f.Object); err != nil {
 					return noObject(err)
 				}
@@ -43,7 +46,7 @@ func fileListCommand() *cobra.Command {
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(cmd.OutOrStdout(), list)
+					return cli.WriteJSON(cmd.OutOrStdout(), list)
 				}
 				return printFiles(cmd, list, f)
 			})
@@ -53,13 +56,13 @@ func fileListCommand() *cobra.Command {
 	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&f.After, "after", "", "only those that come after the file with this identifier, for the next page")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileFilter) error {
 	if len(list) == 0 {
-		return noneOf(cmd.OutOrStdout(), "files")
+		return cli.NoneOf(cmd.OutOrStdout(), "files")
 	}
 	var rows [][]string
 	for _, x := range list {
@@ -72,23 +75,23 @@ func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileF
 		case x.Copies == 0:
 			read = ""
 		case x.NeverRead == 0 && x.LastReadAt != nil:
-			read = at(*x.LastReadAt)
+			read = human.Time(*x.LastReadAt)
 		}
 		rows = append(rows, []string{
-			plain(strings.TrimPrefix(x.Identifier, f.Object+"/")), sizeOf(x.Size), plain(x.FileFormat), plain(x.FormatPUID), copies, read, x.State,
+			human.Line(strings.TrimPrefix(x.Identifier, f.Object+"/")), human.Bytes(x.Size), human.Line(x.FileFormat), human.Line(x.FormatPUID), copies, read, x.State,
 		})
 	}
-	if err := writeTable(cmd.OutOrStdout(), []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"}, rows); err != nil || len(list) < f.Limit {
+	if err := cli.WriteTable(cmd.OutOrStdout(), []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"}, rows); err != nil || len(list) < f.Limit {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --after '%s'.\n", plain(list[len(list)-1].Identifier))
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --after '%s'.\n", human.Line(list[len(list)-1].Identifier))
 	return err
 }
 
 // noFile says what to do where there is no such file.
 func noFile(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return failure{code: exitFailed, err: err, next: "name a file as institution/bag/path; `farol file list OBJECT` shows those of an object"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name a file as institution/bag/path; `farol file list OBJECT` shows those of an object"}
 	}
 	return err
 }

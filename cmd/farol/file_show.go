@@ -9,7 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -23,8 +26,8 @@ the receipts of its deletion. --premis writes it as PREMIS 3 XML.`,
 		Example: `  farol file show test.edu/photographs/data/1.jpg
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
-		Args: oneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, premisOfOneFile)
+		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
+	}, readFilePage, (*filePage).print, premis.OfFile, noFile)
 }
 
 // filePage is all that is on record of a file.
@@ -53,16 +56,16 @@ func readFilePage(ctx context.Context, r *registry.Registry, identifier string) 
 
 func (v *filePage) print(w io.Writer) error {
 	rows := [][]string{
-		{"Object", plain(v.Object)},
+		{"Object", human.Line(v.Object)},
 		{"State", v.state()},
-		{"Size", fmt.Sprintf("%s (%d bytes)", sizeOf(v.Size), v.Size)},
+		{"Size", fmt.Sprintf("%s (%d bytes)", human.Bytes(v.Size), v.Size)},
 		{"Format", v.format()},
 		{"UUID", v.UUID},
 		{"Storage option", v.StorageOption},
 		{"Modified", when(v.ModTime, "unknown")},
-		{"Recorded", at(v.CreatedAt)},
+		{"Recorded", human.Time(v.CreatedAt)},
 	}
-	if err := writeTable(w, []string{"File", plain(v.Identifier)}, rows); err != nil {
+	if err := cli.WriteTable(w, []string{"File", human.Line(v.Identifier)}, rows); err != nil {
 		return err
 	}
 	for _, section := range []func(io.Writer) error{v.printDigests, v.printCopies, v.printFailures} {
@@ -89,18 +92,18 @@ func (v *filePage) state() string {
 }
 
 func (v *filePage) format() string {
-	text := plain(v.FileFormat)
+	text := human.Line(v.FileFormat)
 	if v.FormatPUID != "" {
-		text += ", PUID " + plain(v.FormatPUID)
+		text += ", PUID " + human.Line(v.FormatPUID)
 	}
 	if v.FormatName != "" {
-		text += " (" + plain(v.FormatName) + ")"
+		text += " (" + human.Line(v.FormatName) + ")"
 	}
 	if by := cmp.Or(v.FormatMethod, v.FormatIdentifiedBy); by != "" {
-		text += ", by " + plain(by)
+		text += ", by " + human.Line(by)
 	}
 	if v.FormatReason != "" {
-		text += "; " + plain(v.FormatReason)
+		text += "; " + human.Line(v.FormatReason)
 	}
 	return text
 }
@@ -110,7 +113,7 @@ func when(t *time.Time, none string) string {
 	if t == nil {
 		return none
 	}
-	return at(*t)
+	return human.Time(*t)
 }
 
 func (v *filePage) printDigests(w io.Writer) error {
@@ -120,7 +123,7 @@ func (v *filePage) printDigests(w io.Writer) error {
 		if !d.Present {
 			of = "earlier"
 		}
-		rows = append(rows, []string{of, d.Algorithm, d.Digest, at(d.At)})
+		rows = append(rows, []string{of, d.Algorithm, d.Digest, human.Time(d.At)})
 	}
 	return printSection(w, "No digests.", []string{"CONTENT", "ALGORITHM", "DIGEST", "SINCE"}, rows)
 }
@@ -141,7 +144,7 @@ func (v *filePage) printCopies(w io.Writer) error {
 			found = "BAD: " + c.Problem
 		}
 		rows = append(rows, []string{
-			c.Target, found, at(c.StoredAt), at(c.VerifiedAt) + " " + verifications(c.VerifiedBy), when(c.LastReadAt, "never"), plain(c.ETag), plain(c.URL),
+			c.Target, found, human.Time(c.StoredAt), human.Time(c.VerifiedAt) + " " + verifications(c.VerifiedBy), when(c.LastReadAt, "never"), human.Line(c.ETag), human.Line(c.URL),
 		})
 	}
 	return printSection(w, "No copies.", []string{"COPY", "FOUND", "STORED", "VERIFIED", "LAST READ", "ETAG", "ADDRESS"}, rows)
@@ -154,8 +157,8 @@ func (v *filePage) printFailures(w io.Writer) error {
 	var rows [][]string
 	for _, f := range v.Failures {
 		rows = append(rows, []string{
-			f.Target, f.Problem, f.State, at(f.FoundAt), at(f.SeenAt), when(f.ClosedAt, ""), f.Algorithm + ":" + f.Expected, cmp.Or(f.Found, "nothing"),
-			plain(f.QuarantinedAs),
+			f.Target, f.Problem, f.State, human.Time(f.FoundAt), human.Time(f.SeenAt), when(f.ClosedAt, ""), f.Algorithm + ":" + f.Expected, cmp.Or(f.Found, "nothing"),
+			human.Line(f.QuarantinedAs),
 		})
 	}
 	header := []string{"BAD COPY", "PROBLEM", "STATE", "FOUND", "LAST SEEN", "ENDED", "EXPECTED", "READ", "QUARANTINED AS"}
@@ -168,15 +171,15 @@ func (v *filePage) printReceipts(w io.Writer) error {
 		what := "not deleted yet"
 		switch {
 		case r.Kept != "":
-			what = "kept: " + plain(r.Kept)
+			what = "kept: " + human.Line(r.Kept)
 		case r.Missing && r.AcceptedBy != "":
-			what = "found missing, accepted by " + plain(r.AcceptedBy)
+			what = "found missing, accepted by " + human.Line(r.AcceptedBy)
 		case r.Missing:
 			what = "found missing, not accepted yet"
 		case r.RemovedAt != nil:
-			what = "deleted " + at(*r.RemovedAt)
+			what = "deleted " + human.Time(*r.RemovedAt)
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, when(r.SeenAt, ""), what, when(r.AbsentAt, ""), plain(r.URL)})
+		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, when(r.SeenAt, ""), what, when(r.AbsentAt, ""), human.Line(r.URL)})
 	}
 	return printSection(w, "", []string{"ITEM", "COPY", "LOOKED FOR", "DELETION", "SEEN TO BE GONE", "ADDRESS"}, rows)
 }

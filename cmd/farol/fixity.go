@@ -10,12 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func fixityCommand() *cobra.Command {
-	return group("fixity", "See that stored copies are what was stored",
+	return cli.Group("fixity", "See that stored copies are what was stored",
 		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
 }
 
@@ -43,7 +47,7 @@ Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
 		},
 	}
 	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to name")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -55,24 +59,12 @@ type fixityReport struct {
 	Brakes    []fixity.Brake   `json:"brakes"`
 }
 
-// statusConfig is what farol fixity status, check and policy read.
-type statusConfig struct {
-	Database databaseConfig
-	Fixity   fixityConfig
-}
-
-func readStatusConfig(s *settings) (c statusConfig) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.Fixity)
-	return c
-}
-
-func connectFixity(ctx context.Context) (*services, fixityConfig, error) {
-	config, err := load(readStatusConfig)
+func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, error) {
+	config, err := connect.Load(settings.ReadFixityStatus)
 	if err != nil {
-		return nil, fixityConfig{}, err
+		return nil, settings.Fixity{}, err
 	}
-	s, err := connect(ctx, "fixity", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database})
 	return s, config.Fixity, err
 }
 
@@ -81,24 +73,24 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	var report fixityReport
-	if report.Status, err = fixity.In(s.registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
+	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
-	if report.BadCopies, err = fixity.In(s.registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
+	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
 		return err
 	}
-	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
 		return err
 	}
 	if asJSON {
-		err = writeJSON(out, report)
+		err = cli.WriteJSON(out, report)
 	} else {
 		err = writeFixityStatus(out, report)
 	}
 	if err == nil && report.Bad+report.Stuck > 0 {
-		return failure{code: exitFailed, next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
 	}
 	return err
 }
@@ -118,10 +110,10 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 		}
 		rows = append(rows, []string{
 			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), strconv.FormatInt(t.Unread, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
-			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, sizeOf(t.Bytes24h)),
+			strconv.FormatInt(t.Running, 10), fmt.Sprintf("%d (%s)", t.Checks24h, human.Bytes(t.Bytes24h)),
 		})
 	}
-	if err := writeTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
+	if err := cli.WriteTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
 		return err
 	}
 	about := ""
@@ -142,17 +134,17 @@ func writeStops(out io.Writer, r fixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
 		if r.PauseReason != nil {
-			why = ": " + plain(*r.PauseReason)
+			why = ": " + human.Line(*r.PauseReason)
 		}
-		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", plain(*r.PausedBy), at(*r.PausedAt), why, registry.FixityStage)
+		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", human.Line(*r.PausedBy), human.Time(*r.PausedAt), why, registry.FixityStage)
 	}
 	for _, t := range r.Targets {
 		if t.PausedUntil != nil {
-			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, at(*t.PausedUntil), plain(t.PauseReason))
+			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, human.Time(*t.PausedUntil), human.Line(t.PauseReason))
 		}
 	}
 	for _, b := range r.Brakes {
-		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, at(b.PulledAt), plain(b.Reason))
+		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, human.Time(b.PulledAt), human.Line(b.Reason))
 	}
 }
 
@@ -189,7 +181,7 @@ func doneBy(s fixity.Status) string {
 	case !s.DoneAt.After(s.At):
 		return "Nothing is due."
 	}
-	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", at(*s.DoneAt), spanOf(s.DoneAt.Sub(s.At)))
+	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
 }
 
 func writeWorst(out io.Writer, r fixityReport) error {
@@ -201,9 +193,9 @@ func writeWorst(out io.Writer, r fixityReport) error {
 			if w.Checked != nil {
 				checked = w.Checked.UTC().Format(time.DateOnly)
 			}
-			rows = append(rows, []string{spanOf(w.Late), w.Target, checked, plain(w.File), plain(w.Error)})
+			rows = append(rows, []string{human.Duration(w.Late), w.Target, checked, human.Line(w.File), human.Line(w.Error)})
 		}
-		if err := writeTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
+		if err := cli.WriteTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
 			return err
 		}
 	}
@@ -214,7 +206,7 @@ func writeWorst(out io.Writer, r fixityReport) error {
 	fmt.Fprintln(out, "\nBad:")
 	var rows [][]string
 	for _, b := range r.BadCopies {
-		rows = append(rows, []string{b.Problem, b.Target, at(b.FoundAt), plain(b.File)})
+		rows = append(rows, []string{b.Problem, b.Target, human.Time(b.FoundAt), human.Line(b.File)})
 	}
-	return writeTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
+	return cli.WriteTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
 }

@@ -8,6 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -40,7 +44,7 @@ Exit codes: 0 they will be checked, or just were; 1 something is unknown or has 
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
 	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last minute")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -49,14 +53,14 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := knownTarget(ctx, s.registry, target); err != nil {
+	defer s.Close()
+	if err := knownTarget(ctx, s.Registry, target); err != nil {
 		return err
 	}
 	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := fixity.In(s.registry).Request(ctx, identifier, target, again)
+		list, err := fixity.In(s.Registry).Request(ctx, identifier, target, again)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -68,25 +72,25 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 		asked = append(asked, list...)
 	}
 	if asJSON {
-		err = writeJSON(out, asked)
+		err = cli.WriteJSON(out, asked)
 	} else {
 		err = writeAsked(out, asked)
 	}
 	if err := errors.Join(append(failed, err)...); err != nil {
-		return failure{code: exitFailed, err: err, next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
 	}
 	return nil
 }
 
 // writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []fixity.Requested) error {
-	config, err := load(readRestoreConfig)
+	config, err := connect.Load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}
 	for _, a := range asked {
 		if a.Recent > 0 {
-			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", plain(a.Identifier), count(a.Recent, "copy was", "copies were"), a.Target)
+			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", human.Line(a.Identifier), human.Count(a.Recent, "copy was", "copies were"), a.Target)
 			if err != nil {
 				return err
 			}
@@ -95,10 +99,10 @@ func writeAsked(out io.Writer, asked []fixity.Requested) error {
 			continue
 		}
 		will := "will be checked next."
-		if class := config.classOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
+		if class := config.ClassOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
 			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
 		}
-		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", plain(a.Identifier), count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
+		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", human.Line(a.Identifier), human.Count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
 			return err
 		}
 	}
@@ -119,5 +123,5 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 			return nil
 		}
 	}
-	return usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
+	return cli.Usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -40,7 +45,7 @@ Exit codes: 0 every row was used, and found well; 1 some were not; 2 wrong usage
 	}
 	c.Flags().StringVar(&f.target, "target", "", "the storage target that the reports are about (required)")
 	c.Flags().StringVar(&f.date, "date", "", "when the checksums were computed, such as 2026-11-02T15:04:05Z")
-	jsonFlag(c, &f.asJSON)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
@@ -59,27 +64,27 @@ type importReport struct {
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
 	const help = "see `farol fixity import --help`"
-	config, err := load(readAuditConfig)
+	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
-	target, known := config.Storage.targetOf(f.target)
+	target, known := config.Storage.TargetOf(f.target)
 	if !known {
-		return usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
+		return cli.Usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
 	}
 	date, err := dateOf(f.date)
 	if err != nil {
-		return usage(err, help)
+		return cli.Usage(err, help)
 	}
-	s, err := connect(ctx, "fixity", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	reports := []importReport{}
 	perfect := true
 	for _, name := range files {
-		r := &pipeline.FixityReport{Registry: s.registry, Target: target.Name, Bucket: s.targets[target.Name], At: date}
+		r := &pipeline.FixityReport{Registry: s.Registry, Target: target.Name, Bucket: s.Targets[target.Name], At: date}
 		report, err := importFile(ctx, r, in, out, name, f.asJSON)
 		if err != nil {
 			return err
@@ -88,12 +93,12 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 		reports = append(reports, report)
 	}
 	if f.asJSON {
-		if err := writeJSON(out, reports); err != nil {
+		if err := cli.WriteJSON(out, reports); err != nil {
 			return err
 		}
 	}
 	if !perfect {
-		return failure{code: exitFailed, next: "`farol fixity status` lists the copies that are bad; the rows that were not used are named above"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "`farol fixity status` lists the copies that are bad; the rows that were not used are named above"}
 	}
 	return nil
 }
@@ -119,7 +124,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return report, usage(err, "name the report as it was downloaded")
+			return report, cli.Usage(err, "name the report as it was downloaded")
 		}
 		defer file.Close() //nolint:errcheck // only read
 		info, err := file.Stat()
@@ -131,14 +136,14 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 		}
 	}
 	if r.At.IsZero() {
-		return report, usage(errors.New("--date is missing"), "say when the checksums were computed: standard input does not tell")
+		return report, cli.Usage(errors.New("--date is missing"), "say when the checksums were computed: standard input does not tell")
 	}
 	report.Date = r.At.UTC()
 	var broken error // standard output
 	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
 		switch {
 		case !asJSON:
-			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, plain(firstOf(p.File, p.Key, "-")), plain(p.Problem)); err != nil {
+			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, human.Line(cmp.Or(p.File, p.Key, "-")), human.Line(p.Problem)); err != nil {
 				broken = err
 			}
 		case len(report.Problems) < mostLeft:
@@ -147,14 +152,14 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	})
 	report.ReportSum = sum
 	if err != nil || broken != nil {
-		return report, failure{
-			code: exitFailed, err: errors.Join(err, broken),
-			next: "import it again: rows that are on record already count as known",
+		return report, cli.Failure{
+			Code: cli.ExitFailed, Err: errors.Join(err, broken),
+			Next: "import it again: rows that are on record already count as known",
 		}
 	}
 	if !asJSON {
 		_, err = fmt.Fprintf(out, "%s: %s: %d matched, %d altered, %d missing; %d known already, %d overtaken, %d not comparable, %d failed, %d unknown, %d unreadable.\n",
-			name, count(sum.Rows, "row", "rows"), sum.Matched, sum.Altered, sum.Missing, sum.Known, sum.Overtaken, sum.Incomparable, sum.Failed, sum.Unknown, sum.Unreadable)
+			name, human.Count(sum.Rows, "row", "rows"), sum.Matched, sum.Altered, sum.Missing, sum.Known, sum.Overtaken, sum.Incomparable, sum.Failed, sum.Unknown, sum.Unreadable)
 	}
 	return report, err
 }

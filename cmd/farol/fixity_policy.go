@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -47,7 +49,7 @@ time between two checks of a copy, and --default that of FAROL_FIXITY_DAYS.`,
 	c.Flags().BoolVar(&f.read, "read", false, "copies are read by workers")
 	c.Flags().BoolVar(&f.report, "report", false, "copies are checked by the provider's reports alone")
 	c.Flags().BoolVar(&f.off, "off", false, "copies are not checked")
-	jsonFlag(c, &f.asJSON)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
@@ -79,11 +81,11 @@ func (f policyFlags) check(targets []string, withDays bool) error {
 	const help = "see `farol fixity policy --help`"
 	switch {
 	case several(withDays, f.byDefault, f.off), several(f.read, f.report, f.off):
-		return usage(errors.New("give one of --days, --default and --off, and one of --read, --report and --off"), help)
+		return cli.Usage(errors.New("give one of --days, --default and --off, and one of --read, --report and --off"), help)
 	case f.sets(withDays) && len(targets) == 0:
-		return usage(errors.New("name the storage target"), help)
+		return cli.Usage(errors.New("name the storage target"), help)
 	case withDays && (f.days < 1 || f.days > 3650):
-		return usage(fmt.Errorf("--days is %d; it must be from 1 to 3650", f.days), help)
+		return cli.Usage(fmt.Errorf("--days is %d; it must be from 1 to 3650", f.days), help)
 	}
 	return nil
 }
@@ -100,13 +102,13 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := fixity.In(s.registry).Policies(ctx)
+	defer s.Close()
+	list, err := fixity.In(s.Registry).Policies(ctx)
 	if err != nil {
 		return err
 	}
 	if len(targets) > 0 {
-		if err := knownTarget(ctx, s.registry, targets[0]); err != nil {
+		if err := knownTarget(ctx, s.Registry, targets[0]); err != nil {
 			return err
 		}
 		kept := list[:0]
@@ -119,12 +121,12 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 	}
 	if f.sets(withDays) {
 		mode, days := f.apply(list[0], withDays)
-		if list[0], err = fixity.In(s.registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
+		if list[0], err = fixity.In(s.Registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
 			return err
 		}
 	}
 	if f.asJSON {
-		return writeJSON(out, list)
+		return cli.WriteJSON(out, list)
 	}
 	return writePolicies(out, list, config.Days)
 }
@@ -151,9 +153,9 @@ func writePolicies(out io.Writer, list []fixity.Policy, byDefault int) error {
 		}
 		paused := ""
 		if p.PausedUntil != nil {
-			paused = at(*p.PausedUntil) + ": " + plain(p.PauseReason)
+			paused = human.Time(*p.PausedUntil) + ": " + human.Line(p.PauseReason)
 		}
 		rows = append(rows, []string{p.Target, p.Provider, p.Mode, days, paused})
 	}
-	return writeTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "LEFT ALONE UNTIL"}, rows)
+	return cli.WriteTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "LEFT ALONE UNTIL"}, rows)
 }

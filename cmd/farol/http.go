@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // serveHTTP serves metrics and health on addr until ctx is done: /metrics;
@@ -24,7 +26,7 @@ func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, r
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return failure{code: exitFailed, err: fmt.Errorf("serve metrics and health: %w", err), next: "set FAROL_HTTP_ADDR to a free host:port"}
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("serve metrics and health: %w", err), Next: "set FAROL_HTTP_ADDR to a free host:port"}
 	}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.WarnContext(ctx, "metrics and health are open to other machines and not protected", "addr", listener.Addr().String())

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
@@ -93,7 +95,7 @@ func TestNothingIsServedWithoutAnAddress(t *testing.T) {
 func TestAnAddressThatCannotBeUsedNamesItsSetting(t *testing.T) {
 	t.Parallel()
 	err := serveHTTP(t.Context(), "127.0.0.1:99999", prometheus.NewRegistry(), nil, slog.New(slog.DiscardHandler))
-	if f := asFailure(err); err == nil || f.code != exitFailed || !strings.Contains(f.next, "FAROL_HTTP_ADDR") {
+	if f := cli.FailureOf(err); err == nil || f.Code != cli.ExitFailed || !strings.Contains(f.Next, "FAROL_HTTP_ADDR") {
 		t.Errorf("serveHTTP = %v", err)
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -21,7 +25,7 @@ type identifyFlags struct {
 	missing             bool
 	olderThan           string
 	institution, object string
-	care                caution
+	care                cli.Caution
 	dryRun, asJSON      bool
 }
 
@@ -56,7 +60,7 @@ Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
   farol identify --older-than-signature V120 --object test.edu/first-bag --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			does, err := f.care.allows(cmd, "Identify these files again, and record what is found", true)
+			does, err := f.care.Allows(cmd, "Identify these files again, and record what is found", true)
 			if err != nil {
 				return err
 			}
@@ -68,8 +72,8 @@ Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
 	c.Flags().StringVar(&f.olderThan, "older-than-signature", "", "files identified with signatures below this number")
 	c.Flags().StringVar(&f.institution, "institution", "", "only files of this institution, by its identifier")
 	c.Flags().StringVar(&f.object, "object", "", "only files of this object, by its identifier")
-	f.care.flags(c)
-	jsonFlag(c, &f.asJSON)
+	f.care.Flags(c)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
@@ -79,7 +83,7 @@ func (f identifyFlags) filter() (registry.FormatFilter, error) {
 	const help = "see `farol identify --help`"
 	switch {
 	case f.missing == (f.olderThan != ""):
-		return filter, usage(errors.New("give one of --missing and --older-than-signature"), help)
+		return filter, cli.Usage(errors.New("give one of --missing and --older-than-signature"), help)
 	case f.missing:
 		return filter, nil
 	}
@@ -88,7 +92,7 @@ func (f identifyFlags) filter() (registry.FormatFilter, error) {
 		n = format.SignatureNumber(f.olderThan)
 	}
 	if n < 1 || n > 999_999 {
-		return filter, usage(fmt.Errorf("--older-than-signature is %q; it must be the number of a PRONOM signature file, such as 120", f.olderThan), help)
+		return filter, cli.Usage(fmt.Errorf("--older-than-signature is %q; it must be the number of a PRONOM signature file, such as 120", f.olderThan), help)
 	}
 	filter.OlderThan = n
 	return filter, nil
@@ -113,16 +117,16 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if err != nil {
 		return err
 	}
-	config, err := load(readBackfillConfig)
+	config, err := connect.Load(settings.ReadBackfill)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "identify", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "identify", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := knownTo(ctx, s.registry, filter); err != nil {
+	defer s.Close()
+	if err := knownTo(ctx, s.Registry, filter); err != nil {
 		return err
 	}
 	formats, err := startIdentifier(ctx, config.Identify)
@@ -137,15 +141,15 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
 		fmt.Fprintf(warnings, "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
 	}
-	count, err := s.registry.CountFormats(ctx, filter)
+	count, err := s.Registry.CountFormats(ctx, filter)
 	if err != nil {
 		return err
 	}
 	report.Files, report.Bytes = count.Files, count.Bytes
 	if f.dryRun {
-		return dryRun(ctx, s.registry, filter, count, report, f.asJSON, out)
+		return dryRun(ctx, s.Registry, filter, count, report, f.asJSON, out)
 	}
-	b := &pipeline.Backfill{Registry: s.registry, Targets: s.targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
+	b := &pipeline.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
 	for _, t := range config.Storage.Targets {
 		b.Prefer[t.Name] = t.RestorePriority
 	}
@@ -156,7 +160,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
 	if f.Object != "" {
 		if _, err := r.Object(ctx, f.Object); err != nil {
-			return failure{code: exitFailed, err: err, next: "an object's identifier is its institution's and the bag's name, such as test.edu/first-bag"}
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "an object's identifier is its institution's and the bag's name, such as test.edu/first-bag"}
 		}
 	}
 	if f.Institution == "" {
@@ -174,7 +178,7 @@ func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter)
 			after = in.ID
 		}
 		if len(list) == 0 {
-			return failure{code: exitFailed, err: fmt.Errorf("there is no institution %q", f.Institution), next: "`farol institution list` shows those there are"}
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", f.Institution), Next: "`farol institution list` shows those there are"}
 		}
 	}
 }
@@ -188,35 +192,35 @@ func dryRun(ctx context.Context, r *registry.Registry, f registry.FormatFilter, 
 		report.Sample = append(report.Sample, file.Identifier)
 	}
 	if asJSON {
-		return writeJSON(out, report)
+		return cli.WriteJSON(out, report)
 	}
 	for _, identifier := range report.Sample {
-		fmt.Fprintln(out, plain(identifier))
+		fmt.Fprintln(out, human.Line(identifier))
 	}
 	if n := count.Files - int64(len(first)); n > 0 {
 		fmt.Fprintf(out, "… and %s\n", filesOf(n))
 	}
-	_, err = fmt.Fprintf(out, "%s of %s would be identified with %s.\n", filesOf(count.Files), sizeOf(count.Bytes), report.Version)
+	_, err = fmt.Fprintf(out, "%s of %s would be identified with %s.\n", filesOf(count.Files), human.Bytes(count.Bytes), report.Version)
 	return err
 }
 
 func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
-	show := newBar(c.Files, decor.CountersNoUnit("%d / %d files"))
+	show := cli.NewBar(c.Files, decor.CountersNoUnit("%d / %d files"))
 	var broken error // standard output
-	sum, err := b.Run(ctx, f, c, show.set, func(l pipeline.Left) {
+	sum, err := b.Run(ctx, f, c, show.Set, func(l pipeline.Left) {
 		switch {
 		case !asJSON:
-			if _, err := fmt.Fprintf(out, "left: %s: %s\n", plain(l.Identifier), plain(l.Reason)); err != nil {
+			if _, err := fmt.Fprintf(out, "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {
 				broken = err
 			}
 		case len(report.LeftFiles) < mostLeft:
 			report.LeftFiles = append(report.LeftFiles, l)
 		}
 	})
-	show.end()
+	show.End()
 	report.Backfilled = sum
 	if asJSON {
-		err = errors.Join(err, writeJSON(out, report))
+		err = errors.Join(err, cli.WriteJSON(out, report))
 	} else {
 		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
 			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left)
@@ -224,11 +228,11 @@ func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter
 	}
 	switch {
 	case err != nil:
-		return failure{code: exitFailed, err: err, next: "start it again: it goes on with the files that are left"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "start it again: it goes on with the files that are left"}
 	case sum.Left > 0:
-		return failure{code: exitFailed, next: "see that the copies can be read, and start it again: it goes on with the files that are left"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "see that the copies can be read, and start it again: it goes on with the files that are left"}
 	}
 	return nil
 }
 
-func filesOf(files int64) string { return count(files, "file", "files") }
+func filesOf(files int64) string { return human.Count(files, "file", "files") }

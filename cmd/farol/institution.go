@@ -1,18 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func institutionCommand() *cobra.Command {
-	return group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand())
+	return cli.Group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand())
 }
 
 func institutionAddCommand() *cobra.Command {
@@ -29,20 +33,20 @@ aptrust.restore.IDENTIFIER. They are not looked at here: create them, or have
 institution again changes nothing.`,
 		Example: `  farol institution add example.edu --name 'Example University' --create-buckets
   farol institution add library.org --name 'A Library' --receiving-bucket library-in --restore-bucket library-out`,
-		Args: oneArg("institution by its identifier"),
+		Args: cli.OneArg("institution by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Name == "" {
-				return usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
+				return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
 			}
 			in.Identifier = args[0]
-			in.ReceivingBucket = firstOf(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
-			in.RestoreBucket = firstOf(in.RestoreBucket, "aptrust.restore."+in.Identifier)
+			in.ReceivingBucket = cmp.Or(in.ReceivingBucket, "aptrust.receiving."+in.Identifier)
+			in.RestoreBucket = cmp.Or(in.RestoreBucket, "aptrust.restore."+in.Identifier)
 			added, err := addInstitution(cmd.Context(), in, create)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), added)
+				return cli.WriteJSON(cmd.OutOrStdout(), added)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered. It deposits into %s; what it gets back goes to %s.\n",
 				added.Identifier, added.ReceivingBucket, added.RestoreBucket)
@@ -53,7 +57,7 @@ institution again changes nothing.`,
 	c.Flags().StringVar(&in.ReceivingBucket, "receiving-bucket", "", "bucket that it deposits into")
 	c.Flags().StringVar(&in.RestoreBucket, "restore-bucket", "", "bucket that it gets bags back from")
 	c.Flags().BoolVar(&create, "create-buckets", false, "create both buckets, unless they are there")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -61,49 +65,49 @@ institution again changes nothing.`,
 // on, whereas a registered institution without buckets fails every reading.
 func addInstitution(ctx context.Context, in registry.Institution, create bool) (registry.Institution, error) {
 	if !create {
-		s, err := connectRegistry(ctx, "institution")
+		s, err := connect.Registry(ctx, "institution")
 		if err != nil {
 			return registry.Institution{}, err
 		}
-		defer s.close()
+		defer s.Close()
 		return register(ctx, s, in)
 	}
-	config, err := load(readInstitutionConfig)
+	config, err := connect.Load(settings.ReadInstitution)
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	s, err := connect(ctx, "institution", needs{Database: &config.Database, S3: &config.S3})
+	s, err := connect.Open(ctx, "institution", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	for _, name := range []string{in.ReceivingBucket, in.RestoreBucket} {
-		b, err := s.receiving(name)
+		b, err := s.Receiving(name)
 		if err == nil {
 			err = b.Create(ctx)
 		}
 		if err != nil {
-			return registry.Institution{}, failure{
-				code: exitFailed, err: fmt.Errorf("create bucket %q: %w", name, err),
-				next: "check the FAROL_S3_… and AWS_… settings, or name other buckets with --receiving-bucket and --restore-bucket",
+			return registry.Institution{}, cli.Failure{
+				Code: cli.ExitFailed, Err: fmt.Errorf("create bucket %q: %w", name, err),
+				Next: "check the FAROL_S3_… and AWS_… settings, or name other buckets with --receiving-bucket and --restore-bucket",
 			}
 		}
 	}
 	return register(ctx, s, in)
 }
 
-func register(ctx context.Context, s *services, in registry.Institution) (registry.Institution, error) {
-	added, err := s.registry.AddInstitution(ctx, in)
+func register(ctx context.Context, s *connect.Services, in registry.Institution) (registry.Institution, error) {
+	added, err := s.Registry.AddInstitution(ctx, in)
 	if errors.Is(err, registry.ErrRefused) {
-		list, listErr := institutions(ctx, s.registry)
+		list, listErr := institutions(ctx, s.Registry)
 		for _, old := range list {
 			if old.Identifier == in.Identifier && old.Name == in.Name && old.ReceivingBucket == in.ReceivingBucket && old.RestoreBucket == in.RestoreBucket {
 				return old, listErr
 			}
 		}
-		err = failure{
-			code: exitFailed, err: err,
-			next: "`farol institution list` shows what is taken; an identifier is a domain name in lower case, and each bucket has one owner",
+		err = cli.Failure{
+			Code: cli.ExitFailed, Err: err,
+			Next: "`farol institution list` shows what is taken; an identifier is a domain name in lower case, and each bucket has one owner",
 		}
 	}
 	return added, err
@@ -120,19 +124,19 @@ to see that it can be. The institution gets an alert with the result, and the ba
 in its restore bucket. 0 is never.`,
 		Example: `  farol institution set example.edu --spot-restore-days 30
   farol institution set example.edu --spot-restore-days 0`,
-		Args: oneArg("institution by its identifier"),
+		Args: cli.OneArg("institution by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("spot-restore-days") {
-				return usage(errors.New("nothing is to be set"), "add --spot-restore-days N")
+				return cli.Usage(errors.New("nothing is to be set"), "add --spot-restore-days N")
 			}
 			in, err := setSpotRestoreDays(cmd.Context(), args[0], days)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), in)
+				return cli.WriteJSON(cmd.OutOrStdout(), in)
 			}
-			text := fmt.Sprintf("An object of %s is restored at random every %s.", in.Identifier, count(in.SpotRestoreDays, "day", "days"))
+			text := fmt.Sprintf("An object of %s is restored at random every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
 			if in.SpotRestoreDays == 0 {
 				text = fmt.Sprintf("No object of %s is restored at random.", in.Identifier)
 			}
@@ -141,22 +145,22 @@ in its restore bucket. 0 is never.`,
 		},
 	}
 	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two restorations at random; 0: none (required)")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func setSpotRestoreDays(ctx context.Context, identifier string, days int) (registry.Institution, error) {
-	s, err := connectRegistry(ctx, "institution")
+	s, err := connect.Registry(ctx, "institution")
 	if err != nil {
 		return registry.Institution{}, err
 	}
-	defer s.close()
-	in, err := s.registry.SetSpotRestoreDays(ctx, identifier, days)
+	defer s.Close()
+	in, err := s.Registry.SetSpotRestoreDays(ctx, identifier, days)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		err = failure{code: exitFailed, err: err, next: "`farol institution list` shows those that there are"}
+		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` shows those that there are"}
 	case errors.Is(err, registry.ErrRefused):
-		err = failure{code: exitFailed, err: err, next: "give a number of days from 0 to 3650"}
+		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "give a number of days from 0 to 3650"}
 	}
 	return in, err
 }
@@ -175,28 +179,28 @@ func institutionListCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			var rows [][]string
 			for _, in := range list {
 				rows = append(rows, []string{
-					fmt.Sprint(in.ID), in.Identifier, in.State, plain(in.ReceivingBucket), plain(in.RestoreBucket), plain(in.Name),
+					fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
 				})
 			}
-			return writeList(cmd.OutOrStdout(), "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
+			return cli.WriteList(cmd.OutOrStdout(), "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
-	s, err := connectRegistry(ctx, "institution")
+	s, err := connect.Registry(ctx, "institution")
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	return institutions(ctx, s.registry)
+	defer s.Close()
+	return institutions(ctx, s.Registry)
 }
 
 func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institution, error) {
@@ -213,26 +217,4 @@ func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institu
 		}
 		after = list[len(list)-1].ID
 	}
-}
-
-// withRegistry does something that needs the registry and nothing else, within a
-// minute.
-func withRegistry(cmd *cobra.Command, command string, do func(context.Context, *registry.Registry) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connectRegistry(ctx, command)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return do(ctx, s.registry)
-}
-
-// connectRegistry connects a command that needs the registry and nothing else.
-func connectRegistry(ctx context.Context, command string) (*services, error) {
-	config, err := load(readDatabaseConfig)
-	if err != nil {
-		return nil, err
-	}
-	return connect(ctx, command, needs{Database: &config})
 }

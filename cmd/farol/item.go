@@ -10,12 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemCommand() *cobra.Command {
-	return group("item", "Look at work items, and decide about them",
+	return cli.Group("item", "Look at work items, and decide about them",
 		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
 		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
 }
@@ -29,22 +33,10 @@ func statuses() []string {
 // order, and those of the other actions. Others may have been added: oneStage.
 func allStages() []string {
 	var names []string
-	for _, w := range ingestWorkers() {
-		names = append(names, w.stage)
+	for _, w := range settings.IngestWorkers() {
+		names = append(names, w.Stage)
 	}
 	return append(names, "Requested", "Resolve")
-}
-
-func oneOf(flag, value string, allowed []string) (string, error) {
-	if value == "" {
-		return "", nil
-	}
-	for _, a := range allowed {
-		if strings.EqualFold(a, value) {
-			return a, nil
-		}
-	}
-	return "", usage(fmt.Errorf("%s is %q", flag, value), "name one of: "+strings.Join(allowed, ", "))
 }
 
 func itemRequeueCommand() *cobra.Command {
@@ -59,14 +51,14 @@ Receive, so that the bag is read again. A worker that has the item at this momen
 it. Items that succeeded or were cancelled stay as they are.`,
 		Example: `  farol item requeue 7
   farol item requeue 7 --to Validate --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
 		},
 	}
 	stageFlag(c, &stage)
 	acceptFlag(c, &acceptMissing)
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -101,7 +93,7 @@ func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bo
 				return registry.WorkItem{}, err
 			}
 			if n == 0 {
-				return registry.WorkItem{}, usage(fmt.Errorf("item %d has no missing copies that are not accepted yet", id), "requeue it without --accept-missing")
+				return registry.WorkItem{}, cli.Usage(fmt.Errorf("item %d has no missing copies that are not accepted yet", id), "requeue it without --accept-missing")
 			}
 		}
 		return r.Requeue(ctx, id, stage)
@@ -118,15 +110,15 @@ func itemCancelCommand() *cobra.Command {
 bag after all, the depositor uploads it again.`,
 		Example: `  farol item cancel 7
   farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Cancel(ctx, id, reason)
 			})
 		},
 	}
-	reasonFlag(c, &reason, "note for the depositor")
-	jsonFlag(c, &asJSON)
+	cli.ReasonFlag(c, &reason, "note for the depositor")
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -148,14 +140,14 @@ func itemPriorityCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
+				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
 			}
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	c.Flags().SetInterspersed(false) // -10 is no flag
 	return c
 }
@@ -170,14 +162,14 @@ at the same stage, keeps what the stage has finished, and the attempt does not
 count. To begin the stage anew, use requeue.`,
 		Example: `  farol item release 7
   farol item release 8 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Release(ctx, id)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -191,28 +183,28 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "item")
+	s, err := connect.Registry(ctx, "item")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	item, err := change(ctx, s.registry, id)
+	defer s.Close()
+	item, err := change(ctx, s.Registry, id)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(cmd.OutOrStdout(), item)
+		return cli.WriteJSON(cmd.OutOrStdout(), item)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, stateOf(item, time.Now()))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
 	return err
 }
 
 func itemID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
 	}
 	return id, nil
 }

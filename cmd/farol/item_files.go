@@ -12,8 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -42,12 +45,12 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 		Example: `  farol item files 7
   farol item files 7 --state failed --json
   farol item files 7 --limit 1000 --after data/0999.jpg`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if page.State, err = oneOf("--state", page.State, fileStates()); err != nil {
+			if page.State, err = cli.OneOf("--state", page.State, fileStates()); err != nil {
 				return err
 			}
-			if err := checkLimit(page.Limit); err != nil {
+			if err := cli.CheckLimit(page.Limit); err != nil {
 				return err
 			}
 			id, err := itemID(args[0])
@@ -61,7 +64,7 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 	flags.StringVar(&page.State, "state", "", "only in this state: "+strings.Join(fileStates(), ", "))
 	flags.IntVar(&page.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&page.After, "after", "", "only those that come after the file with this path, for the next page")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	_ = c.RegisterFlagCompletionFunc("state", complete(constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
@@ -77,10 +80,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
 	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
-	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
-		l.registry, l.redis, l.item, l.attempts = r, c.Redis, item, attempts
-		return l.read(ctx)
-	})
+	err := l.connectAndRead(ctx, id)
 	out := cmd.OutOrStdout()
 	switch {
 	case err != nil:
@@ -89,7 +89,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 		if l.gone != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
 		}
-		return writeJSON(out, append([]pipeline.ItemFile{}, l.files...))
+		return cli.WriteJSON(out, append([]pipeline.ItemFile{}, l.files...))
 	case l.gone != "":
 		_, err := fmt.Fprintln(out, l.gone)
 		return err
@@ -103,12 +103,32 @@ type itemFileList struct {
 	warnings io.Writer
 
 	registry *registry.Registry
-	redis    redisConfig
+	redis    settings.Redis
 	item     registry.WorkItem
 	attempts []registry.Attempt
 
 	files []pipeline.ItemFile
 	gone  string // why nothing is known of the files
+}
+
+func (l *itemFileList) connectAndRead(ctx context.Context, id int64) error {
+	config, err := connect.Load(settings.ReadItem)
+	if err != nil {
+		return err
+	}
+	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	l.registry, l.redis = s.Registry, config.Redis
+	if l.item, err = s.Registry.WorkItem(ctx, id); err != nil {
+		return err
+	}
+	if l.attempts, err = s.Registry.Attempts(ctx, id); err != nil {
+		return err
+	}
+	return l.read(ctx)
 }
 
 func (l *itemFileList) read(ctx context.Context) error {
@@ -140,14 +160,15 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
+	defer s.Close()
 	d := pipeline.Deps{Registry: l.registry, Log: slog.New(slog.DiscardHandler)}
-	if d.Staging, err = s.receiving(c.Staging.Bucket); err != nil {
+	if d.Staging, err = s.Receiving(c.Staging.Bucket); err != nil {
 		return false, err
 	}
-	if d.Progress = l.progress(ctx); d.Progress != nil {
-		defer d.Progress.Close() //nolint:errcheck // only read
+	if err := s.OpenProgress(ctx, l.redis); err != nil { // the rest is shown
+		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
 	}
+	d.Progress = s.Progress
 	m, err := d.Interim(ctx, l.item, l.attempts)
 	if err != nil {
 		return false, noFilesRead(err)
@@ -162,21 +183,9 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	return m.Known() || len(l.files) > 0, nil
 }
 
-// progress opens Redis; where only that does not answer, the rest is shown.
-func (l *itemFileList) progress(ctx context.Context) *progress.Store {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	store, err := progress.Connect(ctx, string(l.redis.URL), progressPrefix)
-	if err != nil {
-		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
-		return nil
-	}
-	return store
-}
-
 // kept lists the files by what was kept before it was removed, if that is wanted and there.
 func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
-	keep, err := load(readKeepConfig)
+	keep, err := connect.Load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
 		return false, err
 	}
@@ -184,9 +193,9 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
+	defer s.Close()
 	d := pipeline.Deps{}
-	if d.Kept, err = s.receiving(keep.Bucket); err != nil {
+	if d.Kept, err = s.Receiving(keep.Bucket); err != nil {
 		return false, err
 	}
 	k, err := d.KeptOf(ctx, l.item.ID)
@@ -200,7 +209,7 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	if l.files, err = l.page.Of(k.Files()); err != nil {
 		return false, noFilesRead(err)
 	}
-	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", at(k.At), k.Stage)
+	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", human.Time(k.At), k.Stage)
 	return true, nil
 }
 
@@ -222,22 +231,22 @@ func (l *itemFileList) onRecord(ctx context.Context) error {
 }
 
 // stores opens the S3 service.
-func (l *itemFileList) stores(ctx context.Context) (*services, itemStoresConfig, error) {
-	config, err := load(readItemStoresConfig)
+func (l *itemFileList) stores(ctx context.Context) (*connect.Services, settings.ItemStores, error) {
+	config, err := connect.Load(settings.ReadItemStores)
 	if err != nil {
 		return nil, config, err
 	}
-	s, err := connect(ctx, "item", needs{S3: &config.S3})
+	s, err := connect.Open(ctx, "item", connect.Needs{S3: &config.S3})
 	return s, config, err
 }
 
 func noFilesRead(err error) error {
-	return failure{code: exitFailed, err: err, next: "see with `farol check` that Redis and the buckets answer, then try again"}
+	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see with `farol check` that Redis and the buckets answer, then try again"}
 }
 
 func (l *itemFileList) print(w io.Writer) error {
 	if len(l.files) == 0 {
-		return noneOf(w, "files")
+		return cli.NoneOf(w, "files")
 	}
 	var rows [][]string
 	for _, f := range l.files {
@@ -246,13 +255,13 @@ func (l *itemFileList) print(w io.Writer) error {
 			copies = append(copies, c.Target)
 		}
 		rows = append(rows, []string{
-			plain(f.Path), sizeOf(f.Size), f.State, plain(f.Format), plain(f.PUID), strings.Join(copies, ","),
-			plain(strings.TrimSpace(f.Code + " " + shorten(f.Message, mostWords))),
+			human.Line(f.Path), human.Bytes(f.Size), f.State, human.Line(f.Format), human.Line(f.PUID), strings.Join(copies, ","),
+			human.Line(strings.TrimSpace(f.Code + " " + human.Shorten(f.Message, mostWords))),
 		})
 	}
-	if err := writeTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
+	if err := cli.WriteTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
 		return err
 	}
-	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", plain(l.files[len(l.files)-1].Path))
+	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", human.Line(l.files[len(l.files)-1].Path))
 	return err
 }

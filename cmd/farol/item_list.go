@@ -11,6 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -33,25 +38,25 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
-				return usage(errors.New("--state and --status are the same"), "give one of them")
+				return cli.Usage(errors.New("--state and --status are the same"), "give one of them")
 			}
-			if f.Since, err = sinceOf(since, time.Now()); err != nil {
+			if f.Since, err = cli.SinceOf(since, time.Now()); err != nil {
 				return err
 			}
 			if err := checkFilter(cmd.Context(), &f); err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "item")
+			s, err := connect.Registry(cmd.Context(), "item")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			items, err := s.registry.WorkItems(cmd.Context(), f)
+			defer s.Close()
+			items, err := s.Registry.WorkItems(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
+				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
 			}
 			return printItems(cmd, items, f)
 		},
@@ -69,61 +74,40 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // actions are what an item can be for.
 func actions() (names []string) {
-	for _, w := range oldWorkers() {
-		if w.action != "" && !slices.Contains(names, w.action) {
-			names = append(names, w.action)
+	for _, w := range settings.OldWorkers() {
+		if w.Action != "" && !slices.Contains(names, w.Action) {
+			names = append(names, w.Action)
 		}
 	}
 	return names
 }
 
-// sinceOf reads a point in time, or how long ago it was.
-func sinceOf(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= 36500 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", time.DateTime, time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, usage(fmt.Errorf("--since is %q", text), "give a time ago such as 90m, 24h or 7d, a date such as 2026-11-02, or a time such as 2026-11-02T15:04:05Z")
-}
-
 // checkFilter spells status, stage and action as the registry does.
 func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
-	if f.Status, err = oneOf("--status", f.Status, statuses()); err != nil {
+	if f.Status, err = cli.OneOf("--status", f.Status, statuses()); err != nil {
 		return err
 	}
-	if f.Action, err = oneOf("--action", f.Action, actions()); err != nil {
+	if f.Action, err = cli.OneOf("--action", f.Action, actions()); err != nil {
 		return err
 	}
 	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
 	if f.Limit < 1 || f.Limit > 10000 {
-		return usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
+		return cli.Usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
 	}
 	return nil
 }
 
 func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFilter) error {
 	if len(items) == 0 {
-		return noneOf(cmd.OutOrStdout(), "work items")
+		return cli.NoneOf(cmd.OutOrStdout(), "work items")
 	}
 	var rows [][]string
 	for _, i := range items {
@@ -132,12 +116,12 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 			status += " !"
 		}
 		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), status, i.Action, i.Stage, i.Institution, plain(i.Name), sizeOf(i.Size),
-			spanOf(time.Since(i.CreatedAt)), plain(firstFinding(i.Note)),
+			strconv.FormatInt(i.ID, 10), status, i.Action, i.Stage, i.Institution, human.Line(i.Name), human.Bytes(i.Size),
+			human.Duration(time.Since(i.CreatedAt)), human.Line(explain.FirstFinding(i.Note)),
 		})
 	}
 	header := []string{"ID", "STATUS", "ACTION", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
-	if err := writeNoted(cmd.OutOrStdout(), header, rows); err != nil {
+	if err := cli.WriteNoted(cmd.OutOrStdout(), header, rows); err != nil {
 		return err
 	}
 	if len(items) == f.Limit {
@@ -145,28 +129,4 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 		return err
 	}
 	return nil
-}
-
-// firstFinding is the beginning of a note that fits into a line, and how many findings
-// follow.
-func firstFinding(note string) string {
-	var found []string
-	for line := range strings.Lines(note) {
-		for finding := range strings.SplitSeq(line, " | ") {
-			if finding = strings.TrimSpace(finding); finding != "" {
-				found = append(found, finding)
-			}
-		}
-	}
-	switch len(found) {
-	case 0:
-		return ""
-	case 1:
-		return found[0]
-	}
-	more, last := len(found)-1, 0
-	if _, err := fmt.Sscanf(found[more], "Too many errors: %d more.", &last); err == nil {
-		more += last - 1
-	}
-	return fmt.Sprintf("%s (+%d more)", found[0], more)
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -22,32 +25,32 @@ func itemNextCommand() *cobra.Command {
 		Long: `List the items that a worker with these pools would claim now, in its order:
 late stages first, then by priority and by turn. Nothing is claimed.
 
-` + poolHelp,
+` + settings.PoolHelp,
 		Example: `  farol item next
   farol item next --pool 'large=*;min=1GiB' --limit 10
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10000 {
-				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
+				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
 			}
 			pools, err := f.choose(nil)
 			if err != nil {
-				return usage(err, "see `farol item next --help`")
+				return cli.Usage(err, "see `farol item next --help`")
 			}
 			items, err := nextItems(cmd.Context(), pools, limit)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
+				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
 			}
 			return printItems(cmd, items, registry.ItemFilter{})
 		},
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
 	c.Flags().IntVar(&limit, "limit", 50, "how many of each pool at most")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -55,12 +58,12 @@ late stages first, then by priority and by turn. Nothing is claimed.
 func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registry.WorkItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "item")
+	s, err := connect.Registry(ctx, "item")
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	engine, err := claim.New(ctx, s.db, claim.DefaultOptions())
+	defer s.Close()
+	engine, err := claim.New(ctx, s.DB, claim.DefaultOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registr
 			return nil, err
 		}
 		for _, id := range ids {
-			item, err := s.registry.WorkItem(ctx, id)
+			item, err := s.Registry.WorkItem(ctx, id)
 			if err != nil {
 				return nil, err
 			}

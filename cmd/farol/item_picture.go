@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -18,7 +20,7 @@ type picture struct {
 // interrupt leaves what was drawn where it is.
 func (p *picture) interrupt() { p.lines = 0 }
 
-func (p *picture) show(l look) error {
+func (p *picture) show(l explain.Look) error {
 	var b strings.Builder
 	if p.lines > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", p.lines)
@@ -34,13 +36,13 @@ func (p *picture) show(l look) error {
 }
 
 // draw has a line for each stage, with what is known of the one that runs.
-func draw(l look) []string {
+func draw(l explain.Look) []string {
 	i := l.Item
-	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, plain(i.Name), i.Institution, sizeOf(i.Size), i.Status)}
+	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, human.Line(i.Name), i.Institution, human.Bytes(i.Size), i.Status)}
 	if l.Current.Of == 0 {
 		return append(lines, "  "+i.Stage+": "+l.State)
 	}
-	for n, stage := range orderOf(i) {
+	for n, stage := range i.Order {
 		switch {
 		case n+1 < l.Current.Number || i.Status == "Success":
 			lines = append(lines, fmt.Sprintf("  %d %-22s done%s", n+1, stage, tookFor(l.Attempts, stage)))
@@ -48,7 +50,7 @@ func draw(l look) []string {
 			lines = append(lines, fmt.Sprintf("  %d %s", n+1, stage))
 		default:
 			lines = append(lines, fmt.Sprintf("  %d %-22s %s", n+1, stage, drawCurrent(l)))
-			for _, hand := range l.Current.hands() {
+			for _, hand := range l.Current.FileLines() {
 				lines = append(lines, "      "+hand)
 			}
 		}
@@ -57,11 +59,11 @@ func draw(l look) []string {
 	case i.Retry || i.Status == "Success":
 		return append(lines, "  "+l.State)
 	default:
-		return append(lines, "  "+plain(i.Note))
+		return append(lines, "  "+human.Line(i.Note))
 	}
 }
 
-func drawCurrent(l look) string {
+func drawCurrent(l explain.Look) string {
 	c := l.Current
 	if l.Item.Status != "Started" {
 		return strings.ToLower(l.Item.Status)
@@ -70,15 +72,15 @@ func drawCurrent(l look) string {
 	if l.Item.Attempt > 1 {
 		text = fmt.Sprintf("attempt %d", l.Item.Attempt)
 	}
-	if !c.counts() {
+	if !c.Counts() {
 		return text
 	}
-	if share, ok := c.share(); ok {
+	if share, ok := c.Share(); ok {
 		text += " " + meter(share)
 	}
-	text += " " + c.done()
+	text += " " + c.Done()
 	if c.FilesDone != nil {
-		text += ", " + c.pace()
+		text += ", " + c.Pace()
 	}
 	return text
 }
@@ -101,5 +103,5 @@ func tookFor(attempts []registry.Attempt, stage string) string {
 	if sum == 0 {
 		return ""
 	}
-	return " in " + spanOf(sum)
+	return " in " + human.Duration(sum)
 }

@@ -11,7 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -39,7 +43,7 @@ Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
 database stayed away for ten minutes.`,
 		Example: `  farol item watch 7
   farol item watch 7 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := itemID(args[0])
 			if err != nil {
@@ -48,26 +52,25 @@ database stayed away for ten minutes.`,
 			return watchItem(cmd, id, asJSON)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	config, err := load(readItemConfig)
+	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "item", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	w := &watcher{registry: s.registry, redis: string(config.Redis.URL), id: id, warnings: cmd.ErrOrStderr()}
-	defer w.close()
+	defer s.Close()
+	w := &watcher{services: s, redis: config.Redis, id: id, warnings: cmd.ErrOrStderr()}
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
-	if ok && isTerminal(f) && !asJSON {
+	if ok && cli.IsTerminal(f) && !asJSON {
 		show = &picture{out: f}
 	}
 	item, err := w.follow(ctx, show)
@@ -77,43 +80,26 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	case item.Status == "Success":
 		return nil
 	}
-	return failure{
-		code: exitFailed, err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
-		next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
+	return cli.Failure{
+		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
+		Next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
 	}
 }
 
 // watcher looks at one item again and again.
 type watcher struct {
-	registry *registry.Registry
-	redis    string // URL
+	services *connect.Services
+	redis    settings.Redis
 	id       int64
 	warnings io.Writer
-
-	store    *progress.Store
 	redisOut bool // Redis was away at the last look
-}
-
-// look is what one look saw.
-type look struct {
-	Time     time.Time          `json:"time"`
-	Item     registry.WorkItem  `json:"item"`
-	State    string             `json:"state"`
-	Current  stageView          `json:"current"`
-	Attempts []registry.Attempt `json:"-"`
 }
 
 // display shows what looks saw.
 type display interface {
-	show(l look) error
+	show(l explain.Look) error
 	// interrupt makes room for a message.
 	interrupt()
-}
-
-func (w *watcher) close() {
-	if w.store != nil {
-		_ = w.store.Close() // only read
-	}
 }
 
 // follow looks until the item has ended. An outage of the database is told of
@@ -126,15 +112,15 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 		l, err := w.look(ctx, d)
 		switch {
 		case ctx.Err() != nil:
-			return l.Item, failure{code: exitUsage, err: context.Canceled}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
 		case errors.Is(err, registry.ErrNotFound):
-			return l.Item, failure{code: exitUsage, err: err, next: "`farol item list` shows the items there are"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` shows the items there are"}
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()
 			fmt.Fprintln(w.warnings, "The database does not answer; trying again:", err)
 		case err != nil && time.Since(away) > mostAway:
-			return l.Item, failure{code: exitUsage, err: err, next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
 		case err == nil:
 			if !away.IsZero() {
 				away = time.Time{}
@@ -152,41 +138,26 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 	}
 }
 
-func (w *watcher) look(ctx context.Context, d display) (l look, err error) {
+// look asks the database and Redis, either of which may be away.
+func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	if l.Item, err = w.registry.WorkItem(ctx, w.id); err != nil {
-		return l, err
+	var unread error
+	if w.services.Progress == nil {
+		unread = w.services.OpenProgress(ctx, w.redis)
 	}
-	if l.Attempts, err = w.registry.Attempts(ctx, w.id); err != nil {
-		return l, err
-	}
-	l.Time = time.Now().UTC()
-	l.State = stateOf(l.Item, l.Time)
-	l.Current = w.stage(ctx, d, l.Item)
-	return l, nil
-}
-
-// stage asks Redis, which may be away.
-func (w *watcher) stage(ctx context.Context, d display, i registry.WorkItem) stageView {
-	call, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	var err error
-	if w.store == nil {
-		w.store, err = progress.Connect(call, w.redis, progressPrefix)
-	}
-	v, readErr := readStage(call, w.store, i)
-	err = errors.Join(err, readErr)
-	if out := err != nil; out != w.redisOut && ctx.Err() == nil {
-		w.redisOut = out
+	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Unread: func(err error) { unread = err }}
+	l, err := source.Look(ctx, w.id)
+	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
+		w.redisOut = away
 		d.interrupt()
-		if out {
-			fmt.Fprintln(w.warnings, "The progress of files is not known:", err)
+		if away {
+			fmt.Fprintln(w.warnings, "The progress of files is not known:", unread)
 		} else {
 			fmt.Fprintln(w.warnings, "The progress of files is known again.")
 		}
 	}
-	return v
+	return l, err
 }
 
 // changes writes a line for each change.
@@ -203,10 +174,10 @@ const mostSilence = time.Minute
 
 func (c *changes) interrupt() {}
 
-func (c *changes) show(l look) error {
+func (c *changes) show(l explain.Look) error {
 	i := l.Item
 	state := fmt.Sprint(i.Status, i.Stage, i.ClaimToken, i.Note)
-	if share, ok := l.Current.share(); ok {
+	if share, ok := l.Current.Share(); ok {
 		state += fmt.Sprint(int(100 * share))
 	}
 	moves := l.Current.IdleSeconds != nil && l.Time.Sub(c.told) > mostSilence
@@ -220,13 +191,13 @@ func (c *changes) show(l look) error {
 		}
 		return nil
 	}
-	text := fmt.Sprintf("%s  %s at %s", at(l.Time), i.Status, l.Current.place())
+	text := fmt.Sprintf("%s  %s at %s", human.Time(l.Time), i.Status, l.Current.Place())
 	switch {
 	case i.Status == "Started" && l.Current.FilesDone != nil:
-		text += ": " + l.Current.done() + "; " + l.Current.pace()
+		text += ": " + l.Current.Done() + "; " + l.Current.Pace()
 	case i.Status == "Started":
 	case !i.Retry && i.Status != "Success":
-		text += ": " + plain(i.Note)
+		text += ": " + human.Line(i.Note)
 	default:
 		text += ": " + l.State
 	}

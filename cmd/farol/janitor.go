@@ -9,11 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/build"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
 func janitorCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "janitor",
@@ -34,15 +38,15 @@ Exit codes: 0 done; 1 something could not be removed, or another janitor is at w
   farol janitor --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			does, err := care.allows(cmd, "Remove what is due", true)
+			does, err := care.Allows(cmd, "Remove what is due", true)
 			if err != nil {
 				return err
 			}
 			return runJanitor(cmd.Context(), cmd.OutOrStdout(), !does, asJSON)
 		},
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -56,7 +60,7 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	if dryRun {
 		report = j.Look(ctx)
 	} else if report, err = j.Round(ctx); errors.Is(err, pipeline.ErrBusy) {
-		return failure{code: exitFailed, err: errors.New("another janitor is at work"), next: "`farol schedule list` tells who; try again when its round is over"}
+		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is at work"), Next: "`farol schedule list` tells who; try again when its round is over"}
 	}
 	if report == nil {
 		return err
@@ -67,25 +71,25 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 		report.Findings = thatJanitor(report.Findings, pipeline.Removes, pipeline.Waits)
 	}
 	if asJSON {
-		err = errors.Join(err, writeJSON(out, report))
+		err = errors.Join(err, cli.WriteJSON(out, report))
 	} else {
 		err = errors.Join(err, writeFindings(out, report))
 	}
 	if err == nil && len(report.Unchecked) > 0 {
-		err = failure{
-			code: exitFailed, err: errors.New("not all could be looked at or removed"),
-			next: "mend what is named above; the next round comes to what is left",
+		err = cli.Failure{
+			Code: cli.ExitFailed, Err: errors.New("not all could be looked at or removed"),
+			Next: "mend what is named above; the next round comes to what is left",
 		}
 	}
 	return err
 }
 
 // newJanitor has a name of its own for each start.
-func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pipeline.Janitor {
+func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.Logger) *pipeline.Janitor {
 	return &pipeline.Janitor{
 		Deps: pipeline.Deps{
-			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
-			Version: thisBuild().Version, Log: log,
+			Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
+			Version: build.This().Version, Log: log,
 		},
 		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
 	}
@@ -93,15 +97,15 @@ func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pi
 
 // connectJanitor opens all stores for a command that looks at them.
 func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
-	config, err := load(readStoresConfig)
+	config, err := connect.Load(settings.ReadStores)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := connect(ctx, command, needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	s, err := connect.Open(ctx, command, connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return nil, nil, err
 	}
-	return newJanitor(s, config.Janitor, holderName(command), newLogger(config.Log)), s.close, nil
+	return newJanitor(s, config.Janitor, holderName(command), connect.NewLogger(config.Log)), s.Close, nil
 }
 
 func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {

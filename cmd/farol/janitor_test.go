@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
@@ -29,10 +31,10 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
 	create := func(variable, name string) {
-		b, err := client.Bucket(s3Config{
+		b, err := client.Bucket(settings.S3{
 			Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 			AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-		}.target(name))
+		}.Target(name))
 		ts.Check(err)
 		ts.Check(b.Create(ctx))
 		ts.Setenv(variable, name)
@@ -51,20 +53,20 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 func TestSchedulerCleansUp(t *testing.T) {
 	t.Parallel()
 	s3, url := testenv.S3(t), testenv.DatabaseURL(t)
-	config := s3Config{
+	config := settings.S3{
 		Endpoint: s3.Endpoint, CAFile: s3.CAFile, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
 	}
-	s, err := connect(t.Context(), "schedule", needs{
-		Database: &databaseConfig{URL: storage.Secret(url)}, Redis: &redisConfig{URL: storage.Secret(testenv.RedisURL(t))},
-		Storage: &storageConfig{s3Config: config, Staging: s3.Prefix + "staging"},
+	s, err := connect.Open(t.Context(), "schedule", connect.Needs{
+		Database: &settings.Database{URL: storage.Secret(url)}, Redis: &settings.Redis{URL: storage.Secret(testenv.RedisURL(t))},
+		Storage: &settings.Storage{S3: config, Staging: s3.Prefix + "staging"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	defer s.Close()
 	chosen := []string{pipeline.JanitorJob}
-	c := newScheduling("schedule", s, schedulerConfig{
-		Janitor: janitorConfig{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
+	c := newScheduling("schedule", s, settings.Scheduler{
+		Janitor: settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
 	}, chosen)
 	c.Log = slog.New(slog.DiscardHandler)
 	for _, j := range jobs() {
@@ -87,10 +89,10 @@ func TestSchedulerCleansUp(t *testing.T) {
 	}
 	until("a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
 	until("its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
-	if err := s.staging.Create(t.Context()); err != nil {
+	if err := s.Staging.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
+	if _, err := s.Staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
 		t.Fatal(err)
 	}
 	until("the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })

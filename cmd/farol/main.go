@@ -8,34 +8,38 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)                             // a second signal ends us at once
-	redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // until a service has a log
+	context.AfterFunc(ctx, stop)                    // a second signal ends us at once
+	connect.LogRedis(slog.New(slog.DiscardHandler)) // until a service has a log
 	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
 }
 
 // run runs the command line and reports its error.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
-	parsed := false       // cobra tells a wrong command line by nothing else
+	parsed := false       // a wrong command line is recognized by nothing else
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
-	f := asFailure(err)
+	f := cli.FailureOf(err)
 	if !parsed {
-		f = usage(err, "see `"+cmd.CommandPath()+" --help`")
+		f = cli.Usage(err, "see `"+cmd.CommandPath()+" --help`")
 	}
-	f.report(stderr, wantsJSON(cmd, args))
-	return f.code
+	f.Report(stderr, cli.WantsJSON(cmd, args))
+	return f.Code
 }
 
 func rootCommand() *cobra.Command {
@@ -46,11 +50,18 @@ func rootCommand() *cobra.Command {
 
 Settings come from the environment; docs/configuration.md lists them. With --json a
 command prints JSON, and its error as JSON to standard error.
-Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown result.`,
+Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
-		Version: thisBuild().text(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked, _ := cmd.Flags().GetBool("version"); asked {
+				return printVersion(cmd.OutOrStdout(), false)
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetVersionTemplate("farol {{.Version}}\n")
+	// Not by cobra's template: with text/template in it, the linker has to keep every
+	// method of every type, which is a third of the program.
+	root.Flags().BoolP("version", "v", false, "print the version")
 	for _, g := range commandGroups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -63,4 +74,19 @@ Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown
 	root.AddCommand(internalCommand())
 	addCompletions(root)
 	return root
+}
+
+// untilParentEnds ends ctx when farol-dev started this process and has ended or wants
+// it to stop. After ten more seconds the process exits.
+func untilParentEnds(ctx context.Context) context.Context {
+	if os.Getenv(settings.ChildEnv) == "" {
+		return ctx
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // an error is an end too
+		stop()
+		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
+	}()
+	return ctx
 }

@@ -22,6 +22,9 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -42,6 +45,9 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	if err := linkSelf(filepath.Join(bin, "farol")); err != nil {
+		t.Fatal(err)
+	}
+	if err := link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")); err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
@@ -80,10 +86,15 @@ func linkSelf(path string) error {
 	if err != nil {
 		return err
 	}
-	if os.Link(self, path) == nil {
+	return link(self, path)
+}
+
+// link gives a program another path, where it finds what lies beside that.
+func link(program, path string) error {
+	if os.Link(program, path) == nil {
 		return nil
 	}
-	in, err := os.Open(self)
+	in, err := os.Open(program)
 	if err != nil {
 		return err
 	}
@@ -217,10 +228,10 @@ func cmdDeposit(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
-	b, err := client.Bucket(s3Config{
+	b, err := client.Bucket(settings.S3{
 		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}.target(args[1]))
+	}.Target(args[1]))
 	ts.Check(err)
 	content := ts.ReadFile(args[0])
 	_, err = b.Put(ctx, filepath.Base(args[0]), strings.NewReader(content), storage.Upload{Size: int64(len(content))})
@@ -322,7 +333,7 @@ func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progressPrefix)
+	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progress.Prefix)
 	ts.Check(err)
 	ts.Check(errors.Join(store.Done(ctx, progress.Claim{Item: item, Token: 1000}, args[1], results), store.Close()))
 }
@@ -330,4 +341,22 @@ func cmdProgress(ts *testscript.TestScript, neg bool, args []string) {
 // bounded is for the commands of scripts, which have no context of their own.
 func bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), testenv.Patience)
+}
+
+// Whoever stops a command knows that, and looks for no other reason.
+func TestAnInterruptionIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	c := settings.Database{URL: "postgres://u@127.0.0.1:1/x"}
+	_, err := connect.Open(ctx, "test", connect.Needs{Database: &c})
+	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
+		t.Errorf("connect = %v, told as %+v", err, f)
+	}
+	if err := orderly(ctx, err); err != nil {
+		t.Errorf("a service told to stop while it starts: %v", err)
+	}
+	if err := orderly(t.Context(), err); err == nil {
+		t.Error("a service that nobody told to stop ends well")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -51,7 +52,7 @@ func newWorkMetrics() *workMetrics {
 		failed:  counter("farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
 		lost:    counter("farol_leases_lost_total", "Leases that this process held and lost.", "stage"),
 	}
-	for _, stage := range stepNames() { // what has not happened is 0, and an alarm sees the first time
+	for _, stage := range settings.StepNames() { // what has not happened is 0, and an alarm sees the first time
 		m.retried.WithLabelValues(stage)
 		m.failed.WithLabelValues(stage)
 		m.lost.WithLabelValues(stage)
@@ -102,7 +103,7 @@ func (h heldLeases) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc() }
 
 func (h heldLeases) Collect(ch chan<- prometheus.Metric) {
 	held := h.engine.Held()
-	for _, stage := range stepNames() {
+	for _, stage := range settings.StepNames() {
 		ch <- prometheus.MustNewConstMetric(heldDesc(), prometheus.GaugeValue, float64(held[stage]), stage)
 	}
 }

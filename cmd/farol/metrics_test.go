@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -52,7 +53,7 @@ func newWatched(t testing.TB) *watched {
 		t.Cleanup(e.Close)
 		w.engines = append(w.engines, e)
 	}
-	w.figures, err = newQueueFigures(t.Context(), "test", databaseConfig{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler))
+	w.figures, err = newQueueFigures(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/migrations"
 )
 
 func migrateCommand() *cobra.Command {
-	return group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
+	return cli.Group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
 }
 
 func migrateUpCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
@@ -32,21 +36,21 @@ for confirmation: an older Farol may not work with the new schema.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, asJSON) },
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
+func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 	list, err := migrationStatus(cmd)
 	if err != nil {
 		return err
 	}
 	lacks := missing(list)
-	if len(lacks) == 0 && !care.dryRun {
-		care.yes = true // nothing is worth a question
+	if len(lacks) == 0 && !care.DryRun {
+		care.Yes = true // nothing is worth a question
 	}
-	does, err := care.allows(cmd, "Apply "+count(len(lacks), "file", "files"), true)
+	does, err := care.Allows(cmd, "Apply "+human.Count(len(lacks), "file", "files"), true)
 	if err != nil {
 		return err
 	}
@@ -62,27 +66,27 @@ func migrateUp(cmd *cobra.Command, care caution, asJSON bool) error {
 		told.WriteString(said + file + "\n")
 	}
 	if does || len(lacks) == 0 {
-		told.WriteString("The database is up to date, with " + count(migrationsIn(list), "migration", "migrations") + ".\n")
+		told.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
 	}
 	if asJSON {
-		err = writeJSON(cmd.OutOrStdout(), list)
+		err = cli.WriteJSON(cmd.OutOrStdout(), list)
 	} else {
 		_, err = io.WriteString(cmd.OutOrStdout(), told.String())
 	}
 	if !does {
-		err = errors.Join(err, unchanged(cmd))
+		err = errors.Join(err, cli.Unchanged(cmd))
 	}
 	return err
 }
 
 // applyMigrations returns what the database has then.
 func applyMigrations(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(readSessionConfig)
+	config, err := connect.Load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
 	if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
-		return nil, err
+		return nil, ofOldSchema(err)
 	}
 	return migrationStatus(cmd)
 }
@@ -103,35 +107,36 @@ to the database. The exit code is 1 if the database lacks some.`,
 				return err
 			}
 			if asJSON {
-				err = writeJSON(cmd.OutOrStdout(), list)
+				err = cli.WriteJSON(cmd.OutOrStdout(), list)
 			} else {
-				err = writeTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, statusRows(list))
+				err = cli.WriteTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, statusRows(list))
 			}
 			if lacks := missing(list); err == nil && len(lacks) > 0 {
-				return failure{
-					code: exitFailed, err: fmt.Errorf("the database lacks %s", count(len(lacks), "file", "files")),
-					next: "run `farol migrate up`",
+				return cli.Failure{
+					Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(len(lacks), "file", "files")),
+					Next: "run `farol migrate up`",
 				}
 			}
 			return err
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // migrationStatus finds out first, in bounded time, whether the database answers.
 func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := load(readSessionConfig)
+	config, err := connect.Load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect(cmd.Context(), "migrate", needs{Database: &config})
+	s, err := connect.Open(cmd.Context(), "migrate", connect.Needs{Database: &config})
 	if err != nil {
 		return nil, err
 	}
-	s.close()
-	return migrations.Status(cmd.Context(), string(config.URL))
+	s.Close()
+	list, err := migrations.Status(cmd.Context(), string(config.URL))
+	return list, ofOldSchema(err)
 }
 
 func missing(list []migrations.Applied) (files []string) {
@@ -160,9 +165,19 @@ func statusRows(list []migrations.Applied) [][]string {
 			version = "repeatable"
 		}
 		if !m.At.IsZero() {
-			applied = at(m.At)
+			applied = human.Time(m.At)
 		}
 		rows[i] = []string{version, applied, m.File}
 	}
 	return rows
+}
+
+const nextOfOldSchema = "docs/upgrading.md says how to dump its data and load them into a new database"
+
+// ofOldSchema adds the next step to the error of a database that cannot be migrated.
+func ofOldSchema(err error) error {
+	if errors.Is(err, migrations.ErrOldSchema) {
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: nextOfOldSchema}
+	}
+	return err
 }

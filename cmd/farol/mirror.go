@@ -10,6 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -43,7 +47,7 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 				return reconcileMirror(cmd.Context(), cmd.OutOrStdout(), timeout, asJSON)
 			}
 			if asJSON || cmd.Flags().Changed("timeout") {
-				return usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
+				return cli.Usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
 			}
 			return orderly(cmd.Context(), runMirror(cmd.Context(), wait))
 		},
@@ -51,26 +55,26 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 	c.Flags().BoolVar(&reconcile, "reconcile", false, "bring nsqd's figures to the registry's, and end")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long that may take")
 	wait.flag(c, startWait)
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	c.AddCommand(mirrorStatusCommand())
 	return c
 }
 
 func runMirror(ctx context.Context, wait waiting) error {
-	config, err := load(readMirrorConfig)
+	config, err := connect.Load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
-	log := newLogger(config.Log)
+	log := connect.NewLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "mirror", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	mirror := config.mirror(s)
+	defer s.Close()
+	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
@@ -79,10 +83,10 @@ func runMirror(ctx context.Context, wait waiting) error {
 	return group.Wait()
 }
 
-func (c mirrorConfig) mirror(s *services) *nsqcompat.Mirror {
-	return nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{
+func newMirror(c settings.Mirror, s *connect.Services) *nsqcompat.Mirror {
+	return nsqcompat.NewMirror(s.DB, nsqcompat.MirrorOptions{
 		NSQDTCPAddr: c.NSQ.TCPAddr, NSQDHTTPAddr: c.NSQ.HTTPAddr, LookupdAddr: c.NSQ.LookupdAddr,
-		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: newLogger(c.Log),
+		NoOrders: c.NSQ.Orders == "off", FixityDays: c.Fixity.Days, Log: connect.NewLogger(c.Log),
 	})
 }
 
@@ -116,23 +120,23 @@ Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 		},
 	}
 	c.Flags().BoolVar(&requests, "requests", false, "show the orders that came by NSQ")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // withMirror does something with a mirror that does not run.
 func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
-	config, err := load(readMirrorConfig)
+	config, err := connect.Load(settings.ReadMirror)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "mirror", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err = do(config.mirror(s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
-		err = failure{code: exitFailed, err: err, next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
+	defer s.Close()
+	if err = do(newMirror(config, s)); errors.Is(err, nsqcompat.ErrNoNSQD) {
+		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "check FAROL_NSQD_HTTP_ADDR, or FAROL_NSQLOOKUPD_HTTP_ADDR, and that nsqd is running; the pipeline does not need it"}
 	}
 	return err
 }
@@ -149,9 +153,9 @@ func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, 
 			return err
 		}
 		if drift := status.Drift(); drift > 0 || status.Behind > 0 {
-			return failure{
-				code: exitFailed, err: fmt.Errorf("nsqd is off by %d messages, and %d are not published yet", drift, status.Behind),
-				next: "if the queue moves fast, look again; else see the log of farol mirror",
+			return cli.Failure{
+				Code: cli.ExitFailed, Err: fmt.Errorf("nsqd is off by %d messages, and %d are not published yet", drift, status.Behind),
+				Next: "if the queue moves fast, look again; else see the log of farol mirror",
 			}
 		}
 		return nil
@@ -160,25 +164,25 @@ func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, 
 
 func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
 	if asJSON {
-		return writeJSON(out, s)
+		return cli.WriteJSON(out, s)
 	}
 	var rows [][]string
 	for _, t := range s.Topics {
 		rows = append(rows, []string{
-			plain(t.Topic), number(t.Claimable), number(t.Depth), number(t.Running), number(t.InFlight), number(t.Later), number(t.Deferred),
+			human.Line(t.Topic), number(t.Claimable), number(t.Depth), number(t.Running), number(t.InFlight), number(t.Later), number(t.Deferred),
 			number(t.Requeued), number(t.Finished), number(t.Drift), pausedWhere(t),
 		})
 	}
 	head := []string{"TOPIC", "CLAIMABLE", "DEPTH", "RUNNING", "IN FLIGHT", "LATER", "DEFERRED", "REQUEUED", "FINISHED", "DRIFT", "PAUSED"}
-	if err := writeTable(out, head, rows); err != nil {
+	if err := cli.WriteTable(out, head, rows); err != nil {
 		return err
 	}
 	if s.Behind > 0 {
-		fmt.Fprintf(out, "%s not published yet, the first for %s.\n", count(s.Behind, "message is", "messages are"), spanOf(s.Oldest))
+		fmt.Fprintf(out, "%s not published yet, the first for %s.\n", human.Count(s.Behind, "message is", "messages are"), human.Duration(s.Oldest))
 	}
 	who := "Nobody mirrors: start farol mirror."
 	if s.Leader != nil {
-		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", plain(s.Leader.Program), plain(s.Leader.Client), plain(s.NSQD), at(s.Leader.Since))
+		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", human.Line(s.Leader.Program), human.Line(s.Leader.Client), human.Line(s.NSQD), human.Time(s.Leader.Since))
 	}
 	_, err := fmt.Fprintln(out, who)
 	return err
@@ -197,17 +201,17 @@ func pausedWhere(t nsqcompat.TopicFigures) string {
 }
 
 func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
-	s, err := connectRegistry(ctx, "mirror")
+	s, err := connect.Registry(ctx, "mirror")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := nsqcompat.NewMirror(s.db, nsqcompat.MirrorOptions{}).Requests(ctx, 1000)
+	defer s.Close()
+	list, err := nsqcompat.NewMirror(s.DB, nsqcompat.MirrorOptions{}).Requests(ctx, 1000)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return writeJSON(out, list)
+		return cli.WriteJSON(out, list)
 	}
 	var rows [][]string
 	for _, r := range list {
@@ -215,7 +219,7 @@ func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
 		if r.Accepted {
 			answer = "accepted: "
 		}
-		rows = append(rows, []string{at(r.At), plain(r.Topic), plain(r.Body), answer + plain(r.Answer)})
+		rows = append(rows, []string{human.Time(r.At), human.Line(r.Topic), human.Line(r.Body), answer + human.Line(r.Answer)})
 	}
-	return writeList(out, "messages of others", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
+	return cli.WriteList(out, "messages of others", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
 }

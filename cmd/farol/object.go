@@ -8,12 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
 func objectCommand() *cobra.Command {
-	return group("object", "List and show the objects on record", objectListCommand(), objectShowCommand())
+	return cli.Group("object", "List and show the objects on record", objectListCommand(), objectShowCommand())
 }
 
 func objectListCommand() *cobra.Command {
@@ -31,17 +34,17 @@ func objectListCommand() *cobra.Command {
 			if err := checkObjects(&f); err != nil {
 				return err
 			}
-			s, err := connectRegistry(cmd.Context(), "object")
+			s, err := connect.Registry(cmd.Context(), "object")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Objects(cmd.Context(), f)
+			defer s.Close()
+			list, err := s.Registry.Objects(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			return printObjects(cmd, list, f)
 		},
@@ -53,50 +56,43 @@ func objectListCommand() *cobra.Command {
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
 	flags.Int64Var(&f.After, "after", 0, "only those with a higher ID, for the page before")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // checkObjects spells state and storage option as the registry does.
 func checkObjects(f *registry.ObjectFilter) (err error) {
-	if f.State, err = oneOf("--state", f.State, recordStates()); err != nil {
+	if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 		return err
 	}
-	if f.StorageOption, err = oneOf("--storage-option", f.StorageOption, storage.OptionNames()); err != nil {
+	if f.StorageOption, err = cli.OneOf("--storage-option", f.StorageOption, storage.OptionNames()); err != nil {
 		return err
 	}
 	if f.Before < 0 || f.After < 0 {
-		return usage(errors.New("--before or --after is negative"), "name the ID of an object; `farol object list` shows them")
+		return cli.Usage(errors.New("--before or --after is negative"), "name the ID of an object; `farol object list` shows them")
 	}
-	return checkLimit(f.Limit)
+	return cli.CheckLimit(f.Limit)
 }
 
 // recordStates are those of objects and files: active and deleted.
 func recordStates() []string { return []string{"A", "D"} }
 
-func checkLimit(n int) error {
-	if n < 1 || n > 10000 {
-		return usage(fmt.Errorf("--limit is %d", n), "name a number from 1 to 10000")
-	}
-	return nil
-}
-
 func printObjects(cmd *cobra.Command, list []registry.ListedObject, f registry.ObjectFilter) error {
 	if len(list) == 0 {
-		return noneOf(cmd.OutOrStdout(), "objects")
+		return cli.NoneOf(cmd.OutOrStdout(), "objects")
 	}
 	var rows [][]string
 	for _, o := range list {
 		ingest := "unknown"
 		if o.LastIngest != nil {
-			ingest = at(*o.LastIngest)
+			ingest = human.Time(*o.LastIngest)
 		}
 		rows = append(rows, []string{
-			strconv.FormatInt(o.ID, 10), plain(o.Identifier), strconv.FormatInt(o.Files, 10), sizeOf(o.Bytes), o.StorageOption, o.State, ingest,
+			strconv.FormatInt(o.ID, 10), human.Line(o.Identifier), strconv.FormatInt(o.Files, 10), human.Bytes(o.Bytes), o.StorageOption, o.State, ingest,
 		})
 	}
 	header := []string{"ID", "IDENTIFIER", "FILES", "BYTES", "STORAGE OPTION", "STATE", "LAST INGEST"}
-	if err := writeTable(cmd.OutOrStdout(), header, rows); err != nil || len(list) < f.Limit {
+	if err := cli.WriteTable(cmd.OutOrStdout(), header, rows); err != nil || len(list) < f.Limit {
 		return err
 	}
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", list[len(list)-1].ID)

@@ -11,7 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -25,37 +29,39 @@ read and how many are bad, its events, its work items, and what deletions did to
 		Example: `  farol object show test.edu/photographs
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
-		Args: oneArg("object by its identifier"),
-	}, readObjectPage, premisOfWholeObject)
+		Args: cli.OneArg("object by its identifier"),
+	}, readObjectPage, (*objectPage).print, premis.OfObject, noObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
 // as a page, as JSON, or as PREMIS.
-func recordCommand[P printable](
+func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
-	premis func(context.Context, *registry.Export, string) (premisSource, error),
+	print func(P, io.Writer) error,
+	premis func(context.Context, *registry.Export, string) (premis.Source, error),
+	missing func(error) error,
 ) *cobra.Command {
 	var asJSON, asPREMIS bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asJSON && asPREMIS {
-			return usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
+			return cli.Usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
 		}
 		if asPREMIS {
-			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis)
+			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis, missing)
 		}
-		return withRegistry(cmd, cmd.Parent().Name(), func(ctx context.Context, r *registry.Registry) error {
+		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), p)
+				return cli.WriteJSON(cmd.OutOrStdout(), p)
 			}
-			return p.print(cmd.OutOrStdout())
+			return print(p, cmd.OutOrStdout())
 		})
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	c.Flags().BoolVar(&asPREMIS, "premis", false, "print PREMIS 3 XML")
 	return c
 }
@@ -63,7 +69,7 @@ func recordCommand[P printable](
 // noObject says what to do where there is no such object.
 func noObject(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return failure{code: exitFailed, err: err, next: "`farol object list` shows the objects there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` shows the objects there are"}
 	}
 	return err
 }
@@ -106,7 +112,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 }
 
 func (v *objectPage) print(w io.Writer) error {
-	rows := [][]string{{"Title", plain(v.Title)}}
+	rows := [][]string{{"Title", human.Line(v.Title)}}
 	for _, row := range [][]string{
 		{"Description", v.Description},
 		{"Alternate identifier", v.AltIdentifier},
@@ -120,18 +126,18 @@ func (v *objectPage) print(w io.Writer) error {
 		{"Storage option", v.StorageOption},
 	} {
 		if row[1] != "" {
-			rows = append(rows, []string{row[0], plain(row[1])})
+			rows = append(rows, []string{row[0], human.Line(row[1])})
 		}
 	}
 	rows = append(rows,
 		[]string{"State", v.deletionState()},
-		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", count(v.Summary.Files, "file", "files"), sizeOf(v.Summary.Bytes), count(v.Summary.Copies, "copy", "copies"))},
-		[]string{"Never read", count(v.Copies.NeverRead, "copy", "copies")},
-		[]string{"Bad", count(v.Copies.Bad, "copy", "copies")})
+		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", human.Count(v.Summary.Files, "file", "files"), human.Bytes(v.Summary.Bytes), human.Count(v.Summary.Copies, "copy", "copies"))},
+		[]string{"Never read", human.Count(v.Copies.NeverRead, "copy", "copies")},
+		[]string{"Bad", human.Count(v.Copies.Bad, "copy", "copies")})
 	for _, kind := range slices.Sorted(maps.Keys(v.Summary.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", v.Summary.Events[kind], kind)})
 	}
-	if err := writeTable(w, []string{"Object", plain(v.Identifier)}, rows); err != nil {
+	if err := cli.WriteTable(w, []string{"Object", human.Line(v.Identifier)}, rows); err != nil {
 		return err
 	}
 	if err := printEvents(w, v.Events); err != nil {
@@ -152,10 +158,10 @@ func (v *objectPage) deletionState() string {
 		text = fmt.Sprintf("being deleted by item %d", *d.Item)
 	}
 	if d.FilesGoing > 0 {
-		text += fmt.Sprintf("; %s being deleted", count(d.FilesGoing, "file", "files"))
+		text += fmt.Sprintf("; %s being deleted", human.Count(d.FilesGoing, "file", "files"))
 	}
 	if d.FilesDeleted > 0 {
-		text += fmt.Sprintf("; %s deleted", count(d.FilesDeleted, "file", "files"))
+		text += fmt.Sprintf("; %s deleted", human.Count(d.FilesDeleted, "file", "files"))
 	}
 	for _, q := range d.Requests {
 		text += fmt.Sprintf("; deletion request %d: %s", q.ID, stateOfDeletion(q))
@@ -166,7 +172,7 @@ func (v *objectPage) deletionState() string {
 func (v *objectPage) printItems(w io.Writer) error {
 	var rows [][]string
 	for _, i := range v.Items {
-		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, at(i.CreatedAt), plain(i.Note)})
+		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, human.Time(i.CreatedAt), human.Line(i.Note)})
 	}
 	if err := printSection(w, "No work items.", []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}, rows); err != nil || len(v.Items) < mostItems {
 		return err
@@ -178,7 +184,7 @@ func (v *objectPage) printItems(w io.Writer) error {
 func printEvents(w io.Writer, events []registry.Event) error {
 	var rows [][]string
 	for _, e := range events {
-		rows = append(rows, []string{at(e.DateTime), e.EventType, e.Outcome, plain(e.OutcomeDetail), plain(e.OutcomeInformation)})
+		rows = append(rows, []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeDetail), human.Line(e.OutcomeInformation)})
 	}
 	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, rows)
 }
@@ -190,5 +196,24 @@ func printSection(w io.Writer, none string, header []string, rows [][]string) er
 		_, err := fmt.Fprintln(w, none)
 		return err
 	}
-	return writeTable(w, header, rows)
+	return cli.WriteTable(w, header, rows)
+}
+
+// exportPREMIS writes what is on record under an identifier as a PREMIS document. It
+// may take longer than other commands: an object has many files.
+func exportPREMIS(cmd *cobra.Command, command, identifier string,
+	read func(context.Context, *registry.Export, string) (premis.Source, error), missing func(error) error,
+) error {
+	s, err := connect.Registry(cmd.Context(), command)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Registry.Export(cmd.Context(), func(e *registry.Export) error {
+		source, err := read(cmd.Context(), e, identifier)
+		if err != nil {
+			return missing(err)
+		}
+		return premis.Write(cmd.OutOrStdout(), source)
+	})
 }

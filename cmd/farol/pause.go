@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -36,7 +39,7 @@ first at a terminal; --yes and --dry-run go with it.`,
 			})
 		},
 	}
-	reasonFlag(c, &reason, "why, for people who ask what an item waits for")
+	cli.ReasonFlag(c, &reason, "why, for people who ask what an item waits for")
 	f.add(c, "all stages, and fixity checks")
 	return c
 }
@@ -62,13 +65,13 @@ func resumeCommand() *cobra.Command {
 // stageFlags are those of commands that pause and resume.
 type stageFlags struct {
 	all, asJSON bool
-	care        caution
+	care        cli.Caution
 }
 
 func (f *stageFlags) add(c *cobra.Command, all string) {
 	c.Flags().BoolVar(&f.all, "all", false, all)
-	f.care.flags(c)
-	jsonFlag(c, &f.asJSON)
+	f.care.Flags(c)
+	cli.JSONFlag(c, &f.asJSON)
 }
 
 // change makes one change to one stage, or to all after it has asked, and shows what
@@ -79,11 +82,11 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	stage, does, err := "", true, error(nil)
 	switch {
 	case f.all == (len(args) == 1):
-		return usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
-	case !f.all && (f.care.yes || f.care.dryRun):
-		return usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
+		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
+	case !f.all && (f.care.Yes || f.care.DryRun):
+		return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
 	case f.all:
-		does, err = f.care.allows(cmd, question, true)
+		does, err = f.care.Allows(cmd, question, true)
 	default:
 		stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage)
 	}
@@ -92,19 +95,19 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, cmd.Name())
+	s, err := connect.Registry(ctx, cmd.Name())
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if !does {
-		list, err := s.registry.Pauses(ctx)
+		list, err := s.Registry.Pauses(ctx)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.print(cmd.OutOrStdout(), list), unchanged(cmd))
+		return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
 	}
-	list, err := change(ctx, s.registry, stage)
+	list, err := change(ctx, s.Registry, stage)
 	if err != nil {
 		return err
 	}
@@ -113,14 +116,14 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 
 func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
 	if f.asJSON {
-		return writeJSON(out, stages)
+		return cli.WriteJSON(out, stages)
 	}
 	for _, p := range stages {
 		state := "is not paused"
 		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {
-			state = "is paused, by " + plain(*p.PausedBy) + " since " + at(*p.PausedAt)
+			state = "is paused, by " + human.Line(*p.PausedBy) + " since " + human.Time(*p.PausedAt)
 			if p.PauseReason != nil {
-				state += ": " + plain(*p.PauseReason)
+				state += ": " + human.Line(*p.PauseReason)
 			}
 		}
 		name := p.Stage + " of " + p.Action
@@ -145,22 +148,22 @@ func workersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "workers")
+			s, err := connect.Registry(ctx, "workers")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Workers(ctx)
+			defer s.Close()
+			list, err := s.Registry.Workers(ctx)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			return printWorkers(cmd, list)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -175,11 +178,11 @@ func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
 			state = "was asked to stop"
 		}
 		rows = append(rows, []string{
-			plain(w.Worker), fmt.Sprintf("%s/%d", plain(w.Node), w.PID), strconv.Itoa(w.Running), slots,
-			spanOf(time.Duration(w.HeardAgo * float64(time.Second))), spanOf(time.Since(w.Started)), state,
+			human.Line(w.Worker), fmt.Sprintf("%s/%d", human.Line(w.Node), w.PID), strconv.Itoa(w.Running), slots,
+			human.Duration(time.Duration(w.HeardAgo * float64(time.Second))), human.Duration(time.Since(w.Started)), state,
 		})
 	}
-	return writeList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
+	return cli.WriteList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
 }
 
 func drainCommand() *cobra.Command {
@@ -192,28 +195,28 @@ FAROL_GRACE to end, and what is left goes back at once. farol serve ends too; wh
 programs have leased stays theirs. farol workers lists the names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
-		Args: oneArg("worker"),
+		Args: cli.OneArg("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "drain")
+			s, err := connect.Registry(ctx, "drain")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			w, err := s.registry.Drain(ctx, args[0])
+			defer s.Close()
+			w, err := s.Registry.Drain(ctx, args[0])
 			switch {
 			case errors.Is(err, registry.ErrNotFound):
-				return failure{code: exitFailed, err: err, next: "`farol workers` lists those that live"}
+				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}
 			case err != nil:
 				return err
 			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), w)
+				return cli.WriteJSON(cmd.OutOrStdout(), w)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s claims nothing more; it has %s in hand.\n", plain(w.Worker), count(w.Running, "item", "items"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s claims nothing more; it has %s in hand.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
 			return err
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -10,12 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
 func planCommand() *cobra.Command {
-	c := group("plan", "Change many items: look first, then do it, and undo it",
+	c := cli.Group("plan", "Change many items: look first, then do it, and undo it",
 		planRequeueCommand(), planCancelCommand(), planPriorityCommand(),
 		planApplyCommand(), planShowCommand(), planListCommand(), planUndoCommand())
 	c.Long = `Change many items at once. A plan keeps which items are meant and how they stood,
@@ -36,7 +39,7 @@ func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 	flags.StringVar(&q.AtStage, "stage", "", inStage())
 	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
-	jsonFlag(c, asJSON)
+	cli.JSONFlag(c, asJSON)
 }
 
 const conditionHelp = `
@@ -80,7 +83,7 @@ changed before the plan is applied.` + conditionHelp,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
 	}
 	planFlags(c, &q, &asJSON)
-	reasonFlag(c, &q.Reason, "note for the depositors")
+	cli.ReasonFlag(c, &q.Reason, "note for the depositors")
 	return c
 }
 
@@ -94,11 +97,11 @@ func planPriorityCommand() *cobra.Command {
 begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
 		Example: `  farol plan priority 50 --stage Receive --where 'size > 1000000000'
   farol plan priority --status pending -- -10`,
-		Args: oneArg("priority from -100 to 100; one below 0 goes behind --"),
+		Args: cli.OneArg("priority from -100 to 100; one below 0 goes behind --"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil || n < -100 || n > 100 {
-				return usage(fmt.Errorf("%q is no priority", args[0]), "name a whole number from -100 to 100; one below 0 goes behind --")
+				return cli.Usage(fmt.Errorf("%q is no priority", args[0]), "name a whole number from -100 to 100; one below 0 goes behind --")
 			}
 			q.Priority = &n
 			return makePlan(cmd, q, asJSON)
@@ -111,9 +114,9 @@ begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
 // makePlan stores a plan and shows what it would do.
 func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
-		return usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
+		return cli.Usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
 	}
-	if q.Status, err = oneOf("--status", q.Status, statuses()); err != nil {
+	if q.Status, err = cli.OneOf("--status", q.Status, statuses()); err != nil {
 		return err
 	}
 	if q.AtStage, err = oneStage(cmd.Context(), "--stage", q.AtStage); err != nil {
@@ -121,26 +124,26 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 	defer cancel()
-	s, err := connectRegistry(ctx, "plan")
+	s, err := connect.Registry(ctx, "plan")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	p, err := plans.In(s.registry).Make(ctx, q)
+	defer s.Close()
+	p, err := plans.In(s.Registry).Make(ctx, q)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return failure{code: exitFailed, err: err, next: "no plan was made; `farol item list` shows the items there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
 	case errors.Is(err, registry.ErrRefused):
-		return usage(err, "no plan was made; correct the condition")
+		return cli.Usage(err, "no plan was made; correct the condition")
 	case err != nil:
 		return err
 	}
-	return showPlan(ctx, cmd, s.registry, p, asJSON)
+	return showPlan(ctx, cmd, s.Registry, p, asJSON)
 }
 
 func planApplyCommand() *cobra.Command {
 	var tolerance string
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "apply ID",
@@ -153,11 +156,11 @@ item is done twice.`,
 		Example: `  farol plan apply 1 --dry-run
   farol plan apply 1
   farol plan apply 2 --tolerance 20% --json`,
-		Args: oneArg("plan by its ID"),
+		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			most, err := strconv.ParseFloat(strings.TrimSuffix(tolerance, "%"), 64)
 			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
-				return usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
+				return cli.Usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
 			}
 			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
 				return plans.In(r).Apply(ctx, id, most, told)
@@ -165,13 +168,13 @@ item is done twice.`,
 		},
 	}
 	c.Flags().StringVar(&tolerance, "tolerance", "5%", "how many of the items may have changed since")
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func planUndoCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "undo ID",
@@ -183,28 +186,28 @@ A plan that was applied in part will not be applied any further.
 It can be stopped and called again, as applying can.`,
 		Example: `  farol plan undo 1
   farol plan undo 3 --json`,
-		Args: oneArg("plan by its ID"),
+		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
 				p, err := plans.In(r).Undo(ctx, id, told)
 				if n := p.Counts["not undone"]; err == nil && n > 0 {
-					err = failure{
-						code: exitFailed, err: fmt.Errorf("%s could not be put back", count(n, "item", "items")),
-						next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", id),
+					err = cli.Failure{
+						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be put back", human.Count(n, "item", "items")),
+						Next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", id),
 					}
 				}
 				return p, err
 			})
 		},
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // runPlan applies a plan or undoes it, which is for its items in a state, and
 // shows what has come of it. How long that takes only their number bounds.
-func runPlan(cmd *cobra.Command, arg, state string, care caution, asJSON bool,
+func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON bool,
 	run func(context.Context, *registry.Registry, int64, func(int)) (plans.Plan, error),
 ) error {
 	id, err := planID(arg)
@@ -212,42 +215,42 @@ func runPlan(cmd *cobra.Command, arg, state string, care caution, asJSON bool,
 		return err
 	}
 	ctx := cmd.Context()
-	s, err := connectRegistry(ctx, "plan")
+	s, err := connect.Registry(ctx, "plan")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	p, err := plans.In(s.registry).Plan(ctx, id)
+	defer s.Close()
+	p, err := plans.In(s.Registry).Plan(ctx, id)
 	if err != nil {
 		return noPlan(err)
 	}
-	does, err := care.allows(cmd, fmt.Sprintf("Change %s by plan %d", count(p.Counts[state], "item", "items"), id), true)
+	does, err := care.Allows(cmd, fmt.Sprintf("Change %s by plan %d", human.Count(p.Counts[state], "item", "items"), id), true)
 	if err != nil {
 		return err
 	}
 	if !does {
-		return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), unchanged(cmd))
+		return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), cli.Unchanged(cmd))
 	}
 	show := newPlanBar(p.Counts[state])
 	dealtWith := 0
-	p, err = run(ctx, s.registry, id, func(items int) {
+	p, err = run(ctx, s.Registry, id, func(items int) {
 		dealtWith += items
-		show.set(int64(dealtWith))
+		show.Set(int64(dealtWith))
 	})
-	show.end()
+	show.End()
 	if p.ID == 0 {
 		return stopped(cmd, err, id, dealtWith)
 	}
-	return errors.Join(showPlan(ctx, cmd, s.registry, p, asJSON), err)
+	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err)
 }
 
 // stopped says where a plan stands that came to no end.
 func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 	if dealtWith > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; call the command again to go on.\n", id, count(dealtWith, "item", "items"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; call the command again to go on.\n", id, human.Count(dealtWith, "item", "items"))
 	}
 	if errors.Is(err, registry.ErrRefused) {
-		return failure{code: exitFailed, err: err, next: fmt.Sprintf("`farol plan show %d` tells how it stands, and how to make it anew", id)}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol plan show %d` tells how it stands, and how to make it anew", id)}
 	}
 	return err
 }
@@ -255,7 +258,7 @@ func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 func planID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, usage(fmt.Errorf("%q is not the ID of a plan, a whole number from 1 on", arg), "`farol plan list` shows the plans there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of a plan, a whole number from 1 on", arg), "`farol plan list` shows the plans there are")
 	}
 	return id, nil
 }
@@ -263,7 +266,7 @@ func planID(arg string) (int64, error) {
 // noPlan says where to find plans to who names one that is not there.
 func noPlan(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return failure{code: exitFailed, err: err, next: "`farol plan list` shows the plans there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol plan list` shows the plans there are"}
 	}
 	return err
 }

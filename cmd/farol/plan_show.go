@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -29,34 +32,34 @@ func planShowCommand() *cobra.Command {
 changed or were not put back. With --items, list those items instead.`,
 		Example: `  farol plan show 1
   farol plan show 2 --items refused --json`,
-		Args: oneArg("plan by its ID"),
+		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := planID(args[0])
 			if err != nil {
 				return err
 			}
-			if items, err = oneOf("--items", items, append(planStates(), "all")); err != nil {
+			if items, err = cli.OneOf("--items", items, append(planStates(), "all")); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 			defer cancel()
-			s, err := connectRegistry(ctx, "plan")
+			s, err := connect.Registry(ctx, "plan")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			p, err := plans.In(s.registry).Plan(ctx, id)
+			defer s.Close()
+			p, err := plans.In(s.Registry).Plan(ctx, id)
 			if err != nil {
 				return noPlan(err)
 			}
 			if items != "" {
-				return listPlanItems(ctx, cmd, s.registry, id, items, asJSON)
+				return listPlanItems(ctx, cmd, s.Registry, id, items, asJSON)
 			}
-			return showPlan(ctx, cmd, s.registry, p, asJSON)
+			return showPlan(ctx, cmd, s.Registry, p, asJSON)
 		},
 	}
 	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(planStates(), ", ")+", or all")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -72,34 +75,34 @@ func planListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10000 {
-				return usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
+				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
 			defer cancel()
-			s, err := connectRegistry(ctx, "plan")
+			s, err := connect.Registry(ctx, "plan")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := plans.In(s.registry).List(ctx, before, limit)
+			defer s.Close()
+			list, err := plans.In(s.Registry).List(ctx, before, limit)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]plans.Plan{}, list...)) // null is no list
+				return cli.WriteJSON(cmd.OutOrStdout(), append([]plans.Plan{}, list...)) // null is no list
 			}
 			var rows [][]string
 			for _, p := range list {
 				rows = append(rows, []string{
-					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), at(p.CreatedAt), plain(p.CreatedBy), plain(p.Condition),
+					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
 				})
 			}
-			return writeList(cmd.OutOrStdout(), "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
+			return cli.WriteList(cmd.OutOrStdout(), "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	c.Flags().Int64Var(&before, "before", 0, "only those with a lower ID, for the next page")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -126,7 +129,7 @@ func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p p
 	}
 	v.Causes = append(v.Causes, causes...)
 	if asJSON {
-		return writeJSON(cmd.OutOrStdout(), v)
+		return cli.WriteJSON(cmd.OutOrStdout(), v)
 	}
 	return v.print(cmd.OutOrStdout())
 }
@@ -135,29 +138,29 @@ func (v planView) print(w io.Writer) error {
 	lines := [][]string{
 		{"Does", does(v.Plan)},
 		{"State", v.standing()},
-		{"Condition", plain(v.Condition)},
-		{"Items", fmt.Sprintf("%d, %s; %d more are refused", v.Items-v.Refused, sizeOf(v.Bytes), v.Refused)},
+		{"Condition", human.Line(v.Condition)},
+		{"Items", fmt.Sprintf("%d, %s; %d more are refused", v.Items-v.Refused, human.Bytes(v.Bytes), v.Refused)},
 		{"Hash", v.SetHash},
-		{"Made", at(v.CreatedAt) + " by " + plain(v.CreatedBy)},
+		{"Made", human.Time(v.CreatedAt) + " by " + human.Line(v.CreatedBy)},
 	}
 	if v.InWork > 0 && v.Action != "set priority" {
 		lines = append(lines, []string{"In work", fmt.Sprintf("%d; the workers that have them lose them", v.InWork)})
 	}
-	if err := writeTable(w, []string{"Plan", strconv.FormatInt(v.ID, 10)}, lines); err != nil {
+	if err := cli.WriteTable(w, []string{"Plan", strconv.FormatInt(v.ID, 10)}, lines); err != nil {
 		return err
 	}
 	if len(v.Causes) > 0 {
 		var rows [][]string
 		for _, c := range v.Causes {
-			rows = append(rows, []string{c.State, strconv.FormatInt(c.Items, 10), strconv.FormatInt(c.Example, 10), plain(c.Cause)})
+			rows = append(rows, []string{c.State, strconv.FormatInt(c.Items, 10), strconv.FormatInt(c.Example, 10), human.Line(c.Cause)})
 		}
 		fmt.Fprintln(w)
-		if err := writeTable(w, []string{"STATE", "ITEMS", "SUCH AS", "WHY"}, rows); err != nil {
+		if err := cli.WriteTable(w, []string{"STATE", "ITEMS", "SUCH AS", "WHY"}, rows); err != nil {
 			return err
 		}
 	}
 	if len(v.Sample) > 0 {
-		fmt.Fprintf(w, "\nThe first of the %s to come:\n", count(v.Counts["planned"], "item", "items"))
+		fmt.Fprintf(w, "\nThe first of the %s to come:\n", human.Count(v.Counts["planned"], "item", "items"))
 		if err := printPlanItems(w, v.Sample); err != nil {
 			return err
 		}
@@ -208,7 +211,7 @@ func does(p plans.Plan) string {
 
 // commandOf is the command that makes such a plan.
 func commandOf(p plans.Plan) string {
-	quoted := func(s string) string { return "'" + strings.ReplaceAll(plain(s), "'", `'\''`) + "'" }
+	quoted := func(s string) string { return "'" + strings.ReplaceAll(human.Line(s), "'", `'\''`) + "'" }
 	command := "farol plan " + p.Action
 	if p.Action == "set priority" {
 		command = "farol plan priority"
@@ -245,7 +248,7 @@ func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry
 		after = list[len(list)-1].ID
 	}
 	if asJSON {
-		return writeJSON(cmd.OutOrStdout(), all)
+		return cli.WriteJSON(cmd.OutOrStdout(), all)
 	}
 	return printPlanItems(cmd.OutOrStdout(), all)
 }
@@ -254,15 +257,15 @@ func printPlanItems(w io.Writer, items []plans.Item) error {
 	var rows [][]string
 	for _, i := range items {
 		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), i.State, i.Status, i.Stage, sizeOf(i.Size), plain(i.Name), plain(i.Detail),
+			strconv.FormatInt(i.ID, 10), i.State, i.Status, i.Stage, human.Bytes(i.Size), human.Line(i.Name), human.Line(i.Detail),
 		})
 	}
-	return writeList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)
+	return cli.WriteList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)
 }
 
-func newPlanBar(items int64) *bar {
+func newPlanBar(items int64) *cli.Bar {
 	if items == 0 {
 		return nil
 	}
-	return newBar(items, decor.CountersNoUnit("%d / %d items"))
+	return cli.NewBar(items, decor.CountersNoUnit("%d / %d items"))
 }

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func queueCommand() *cobra.Command {
-	return group("queue", "Show the queues that programs use over HTTP", queueListCommand(), queueShowCommand())
+	return cli.Group("queue", "Show the queues that programs use over HTTP", queueListCommand(), queueShowCommand())
 }
 
 // mostQueues bounds what is shown of queues, and of receivers.
@@ -27,25 +29,25 @@ func queueListCommand() *cobra.Command {
   farol queue list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRegistry(cmd, "queue", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Queues(ctx, "", mostQueues)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), list)
+					return cli.WriteJSON(cmd.OutOrStdout(), list)
 				}
 				var rows [][]string
 				for _, q := range list {
 					rows = append(rows, []string{
-						plain(q.Queue), number(q.Messages), number(q.Depth), ageOf(q.Oldest), number(q.Failed), fmt.Sprint(len(q.Receivers)),
+						human.Line(q.Queue), number(q.Messages), number(q.Depth), human.Age(q.Oldest), number(q.Failed), fmt.Sprint(len(q.Receivers)),
 					})
 				}
-				return writeList(cmd.OutOrStdout(), "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
+				return cli.WriteList(cmd.OutOrStdout(), "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -56,46 +58,38 @@ func queueShowCommand() *cobra.Command {
 		Short: "Show a queue and how far each of its receivers is",
 		Example: `  farol queue show scans
   farol queue show scans --json`,
-		Args: oneArg("name"),
+		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "queue", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Queues(ctx, args[0], mostQueues)
 				if err != nil {
 					return err
 				}
 				if len(list) == 0 {
-					return failure{code: exitFailed, err: fmt.Errorf("there is no queue %q", args[0]), next: "`farol queue list` shows those that there are"}
+					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` shows those that there are"}
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), list[0])
+					return cli.WriteJSON(cmd.OutOrStdout(), list[0])
 				}
 				return printQueue(cmd.OutOrStdout(), list[0])
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func printQueue(out io.Writer, q registry.Queue) error {
 	if !q.Pipeline {
-		if _, err := fmt.Fprintf(out, "%s: %d messages, the last is %d\n", plain(q.Queue), q.Messages, q.Last); err != nil {
+		if _, err := fmt.Fprintf(out, "%s: %d messages, the last is %d\n", human.Line(q.Queue), q.Messages, q.Last); err != nil {
 			return err
 		}
 	}
 	var rows [][]string
 	for _, r := range q.Receivers {
 		rows = append(rows, []string{
-			plain(r.Receiver), number(r.Position), number(r.Waiting), number(r.Processing), number(r.Delayed), number(r.Failed), ageOf(r.Oldest), at(r.PulledAt),
+			human.Line(r.Receiver), number(r.Position), number(r.Waiting), number(r.Processing), number(r.Delayed), number(r.Failed), human.Age(r.Oldest), human.Time(r.PulledAt),
 		})
 	}
-	return writeTable(out, []string{"RECEIVER", "POSITION", "WAITING", "PROCESSING", "DELAYED", "FAILED", "OLDEST", "LAST PULL"}, rows)
-}
-
-// ageOf is an age in seconds for people; 0 is none.
-func ageOf(s float64) string {
-	if s == 0 {
-		return ""
-	}
-	return spanOf(time.Duration(s * float64(time.Second)))
+	return cli.WriteTable(out, []string{"RECEIVER", "POSITION", "WAITING", "PROCESSING", "DELAYED", "FAILED", "OLDEST", "LAST PULL"}, rows)
 }

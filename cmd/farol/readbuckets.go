@@ -9,6 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -29,10 +33,10 @@ same.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("interval") && interval <= 0 {
-				return usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
+				return cli.Usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
 			}
 			if asJSON && !once {
-				return usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
+				return cli.Usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
 			}
 			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval, asJSON)
 			if once {
@@ -43,12 +47,12 @@ same.`,
 	}
 	c.Flags().BoolVar(&once, "once", false, "look once and exit")
 	c.Flags().DurationVar(&interval, "interval", 0, "time between two looks (default FAROL_READ_INTERVAL)")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration, asJSON bool) error {
-	config, err := load(readReaderConfig)
+	config, err := connect.Load(settings.ReadBucketReader)
 	if err != nil {
 		return err
 	}
@@ -56,28 +60,28 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		interval = config.Read.Interval
 	}
 	if interval <= 0 && !once {
-		return usage(errors.New("FAROL_READ_INTERVAL is 0: the buckets are not to be read"), "set it, or give --interval or --once")
+		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0: the buckets are not to be read"), "set it, or give --interval or --once")
 	}
-	s, err := connect(ctx, "read-buckets", needs{Database: &config.Database, S3: &config.S3})
+	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	c := newScheduling("read-buckets", s, schedulerConfig{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
+	defer s.Close()
+	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
 	if !once {
 		c.Jobs = []pipeline.Job{c.reader().Job(interval)}
 		return c.serve(ctx, "read-buckets")
 	}
 	created, err := c.reader().ReadAll(ctx)
 	if err != nil {
-		err = failure{
-			code: exitFailed, err: err,
-			next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
+		err = cli.Failure{
+			Code: cli.ExitFailed, Err: err,
+			Next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
 		}
 	}
 	if asJSON {
-		return errors.Join(err, writeJSON(out, map[string]int{"created": created}))
+		return errors.Join(err, cli.WriteJSON(out, map[string]int{"created": created}))
 	}
-	_, writeErr := fmt.Fprintf(out, "%s made.\n", count(created, "work item", "work items"))
+	_, writeErr := fmt.Fprintf(out, "%s made.\n", human.Count(created, "work item", "work items"))
 	return errors.Join(err, writeErr)
 }

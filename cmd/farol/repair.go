@@ -10,6 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -42,8 +46,8 @@ Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
   farol repair --all --retrieve Bulk
   farol repair --release Wasabi-VA --by admin@archive.org`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.dryRun = f.care.dryRun; f.all { // one file or object is asked for by name
-				does, err := f.care.allows(cmd, "Replace all bad copies", true)
+			if f.dryRun = f.care.DryRun; f.all { // one file or object is asked for by name
+				does, err := f.care.Allows(cmd, "Replace all bad copies", true)
 				if err != nil {
 					return err
 				}
@@ -53,16 +57,16 @@ Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "all bad copies there are")
-	f.care.flags(c)
+	f.care.Flags(c)
 	c.Flags().StringVar(&f.retrieve, "retrieve", "", "have archived copies made readable: Expedited, Standard or Bulk")
 	c.Flags().StringVar(&f.release, "release", "", "release the brake of a provider")
 	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases it")
-	jsonFlag(c, &f.asJSON)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
 type repairFlags struct {
-	care                  caution
+	care                  cli.Caution
 	all, dryRun, asJSON   bool
 	retrieve, release, by string
 }
@@ -72,13 +76,13 @@ func (f *repairFlags) check(args []string) (err error) {
 	const help = "see `farol repair --help`"
 	switch {
 	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
-		return usage(errors.New("--release goes with --by alone"), help)
+		return cli.Usage(errors.New("--release goes with --by alone"), help)
 	case (f.release == "") != (f.by == ""):
-		return usage(errors.New("--release and --by go together"), "name the provider, and the admin who has looked into it")
+		return cli.Usage(errors.New("--release and --by go together"), "name the provider, and the admin who has looked into it")
 	case f.release == "" && f.all == (len(args) > 0):
-		return usage(errors.New("name files or objects, or give --all"), help)
+		return cli.Usage(errors.New("name files or objects, or give --all"), help)
 	}
-	f.retrieve, err = oneOf("--retrieve", f.retrieve, []string{"Expedited", "Standard", "Bulk"})
+	f.retrieve, err = cli.OneOf("--retrieve", f.retrieve, []string{"Expedited", "Standard", "Bulk"})
 	return err
 }
 
@@ -96,17 +100,17 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.release != "" {
 		return releaseBrake(ctx, out, f)
 	}
-	config, err := load(readAuditConfig)
+	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "repair", needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "repair", connect.Needs{Database: &config.Database, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	host, _ := os.Hostname()
-	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), newLogger(config.Log))
+	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
 	if err != nil {
 		return err
 	}
@@ -116,7 +120,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	}
 	report := repairReport{DryRun: f.dryRun, Copies: []pipeline.Repair{}}
 	for _, identifier := range identifiers {
-		if err := knownIdentifier(ctx, s.registry, identifier); err != nil {
+		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
 		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipeline.Repair) error {
@@ -129,7 +133,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			return err
 		}
 	}
-	if report.Brakes, err = fixity.In(s.registry).Brakes(ctx); err != nil {
+	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
 		return err
 	}
 	return report.print(out, f.asJSON)
@@ -142,9 +146,9 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 	}
 	there, err := fixity.In(r).Stored(ctx, identifier)
 	if err == nil && !there {
-		err = failure{
-			code: exitFailed, err: fmt.Errorf("there is no active file or object %q", identifier),
-			next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt",
+		err = cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("there is no active file or object %q", identifier),
+			Next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt",
 		}
 	}
 	return err
@@ -174,14 +178,14 @@ func writeRepair(out io.Writer, d pipeline.Repair) error {
 	text := d.Result
 	switch {
 	case d.Result == pipeline.RepairLeft:
-		text += ": " + plain(d.Reason)
+		text += ": " + human.Line(d.Reason)
 	case d.From != "":
 		text += " from " + d.From
 	}
 	if d.QuarantinedAs != "" && d.Result == pipeline.RepairDone {
 		text += "; the bad bytes are at " + d.QuarantinedAs
 	}
-	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", plain(d.File), d.Target, d.Problem, text)
+	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", human.Line(d.File), d.Target, d.Problem, text)
 	return err
 }
 
@@ -193,38 +197,38 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	var err error
 	switch {
 	case asJSON:
-		err = writeJSON(out, r)
+		err = cli.WriteJSON(out, r)
 	case r.DryRun:
-		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", count(results[pipeline.RepairWould], "copy", "copies"), results[pipeline.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[pipeline.RepairWould], "copy", "copies"), results[pipeline.RepairLeft])
 	default:
-		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", count(results[pipeline.RepairDone], "copy", "copies"),
+		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[pipeline.RepairDone], "copy", "copies"),
 			results[pipeline.RepairGood], results[pipeline.RepairLeft])
 	}
 	switch {
 	case err != nil:
 		return err
 	case len(r.Brakes) > 0 && results[pipeline.RepairLeft] > 0:
-		return failure{code: exitFailed, next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
 	case results[pipeline.RepairLeft] > 0:
-		return failure{code: exitFailed, next: "see to what is said of those that are left, and start it again"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "see to what is said of those that are left, and start it again"}
 	}
 	return nil
 }
 
 func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
-	s, err := connectRegistry(ctx, "repair")
+	s, err := connect.Registry(ctx, "repair")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	err = fixity.In(s.registry).ReleaseBrake(ctx, f.release, f.by)
+	defer s.Close()
+	err = fixity.In(s.Registry).ReleaseBrake(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return failure{code: exitFailed, err: fmt.Errorf("repair has not stopped at %q", f.release), next: "`farol fixity status` tells where it has"}
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` tells where it has"}
 	case err != nil:
-		return failure{code: exitFailed, err: err, next: "`farol user list` shows the admins"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
 	case f.asJSON:
-		return writeJSON(out, map[string]string{"provider": f.release, "released_by": f.by})
+		return cli.WriteJSON(out, map[string]string{"provider": f.release, "released_by": f.by})
 	}
 	_, err = fmt.Fprintf(out, "Repair goes on at %s. What failed until now does not count any more.\n", f.release)
 	return err

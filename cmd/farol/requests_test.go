@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -20,10 +21,10 @@ func cmdFetch(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	client := storage.NewClient(storage.Options{})
 	defer client.Close()
-	b, err := client.Bucket(s3Config{
+	b, err := client.Bucket(settings.S3{
 		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
 		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}.target(args[0]))
+	}.Target(args[0]))
 	ts.Check(err)
 	if neg {
 		if _, err := b.Head(ctx, args[1]); !errors.Is(err, storage.ErrNotFound) {

@@ -9,13 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func requeueCommand() *cobra.Command {
 	var stage, where string
-	var care caution
+	var care cli.Caution
 	var acceptMissing, asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue ID | --where CONDITION",
@@ -34,11 +37,11 @@ are only shown what would happen, and what would be refused and why, unless you 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch many := cmd.Flags().Changed("where"); {
 			case many == (len(args) == 1):
-				return usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
-			case !many && (care.yes || care.dryRun):
-				return usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
+				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
+			case !many && (care.Yes || care.DryRun):
+				return cli.Usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
 			case many && acceptMissing:
-				return usage(errors.New("--accept-missing is for one item"), "look at what each lacks, and requeue it by its ID")
+				return cli.Usage(errors.New("--accept-missing is for one item"), "look at what each lacks, and requeue it by its ID")
 			case many:
 				return requeueMany(cmd, where, stage, care, asJSON)
 			}
@@ -47,36 +50,36 @@ are only shown what would happen, and what would be refused and why, unless you 
 	}
 	acceptFlag(c, &acceptMissing)
 	c.Flags().StringVar(&where, "where", "", "all items that this condition of SQL holds for")
-	care.flags(c)
+	care.Flags(c)
 	stageFlag(c, &stage)
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func requeueMany(cmd *cobra.Command, where, stage string, care caution, asJSON bool) error {
+func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJSON bool) error {
 	stage, err := oneStage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute or two
 	defer cancel()
-	s, err := connectRegistry(ctx, "requeue")
+	s, err := connect.Registry(ctx, "requeue")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	yes, err := care.allows(cmd, "Requeue all items for which the condition holds", false)
+	defer s.Close()
+	yes, err := care.Allows(cmd, "Requeue all items for which the condition holds", false)
 	if err != nil {
 		return err
 	}
-	lines, err := s.registry.RequeueWhere(ctx, where, stage, yes)
+	lines, err := s.Registry.RequeueWhere(ctx, where, stage, yes)
 	switch {
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "docs/sql.md lists the columns of work_items"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
 	case err != nil:
 		return err
 	case asJSON:
-		return writeJSON(cmd.OutOrStdout(), lines)
+		return cli.WriteJSON(cmd.OutOrStdout(), lines)
 	}
 	number := func(n *int64) string {
 		if n == nil {
@@ -88,43 +91,17 @@ func requeueMany(cmd *cobra.Command, where, stage string, care caution, asJSON b
 	for _, l := range lines {
 		reason := ""
 		if l.Reason != nil {
-			reason = plain(*l.Reason)
+			reason = human.Line(*l.Reason)
 		}
 		rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
 	}
-	if err := writeList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
+	if err := cli.WriteList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
 		return err
 	}
 	if !yes {
-		return unchanged(cmd)
+		return cli.Unchanged(cmd)
 	}
 	return nil
-}
-
-// obstaclesOf are what keeps an item from being claimed, with commands as remedies.
-func obstaclesOf(ctx context.Context, r *registry.Registry, id int64) ([]registry.Obstacle, error) {
-	obstacles, err := r.WhyNot(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	item, err := r.WorkItem(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	for n, o := range obstacles {
-		obstacles[n].Remedy = remedy(item, o)
-		if o.Reason != "ended" {
-			continue
-		}
-		again, err := requests.In(r).HaveAgain(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if again != "" {
-			obstacles[n].Remedy = "None. " + again
-		}
-	}
-	return obstacles, nil
 }
 
 func whyNotCommand() *cobra.Command {
@@ -137,7 +114,7 @@ it: it has ended, runs, or waits; its stage is paused or at its cap; no worker t
 it; others go before it.`,
 		Example: `  farol why-not 7
   farol why-not 7 --json`,
-		Args: oneArg("item by its ID"),
+		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := itemID(args[0])
 			if err != nil {
@@ -145,27 +122,27 @@ it; others go before it.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			s, err := connectRegistry(ctx, "why-not")
+			s, err := connect.Registry(ctx, "why-not")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			obstacles, err := obstaclesOf(ctx, s.registry, id)
+			defer s.Close()
+			obstacles, err := explain.Obstacles(ctx, s.Registry, id)
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return writeJSON(cmd.OutOrStdout(), obstacles)
+				return cli.WriteJSON(cmd.OutOrStdout(), obstacles)
 			case len(obstacles) == 0:
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing keeps item %d from being claimed.\n", id)
 				return err
 			}
 			for _, o := range obstacles {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, plain(o.Detail), plain(o.Remedy))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
 			}
 			return nil
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

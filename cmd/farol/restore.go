@@ -10,14 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/storage"
 )
 
 func restoreCommand() *cobra.Command {
-	return group("restore", "Have objects and files given back", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
+	return cli.Group("restore", "Have objects and files given back", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
 }
 
 // restoreFlags say how something is to be given back.
@@ -51,7 +54,7 @@ It is refused while anything else is in work on the same ` + what + `.`,
 		Example: "  farol restore " + what + " " + example + `
   farol restore ` + what + ` ` + example + ` --dry-run
   farol restore ` + what + ` ` + example + ` --tier Bulk --by reader@test.edu --json`,
-		Args: oneArg(what + " by its identifier"),
+		Args: cli.OneArg(what + " by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRestore(cmd.Context(), cmd.OutOrStdout(), what, args[0], f)
 		},
@@ -62,17 +65,17 @@ It is refused while anything else is in work on the same ` + what + `.`,
 	c.Flags().IntVar(&f.priority, "priority", 0, "from -100, which goes first, to 100")
 	c.Flags().BoolVar(&f.fromArchive, "from-archive", false, "have the archived copy made readable first, for where the others are bad")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be done, and change nothing")
-	jsonFlag(c, &f.asJSON)
+	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
 // check refuses what no restoration can be.
 func (f *restoreFlags) check() (err error) {
-	if f.tier, err = oneOf("--tier", f.tier, tiers()); err != nil {
+	if f.tier, err = cli.OneOf("--tier", f.tier, tiers()); err != nil {
 		return err
 	}
 	if f.days < 1 || f.days > 365 {
-		return usage(fmt.Errorf("--days is %d", f.days), "name a number of days from 1 to 365")
+		return cli.Usage(fmt.Errorf("--days is %d", f.days), "name a number of days from 1 to 365")
 	}
 	return nil
 }
@@ -81,41 +84,41 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := load(readRestoreConfig)
+	config, err := connect.Load(settings.ReadRestore)
 	if err != nil {
 		return err
 	}
-	s, err := connect(ctx, "restore", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "restore", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	q := requests.RestorationRequest{
 		By: f.by, Identifier: identifier, File: what == "file", Tier: f.tier, Days: f.days, Priority: f.priority,
 	}
-	option, err := requests.In(s.registry).StorageOptionOf(ctx, q)
+	option, err := requests.In(s.Registry).StorageOptionOf(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	if q.Class = pipeline.ArchiveClass(option, config.classOf, f.fromArchive); f.fromArchive && q.Class == "" {
-		return failure{code: exitFailed, err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), next: "leave --from-archive out"}
+	if q.Class = pipeline.ArchiveClass(option, config.ClassOf, f.fromArchive); f.fromArchive && q.Class == "" {
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), Next: "leave --from-archive out"}
 	}
 	if f.dryRun {
-		quote, err := requests.In(s.registry).Quote(ctx, q)
+		quote, err := requests.In(s.Registry).Quote(ctx, q)
 		if err != nil {
 			return unrestorable(what, err)
 		}
 		if f.asJSON {
-			return writeJSON(out, quote)
+			return cli.WriteJSON(out, quote)
 		}
 		return writeQuote(out, identifier, quote)
 	}
-	done, err := requests.In(s.registry).RequestRestoration(ctx, q)
+	done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
 	if f.asJSON {
-		return writeJSON(out, done)
+		return cli.WriteJSON(out, done)
 	}
 	return writeRestoration(out, identifier, done)
 }
@@ -124,24 +127,24 @@ func unrestorable(what string, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		if what == "" {
-			return failure{code: exitFailed, err: err, next: "`farol item list --needs-review` shows the items that wait"}
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --needs-review` shows the items that wait"}
 		}
-		return failure{code: exitFailed, err: err, next: "an identifier is <institution>/<bag name>, and a file's goes on with its path in the bag; farol restore " + what + " takes those of one kind"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "an identifier is <institution>/<bag name>, and a file's goes on with its path in the bag; farol restore " + what + " takes those of one kind"}
 	case errors.Is(err, registry.ErrRefused) && strings.Contains(err.Error(), "is in the queue"):
-		return failure{code: exitFailed, err: err, next: "`farol item list` shows what is in work"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list` shows what is in work"}
 	case errors.Is(err, registry.ErrRefused):
-		return failure{code: exitFailed, err: err, next: "nothing was changed; see `farol restore --help`"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol restore --help`"}
 	}
 	return err
 }
 
 func writeQuote(out io.Writer, identifier string, q requests.Quote) error {
-	fmt.Fprintf(out, "%s: %s, %s\n", plain(identifier), count(q.Files, "file", "files"), sizeOf(q.Bytes))
+	fmt.Fprintf(out, "%s: %s, %s\n", human.Line(identifier), human.Count(q.Files, "file", "files"), human.Bytes(q.Bytes))
 	if q.Class == "" {
 		_, err := fmt.Fprintln(out, "It can be read at any time, which costs nothing but the transfer.")
 		return err
 	}
-	fmt.Fprintf(out, "Tier %s of %s: $%s, within %s; the copies stay readable for %s.\n", q.Tier, q.Class, q.Price, spanOf(q.Takes), count(q.Days, "day", "days"))
+	fmt.Fprintf(out, "Tier %s of %s: $%s, within %s; the copies stay readable for %s.\n", q.Tier, q.Class, q.Price, human.Duration(q.Takes), human.Count(q.Days, "day", "days"))
 	_, err := fmt.Fprintln(out, approval(q))
 	return err
 }
@@ -160,9 +163,9 @@ func writeRestoration(out io.Writer, identifier string, r requests.Restoration) 
 		return err
 	}
 	if r.Quote.Class != "" {
-		fmt.Fprintf(out, "It is made readable first, by %s for about $%s, within %s.\n", r.Quote.Tier, r.Quote.Price, spanOf(r.Quote.Takes))
+		fmt.Fprintf(out, "It is made readable first, by %s for about $%s, within %s.\n", r.Quote.Tier, r.Quote.Price, human.Duration(r.Quote.Takes))
 	}
-	_, err := fmt.Fprintf(out, "Item %d gives %s back. To follow it: farol item watch %d\n", r.Item.ID, plain(identifier), r.Item.ID)
+	_, err := fmt.Fprintf(out, "Item %d gives %s back. To follow it: farol item watch %d\n", r.Item.ID, human.Line(identifier), r.Item.ID)
 	return err
 }
 
@@ -176,52 +179,32 @@ func restoreApproveCommand() *cobra.Command {
 admin may, or an institutional admin of the same institution who has not asked
 for it.`,
 		Example: `  farol restore approve 7 --by admin@test.edu`,
-		Args:    oneArg("item by its number"),
+		Args:    cli.OneArg("item by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id < 1 {
-				return usage(fmt.Errorf("%q is no number of an item", args[0]), "`farol item list --needs-review` shows those that wait")
+				return cli.Usage(fmt.Errorf("%q is no number of an item", args[0]), "`farol item list --needs-review` shows those that wait")
 			}
 			if by == "" {
-				return usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
+				return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
 			}
-			s, err := connectRegistry(cmd.Context(), "restore")
+			s, err := connect.Registry(cmd.Context(), "restore")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			item, err := requests.In(s.registry).ApproveRetrieval(cmd.Context(), id, by)
+			defer s.Close()
+			item, err := requests.In(s.Registry).ApproveRetrieval(cmd.Context(), id, by)
 			if err != nil {
 				return unrestorable("", err)
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), item)
+				return cli.WriteJSON(cmd.OutOrStdout(), item)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
 			return err
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of who approves (required)")
-	jsonFlag(c, &asJSON)
-	return c
-}
-
-// restoreConfig is what farol restore reads: the classes of the targets decide what
-// has to be restored from an archive first.
-type restoreConfig struct {
-	Database databaseConfig
-	classes  map[string]string // by target
-}
-
-func (c restoreConfig) classOf(target string) string { return c.classes[target] }
-
-func readRestoreConfig(s *settings) (c restoreConfig) {
-	s.readDatabase(&c.Database)
-	c.classes = map[string]string{}
-	for _, spec := range storage.Targets() {
-		var own targetConfig
-		s.readBlock(targetPrefix(spec.Name), &own)
-		c.classes[spec.Name] = firstOf(own.StorageClass, spec.StorageClass)
-	}
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -14,6 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -44,14 +48,14 @@ Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
 				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen, asJSON)
 			}
 			if asJSON {
-				return usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
+				return cli.Usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
 			}
 			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen, wait))
 		},
 	}
 	c.Flags().StringVar(&names, "jobs", "", "only these jobs, by comma")
 	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	wait.flag(c, startWait)
 	c.AddCommand(scheduleRunCommand(), scheduleListCommand(), schedulePauseCommand("pause", true), schedulePauseCommand("resume", false))
 	return c
@@ -75,7 +79,7 @@ func chooseJobs(list string) (chosen []string, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(known, name) {
-			return nil, usage(fmt.Errorf("there is no job %q", name), "the jobs are "+strings.Join(known, ", "))
+			return nil, cli.Usage(fmt.Errorf("there is no job %q", name), "the jobs are "+strings.Join(known, ", "))
 		}
 		if !slices.Contains(chosen, name) {
 			chosen = append(chosen, name)
@@ -95,19 +99,19 @@ Exit codes: 0 done; 1 it could not do all, or another process runs it; 2 wrong
 usage.`,
 		Example: `  farol schedule run janitor
   farol schedule run read-buckets --json`,
-		Args: oneArg("job"),
+		Args: cli.OneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := chooseJobs(args[0])
 			if err != nil {
 				return err
 			}
 			if len(chosen) != 1 || strings.Contains(args[0], ",") {
-				return usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
+				return cli.Usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
 			}
 			return runJobNow(cmd.Context(), cmd.OutOrStdout(), chosen[0], asJSON)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -119,19 +123,19 @@ func holderName(command string) string {
 
 // scheduling is a scheduler with what its jobs work with.
 type scheduling struct {
-	*services
+	*connect.Services
 	*pipeline.Scheduler
-	config  schedulerConfig
+	config  settings.Scheduler
 	metrics *scheduleMetrics
 }
 
 // connectScheduler opens what the jobs need, and nothing else.
 func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect(ctx, "schedule", needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
+	s, err := connect.Open(ctx, "schedule", connect.Needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
 	if err != nil {
 		return nil, err
 	}
@@ -144,18 +148,18 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 	return c, nil
 }
 
-func newScheduling(command string, s *services, config schedulerConfig, chosen []string) *scheduling {
+func newScheduling(command string, s *connect.Services, config settings.Scheduler, chosen []string) *scheduling {
 	metrics := newScheduleMetrics(chosen)
 	return &scheduling{s, &pipeline.Scheduler{
-		Registry: s.registry, Holder: holderName(command), Observe: metrics.observe, Log: newLogger(config.Log),
+		Registry: s.Registry, Holder: holderName(command), Observe: metrics.observe, Log: connect.NewLogger(config.Log),
 	}, config, metrics}
 }
 
-// surroundings are those of the chosen jobs.
-func (c *schedulerConfig) surroundings() surroundings {
+// schedulerSurroundings are those of the chosen jobs.
+func schedulerSurroundings(c *settings.Scheduler) surroundings {
 	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
 	if s.storage != nil {
-		s.s3 = &s.storage.s3Config
+		s.s3 = &s.storage.S3
 	}
 	return s
 }
@@ -164,24 +168,24 @@ func (c *schedulerConfig) surroundings() surroundings {
 func (c *scheduling) leaveOut() error {
 	c.Jobs = slices.DeleteFunc(c.Jobs, func(j pipeline.Job) bool { return j.Every <= 0 })
 	if len(c.Jobs) == 0 {
-		return usage(errors.New("there is no job to run: the intervals of all are 0"), "set one of them, or choose other --jobs")
+		return cli.Usage(errors.New("there is no job to run: the intervals of all are 0"), "set one of them, or choose other --jobs")
 	}
 	return nil
 }
 
 func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
-	config, err := load(readSchedulerConfig(chosen))
+	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
 	if err != nil {
 		return err
 	}
-	if err := wait.ready(ctx, config.surroundings(), config.HTTP.Addr, newLogger(config.Log)); err != nil {
+	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, connect.NewLogger(config.Log)); err != nil {
 		return err
 	}
 	c, err := connectScheduler(ctx, chosen)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
@@ -203,7 +207,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.registry.Ping), c.Log)
+		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.Services.Registry.Ping), c.Log)
 	})
 	group.Go(func() error {
 		c.Run(ctx)
@@ -217,7 +221,7 @@ func runDueJobs(ctx context.Context, out io.Writer, chosen []string, asJSON bool
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
@@ -233,12 +237,12 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	run, err := c.Now(ctx, c.Jobs[0])
 	if errors.Is(err, pipeline.ErrBusy) {
-		return failure{
-			code: exitFailed, err: fmt.Errorf("%s: %w", name, err),
-			next: "`farol schedule list` tells who; try again when that has ended",
+		return cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", name, err),
+			Next: "`farol schedule list` tells who; try again when that has ended",
 		}
 	}
 	if err != nil {
@@ -259,7 +263,7 @@ type runView struct {
 func viewOf(r pipeline.JobRun) runView {
 	v := runView{Job: r.Job, Outcome: fmt.Sprint(r.Outcome), Result: r.Result, Seconds: r.Took.Seconds()}
 	if r.Err != nil {
-		v.Error = inWords(r.Err)
+		v.Error = cli.InWords(r.Err)
 	}
 	return v
 }
@@ -272,7 +276,7 @@ func tellRuns(out io.Writer, asJSON bool, runs ...pipeline.JobRun) error {
 		views = append(views, viewOf(r))
 		text := fmt.Sprintf("%s: %s in %v", r.Job, r.Outcome, r.Took.Round(time.Millisecond))
 		if r.Result != "" {
-			text += ": " + plain(r.Result)
+			text += ": " + human.Line(r.Result)
 		}
 		if !asJSON {
 			fmt.Fprintln(out, text)
@@ -282,12 +286,12 @@ func tellRuns(out io.Writer, asJSON bool, runs ...pipeline.JobRun) error {
 		}
 	}
 	if asJSON {
-		if err := writeJSON(out, views); err != nil {
+		if err := cli.WriteJSON(out, views); err != nil {
 			return err
 		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return failure{code: exitFailed, err: errors.Join(errs...), next: "mend what is named above; the next run comes to what is left"}
+	return cli.Failure{Code: cli.ExitFailed, Err: errors.Join(errs...), Next: "mend what is named above; the next run comes to what is left"}
 }

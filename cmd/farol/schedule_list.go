@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -28,7 +31,7 @@ once.`,
 			return listSchedules(cmd.Context(), cmd.OutOrStdout(), asJSON)
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -43,53 +46,53 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 		Use:     verb + " JOB",
 		Short:   short,
 		Example: "  farol schedule " + verb + " janitor\n  farol schedule " + verb + " janitor --json",
-		Args:    oneArg("job"),
+		Args:    cli.OneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := chooseJobs(args[0]); err != nil {
 				return err
 			}
-			return withRegistry(cmd, "schedule", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				j, err := upkeep.In(r).PauseSchedule(ctx, args[0], paused)
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
-					return failure{code: exitFailed, err: fmt.Errorf("no scheduler has run %s yet", args[0]), next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
+					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(cmd.OutOrStdout(), j)
+					return cli.WriteJSON(cmd.OutOrStdout(), j)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", j.Job, verb)
 				return err
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
-	s, err := connectRegistry(ctx, "schedule")
+	s, err := connect.Registry(ctx, "schedule")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := upkeep.In(s.registry).Schedules(ctx)
+	defer s.Close()
+	list, err := upkeep.In(s.Registry).Schedules(ctx)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return writeJSON(out, list)
+		return cli.WriteJSON(out, list)
 	}
 	var rows [][]string
 	late := false
 	for _, j := range list {
 		late = late || j.Late > unnoticed
 		rows = append(rows, []string{
-			j.Job, everyOf(j.Every), scheduleState(j), optional(j.EndedAt), tookOf(j), at(j.NextRunAt), fmt.Sprintf("%d/%d", j.Failures, j.Runs),
-			plain(j.Holder), plain(resultOf(j)),
+			j.Job, everyOf(j.Every), scheduleState(j), optional(j.EndedAt), tookOf(j), human.Time(j.NextRunAt), fmt.Sprintf("%d/%d", j.Failures, j.Runs),
+			human.Line(j.Holder), human.Line(resultOf(j)),
 		})
 	}
-	if err := writeList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
+	if err := cli.WriteList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "Nobody runs what is late: start farol schedule.")
@@ -106,7 +109,7 @@ func scheduleState(j upkeep.Schedule) string {
 	case j.Paused:
 		return "paused"
 	case j.Late > unnoticed:
-		return "late by " + spanOf(j.Late)
+		return "late by " + human.Duration(j.Late)
 	case j.Late > 0:
 		return "due"
 	}
@@ -136,7 +139,7 @@ func optional(t *time.Time) string {
 	if t == nil {
 		return "never"
 	}
-	return at(*t)
+	return human.Time(*t)
 }
 
 // resultOf is what the last run came to, and what it could not do.

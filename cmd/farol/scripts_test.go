@@ -92,7 +92,7 @@ func withRedis(ts *testscript.TestScript, id int64, write func(context.Context, 
 	if len(attempts) == 0 {
 		ts.Fatalf("item %d has no attempt", id)
 	}
-	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progressPrefix)
+	store, err := progress.Connect(ctx, ts.Getenv("FAROL_REDIS_URL"), progress.Prefix)
 	ts.Check(err)
 	held := progress.Claim{Item: id, Token: attempts[len(attempts)-1].ClaimToken}
 	ts.Check(errors.Join(write(ctx, store, held), store.Close()))

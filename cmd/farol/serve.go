@@ -17,6 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/lease"
 	"github.com/farol-preservation/farol/web/pull"
@@ -37,7 +41,7 @@ machine need no token; elsewhere all do: see farol token.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !all {
-				return usage(errors.New("it is not said what to serve"), "add --pull")
+				return cli.Usage(errors.New("it is not said what to serve"), "add --pull")
 			}
 			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
 		},
@@ -48,21 +52,21 @@ machine need no token; elsewhere all do: see farol token.`,
 }
 
 func runServe(ctx context.Context, wait waiting) error {
-	config, err := load(readServeConfig)
+	config, err := connect.Load(settings.ReadServer)
 	if err != nil {
 		return err
 	}
-	fitIntoMemory(100, 0)
-	log := newLogger(config.Log)
+	memory.Fit(100, 0)
+	log := connect.NewLogger(config.Log)
 	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "serve", needs{Database: &config.Database})
+	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	direct, err := config.Database.session("farol-serve")
+	defer s.Close()
+	direct, err := connect.Session(config.Database, "farol-serve")
 	if err != nil {
 		return err
 	}
@@ -77,18 +81,18 @@ func runServe(ctx context.Context, wait waiting) error {
 	defer engine.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	tokens := access.NewTokens(s.registry, open)
-	queues := pull.New(s.db, pull.Options{
-		MaxBody: config.Pull.MaxBody, Defaults: config.Pull.defaults(), Stop: ctx.Done(), Caller: tokens.Caller,
+	tokens := access.NewTokens(s.Registry, open)
+	queues := pull.New(s.DB, pull.Options{
+		MaxBody: config.Pull.MaxBody, Defaults: defaultsOf(config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
 		Direct: direct, NoListen: config.Database.Pooler != "" && direct == nil, Log: log,
 	})
 	metrics := newServeMetrics(queues)
 	mux := http.NewServeMux()
 	queues.Routes(mux)
-	lease.New(s.db, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: log}).Routes(mux)
+	lease.New(s.DB, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.registry, log))...)
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.Registry, log))...)
 	})
 	group.Go(func() error { return queues.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
@@ -123,10 +127,10 @@ func servePull(ctx context.Context, handler http.Handler, listener net.Listener,
 
 // serveEngine is the queue for workers elsewhere: it hears of items, and looks after
 // what they leave behind.
-func serveEngine(ctx context.Context, s *services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
+func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
 	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
-	engine, err := claim.New(ctx, s.db, o)
+	engine, err := claim.New(ctx, s.DB, o)
 	if err != nil {
 		return nil, fmt.Errorf("start the queue: %w", err)
 	}
@@ -139,7 +143,7 @@ func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener ne
 	var lc net.ListenConfig
 	listener, err = lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, false, failure{code: exitFailed, err: fmt.Errorf("serve the pull API: %w", err), next: "set FAROL_PULL_ADDR to a free host:port"}
+		return nil, false, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("serve the pull API: %w", err), Next: "set FAROL_PULL_ADDR to a free host:port"}
 	}
 	tcp, ok := listener.Addr().(*net.TCPAddr)
 	open = ok && tcp.IP.IsLoopback()
@@ -189,4 +193,18 @@ func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
+}
+
+// defaultsOf are what pulls ask for that name no value of their own.
+func defaultsOf(c settings.Pull) pull.Defaults {
+	return pull.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
+}
+
+// orderly is what a service that runs until it is told to end comes to: that it
+// was told so while it was still starting is no failure.
+func orderly(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }

@@ -8,12 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func servicesCommand() *cobra.Command {
 	var asJSON, failing bool
-	c := group("services", "List the services that work needs, and hold or release one", servicesHoldCommand(), servicesReleaseCommand())
+	c := cli.Group("services", "List the services that work needs, and hold or release one", servicesHoldCommand(), servicesReleaseCommand())
 	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what
 each process has of its own (its disk, its settings).
 
@@ -46,7 +49,7 @@ is not ok.`
 		})
 	}
 	c.Flags().BoolVar(&failing, "failing", false, "only services that are not ok")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -60,15 +63,15 @@ func servicesHoldCommand() *cobra.Command {
 items that need it wait, and all others go on. farol services lists the names.`,
 		Example: `  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
   farol services hold redis`,
-		Args: oneArg("service"),
+		Args: cli.OneArg("service"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeServices(cmd, asJSON, func(ctx context.Context, r *registry.Registry) ([]registry.Service, error) {
 				return r.HoldService(ctx, args[0], reason)
 			})
 		},
 	}
-	reasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
-	jsonFlag(c, &asJSON)
+	cli.ReasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -80,14 +83,14 @@ func servicesReleaseCommand() *cobra.Command {
 		Long: `End a hold. Workers that see the service fail do not wait for their next probe but
 try one item at once; if that fails too, they hold it again.`,
 		Example: `  farol services release s3:Wasabi-OR`,
-		Args:    oneArg("service"),
+		Args:    cli.OneArg("service"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeServices(cmd, asJSON, func(ctx context.Context, r *registry.Registry) ([]registry.Service, error) {
 				return r.ReleaseService(ctx, args[0])
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -95,17 +98,17 @@ try one item at once; if that fails too, they hold it again.`,
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()
-	s, err := connectRegistry(ctx, "services")
+	s, err := connect.Registry(ctx, "services")
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	list, err := change(ctx, s.registry)
+	defer s.Close()
+	list, err := change(ctx, s.Registry)
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		err = writeJSON(cmd.OutOrStdout(), append([]registry.Service{}, list...))
+		err = cli.WriteJSON(cmd.OutOrStdout(), append([]registry.Service{}, list...))
 	default:
 		err = printServices(cmd, list)
 	}
@@ -114,7 +117,7 @@ func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context
 	}
 	for _, s := range list {
 		if s.State != "ok" {
-			return failure{code: exitFailed} // the list has said it
+			return cli.Failure{Code: cli.ExitFailed} // the list has said it
 		}
 	}
 	return nil
@@ -125,14 +128,14 @@ func printServices(cmd *cobra.Command, list []registry.Service) error {
 	for _, s := range list {
 		since, waiting := "", ""
 		if s.Since != nil {
-			since = at(*s.Since)
+			since = human.Time(*s.Since)
 		}
 		if s.State != "ok" {
 			waiting = strconv.FormatInt(s.Waiting, 10)
 		}
 		rows = append(rows, []string{
-			plain(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, plain(s.Text),
+			human.Line(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, human.Line(s.Text),
 		})
 	}
-	return writeList(cmd.OutOrStdout(), "services", []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
+	return cli.WriteList(cmd.OutOrStdout(), "services", []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
 }

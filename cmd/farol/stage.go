@@ -12,11 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func stageCommand() *cobra.Command {
-	return group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
+	return cli.Group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
 }
 
 func stageListCommand() *cobra.Command {
@@ -29,18 +32,18 @@ func stageListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listStages(cmd, asJSON) },
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 func listStages(cmd *cobra.Command, asJSON bool) error {
-	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := r.Stages(ctx)
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), list)
+			return cli.WriteJSON(cmd.OutOrStdout(), list)
 		}
 		return printStages(cmd.OutOrStdout(), list)
 	})
@@ -57,12 +60,12 @@ func printStages(out io.Writer, list []registry.Stage) error {
 			most = strconv.Itoa(s.Cap)
 		}
 		rows = append(rows, []string{
-			s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, spanOf(seconds(s.Lease)),
+			s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
 			number(s.Waiting), number(s.Running), number(s.Parked), state,
 		})
 	}
 	header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
-	return writeList(out, "stages", header, rows)
+	return cli.WriteList(out, "stages", header, rows)
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -80,19 +83,19 @@ it within seconds; bags that leave the stage before it meanwhile pass it by. The
 name has letters, digits and single spaces, and begins with a capital.`,
 		Example: `  farol stage add 'Virus Scan' --after Validate --worker http
   farol stage add OCR --after 'Format Identification' --worker http --topic ocr --max-attempts 5 --lease 2m --heartbeat 20s --timeout 6h --json`,
-		Args: oneArg("stage"),
+		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case worker != "http":
-				return usage(fmt.Errorf("--worker is %q", worker), "give --worker http: what Farol works itself is part of it")
+				return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: what Farol works itself is part of it")
 			case n.After == "":
-				return usage(errors.New("--after is missing"), "name the stage that it comes behind: `farol stage list` shows them")
+				return cli.Usage(errors.New("--after is missing"), "name the stage that it comes behind: `farol stage list` shows them")
 			}
 			if n.MaxAttempts < 1 || n.Lease <= 0 || n.Heartbeat < 0 || n.Timeout < 0 {
-				return usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
+				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
 			}
 			n.Name = args[0]
-			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				var err error
 				if n.After, err = anyStage(ctx, r, "--after", n.After); err != nil {
 					return err
@@ -100,11 +103,11 @@ name has letters, digits and single spaces, and begins with a capital.`,
 				s, err := r.AddStage(ctx, n)
 				switch {
 				case errors.Is(err, registry.ErrRefused):
-					return failure{code: exitFailed, err: err, next: "`farol stage list` shows the stages there are"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages there are"}
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(cmd.OutOrStdout(), s)
+					return cli.WriteJSON(cmd.OutOrStdout(), s)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Behind %s comes %s now, with the topic %s. Its items wait for programs that ask for them: docs/workers.md.\n",
 					n.After, s.Stage, s.Topic)
@@ -120,7 +123,7 @@ name has letters, digits and single spaces, and begins with a capital.`,
 	flags.DurationVar(&n.Lease, "lease", 30*time.Second, "how long a worker's silence means its death; at least three heartbeats")
 	flags.DurationVar(&n.Heartbeat, "heartbeat", 0, "how often a worker is heard of (default a third of the lease, 10s at most)")
 	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -133,9 +136,9 @@ func stageRemoveCommand() *cobra.Command {
 that are parked at it stay parked, and can be requeued to another stage.`,
 		Example: `  farol stage remove 'Virus Scan'
   farol stage remove OCR --json`,
-		Args: oneArg("stage"),
+		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				name, err := anyStage(ctx, r, "the stage", args[0])
 				if err != nil {
 					return err
@@ -143,40 +146,40 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 				s, err := r.RemoveStage(ctx, name)
 				switch {
 				case errors.Is(err, registry.ErrRefused):
-					return failure{code: exitFailed, err: err, next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` holds it up"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` holds it up"}
 				case err != nil:
 					return err
 				case asJSON:
-					return writeJSON(cmd.OutOrStdout(), s)
+					return cli.WriteJSON(cmd.OutOrStdout(), s)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is no stage any more.\n", s.Stage)
 				if s.Parked > 0 {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol plan requeue --stage '%s' --to STAGE\n",
-						count(int(s.Parked), "item is", "items are"), s.Stage)
+						human.Count(int(s.Parked), "item is", "items are"), s.Stage)
 				}
 				return err
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // oneStage spells the name of a stage as the registry does, or another name that is
 // allowed as well. Only for one that is no stage of Farol's own does it ask there.
 func oneStage(ctx context.Context, flag, value string, also ...string) (string, error) {
-	name, err := oneOf(flag, value, append(allStages(), also...))
+	name, err := cli.OneOf(flag, value, append(allStages(), also...))
 	if err == nil {
 		return name, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, noRegistry := connectRegistry(ctx, "stage")
+	s, noRegistry := connect.Registry(ctx, "stage")
 	if noRegistry != nil {
 		return "", err // which is all that can be said
 	}
-	defer s.close()
-	return anyStage(ctx, s.registry, flag, value, also...)
+	defer s.Close()
+	return anyStage(ctx, s.Registry, flag, value, also...)
 }
 
 // anyStage is oneStage for who is connected. Of what there is no stage, the stages
@@ -201,5 +204,5 @@ func anyStage(ctx context.Context, r *registry.Registry, flag, value string, als
 			live = append(live, s.Stage)
 		}
 	}
-	return oneOf(flag, value, append(append(live, "Resolve"), also...))
+	return cli.OneOf(flag, value, append(append(live, "Resolve"), also...))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -25,16 +27,16 @@ how many attempts an item waits for a person. Workers go by it within five secon
 		Example: `  farol stage set Record --cap 4
   farol stage set Receive --timeout 6h --max-attempts 5
   farol stage set Requested --action Delete --cap 2 --json`,
-		Args: oneArg("stage"),
+		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			given := cmd.Flags().Changed
 			if !given("cap") && !given("timeout") && !given("max-attempts") {
-				return usage(errors.New("nothing is to be set"), "add --cap, --timeout or --max-attempts")
+				return cli.Usage(errors.New("nothing is to be set"), "add --cap, --timeout or --max-attempts")
 			}
 			if most < 0 || timeout < 0 || given("max-attempts") && (attempts < 1 || attempts > 1000) {
-				return usage(errors.New("a number or time is too small or too large"), "give --cap and --timeout 0 or more, --max-attempts 1 to 1000")
+				return cli.Usage(errors.New("a number or time is too small or too large"), "give --cap and --timeout 0 or more, --max-attempts 1 to 1000")
 			}
-			if c.Action, err = oneOf("--action", c.Action, actions()); err != nil {
+			if c.Action, err = cli.OneOf("--action", c.Action, actions()); err != nil {
 				return err
 			}
 			if given("cap") {
@@ -54,12 +56,12 @@ how many attempts an item waits for a person. Workers go by it within five secon
 	flags.IntVar(&most, "cap", 0, "items at the stage at once in all processes; 0: any number")
 	flags.DurationVar(&timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
 	flags.IntVar(&attempts, "max-attempts", 0, "attempts after which an item waits for a person")
-	jsonFlag(cmd, &asJSON)
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
 func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bool) error {
-	return withRegistry(cmd, "stage", func(ctx context.Context, r *registry.Registry) error {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		stage, err := anyStage(ctx, r, "the stage", name)
 		if err != nil {
 			return err
@@ -69,9 +71,9 @@ func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bo
 		case err != nil:
 			return err
 		case len(list) == 0:
-			return failure{code: exitFailed, err: fmt.Errorf("%s has no settings for that", stage), next: "`farol stage list` shows the stages and their actions"}
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no settings for that", stage), Next: "`farol stage list` shows the stages and their actions"}
 		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), list)
+			return cli.WriteJSON(cmd.OutOrStdout(), list)
 		}
 		return printStages(cmd.OutOrStdout(), list)
 	})

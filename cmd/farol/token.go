@@ -11,11 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func tokenCommand() *cobra.Command {
-	return group("token", "Let programs use the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
+	return cli.Group("token", "Let programs use the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
 }
 
 func tokenAddCommand() *cobra.Command {
@@ -32,7 +35,7 @@ nothing else, since messages are of all.`,
 		Example: `  farol token add dashboard --may pull
   farol token add scanner --may lease --stages 'Virus Scan' --lasts 8760h
   farol token add ocr --may lease --institution test.edu --json`,
-		Args: oneArg("name"),
+		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
 			if err := checkRights(t); err != nil {
@@ -40,18 +43,18 @@ nothing else, since messages are of all.`,
 			}
 			if cmd.Flags().Changed("lasts") {
 				if lasts <= 0 {
-					return usage(fmt.Errorf("--lasts is %v", lasts), "give a time such as 8760h, a year")
+					return cli.Usage(fmt.Errorf("--lasts is %v", lasts), "give a time such as 8760h, a year")
 				}
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
-					return failure{code: exitFailed, err: err, next: "`farol token list`, `farol stage list` and `farol institution list` show what there is"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show what there is"}
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), struct {
+					return cli.WriteJSON(cmd.OutOrStdout(), struct {
 						registry.Token
 						Secret string `json:"token"`
 					}{added, secret})
@@ -65,22 +68,22 @@ nothing else, since messages are of all.`,
 	c.Flags().StringVar(&t.Institution, "institution", "", "institution by its identifier; without, of all")
 	c.Flags().StringSliceVar(&t.Stages, "stages", nil, "stages that may be leased; without, all that are worked on over HTTP")
 	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // checkRights refuses rights that there are not, or that do not go together.
 func checkRights(t registry.Token) error {
 	if len(t.Rights) == 0 {
-		return usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
+		return cli.Usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
 	}
 	for _, right := range t.Rights {
-		if _, err := oneOf("--may", right, registry.Rights()); err != nil {
+		if _, err := cli.OneOf("--may", right, registry.Rights()); err != nil {
 			return err
 		}
 	}
 	if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
-		return usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
+		return cli.Usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
 	}
 	return nil
 }
@@ -94,19 +97,19 @@ func tokenListCommand() *cobra.Command {
   farol token list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Tokens(ctx)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), list)
+					return cli.WriteJSON(cmd.OutOrStdout(), list)
 				}
 				return printTokens(cmd.OutOrStdout(), list)
 			})
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -115,21 +118,21 @@ func printTokens(out io.Writer, list []registry.Token) error {
 	for _, t := range list {
 		until, used := "no end", "never"
 		if t.ExpiresAt != nil {
-			until = at(*t.ExpiresAt)
+			until = human.Time(*t.ExpiresAt)
 			if t.ExpiresAt.Before(time.Now()) {
 				until += " (over)"
 			}
 		}
 		if t.UsedAt != nil {
-			used = at(*t.UsedAt)
+			used = human.Time(*t.UsedAt)
 		}
-		rows = append(rows, []string{plain(t.Name), strings.Join(t.Rights, ","), plain(t.Institution), plain(strings.Join(t.Stages, ",")), until, used})
+		rows = append(rows, []string{human.Line(t.Name), strings.Join(t.Rights, ","), human.Line(t.Institution), human.Line(strings.Join(t.Stages, ",")), until, used})
 	}
-	return writeList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
+	return cli.WriteList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
 
 func tokenRemoveCommand() *cobra.Command {
-	var care caution
+	var care cli.Caution
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "remove NAME",
@@ -139,19 +142,19 @@ make the same token again.`,
 		Example: `  farol token remove dashboard --dry-run
   farol token remove dashboard
   farol token remove scanner --yes --json`,
-		Args: oneArg("name"),
+		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withRegistry(cmd, "token", func(ctx context.Context, r *registry.Registry) error {
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				return removeToken(ctx, cmd, r, args[0], care, asJSON)
 			})
 		},
 	}
-	care.flags(c)
-	jsonFlag(c, &asJSON)
+	care.Flags(c)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, name string, care caution, asJSON bool) error {
+func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, name string, care cli.Caution, asJSON bool) error {
 	list, err := r.Tokens(ctx)
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 	if i < 0 {
 		return noToken(fmt.Errorf("there is no token %q", name))
 	}
-	does, err := care.allows(cmd, "End the token "+plain(name), true)
+	does, err := care.Allows(cmd, "End the token "+human.Line(name), true)
 	if err != nil {
 		return err
 	}
@@ -171,18 +174,18 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 	}
 	switch {
 	case asJSON:
-		err = writeJSON(cmd.OutOrStdout(), list[i])
+		err = cli.WriteJSON(cmd.OutOrStdout(), list[i])
 	case does:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", plain(name))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", human.Line(name))
 	default:
 		err = printTokens(cmd.OutOrStdout(), list[i:i+1])
 	}
 	if !does {
-		err = errors.Join(err, unchanged(cmd))
+		err = errors.Join(err, cli.Unchanged(cmd))
 	}
 	return err
 }
 
 func noToken(err error) error {
-	return failure{code: exitFailed, err: err, next: "`farol token list` shows those that there are"}
+	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list` shows those that there are"}
 }

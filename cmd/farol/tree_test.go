@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // leaves are the commands that do something, other than cobra's and our children's.
@@ -188,7 +190,7 @@ func TestErrorsAreJSONToo(t *testing.T) {
 	} {
 		var plain, asJSON bytes.Buffer
 		code := run(context.Background(), strings.Fields(strings.ReplaceAll(line, " --json", "")), &plain)
-		if got := run(context.Background(), strings.Fields(line), &asJSON); got != code || code != exitUsage {
+		if got := run(context.Background(), strings.Fields(line), &asJSON); got != code || code != cli.ExitUsage {
 			t.Errorf("%s exits with %d, and with %d", line, got, code)
 		}
 		var v map[string]any
@@ -214,13 +216,13 @@ func TestErrorsAreInWords(t *testing.T) {
 		{errors.Join(errors.New("read a.tar"), context.DeadlineExceeded), "read a.tar\nthere was no answer in time"},
 		{errors.New(`invalid argument "x" for "--limit" flag: strconv.ParseInt: parsing "x": invalid syntax`), `invalid argument "x" for "--limit" flag: "x" is not what it takes`},
 	} {
-		if got := inWords(c.err); got != c.want {
+		if got := cli.InWords(c.err); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 	for _, line := range []string{"item list --limit x", "item list --limit 99999999999999999999", "schedule --wait=soon", "delete request --from /nowhere --by x", "validate /nowhere", "version x", "read-buckets --interval 5"} {
 		var stderr bytes.Buffer
-		if code := run(context.Background(), strings.Fields(line), &stderr); code != exitUsage {
+		if code := run(context.Background(), strings.Fields(line), &stderr); code != cli.ExitUsage {
 			t.Errorf("%s exits with %d", line, code)
 		}
 		for _, text := range []string{"strconv", "invalid syntax", "open /", "stat /", "no such file", "time:", "arg(s)"} {

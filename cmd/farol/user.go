@@ -6,11 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func userCommand() *cobra.Command {
-	return group("user", "Register the people who ask for restorations and deletions",
+	return cli.Group("user", "Register the people who ask for restorations and deletions",
 		userAddCommand(), userListCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true))
 }
 
@@ -30,42 +33,42 @@ others; an admin is the archive's own staff, belongs to no institution, and
 neither requests nor approves deletions.`,
 		Example: `  farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu
   farol user add staff@archive.org --name 'A Colleague' --role admin`,
-		Args: oneArg("e-mail"),
+		Args: cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			u.Email = args[0]
 			if u.Name == "" {
-				return usage(errors.New("--name is missing"), "add --name 'Name of the person'")
+				return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the person'")
 			}
 			if u.Role == "" {
-				return usage(errors.New("--role is missing"), "the roles are admin, institutional_admin and institutional_user")
+				return cli.Usage(errors.New("--role is missing"), "the roles are admin, institutional_admin and institutional_user")
 			}
-			if u.Role, err = oneOf("--role", u.Role, roles()); err != nil {
+			if u.Role, err = cli.OneOf("--role", u.Role, roles()); err != nil {
 				return err
 			}
 			if (u.Role == registry.RoleAdmin) != (u.Institution == "") {
-				return usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
+				return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
 					"name the institution of anybody but an admin, who has none")
 			}
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			added, err := s.registry.AddUser(cmd.Context(), u)
+			defer s.Close()
+			added, err := s.Registry.AddUser(cmd.Context(), u)
 			if err != nil {
-				return failure{code: exitFailed, err: err, next: "`farol user list` and `farol institution list` show what there is"}
+				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show what there is"}
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), added)
+				return cli.WriteJSON(cmd.OutOrStdout(), added)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered as %s.\n", plain(added.Email), added.Role)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered as %s.\n", human.Line(added.Email), added.Role)
 			return err
 		},
 	}
 	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
 	c.Flags().StringVar(&u.Role, "role", "", "admin, institutional_admin or institutional_user (required)")
 	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin has none")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -79,12 +82,12 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			list, err := s.registry.Users(cmd.Context(), institution)
+			defer s.Close()
+			list, err := s.Registry.Users(cmd.Context(), institution)
 			if err != nil {
 				return err
 			}
@@ -92,7 +95,7 @@ func userListCommand() *cobra.Command {
 				if list == nil {
 					list = []registry.User{}
 				}
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			var rows [][]string
 			for _, u := range list {
@@ -100,13 +103,13 @@ func userListCommand() *cobra.Command {
 				if u.DeactivatedAt != nil {
 					state = "deactivated"
 				}
-				rows = append(rows, []string{plain(u.Email), u.Role, u.Institution, state, plain(u.Name)})
+				rows = append(rows, []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)})
 			}
-			return writeList(cmd.OutOrStdout(), "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
+			return cli.WriteList(cmd.OutOrStdout(), "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -120,24 +123,24 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 		Use:     verb + " EMAIL",
 		Short:   short,
 		Example: "  farol user " + verb + " first@test.edu",
-		Args:    oneArg("e-mail"),
+		Args:    cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := connectRegistry(cmd.Context(), "user")
+			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			u, err := s.registry.SetUserActive(cmd.Context(), args[0], active)
+			defer s.Close()
+			u, err := s.Registry.SetUserActive(cmd.Context(), args[0], active)
 			if err != nil {
-				return failure{code: exitFailed, err: err, next: "`farol user list` shows who is registered"}
+				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows who is registered"}
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), u)
+				return cli.WriteJSON(cmd.OutOrStdout(), u)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", plain(u.Email), verb)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", human.Line(u.Email), verb)
 			return err
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -14,6 +14,10 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // bagRules are the flags that say by which rules a bag is judged.
@@ -59,7 +63,7 @@ highest of their codes.`,
 			if err != nil {
 				return err
 			}
-			most, err := load((*settings).readMaxFiles)
+			most, err := connect.Load((*settings.Reader).ReadMaxFiles)
 			if err != nil {
 				return err
 			}
@@ -73,7 +77,7 @@ highest of their codes.`,
 	}
 	c.Flags().StringVar(&rules.profile, "profile", "", "judge by this profile, whatever the bag names: a file in the JSON of BagIt Profiles 1.4, or the name of a built-in one")
 	c.Flags().BoolVar(&rules.plain, "no-profile", false, "judge by BagIt itself (RFC 8493) alone")
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -107,8 +111,8 @@ type validation struct {
 func (v validation) one(ctx context.Context, b namedBag) error {
 	size := b.size(ctx)
 	show := newReadBar(size, decor.CountersKibiByte("% .1f / % .1f"))
-	verdict, err := v.judge(ctx, b, show.set)
-	show.end()
+	verdict, err := v.judge(ctx, b, show.Set)
+	show.End()
 	if err != nil {
 		return err
 	}
@@ -141,17 +145,17 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 	}
 	switch {
 	case r.plain && r.profile != "":
-		return nil, usage(errors.New("--profile and --no-profile contradict each other"), "give one or the other")
+		return nil, cli.Usage(errors.New("--profile and --no-profile contradict each other"), "give one or the other")
 	case r.plain:
 		return always(bag.PlainBagIt()), nil
 	case r.profile != "":
-		p, err := chooseProfile(r.profile)
+		p, err := settings.ChooseProfile(r.profile)
 		if err != nil {
-			return nil, usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(bag.BuiltInProfiles(), ", "))
+			return nil, cli.Usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(bag.BuiltInProfiles(), ", "))
 		}
 		return always(p), nil
 	}
-	profiles, err := load((*settings).readProfiles)
+	profiles, err := connect.Load((*settings.Reader).ReadProfiles)
 	return profiles.Of, err
 }
 
@@ -173,7 +177,7 @@ func readBag(ctx context.Context, path string, stdin io.Reader, o bag.ReadOption
 	}
 	in, err := openTar(path, stdin)
 	if err != nil {
-		return nil, usage(err, "name a tar file or directory that you may read, or - for standard input")
+		return nil, cli.Usage(err, "name a tar file or directory that you may read, or - for standard input")
 	}
 	defer in.Close() //nolint:errcheck // only read
 	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), o)
@@ -187,9 +191,9 @@ func unread(err error) error {
 	if err == nil {
 		return nil
 	}
-	return failure{
-		code: exitUsage, err: err,
-		next: "nothing was found out about the bag; see that it can be read to its end",
+	return cli.Failure{
+		Code: cli.ExitUsage, Err: err,
+		Next: "nothing was found out about the bag; see that it can be read to its end",
 	}
 }
 
@@ -197,7 +201,7 @@ func unread(err error) error {
 // its writer.
 func openTar(path string, stdin io.Reader) (io.ReadCloser, error) {
 	if path == "-" {
-		if f, ok := stdin.(*os.File); ok && isTerminal(f) {
+		if f, ok := stdin.(*os.File); ok && cli.IsTerminal(f) {
 			return nil, errors.New("standard input is a terminal")
 		}
 		return io.NopCloser(stdin), nil
@@ -213,22 +217,22 @@ func openTar(path string, stdin io.Reader) (io.ReadCloser, error) {
 }
 
 func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
-	answer := failure{code: exitFailed} // what was printed says it all
+	answer := cli.Failure{Code: cli.ExitFailed} // what was printed says it all
 	if asJSON {
-		if err := writeJSON(w, v); err != nil {
-			return failure{code: exitUsage, err: err}
+		if err := cli.WriteJSON(w, v); err != nil {
+			return cli.Failure{Code: cli.ExitUsage, Err: err}
 		}
 	} else {
 		if err := printVerdict(w, path, v); err != nil {
-			return failure{code: exitUsage, err: err}
+			return cli.Failure{Code: cli.ExitUsage, Err: err}
 		}
-		answer.next = "correct the bag and validate it again; docs/validation-codes.md explains the codes"
+		answer.Next = "correct the bag and validate it again; docs/validation-codes.md explains the codes"
 	}
 	switch {
 	case v.Valid:
 		return nil
 	case v.Unknown:
-		answer.code = exitUsage
+		answer.Code = cli.ExitUsage
 	}
 	return answer
 }
@@ -239,7 +243,7 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 		fmt.Fprintln(out, line("", f))
 	}
 	if v.More > 0 {
-		fmt.Fprintf(out, "… and %s that are not listed\n", count(v.More, "error", "errors"))
+		fmt.Fprintf(out, "… and %s that are not listed\n", human.Count(v.More, "error", "errors"))
 	}
 	for _, f := range v.Warnings {
 		fmt.Fprintln(out, line("warning: ", f))
@@ -247,18 +251,18 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 	verdict := "valid"
 	switch {
 	case v.Unknown:
-		verdict = "not verified, whether it is valid is unknown: " + count(len(v.Errors)+v.More, "error", "errors")
+		verdict = "not verified, whether it is valid is unknown: " + human.Count(len(v.Errors)+v.More, "error", "errors")
 	case !v.Valid:
-		verdict = "not valid: " + count(len(v.Errors)+v.More, "error", "errors")
+		verdict = "not valid: " + human.Count(len(v.Errors)+v.More, "error", "errors")
 	}
 	if len(v.Warnings) > 0 {
-		verdict += ", " + count(len(v.Warnings), "warning", "warnings")
+		verdict += ", " + human.Count(len(v.Warnings), "warning", "warnings")
 	}
 	about := "it was not read"
 	if v.Profile != "" {
-		about = fmt.Sprintf("profile %s, %s, %s", v.Profile, count(v.Files, "file", "files"), sizeOf(v.Bytes))
+		about = fmt.Sprintf("profile %s, %s, %s", v.Profile, human.Count(v.Files, "file", "files"), human.Bytes(v.Bytes))
 	}
-	fmt.Fprintf(out, "%s is %s (%s)\n", plain(path), verdict, about)
+	fmt.Fprintf(out, "%s is %s (%s)\n", human.Line(path), verdict, about)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write the verdict: %w", err)
 	}
@@ -267,16 +271,16 @@ func printVerdict(w io.Writer, path string, v bag.Verdict) error {
 
 func line(kind string, f bag.Finding) string {
 	if f.Path == "" {
-		return fmt.Sprintf("%s%s: %s", kind, f.Code, plain(f.Message))
+		return fmt.Sprintf("%s%s: %s", kind, f.Code, human.Line(f.Message))
 	}
-	return fmt.Sprintf("%s%s: %s: %s", kind, f.Code, plain(f.Path), plain(f.Message))
+	return fmt.Sprintf("%s%s: %s: %s", kind, f.Code, human.Line(f.Path), human.Line(f.Message))
 }
 
 // newReadBar is for bags that take a while to read.
-func newReadBar(size int64, counters decor.Decorator) *bar {
+func newReadBar(size int64, counters decor.Decorator) *cli.Bar {
 	const small = 64 << 20 // is read before one has looked
 	if size <= small {
 		return nil
 	}
-	return newBar(size, counters)
+	return cli.NewBar(size, counters)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 )
 
 // namedBag is a bag that a command line names, by itself or by its directory.
@@ -56,7 +58,7 @@ var topOfBag = regexp.MustCompile(`^(bagit|(tag)?manifest-.*)\.txt$`)
 func lookInto(dir string) (tars []string, unpacked bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, false, usage(err, "name a directory that you may read")
+		return nil, false, cli.Usage(err, "name a directory that you may read")
 	}
 	payload, below := false, ""
 	for _, e := range entries {
@@ -78,17 +80,17 @@ func lookInto(dir string) (tars []string, unpacked bool, err error) {
 	case len(tars) > 0 || payload:
 		return tars, len(tars) == 0, nil
 	case below != "":
-		return nil, false, usage(fmt.Errorf("%s holds no tar file, and is no bag itself", dir),
+		return nil, false, cli.Usage(fmt.Errorf("%s holds no tar file, and is no bag itself", dir),
 			"name each unpacked bag by its own directory, such as "+filepath.Join(dir, below))
 	}
-	return nil, false, usage(fmt.Errorf("no bag is in %s: no file *.tar, and no bagit.txt", dir),
+	return nil, false, cli.Usage(fmt.Errorf("no bag is in %s: no file *.tar, and no bagit.txt", dir),
 		"name tar files, a directory that holds them, or the directory of an unpacked bag")
 }
 
 // size is the number of bytes to read for a bag, as far as it is known and there is
 // a person to see the progress.
 func (b namedBag) size(ctx context.Context) (size int64) {
-	if !isTerminal(os.Stderr) || b.path == "-" || b.err != nil {
+	if !cli.IsTerminal(os.Stderr) || b.path == "-" || b.err != nil {
 		return 0
 	}
 	// The walk does not follow a link that it begins with.
@@ -127,16 +129,16 @@ func (v validation) all(ctx context.Context, bags []namedBag) error {
 	if err == nil && !v.asJSON {
 		err = v.print(&many, len(bags))
 	}
-	answer := failure{code: many.worst} // what was printed says it all
+	answer := cli.Failure{Code: many.worst} // what was printed says it all
 	switch {
 	case err != nil:
-		return failure{code: exitUsage, err: err}
+		return cli.Failure{Code: cli.ExitUsage, Err: err}
 	case ctx.Err() != nil:
-		return failure{code: exitUsage, err: ctx.Err()}
-	case many.worst == exitOK:
+		return cli.Failure{Code: cli.ExitUsage, Err: ctx.Err()}
+	case many.worst == cli.ExitOK:
 		return nil
 	case !v.asJSON && many.results["not valid"]+many.results["not verified"] > 0:
-		answer.next = "correct these bags and validate them again; docs/validation-codes.md explains the codes"
+		answer.Next = "correct these bags and validate them again; docs/validation-codes.md explains the codes"
 	}
 	return answer
 }
@@ -151,12 +153,12 @@ func (v validation) each(ctx context.Context, bags []namedBag, many *manyVerdict
 	}
 	var now atomic.Int64
 	show := newReadBar(total, decor.Any(func(s decor.Statistics) string {
-		return fmt.Sprintf("bag %d of %d, %s / %s", now.Load(), len(bags), sizeOf(s.Current), sizeOf(s.Total))
+		return fmt.Sprintf("bag %d of %d, %s / %s", now.Load(), len(bags), human.Bytes(s.Current), human.Bytes(s.Total))
 	}))
-	defer show.end()
+	defer show.End()
 	for i, b := range bags {
 		now.Store(int64(i + 1))
-		verdict, reason := v.judge(ctx, b, func(n int64) { show.set(before + n) })
+		verdict, reason := v.judge(ctx, b, func(n int64) { show.Set(before + n) })
 		if ctx.Err() != nil {
 			return nil // the caller sees it too
 		}
@@ -172,25 +174,25 @@ func (v validation) each(ctx context.Context, bags []namedBag, many *manyVerdict
 type bagView struct {
 	Bag string `json:"bag"`
 	*bag.Verdict
-	*failureView
+	*cli.FailureView
 }
 
 // add takes in a bag that was judged, or could not be for a reason.
 func (v validation) add(many *manyVerdicts, path string, verdict bag.Verdict, reason error) error {
 	if reason != nil {
-		return v.addUnread(many, path, asFailure(reason))
+		return v.addUnread(many, path, cli.FailureOf(reason))
 	}
-	result, code := "valid", exitOK
+	result, code := "valid", cli.ExitOK
 	switch {
 	case verdict.Unknown:
-		result, code = "not verified", exitUsage
+		result, code = "not verified", cli.ExitUsage
 	case !verdict.Valid:
-		result, code = "not valid", exitFailed
+		result, code = "not valid", cli.ExitFailed
 	}
 	many.results[result]++
 	many.worst = max(many.worst, code)
 	if v.asJSON {
-		return writeJSONLine(v.out, bagView{Bag: path, Verdict: &verdict})
+		return cli.WriteJSONLine(v.out, bagView{Bag: path, Verdict: &verdict})
 	}
 	first := ""
 	switch {
@@ -199,27 +201,27 @@ func (v validation) add(many *manyVerdicts, path string, verdict bag.Verdict, re
 	case len(verdict.Warnings) > 0:
 		first = line("warning: ", verdict.Warnings[0])
 	}
-	many.rows = append(many.rows, []string{plain(path), result, number(int64(len(verdict.Errors) + verdict.More)), number(int64(len(verdict.Warnings))), first})
-	if code == exitOK {
+	many.rows = append(many.rows, []string{human.Line(path), result, number(int64(len(verdict.Errors) + verdict.More)), number(int64(len(verdict.Warnings))), first})
+	if code == cli.ExitOK {
 		return nil
 	}
 	if many.details.Len() > mostDetails {
-		fmt.Fprintf(&many.details, "\nTo see what is wrong with %s, validate it alone.\n", plain(path))
+		fmt.Fprintf(&many.details, "\nTo see what is wrong with %s, validate it alone.\n", human.Line(path))
 		return nil
 	}
 	many.details.WriteString("\n")
 	return printVerdict(&many.details, path, verdict)
 }
 
-func (v validation) addUnread(many *manyVerdicts, path string, f failure) error {
+func (v validation) addUnread(many *manyVerdicts, path string, f cli.Failure) error {
 	many.results["not judged"]++
-	many.worst = max(many.worst, f.code)
-	view := f.view()
+	many.worst = max(many.worst, f.Code)
+	view := f.View()
 	if v.asJSON {
-		return writeJSONLine(v.out, bagView{Bag: path, failureView: &view})
+		return cli.WriteJSONLine(v.out, bagView{Bag: path, FailureView: &view})
 	}
-	many.rows = append(many.rows, []string{plain(path), "not judged", "-", "-", plain(view.Error)})
-	fmt.Fprintf(&many.details, "\n%s is not judged: %s\nNext: %s\n", plain(path), plain(view.Error), view.Next)
+	many.rows = append(many.rows, []string{human.Line(path), "not judged", "-", "-", human.Line(view.Error)})
+	fmt.Fprintf(&many.details, "\n%s is not judged: %s\nNext: %s\n", human.Line(path), human.Line(view.Error), view.Next)
 	return nil
 }
 
@@ -227,7 +229,7 @@ func (v validation) addUnread(many *manyVerdicts, path string, f failure) error 
 // counted as not judged.
 func (v validation) print(many *manyVerdicts, bags int) error {
 	if len(many.rows) > 0 {
-		if err := writeNoted(v.out, []string{"BAG", "RESULT", "ERRORS", "WARNINGS", "FIRST FINDING"}, many.rows); err != nil {
+		if err := cli.WriteNoted(v.out, []string{"BAG", "RESULT", "ERRORS", "WARNINGS", "FIRST FINDING"}, many.rows); err != nil {
 			return err
 		}
 	}
@@ -241,7 +243,7 @@ func (v validation) print(many *manyVerdicts, bags int) error {
 	if _, err := many.details.WriteTo(v.out); err != nil {
 		return fmt.Errorf("write the findings: %w", err)
 	}
-	_, err := fmt.Fprintf(v.out, "\n%s: %s\n", count(bags, "bag", "bags"), strings.Join(sums, ", "))
+	_, err := fmt.Fprintf(v.out, "\n%s: %s\n", human.Count(bags, "bag", "bags"), strings.Join(sums, ", "))
 	if err != nil {
 		return fmt.Errorf("write the sums: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
@@ -113,7 +114,7 @@ func commandSays(t *testing.T, path string) (v bag.Verdict, code int) {
 		t.Fatalf("%v, %v: %s", err, e, &out)
 	}
 	if err != nil {
-		code = asFailure(err).code
+		code = cli.FailureOf(err).Code
 	}
 	return v, code
 }
@@ -137,7 +138,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, code := commandSays(t, path)
-		if wants := map[bool]int{true: exitFailed, false: 0}[!v.Valid]; code != wants && !v.Unknown || v.Unknown && code != exitUsage {
+		if wants := map[bool]int{true: cli.ExitFailed, false: 0}[!v.Valid]; code != wants && !v.Unknown || v.Unknown && code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d for %+v", name, code, v)
 		}
 		if _, err := j.in.Put(t.Context(), name, bytes.NewReader(data), storage.Upload{Size: int64(len(data))}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/cli"
 )
 
 // A disk that fails is not the bag's fault: nothing was found out.
@@ -19,13 +20,13 @@ func TestReadingThatFailsIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")
 	_, err := readBag(t.Context(), "-", iotest.ErrReader(broken), bag.ReadOptions{})
-	if f := asFailure(err); !errors.Is(err, broken) || f.code != exitUsage || f.next == "" {
+	if f := cli.FailureOf(err); !errors.Is(err, broken) || f.Code != cli.ExitUsage || f.Next == "" {
 		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	_, err = readBag(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)), bag.ReadOptions{})
-	if f := asFailure(err); f.code != exitUsage || f.Error() != "interrupted" {
+	if f := cli.FailureOf(err); f.Code != cli.ExitUsage || f.Error() != "interrupted" {
 		t.Errorf("readBag = %v, told as %+v", err, f)
 	}
 }
@@ -47,7 +48,7 @@ func TestValidateJudgesTheName(t *testing.T) {
 		err := c.Execute()
 		want := map[bool]string{false: "illegal-name", true: "not-a-tar"}[legal]
 		var v bag.Verdict
-		if e := json.Unmarshal([]byte(out.String()), &v); e != nil || len(v.Errors) != 1 || v.Errors[0].Code != want || v.Valid || asFailure(err).code != exitFailed {
+		if e := json.Unmarshal([]byte(out.String()), &v); e != nil || len(v.Errors) != 1 || v.Errors[0].Code != want || v.Valid || cli.FailureOf(err).Code != cli.ExitFailed {
 			t.Errorf("%q: %v, %s", name, err, &out)
 		}
 	}
@@ -79,8 +80,8 @@ func TestInterruptedValidateShowsWhatIsKnown(t *testing.T) {
 	c.SetOut(&out)
 	c.SetIn(reading{strings.NewReader(strings.Repeat("x", 8<<20)), stop})
 	c.SetArgs([]string{dir, "-", filepath.Join(dir, "nowhere.tar")})
-	f := asFailure(c.ExecuteContext(ctx))
-	if f.code != exitUsage || f.Error() != "interrupted" {
+	f := cli.FailureOf(c.ExecuteContext(ctx))
+	if f.Code != cli.ExitUsage || f.Error() != "interrupted" {
 		t.Errorf("it ends with %+v", f)
 	}
 	for _, want := range []string{"first.tar  not valid", "not-a-tar: ", "3 bags: 1 not valid, 2 not judged\n"} {

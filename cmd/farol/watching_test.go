@@ -12,12 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/farol-preservation/farol/internal/settings"
 )
 
 // exported are all metrics of workers and schedulers with their labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	figures, err := newQueueFigures(t.Context(), "test", databaseConfig{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
+	figures, err := newQueueFigures(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func labelValues(t *testing.T) map[string][]string {
 	w := newWatched(t)
 	values := map[string][]string{
 		"outcome": {"done", "transient", "fatal", "released", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
-		"stage":   stageNames(),
+		"stage":   settings.StageNames(),
 	}
 	families, err := w.metrics.registry.Gather()
 	if err != nil {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +14,11 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/build"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
 
@@ -29,7 +32,7 @@ SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
 FAROL_GRACE to end, and what is left goes back at once. Start as many as you
 like, anywhere.
 
-` + poolHelp + `
+` + settings.PoolHelp + `
 
 Without --pool the pools are those of FAROL_POOLS or FAROL_POOLS_FILE, or else
 eight slots for bags below 1 GiB that come in and two for larger ones, and four
@@ -45,7 +48,7 @@ one pool of which they are the settings.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB;slots=8'; may be given several times")
-	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(stepNames(), ", "))
+	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(settings.StepNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
 	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
@@ -61,20 +64,6 @@ type workFlags struct {
 	wait             waiting
 }
 
-// stageNames are the ingest stages in their order.
-func stageNames() []string { return namesOf(pipeline.Ingest(pipeline.Deps{})) }
-
-// stepNames are all that a worker can do: the ingest stages, and what is requested
-// by its action.
-func stepNames() []string { return namesOf(pipeline.Steps(pipeline.Deps{})) }
-
-func namesOf(steps []pipeline.Step) (names []string) {
-	for _, s := range steps {
-		names = append(names, s.Name())
-	}
-	return names
-}
-
 // choose turns the flags into pools; configured are those of the environment.
 func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	const gib, small, large = 1 << 30, 8, 2
@@ -83,19 +72,19 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	case len(f.pools) > 0 && single:
 		return nil, errors.New("--pool says all that --stages, --slots and the sizes do; give one or the other")
 	case len(f.pools) > 0:
-		return parsePools(strings.Join(f.pools, "\n"))
+		return settings.ParsePools(strings.Join(f.pools, "\n"))
 	case !single && len(configured) > 0:
 		return configured, nil
 	case !single:
-		return defaultPools(), nil
+		return settings.DefaultPools(), nil
 	}
-	p := pipeline.Pool{Name: "flags", Stages: stepNames(), Slots: f.slots}
+	p := pipeline.Pool{Name: "flags", Stages: settings.StepNames(), Slots: f.slots}
 	var stagesErr, minErr, maxErr error
 	if len(f.stages) > 0 {
-		p.Stages, stagesErr = parseStages(strings.Join(f.stages, ","))
+		p.Stages, stagesErr = settings.ParseStages(strings.Join(f.stages, ","))
 	}
-	p.MinSize, minErr = parseSize("--min-size", f.minSize)
-	p.MaxSize, maxErr = parseSize("--max-size", f.maxSize)
+	p.MinSize, minErr = settings.ParseSize("--min-size", f.minSize)
+	p.MaxSize, maxErr = settings.ParseSize("--max-size", f.maxSize)
 	if err := errors.Join(stagesErr, minErr, maxErr); err != nil {
 		return nil, err
 	}
@@ -113,29 +102,29 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
-	config, err := loadWorkerConfig()
+	config, err := connect.Load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
 	pools, err := f.choose(config.Pools)
 	if err != nil {
-		return usage(err, help)
+		return cli.Usage(err, help)
 	}
-	memory := fitIntoMemory(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
-	log := newLogger(config.Log)
+	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
+	log := connect.NewLogger(config.Log)
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
 	}
-	if err := f.wait.ready(ctx, config.surroundings(), config.HTTP.Addr, log); err != nil {
+	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect(ctx, "work", needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "work", connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	metrics := newWorkMetrics()
-	engine, err := startEngine(ctx, s.db, config, metrics, log)
+	engine, err := startEngine(ctx, s.DB, config, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -149,17 +138,17 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	defer formats.Close()
 	deps := pipeline.Deps{
-		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
+		Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
 		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
 		ReadBack: config.Verify == "read",
-		Version:  thisBuild().Version, Log: log,
+		Version:  build.This().Version, Log: log,
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
 		Memory: memory, Observe: metrics.observe, Log: log,
 	})
 	if err != nil {
-		return usage(err, help)
+		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
 	metrics.registry.MustRegister(heldLeases{engine})
@@ -172,7 +161,7 @@ func runWork(ctx context.Context, f workFlags) error {
 
 // auditing is what a worker does besides items: it checks copies, and repairs bad
 // ones if it is told to.
-func auditing(deps pipeline.Deps, s *services, config workerConfig, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
+func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
 	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.fixity).Run}
 	if config.Repair.Auto != "on" {
 		return besides, nil
@@ -187,7 +176,7 @@ func auditing(deps pipeline.Deps, s *services, config workerConfig, worker strin
 // runWatched works, and tells how the work goes, until ctx is done or the worker
 // was asked to drain. What it does besides ends as soon as that.
 func runWatched(
-	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *services, config workerConfig, metrics *workMetrics, log *slog.Logger,
+	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *workMetrics, log *slog.Logger,
 ) error {
 	figures, err := newQueueFigures(ctx, "work", config.Database, log)
 	if err != nil {
@@ -199,7 +188,7 @@ func runWatched(
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.registry.Ping, runner), log)
+		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.Registry.Ping, runner), log)
 	})
 	group.Go(func() error {
 		figures.watch(groupCtx)
@@ -234,8 +223,8 @@ func workReady(ping func(context.Context) error, runner *pipeline.Runner) readin
 	}
 }
 
-func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {
-	direct, err := config.Database.session("farol-work")
+func startEngine(ctx context.Context, db *pgxpool.Pool, config settings.Worker, observer claim.Observer, log *slog.Logger) (*claim.Engine, error) {
+	direct, err := connect.Session(config.Database, "farol-work")
 	if err != nil {
 		return nil, err
 	}
@@ -243,12 +232,16 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config workerConfig, obs
 		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
 		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
 	})
-	return engine, config.blame(err)
+	var wrong *claim.SettingError
+	if errors.As(err, &wrong) {
+		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change "+strings.Join(config.Blamed(wrong), " or "))
+	}
+	return engine, err
 }
 
 // startIdentifier has this program identify formats in children of its own. They
 // outlive ctx, as stages in work do; Close ends them.
-func startIdentifier(ctx context.Context, config identifyConfig) (*format.Identifier, error) {
+func startIdentifier(ctx context.Context, config settings.Identify) (*format.Identifier, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -263,22 +256,4 @@ func startIdentifier(ctx context.Context, config identifyConfig) (*format.Identi
 		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
 	}
 	return formats, nil
-}
-
-// parseSize reads a number of bytes such as 64MiB; "" is 0.
-func parseSize(flag, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	number, unit := text, int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n, ok := strings.CutSuffix(text, suffix); ok {
-			number, unit = n, 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%s is %q; it must be a number of bytes such as 1048576, 64MiB or 1GiB", flag, text)
-	}
-	return n * unit, nil
 }

@@ -24,11 +24,28 @@ func Binary(t testing.TB) string {
 	if path := os.Getenv("FAROL_TEST_BINARY"); path != "" {
 		return path
 	}
-	name := "farol"
-	if raceEnabled {
-		name = "farol-race"
+	return program(t, "farol")
+}
+
+// DevBinary returns the path of the farol-dev program. It lies beside that of
+// [Binary], which is built too: each starts the other.
+func DevBinary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("FAROL_TEST_BINARY"); path != "" {
+		return filepath.Join(filepath.Dir(path), "farol-dev")
 	}
-	path, err := running.built("./cmd/farol", name, raceEnabled)
+	program(t, "farol")
+	return program(t, "farol-dev")
+}
+
+// program returns the path of a command of this module, built.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	dir := "."
+	if raceEnabled {
+		dir = "race"
+	}
+	path, err := running.built("./cmd/"+name, filepath.Join(dir, name), raceEnabled)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
@@ -77,6 +94,9 @@ func build(ctx context.Context, pkg, name string, race bool) (string, error) {
 	dir, err := buildDir(root)
 	if err != nil {
 		return "", err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o711); err != nil {
+		return "", fmt.Errorf("make the build directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// errUnexpected says that the demonstration did not end as it should.
+var errUnexpected = errors.New("not every bag ended as it should")
+
+func demoCommand() *cobra.Command {
+	var data string
+	var hold bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch real bags go from a receiving bucket into preservation storage",
+		Long: `Start private servers, register two institutions, upload sample bags of several
+kinds, ingest them with two worker processes, and show how each bag ended. Some are then
+given back, and one is deleted. The servers and, unless --data is given, their data
+are gone afterwards.`,
+		Example: `  farol demo
+  farol demo --hold
+  farol demo --data ./demo-data`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), cmd.OutOrStdout(), data, hold)
+		},
+	}
+	c.Flags().StringVar(&data, "data", "", "keep data, logs and addresses in this new directory")
+	c.Flags().BoolVar(&hold, "hold", false, "keep everything up after the table until Ctrl-C")
+	return c
+}
+
+func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
+	temporary := dir == ""
+	if dir, err = demoDir(dir); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	began := time.Now()
+	fmt.Fprintln(out, "Starting PostgreSQL, Redis, an S3 gateway and nsqd on loopback ports.")
+	l, err := startLocal(ctx, dir, log)
+	if err != nil {
+		if temporary && ctx.Err() != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		return err
+	}
+	defer func() {
+		if temporary && (err == nil || ctx.Err() != nil) { // else what went wrong can be looked into
+			err = errors.Join(err, l.remove(ctx))
+			return
+		}
+		err = errors.Join(err, l.stop(ctx))
+	}()
+	h, err := l.startHelpers(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer h.stopAll()
+	cli.Say(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n",
+		time.Since(began).Round(10*time.Millisecond), l.NSQAdminURL)
+
+	d := &demo{local: l, out: out}
+	if err := d.run(ctx); err != nil {
+		return err
+	}
+	if hold {
+		fmt.Fprintf(out, "\nStill up, until Ctrl-C: . %s/env\n", l.dir)
+		return errors.Join(d.verdict(), l.watch(ctx, out))
+	}
+	if err := d.verdict(); err != nil {
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see the logs in " + filepath.Join(l.dir, "log")}
+	}
+	return nil
+}
+
+// demoDir is where the data of a demonstration goes; "" is a directory that goes with it.
+func demoDir(dir string) (string, error) {
+	if dir == "" {
+		made, err := os.MkdirTemp("", "farol-demo-")
+		if err != nil {
+			return "", fmt.Errorf("make a data directory: %w", err)
+		}
+		return made, nil
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return "", cli.Usage(fmt.Errorf("%s is not empty", dir), "name a new directory, or leave --data out")
+	}
+	return dir, nil
+}
+
+// demo is one demonstration.
+type demo struct {
+	*local
+	out    io.Writer
+	ended  []ended
+	took   time.Duration // from the first upload to the last end
+	bytes  int64
+	mirror int64 // messages that reached nsqd
+}
+
+// ended is a bag and what became of it.
+type ended struct {
+	sample
+	item    registry.WorkItem
+	summary registry.ObjectSummary
+}
+
+func (d *demo) run(ctx context.Context) error {
+	for name, identifier := range map[string]string{"Lighthouse University": lighthouse, "Harbor College": harbor} {
+		if err := d.institution(ctx, name, identifier); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i, round := range [][]sample{samples(), secondRound()} {
+		if i == 1 {
+			cli.Say(d.out, "\nNow the second version of a bag that is on record.")
+		}
+		if err := d.deposit(ctx, round); err != nil {
+			return err
+		}
+		if err := d.follow(ctx, round); err != nil {
+			return err
+		}
+	}
+	d.took = time.Since(began)
+	var err error
+	if d.mirror, err = d.awaitMirror(ctx); err != nil {
+		return err
+	}
+	if err := d.summarise(ctx); err != nil {
+		return err
+	}
+	if err := d.print(); err != nil {
+		return err
+	}
+	if err := d.wayBack(ctx); err != nil {
+		return err
+	}
+	if err := d.examine(ctx); err != nil {
+		return err
+	}
+	cli.Say(d.out, "farol doctor: no orphans in any store, and every copy that is on record is there.")
+	d.next()
+	return nil
+}
+
+// deposit uploads the bags, and something that is none, as depositors would.
+func (d *demo) deposit(ctx context.Context, round []sample) error {
+	for _, s := range round {
+		tar, err := os.CreateTemp(d.dir, "sample-*.tar")
+		if err != nil {
+			return fmt.Errorf("make a sample bag: %w", err)
+		}
+		err = errors.Join(d.upload(ctx, s, tar), tar.Close(), os.Remove(tar.Name()))
+		if err != nil {
+			return fmt.Errorf("deposit %s: %w", s.key, err)
+		}
+	}
+	receiving, err := d.bucket("aptrust.receiving." + lighthouse)
+	if err != nil {
+		return err
+	}
+	readme := "This is not a bag and stays where it is.\n"
+	if _, err := receiving.Put(ctx, "README.txt", strings.NewReader(readme), storage.Upload{Size: int64(len(readme))}); err != nil {
+		return fmt.Errorf("upload README.txt: %w", err)
+	}
+
+	n, err := d.readBuckets(ctx)
+	if err != nil {
+		return err
+	}
+	cli.Say(d.out, "The bucket reader found %d new bags, and left alone what is no tar.", n)
+	if n != len(round) {
+		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
+	}
+	return nil
+}
+
+func (d *demo) upload(ctx context.Context, s sample, tar *os.File) error {
+	if err := s.bag.WriteTar(tar); err != nil {
+		return err
+	}
+	size, err := tar.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	receiving, err := d.bucket("aptrust.receiving." + s.institution)
+	if err != nil {
+		return err
+	}
+	if _, err := tar.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	d.bytes += size
+	_, err = receiving.Put(ctx, s.key, tar, storage.Upload{Size: size})
+	return err
+}
+
+// most is how long a round may take before something must be wrong.
+const most = 150 * time.Second
+
+// follow shows the bags' way through the stages until all have ended.
+func (d *demo) follow(ctx context.Context, round []sample) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	show := newFollower(d.out, round)
+	defer show.close()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		items, err := d.registry.WorkItems(ctx, registry.ItemFilter{Limit: len(round)})
+		if err != nil {
+			return err
+		}
+		live := 0
+		for _, item := range items {
+			if item.Retry {
+				live++
+			}
+			stage, _ := explain.ReadStage(ctx, d.progress, item) // the bag is shown without its figures, if need be
+			show.update(item, stage)
+		}
+		if live == 0 {
+			for _, item := range items {
+				for _, s := range round {
+					if s.key == item.Name && s.institution == item.Institution {
+						d.ended = append(d.ended, ended{sample: s, item: item})
+					}
+				}
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
+		case err := <-d.Died():
+			return fmt.Errorf("cannot restart a server of the stack: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (d *demo) summarise(ctx context.Context) error {
+	for i := range d.ended {
+		e := &d.ended[i]
+		if e.item.IntellectualObjectID == nil {
+			continue
+		}
+		var err error
+		if e.summary, err = d.registry.Summary(ctx, *e.item.IntellectualObjectID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asExpected says what is not as it should be about a bag; "" if all is. An
+// object that a later bag changed is judged by that one.
+func (d *demo) asExpected(e ended) string {
+	switch {
+	case e.item.Status != e.status:
+		return "should have ended as " + e.status
+	case !strings.Contains(e.item.Note+" "+e.item.Outcome, e.note):
+		return fmt.Sprintf("the reason should mention %q", e.note)
+	case e.status == "Success" && !d.changedLater(e) && (e.summary.Files != e.files || e.summary.Copies != e.copies):
+		return fmt.Sprintf("should have %d files in %d copies", e.files, e.copies)
+	}
+	return ""
+}
+
+func (d *demo) changedLater(e ended) bool {
+	for _, other := range d.ended {
+		if other.item.ObjectIdentifier == e.item.ObjectIdentifier && other.item.ID > e.item.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *demo) verdict() error {
+	if len(d.ended) != len(samples())+len(secondRound()) {
+		return errUnexpected
+	}
+	for _, e := range d.ended {
+		if d.asExpected(e) != "" {
+			return errUnexpected
+		}
+	}
+	return nil
+}
+
+// print shows how every bag ended.
+func (d *demo) print() error {
+	header := []string{"END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO"}
+	var rows [][]string
+	for _, e := range d.ended {
+		events := int64(0)
+		for _, n := range e.summary.Events {
+			events += n
+		}
+		reason := e.what
+		if e.status != "Success" {
+			reason += ": " + explain.FirstFinding(e.item.Note)
+		}
+		if bad := d.asExpected(e); bad != "" {
+			reason = "UNEXPECTED: " + bad + "; " + reason
+		}
+		rows = append(rows, []string{
+			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, count(e.summary.Files), count(e.summary.Copies), count(events), human.Line(reason),
+		})
+	}
+	fmt.Fprintln(d.out)
+	if err := cli.WriteNoted(d.out, header, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(d.out)
+	cli.Say(d.out, "%s", d.outcome())
+	cli.Say(d.out, "%d bags, %s, in %.1f s (%s/s); %d hand-offs mirrored to NSQ.",
+		len(d.ended), human.Bytes(d.bytes), d.took.Seconds(), human.Bytes(int64(float64(d.bytes)/d.took.Seconds())), d.mirror)
+	return nil
+}
+
+// outcome counts how the bags ended.
+func (d *demo) outcome() string {
+	expected, ingested, refused := 0, 0, 0
+	for _, e := range d.ended {
+		switch {
+		case d.asExpected(e) != "":
+			continue
+		case e.status == "Success":
+			ingested++
+		default:
+			refused++
+		}
+		expected++
+	}
+	return fmt.Sprintf("%d of %d ended as expected: %d ingested, %d refused on purpose.", expected, len(samples())+len(secondRound()), ingested, refused)
+}
+
+// next says what to try next.
+func (d *demo) next() {
+	fmt.Fprintln(d.out, "\nTry next:")
+	for _, line := range []string{
+		"farol dev                the same servers, kept up, with a bucket to fill",
+		"farol validate BAG.tar   the pipeline's verdict on a bag of yours",
+		"farol item list          what became of bags; farol item show has more",
+		"farol restore object ID  a bag comes back; farol delete ends it",
+	} {
+		fmt.Fprintln(d.out, "  "+cli.CutTo(line, cli.TerminalWidth(d.out)-2))
+	}
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }

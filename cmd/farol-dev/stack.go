@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caarlos0/env/v10"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// stopTime is how long the servers of a stack may take to stop.
+const stopTime = 30 * time.Second
+
+// local is a one-machine Farol: the stack, migrated, with its buckets.
+type local struct {
+	*devstack.Stack
+
+	farol    string // path of the program
+	dir      string
+	log      *slog.Logger
+	config   settings.Worker
+	db       *pgxpool.Pool
+	registry *registry.Registry
+	progress *progress.Store
+	client   *storage.Client
+	made     int64 // the last institution whose buckets were made
+}
+
+// startLocal starts a stack in dir and prepares its database and buckets. The
+// caller stops it.
+func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, err error) {
+	// A process that farol-dev starts would refuse an unknown name.
+	if _, err := settings.Load(env.ToMap(os.Environ()), func(*settings.Reader) struct{} { return struct{}{} }); err != nil {
+		return nil, cli.Usage(err, "docs/configuration.md lists all settings")
+	}
+	l = &local{log: log}
+	if l.farol, err = farolBeside(); err != nil {
+		return nil, err
+	}
+	if l.dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("find the data directory: %w", err)
+	}
+	l.Stack, err = devstack.Start(ctx, devstack.Options{Dir: l.dir, PGBinDir: os.Getenv("PG_BINDIR"), RestoreDelay: 3 * time.Second, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.prepare(ctx); err != nil {
+		return nil, errors.Join(err, l.stop(ctx))
+	}
+	return l, nil
+}
+
+// prepare migrates the database, connects to the servers and creates the buckets.
+func (l *local) prepare(ctx context.Context) (err error) {
+	if _, err := l.WriteEnv(); err != nil {
+		return err
+	}
+	if _, err := l.callWith(ctx, []string{"FAROL_DATABASE_URL=" + l.OwnerURL}, "migrate", "up", "--yes"); err != nil {
+		return err
+	}
+	if l.config, err = settings.Load(env.ToMap(l.Env()), settings.ReadWorker); err != nil {
+		return err
+	}
+	if l.db, err = registry.Connect(ctx, string(l.config.Database.URL), "farol-dev"); err != nil {
+		return err
+	}
+	l.registry = registry.New(l.db)
+	if l.progress, err = progress.Connect(ctx, string(l.config.Redis.URL), progress.Prefix); err != nil {
+		return err
+	}
+	l.client = storage.NewClient(storage.Options{})
+	return l.createBuckets(ctx)
+}
+
+// bucket opens a receiving, restoration or staging bucket.
+func (l *local) bucket(name string) (*storage.Bucket, error) {
+	return l.client.Bucket(l.config.Storage.Target(name))
+}
+
+// target opens the bucket of a preservation target.
+func (l *local) target(name string) (*storage.Bucket, error) {
+	t, known := l.config.Storage.TargetOf(name)
+	if !known {
+		return nil, fmt.Errorf("there is no target %s", name)
+	}
+	return l.client.Bucket(t)
+}
+
+func (l *local) createBuckets(ctx context.Context) error {
+	targets := append([]storage.Target{l.config.Storage.Target(l.config.Storage.Staging)}, l.config.Storage.Targets...)
+	for _, t := range targets {
+		b, err := l.client.Bucket(t)
+		if err == nil {
+			err = b.Create(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("create bucket %s: %w", t.Bucket, err)
+		}
+	}
+	return l.createInstitutionBuckets(ctx)
+}
+
+// createInstitutionBuckets makes the buckets of institutions that have none yet,
+// as an operator would in production.
+func (l *local) createInstitutionBuckets(ctx context.Context) error {
+	for {
+		list, err := l.registry.Institutions(ctx, l.made, 100, true)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, in := range list {
+			for _, name := range []string{in.ReceivingBucket, in.RestoreBucket} {
+				b, err := l.bucket(name)
+				if err != nil {
+					return err
+				}
+				if err := b.Create(ctx); err != nil {
+					return fmt.Errorf("create bucket %s of %s: %w", name, in.Identifier, err)
+				}
+			}
+			l.made = in.ID
+		}
+	}
+}
+
+// institution registers an institution unless it is there already.
+func (l *local) institution(ctx context.Context, name, identifier string) error {
+	_, err := l.registry.AddInstitution(ctx, registry.Institution{
+		Name: name, Identifier: identifier,
+		ReceivingBucket: "aptrust.receiving." + identifier, RestoreBucket: "aptrust.restore." + identifier,
+	})
+	if err != nil && !errors.Is(err, registry.ErrRefused) {
+		return err
+	}
+	return l.createInstitutionBuckets(ctx)
+}
+
+// startHelpers starts workers and mirror, and the scheduler, which reads buckets at
+// the interval given.
+func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*helpers, error) {
+	environ := append(l.Env(), "FAROL_COLD_POLL=1s") // the gateway takes seconds, not hours
+	if readEvery > 0 {
+		environ = append(environ, "FAROL_READ_INTERVAL="+readEvery.String())
+	}
+	h, err := newHelpers(ctx, l.farol, l.dir, environ, l.log)
+	if err != nil {
+		return nil, err
+	}
+	h.start("worker-small", "work", "--max-size", "1GiB", "--slots", "8")
+	h.start("worker-large", "work", "--min-size", "1GiB", "--slots", "2")
+	h.start("mirror", "mirror")
+	if readEvery > 0 {
+		h.start("schedule", "schedule")
+	}
+	return h, nil
+}
+
+func (l *local) stop(ctx context.Context) error { return l.end(ctx, l.Stop) }
+
+// remove stops the stack and deletes its data.
+func (l *local) remove(ctx context.Context) error { return l.end(ctx, l.Remove) }
+
+func (l *local) end(ctx context.Context, how func(context.Context) error) error {
+	if l.client != nil {
+		l.client.Close()
+	}
+	if l.progress != nil {
+		l.progress.Close() //nolint:errcheck // nothing is in progress on it
+	}
+	if l.db != nil {
+		l.db.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	return how(ctx)
+}

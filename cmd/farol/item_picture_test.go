@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// The picture is drawn over the one before, and each line stays a line.
+func TestPictureIsDrawnInPlace(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close() //nolint:errcheck // read below
+	p := &picture{out: out}
+	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: settings.StageNames()}
+	number := func(n int64) *int64 { return &n }
+	stage := explain.Stage{
+		Stage: "Store", Number: 6, Of: 9, FilesDone: number(1), FilesTotal: number(4), BytesDone: number(100), BytesTotal: number(400), InProgress: 12,
+		Files: []explain.File{{Path: "data/\u202egnp.exe", Files: 1, Size: number(200), Bytes: 50}, {Path: "data/a", Files: 3, Size: number(30)}},
+	}
+	ended := time.Now()
+	l := explain.Look{Item: item, State: "in work", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
+	for range 2 {
+		if err := p.show(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.interrupt()
+	if err := p.show(l); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const over = "\x1b[14A\x1b[J"
+	first, rest, _ := strings.Cut(string(text), over)
+	if n := strings.Count(first, "\n"); n != 14 || strings.Count(rest, over) != 0 || rest != first+first {
+		t.Errorf("%d lines, and then: %q", n, rest)
+	}
+	for _, want := range []string{
+		`Item 7, film\x1b[2J.tar of test.edu, 0 B: Started`, "  1 Receive                done in 3s\n", "  2 Validate               done\n",
+		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; time left not known yet\n",
+		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in work\n",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("it lacks %q:\n%s", want, first)
+		}
+	}
+	item.Status, item.Retry = "Success", false
+	if lines := strings.Join(draw(explain.Look{Item: item, Current: stage, State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
+		t.Errorf("at the end:\n%s", lines)
+	}
+}

@@ -1,0 +1,196 @@
+// Package explain is what people are told of a work item: state, history, progress,
+// whose fault a failure is, and what to do. It returns values and prints nothing, so
+// that the command line, APIs and pages say the same.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+)
+
+// mostAsked is how long Redis may take: the rest is worth more than waiting for it.
+const mostAsked = 5 * time.Second
+
+// A Source is where the facts on items come from. It may be used concurrently.
+type Source struct {
+	Registry *registry.Registry
+	Progress *progress.Store // nil: the progress of files is not known
+	Unread   func(error)     // is called with what Redis refuses; the rest is told without it
+}
+
+// unread reports what Redis refused, if anything.
+func (s Source) unread(err error) {
+	if err != nil && s.Unread != nil {
+		s.Unread(err)
+	}
+}
+
+// read reads an item and its attempts.
+func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []registry.Attempt, error) {
+	item, err := s.Registry.WorkItem(ctx, id)
+	if err != nil {
+		return item, nil, err
+	}
+	attempts, err := s.Registry.Attempts(ctx, id)
+	return item, attempts, err
+}
+
+// An Item is all that is known of a work item.
+type Item struct {
+	Item     registry.WorkItem  `json:"item"`
+	Request  requests.Request   `json:"request"` // empty of an ingest
+	State    string             `json:"state"`   // for people: what happens next, or must
+	Current  Stage              `json:"current"`
+	Attempts []registry.Attempt `json:"attempts"`
+	Warnings []string           `json:"warnings"` // about the bag
+	Changes  []registry.Change  `json:"changes"`  // by hand
+	Progress []StageFiles       `json:"progress"` // null if it is not known
+	Object   *Object            `json:"object"`   // null if it is not on record
+	Events   []registry.Event   `json:"events"`   // of the object itself
+}
+
+// StageFiles is how many files a stage has finished.
+type StageFiles struct {
+	Stage string `json:"stage"`
+	Files int64  `json:"files"`
+}
+
+// An Object is what is on record of an item's object.
+type Object struct {
+	registry.Object
+	Summary registry.ObjectSummary `json:"summary"`
+}
+
+// Item reads what is known of an item. Without Redis the rest is complete.
+func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
+	item, attempts, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := &Item{
+		Item: item, State: State(item, time.Now()), Attempts: append([]registry.Attempt{}, attempts...),
+		Warnings: warningsOf(attempts), Changes: []registry.Change{}, Events: []registry.Event{},
+	}
+	changes, err := s.Registry.Changes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v.Changes = append(v.Changes, changes...)
+	if v.Request, err = requests.In(s.Registry).RequestOf(ctx, item); err != nil {
+		return nil, err
+	}
+	if err := v.readObject(ctx, s.Registry); err != nil {
+		return nil, err
+	}
+	s.unread(v.readProgress(ctx, s.Progress))
+	return v, nil
+}
+
+// A Look is how far an item is at one moment, for people who follow it.
+type Look struct {
+	Time     time.Time          `json:"time"`
+	Item     registry.WorkItem  `json:"item"`
+	State    string             `json:"state"`
+	Current  Stage              `json:"current"`
+	Attempts []registry.Attempt `json:"-"`
+}
+
+// Look reads how far an item is now.
+func (s Source) Look(ctx context.Context, id int64) (l Look, err error) {
+	if l.Item, l.Attempts, err = s.read(ctx, id); err != nil {
+		return l, err
+	}
+	l.Time = time.Now().UTC()
+	l.State = State(l.Item, l.Time)
+	l.Current, err = ReadStage(ctx, s.Progress, l.Item)
+	s.unread(err)
+	return l, nil
+}
+
+func (v *Item) readObject(ctx context.Context, r *registry.Registry) error {
+	object, err := r.Object(ctx, v.Item.ObjectIdentifier)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.Object = &Object{Object: object}
+	if v.Object.Summary, err = r.Summary(ctx, object.ID); err != nil {
+		return err
+	}
+	events, err := r.ObjectEvents(ctx, object.ID)
+	v.Events = append(v.Events, events...)
+	return err
+}
+
+// readProgress reads what Redis knows of an item.
+func (v *Item) readProgress(ctx context.Context, store *progress.Store) (err error) {
+	if v.Current, err = ReadStage(ctx, store, v.Item); err != nil || store == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mostAsked)
+	defer cancel()
+	summary, err := store.Summary(ctx, v.Item.ID)
+	if err != nil {
+		return err
+	}
+	v.Progress = filesByStage(summary, v.Item.Order)
+	found, _, err := store.Faults(ctx, v.Item.ID)
+	v.Warnings = append(v.Warnings, warningsAtEnd(found, v.Attempts)...)
+	return err
+}
+
+// warningsOf are the warnings that the ledger has of an item whose bag is valid.
+func warningsOf(attempts []registry.Attempt) []string {
+	for _, a := range slices.Backward(attempts) {
+		if a.Stage == "Validate" && a.Outcome != nil && *a.Outcome == "done" {
+			if _, list, ok := strings.Cut(a.Error, ": "); ok {
+				return strings.Split(list, " | ")
+			}
+			break
+		}
+	}
+	return []string{}
+}
+
+// warningsAtEnd are what was odd of a bag that the last attempt found invalid.
+func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []string) {
+	if n := len(attempts); n == 0 || found.Token != attempts[n-1].ClaimToken {
+		return nil
+	}
+	for _, f := range found.Warnings {
+		list = append(list, f.Message)
+	}
+	return list
+}
+
+// filesByStage adds up by stage what is finished. A stage that was begun anew has
+// one entry for each time, "Store@12"; the newest counts.
+func filesByStage(summary map[string]int64, order []string) []StageFiles {
+	files, passes := map[string]int64{}, map[string]int64{}
+	for name, n := range summary {
+		stage, pass, _ := strings.Cut(name, "@")
+		number, _ := strconv.ParseInt(pass, 10, 64) // 0 for a stage without passes
+		if _, known := files[stage]; !known || number > passes[stage] {
+			files[stage], passes[stage] = n, number
+		}
+	}
+	list := []StageFiles{}
+	for _, stage := range slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a), slices.Index(order, b)), cmp.Compare(a, b))
+	}) {
+		list = append(list, StageFiles{stage, files[stage]})
+	}
+	return list
+}

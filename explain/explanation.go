@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+)
+
+// An Explanation is what an item is, what happened to it, why, and what to do.
+type Explanation struct {
+	Item    registry.WorkItem   `json:"item"`
+	Request requests.Request    `json:"request"` // empty of an ingest
+	Since   time.Time           `json:"since"`   // it is as it is
+	Summary string              `json:"summary"` // in one sentence
+	History []Entry             `json:"history"`
+	Cause   *Verdict            `json:"cause"`  // of its last failure or end; null if there is none
+	Faults  []progress.Fault    `json:"faults"` // what exactly, as far as that is known
+	More    int                 `json:"more_faults"`
+	Odd     []string            `json:"warnings"`     // about the bag
+	InHand  string              `json:"file_in_hand"` // when it failed
+	Waits   []registry.Obstacle `json:"waits_for"`
+	Current Stage               `json:"current"`
+	Todo    []string            `json:"to_do"`
+	again   string              // how it is had after all that was cancelled
+}
+
+// Explain explains one item.
+func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
+	item, attempts, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Item: item, Faults: []progress.Fault{}, Waits: []registry.Obstacle{}}
+	changes, err := s.Registry.Changes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e.Request, err = requests.In(s.Registry).RequestOf(ctx, item); err != nil {
+		return nil, err
+	}
+	if item.Status == "Pending" {
+		if e.Waits, err = s.Registry.WhyNot(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if item.Status == "Cancelled" {
+		if e.again, err = requests.In(s.Registry).HaveAgain(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	found, err := e.readProgress(ctx, s.Progress)
+	s.unread(err)
+	e.conclude(attempts, changes, found)
+	return e, nil
+}
+
+// readProgress reads what Redis knows of the item, and returns what an attempt
+// failed of.
+func (e *Explanation) readProgress(ctx context.Context, store *progress.Store) (f progress.Faults, err error) {
+	if e.Current, err = ReadStage(ctx, store, e.Item); err != nil || store == nil {
+		return f, err
+	}
+	f, _, err = store.Faults(ctx, e.Item.ID)
+	return f, err
+}
+
+// conclude says what follows from what is on record.
+func (e *Explanation) conclude(attempts []registry.Attempt, changes []registry.Change, found progress.Faults) {
+	i := e.Item
+	e.History = history(i, attempts, changes)
+	e.Since = i.CreatedAt
+	if n := len(e.History); n > 0 {
+		e.Since = e.History[n-1].Until
+	}
+	if i.Status == "Started" && i.StageStartedAt != nil {
+		e.Since = *i.StageStartedAt
+	}
+	e.Summary = e.summary()
+	e.Odd = append(warningsOf(attempts), warningsAtEnd(found, attempts)...)
+	if i.ErrorCode != "" && i.Status != "Started" && i.Status != "Success" {
+		v := VerdictOn(i.ErrorCode)
+		v.Todo = strings.ReplaceAll(v.Todo, "{id}", fmt.Sprint(i.ID))
+		e.Cause = &v
+		e.failed(attempts, found)
+	}
+	e.Todo = e.todo()
+}
+
+// failed says what exactly went wrong: as the stage knew it, where that is still
+// there, or in the words of the note.
+func (e *Explanation) failed(attempts []registry.Attempt, found progress.Faults) {
+	if len(attempts) == 0 {
+		return
+	}
+	last := attempts[len(attempts)-1]
+	if last.ErrorCode != e.Item.ErrorCode {
+		return // it is not the attempt that ended it
+	}
+	e.InHand = last.FileInHand
+	if found.Token == last.ClaimToken && len(found.List) > 0 {
+		e.Faults, e.More = found.List, found.More
+		return
+	}
+	if e.Cause.Fault == "bag" {
+		for sentence := range strings.SplitSeq(last.Error, " | ") {
+			e.Faults = append(e.Faults, progress.Fault{Code: last.ErrorCode, Message: sentence})
+		}
+	}
+}
+
+func (e *Explanation) summary() string {
+	i := e.Item
+	switch i.Status {
+	case "Success", "Cancelled", "Failed":
+		if i.Action != "Ingest" {
+			return map[string]string{
+				"Success": "It was done.", "Cancelled": "It has ended for good, and was not done.",
+				"Failed": "It was not done, and is not tried again by itself: trying again as it is would not help.",
+			}[i.Status]
+		}
+	}
+	switch i.Status {
+	case "Success":
+		return "The bag was ingested: all its copies were stored, verified and put on record."
+	case "Started":
+		return "A worker has it: " + e.Current.Place() + "."
+	case "Pending":
+		if len(e.Waits) == 0 {
+			return "It waits, and nothing keeps a worker from taking it: " + e.Current.Place() + "."
+		}
+		return "It waits: " + e.Current.Place() + "."
+	case "Cancelled":
+		return "It has ended for good, and was not ingested."
+	case "Failed":
+		return "It was not ingested, and is not tried again by itself: trying again as it is would not help."
+	}
+	return "It is parked until a person decides. What was done so far is kept."
+}
+
+// todo says what to do next.
+func (e *Explanation) todo() (list []string) {
+	i := e.Item
+	id := fmt.Sprint(i.ID)
+	switch i.Status {
+	case "Success":
+		return []string{"Nothing."}
+	case "Started":
+		return []string{"Nothing. To follow it: `farol item watch " + id + "`. If it hangs: `farol item release " + id + "`."}
+	case "Pending":
+		for _, w := range e.Waits {
+			list = append(list, remedy(i, w))
+		}
+		if len(list) == 0 {
+			list = []string{"Nothing. To follow it: `farol item watch " + id + "`."}
+		}
+		return list
+	}
+	if e.Cause != nil && (i.Status != "Cancelled" || i.ErrorCode != "by-hand") {
+		list = append(list, e.Cause.Todo)
+		if e.Cause.Fault == "bag" {
+			list = append(list, "Before uploading, check the bag: `farol validate BAG.tar`. docs/validation-codes.md explains the codes.")
+		}
+	}
+	if i.Status == "Cancelled" {
+		return append(list, cmp.Or(e.again, "To have it done after all, have the bag uploaded, or ask for it, again."))
+	}
+	if e.Cause == nil {
+		list = append(list, "Mend the cause; then `farol requeue "+id+"`.")
+	}
+	return append(list, "To end it for good: `farol item cancel "+id+"`.")
+}

@@ -1,0 +1,117 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// An Entry of the history is what happened to an item: attempts of the same kind in a row, or a
+// change by hand.
+type Entry struct {
+	At       time.Time `json:"at"`
+	Until    time.Time `json:"until"`
+	What     string    `json:"what"` // in words
+	Stage    string    `json:"stage"`
+	Outcome  string    `json:"outcome"` // of the ledger; "" while it runs; by hand
+	Code     string    `json:"error_code"`
+	Attempts int       `json:"attempts"`
+	Workers  []string  `json:"workers"` // node/process; of a change by hand the user
+	Error    string    `json:"error"`   // of the last
+	InHand   string    `json:"file_in_hand"`
+}
+
+const byHand = "by hand"
+
+// history puts attempts and changes into the order of time.
+func history(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []Entry {
+	began := fmt.Sprintf("found in the bucket %s, uploaded %s", human.Line(i.Bucket), human.Time(i.BagDate))
+	if i.Action != "Ingest" {
+		began = "requested by " + human.Line(i.User)
+	}
+	list := []Entry{{At: i.CreatedAt, Until: i.CreatedAt, Workers: []string{}, What: began}}
+	for _, a := range attempts {
+		list = addAttempt(list, a)
+	}
+	for _, c := range changes {
+		list = append(list, Entry{
+			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User}, What: ChangeByHand(c),
+		})
+	}
+	slices.SortStableFunc(list, func(a, b Entry) int { return a.At.Compare(b.At) })
+	return list
+}
+
+// ChangeByHand says what a change did, who made it and with which program.
+func ChangeByHand(c registry.Change) string { return moveOf(c) + ", " + byWhom(c) }
+
+// byWhom names the database user of a change, the person behind it, and the program.
+func byWhom(c registry.Change) string {
+	who := human.Line(c.User)
+	if c.Person != nil {
+		who += " (" + human.Line(*c.Person) + ")"
+	}
+	return fmt.Sprintf("by %s with %s", who, human.Line(cmp.Or(c.Program, "a program without a name")))
+}
+
+func moveOf(c registry.Change) string {
+	if c.Refused != nil {
+		return "refused while " + c.StatusWas + " at " + c.StageWas + ": " + human.Line(*c.Refused)
+	}
+	if c.StageWas == c.StageThen && c.StatusWas == c.StatusThen {
+		return "changed while " + c.StatusThen + " at " + c.StageThen
+	}
+	return fmt.Sprintf("%s at %s became %s at %s", c.StatusWas, c.StageWas, c.StatusThen, c.StageThen)
+}
+
+// addAttempt adds an attempt, or adds it to those before it that ended alike.
+func addAttempt(list []Entry, a registry.Attempt) []Entry {
+	next := Entry{
+		At: a.ClaimedAt, Until: a.HeardAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
+		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, InHand: a.FileInHand,
+	}
+	if a.EndedAt != nil {
+		next.Until = *a.EndedAt
+	}
+	if a.Outcome != nil {
+		next.Outcome = *a.Outcome
+	}
+	if last := &list[len(list)-1]; last.Attempts > 0 && last.Stage == next.Stage && last.Outcome == next.Outcome && last.Code == next.Code {
+		last.Attempts++
+		last.Until, last.Error, last.InHand = next.Until, next.Error, next.InHand
+		if !slices.Contains(last.Workers, next.Workers[0]) {
+			last.Workers = append(last.Workers, next.Workers[0])
+		}
+		last.describe()
+		return list
+	}
+	next.describe()
+	return append(list, next)
+}
+
+// describe says in words what attempts came to.
+func (c *Entry) describe() {
+	kinds := map[string]string{
+		"": "in work", "done": "done", "transient": "failed, to be tried again while there are attempts left", "fatal": "failed, trying again would not help",
+		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker was not heard of any more",
+		"released": "given back by its worker, does not count", "sent back": "sent back to an earlier stage", "snoozed": "asked for later",
+		"held":      "given back because a service failed, does not count",
+		"cancelled": "taken from its worker by a person or a newer upload",
+	}
+	text := cmp.Or(kinds[c.Outcome], c.Outcome)
+	if c.Attempts > 1 {
+		text = fmt.Sprintf("%d attempts, each: %s", c.Attempts, text)
+	}
+	if c.Code != "" {
+		text += " (" + c.Code + ")"
+	}
+	by := human.Line(c.Workers[0])
+	if n := len(c.Workers); n > 1 {
+		by = fmt.Sprintf("%d workers, %s the last", n, human.Line(c.Workers[n-1]))
+	}
+	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, human.Duration(c.Until.Sub(c.At)), by)
+}

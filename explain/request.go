@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"fmt"
+
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+)
+
+// ArchiveOf says from which archive class an item restores, and what it waits for.
+func ArchiveOf(i registry.WorkItem, a requests.Archive) string {
+	text := a.Class + ", by tier " + a.Tier
+	switch {
+	case a.Until != nil:
+		text += ": the archived copies can be read until " + human.Time(*a.Until)
+	case i.Status != "Pending" && i.Status != "Started":
+	case a.Expected != nil:
+		text += ": the archived copies should be readable by " + human.Time(*a.Expected) + ", and then for " + human.Count(int64(a.Days), "day", "days")
+	default:
+		text += ": the archived copies are being made readable"
+	}
+	switch {
+	case a.Item != i.ID:
+		text += fmt.Sprintf("; item %d had them made readable", a.Item)
+	case a.Next != nil:
+		text += fmt.Sprintf("; item %d gives them back", *a.Next)
+	}
+	return text
+}
+
+// AboutOf is what a request is about, in words.
+func AboutOf(i registry.WorkItem, q requests.Request) string {
+	if q.File != "" {
+		return "file " + human.Line(q.File)
+	}
+	return "object " + human.Line(i.ObjectIdentifier)
+}

@@ -1,0 +1,117 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+)
+
+// State says what happens to an item next, or what has to.
+func State(i registry.WorkItem, now time.Time) string {
+	switch {
+	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
+		return fmt.Sprintf("in work on %s, process %d, which has it for %s unless it renews that",
+			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
+	case i.WaitsFor != nil:
+		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
+	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
+		return fmt.Sprintf("it may be claimed in %s", human.Duration(i.RunAt.Sub(now)))
+	case i.Status == "Pending":
+		return "it waits for a worker"
+	case i.Status == "Success":
+		return "done"
+	case i.Status == "Cancelled":
+		return fmt.Sprintf("ended for good; `farol item explain %d` says how to have it after all", i.ID)
+	case i.Status == "Failed" && i.Action == "Ingest":
+		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
+	}
+	return fmt.Sprintf("it waits for a person: `farol item requeue %d` or `farol item cancel %d`", i.ID, i.ID)
+}
+
+// FirstFinding is the beginning of a note that fits into a line, and how many findings
+// follow.
+func FirstFinding(note string) string {
+	var found []string
+	for line := range strings.Lines(note) {
+		for finding := range strings.SplitSeq(line, " | ") {
+			if finding = strings.TrimSpace(finding); finding != "" {
+				found = append(found, finding)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return found[0]
+	}
+	more, last := len(found)-1, 0
+	if _, err := fmt.Sscanf(found[more], "Too many errors: %d more.", &last); err == nil {
+		more += last - 1
+	}
+	return fmt.Sprintf("%s (+%d more)", found[0], more)
+}
+
+// Obstacles are what keeps an item from being claimed, with commands as remedies.
+func Obstacles(ctx context.Context, r *registry.Registry, id int64) ([]registry.Obstacle, error) {
+	obstacles, err := r.WhyNot(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	item, err := r.WorkItem(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for n, o := range obstacles {
+		obstacles[n].Remedy = remedy(item, o)
+		if o.Reason != "ended" {
+			continue
+		}
+		again, err := requests.In(r).HaveAgain(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if again != "" {
+			obstacles[n].Remedy = "None. " + again
+		}
+	}
+	return obstacles, nil
+}
+
+// remedy is what to do about something that an item waits for, as a command where
+// there is one.
+func remedy(i registry.WorkItem, o registry.Obstacle) string {
+	switch o.Reason {
+	case "waiting":
+		if i.WaitsFor != nil {
+			return fmt.Sprintf("Wait; `farol item explain %d` says about the other.", *i.WaitsFor)
+		}
+	case "delayed":
+		return fmt.Sprintf("Wait, or `farol requeue %d`, which begins the stage anew.", i.ID)
+	case "paused":
+		return fmt.Sprintf("Ask whoever paused it, or `farol resume '%s'`.", i.Stage)
+	case "cap":
+		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
+	case "parked":
+		return fmt.Sprintf("`farol item explain %d` says what to correct; then `farol requeue %[1]d`, or end it: `farol item cancel %[1]d`.", i.ID)
+	case "running":
+		return fmt.Sprintf("Wait. If it hangs: `farol item release %d`; `farol workers` lists the workers.", i.ID)
+	case "held":
+		return "Wait: it goes on by itself. `farol services` says which workers see the service fail, and why."
+	case "behind others":
+		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
+	case "no worker":
+		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", claim.StepOf(i.Action, i.Stage))
+	case "http worker":
+		return fmt.Sprintf("Start a program that works '%s' over HTTP: docs/workers.md; `farol stage list` says what waits.", i.Stage)
+	case "busy":
+		return "Wait, or start more workers: `farol work`; `farol workers` says what there is."
+	}
+	return o.Remedy
+}

@@ -1,0 +1,61 @@
+// Package cli is what all commands of the command line share: how they refuse,
+// ask, print tables and JSON, and what they exit with.
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// What the process exits with.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // failure or negative result
+	ExitUsage  = 2 // usage error or unknown result
+)
+
+// Failure is an error that ends the process, with the exit code and the next step
+// for the person. Without Err nothing is printed.
+type Failure struct {
+	Code int
+	Err  error
+	Next string
+}
+
+func (f Failure) Error() string {
+	if f.Err == nil {
+		return "the answer is no"
+	}
+	return f.Err.Error()
+}
+
+func (f Failure) Unwrap() error { return f.Err }
+
+// Usage is the failure of a wrong command line.
+func Usage(err error, next string) Failure { return Failure{ExitUsage, err, next} }
+
+// FailureOf returns the exit code and the next step for an error.
+func FailureOf(err error) Failure {
+	var f Failure
+	var pg *pgconn.PgError
+	known := errors.As(err, &f)
+	if !known {
+		f = Failure{Code: ExitFailed, Err: err}
+	}
+	switch {
+	case errors.Is(err, context.Canceled): // only a signal does that
+		f.Err, f.Next = errors.New("interrupted"), ""
+	case known:
+	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "42883"): // no such table, column, function
+		f.Next = "the database lacks what this version needs: run `farol migrate up`"
+	case errors.Is(err, registry.ErrNotFound):
+		f.Next = "`farol item list` shows the items there are"
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Next = "see that the server answers, and try again"
+	}
+	return f
+}

@@ -1,0 +1,86 @@
+// Package memory fits a process into the memory of its control group.
+package memory
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// What a worker's memory is for, besides its heap and the lists of bags in that.
+const (
+	childMemory = 112 << 20 // of a child with its signatures, at work; a bomb in a file ends the child, not the worker
+	outsideHeap = 32 << 20  // the program itself, stacks of threads, and what the kernel counts to the group
+	besideLists = 64 << 20  // of the heap: buffers of uploads, small bags, claims; and a part of the lists' own for garbage
+)
+
+// Fit has the process fit into what its control group may use, less what
+// so many children use, unless the environment says otherwise. Up to that, garbage is
+// collected when there is so much of it, in percent of what lives. It returns how much
+// there is for lists of files.
+func Fit(percent, children int) int64 {
+	heap := debug.SetMemoryLimit(-1) // GOMEMLIMIT, or no limit
+	if os.Getenv("GOMEMLIMIT") == "" {
+		heap = HeapWithin(Limit("/proc", "/sys/fs/cgroup"), children)
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(percent)
+			debug.SetMemoryLimit(heap)
+		}
+	}
+	if heap == math.MaxInt64 {
+		heap = Limit("/proc", "/sys/fs/cgroup")
+	}
+	return ListsWithin(heap)
+}
+
+// HeapWithin is the heap of a process that has a limit for itself and its children.
+func HeapWithin(limit int64, children int) int64 {
+	return max(limit-outsideHeap-int64(children)*childMemory, 64<<20)
+}
+
+// ListsWithin is what of a heap there is for lists of files.
+func ListsWithin(heap int64) int64 { return max((heap-besideLists)*3/4, 16<<20) }
+
+// Limit returns what this process may use: the least limit of its control group and
+// those above it, of either version, or the memory of the machine.
+func Limit(proc, groups string) int64 {
+	least := int64(math.MaxInt64)
+	if info, err := os.ReadFile(filepath.Join(proc, "meminfo")); err == nil {
+		var kib int64
+		if _, err := fmt.Sscanf(string(info), "MemTotal: %d kB", &kib); err == nil {
+			least = kib << 10
+		}
+	}
+	lines, _ := os.ReadFile(filepath.Join(proc, "self", "cgroup")) // without it, the machine counts
+	for line := range strings.Lines(string(lines)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		root, file := groups, "memory.max"
+		switch parts[1] {
+		case "":
+		case "memory":
+			root, file = filepath.Join(groups, "memory"), "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		for path := filepath.Clean("/" + parts[2]); ; path = filepath.Dir(path) {
+			text, err := os.ReadFile(filepath.Join(root, path, file))
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 {
+				least = min(least, n)
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	if least == math.MaxInt64 {
+		return 512 << 20 // nobody tells
+	}
+	return least
+}

@@ -1,0 +1,338 @@
+package settings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/virus"
+)
+
+type Database struct {
+	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue; of several hosts (host:5432,other:5432) the one that takes writes is used"`
+	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"says that the URL leads to a pooler in transaction mode, such as PgBouncer, in whose sessions nothing may be left"`
+	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"leads past the pooler to the database itself: work hears of new items there, mirror and migrate do all there"`
+	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"person who runs the command, recorded beside the database role with what is changed by hand; without it, the user of the operating system"`
+	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"software that PREMIS events name: farol is this program with its version and the library by which it stores, aptrust the wording of the system before it, for reports that select events by it"`
+}
+
+type Redis struct {
+	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items in work"`
+}
+
+type NSQ struct {
+	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"address of nsqd's protocol, to which messages are published; it, or that of nsqlookupd, has to be set"`
+	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API; without it messages are only published: nsqd does not show the queue, and nothing is read from it"`
+	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"address of the HTTP API of nsqlookupd, which knows both addresses of nsqd; instead of these"`
+	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"whether pauses in NSQ and what others publish on the pipeline's topics are orders; off: nsqd shows the queue, and whatever is done there changes nothing in Farol"`
+}
+
+type Log struct {
+	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"least level that is logged, to standard error"`
+	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"form of the log"`
+}
+
+type HTTP struct {
+	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"where metrics and health are served (/metrics, /healthz, /readyz), such as 127.0.0.1:9090; not at all if empty"`
+}
+
+// Pull is where and how the pull API is served.
+type Pull struct {
+	Addr    string `env:"FAROL_PULL_ADDR" envDefault:"127.0.0.1:4180" is:"host:port" doc:"where the pull API is served; on any other than a loopback address every request needs a token"`
+	MaxBody int64  `env:"FAROL_PULL_MAX_BODY" envDefault:"4194304" min:"1048576" doc:"bytes of the largest request, and so about those of the largest message"`
+
+	Timeout     time.Duration `env:"FAROL_PULL_TIMEOUT" envDefault:"60s" min:"0" doc:"how long a pull waits for messages that does not say it"`
+	Max         int           `env:"FAROL_PULL_MAX" envDefault:"1" min:"1" doc:"messages of each queue that a pull is given at most that does not say it"`
+	RetryNum    int           `env:"FAROL_PULL_RETRY_NUM" envDefault:"2" min:"0" doc:"how often a message that was not answered is given again, of a pull that does not say it"`
+	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"after how long that is done, of a pull that does not say it"`
+}
+
+type Read struct {
+	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"time between two looks into the receiving buckets; 0: none"`
+}
+
+// Work is how a worker process works the queue.
+type Work struct {
+	Lease     time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
+	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
+	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
+	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
+	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
+	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"time between two looks at what is being restored from an archive class; 0 goes by the poll in retrieval_prices, some hours"`
+	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
+	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"how Storage Validation checks new copies: head compares what the provider says of each, read also reads each back and compares its SHA-256, except in archive classes"`
+}
+
+type Identify struct {
+	Workers int   `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
+	Memory  int64 `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
+}
+
+type Virus struct {
+	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that checks the files of a bag for viruses; if empty, they are not checked"`
+	MaxSize int64  `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"104857600" min:"1" doc:"bytes of the largest file that it checks as a whole, the least of its StreamMaxLength, MaxFileSize and MaxScanSize; larger ones are recorded as not checked"`
+}
+
+// Janitor says what the janitor removes, and when.
+type Janitor struct {
+	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"how long a bag that was refused stays in its receiving bucket, and what a failed or suspended item has left in staging and Redis stays; 336h are 14 days"`
+	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"age below which uploads and copies in preservation buckets are taken for those of a step under way"`
+	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor; 0: none"`
+}
+
+// Worker is all that farol work reads.
+type Worker struct {
+	Work
+	Fixity   Fixity
+	Repair   Repair
+	Database Database
+	Redis    Redis
+	Storage  Storage
+	Log      Log
+	HTTP     HTTP
+	Identify Identify
+
+	Viruses  *virus.Scanner // nil: files are not checked
+	Profiles bag.Profiles
+	MaxFiles int             // of a bag
+	Pools    []pipeline.Pool // none: the default
+
+	// By stage, and only for stages that somebody has set, but for the second: items
+	// of it at once in this process, items of it in one claim, attempts before it is
+	// given up, how long it may take, and how long a claim lasts unless renewed.
+	StageSlots, ClaimCeiling, MaxAttempts map[string]int
+	Timeouts, Leases                      map[string]time.Duration
+
+	Idle []string // settings that are right and have no effect
+}
+
+func ReadWorker(s *Reader) (c Worker) {
+	s.readBlock("", &c.Work)
+	s.readBlock("", &c.Fixity)
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	c.Storage = s.readStorage()
+	c.Repair = s.readRepair(c.Storage)
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	s.readBlock("", &c.Identify)
+	c.Viruses = s.readViruses()
+	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
+	s.readWorkers(&c)
+	c.Pools = s.readPools()
+	o := claim.DefaultOptions()
+	o.Lease, o.Heartbeat, o.Poll = c.Lease, c.Heartbeat, c.Poll
+	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
+		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
+	}
+	return c
+}
+
+// readViruses makes the virus scanner, if there is to be one.
+func (s *Reader) readViruses() *virus.Scanner {
+	var c Virus
+	s.readBlock("", &c)
+	if c.Clamd == "" {
+		return nil
+	}
+	scanner, err := virus.New(c.Clamd, virus.Options{MaxSize: c.MaxSize})
+	if err != nil {
+		s.wrong("FAROL_CLAMD", fmt.Sprintf("is %q: %v; it must be %s", c.Clamd, err, allowed(&c, "Clamd")))
+	}
+	return scanner
+}
+
+// Backfill is what farol identify reads.
+type Backfill struct {
+	Database Database
+	Storage  Storage
+	Identify Identify
+}
+
+func ReadBackfill(s *Reader) (c Backfill) {
+	s.readDatabase(&c.Database)
+	c.Storage = s.readStorage()
+	s.readBlock("", &c.Identify)
+	return c
+}
+
+// Stores is what farol janitor and farol doctor read.
+type Stores struct {
+	Database Database
+	Redis    Redis
+	Storage  Storage
+	Log      Log
+	Janitor  Janitor
+}
+
+func ReadStores(s *Reader) (c Stores) {
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	c.Storage = s.readStorage()
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.Janitor)
+	return c
+}
+
+// BucketReader is what farol read-buckets reads.
+type BucketReader struct {
+	Database Database
+	S3       S3
+	Log      Log
+	HTTP     HTTP
+	Read     Read
+}
+
+func ReadBucketReader(s *Reader) (c BucketReader) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.S3)
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	s.readBlock("", &c.Read)
+	return c
+}
+
+// Mirror is what farol mirror reads.
+type Mirror struct {
+	Database Database
+	NSQ      NSQ
+	Fixity   Fixity
+	Log      Log
+	HTTP     HTTP
+}
+
+func ReadMirror(s *Reader) (c Mirror) {
+	s.readSession(&c.Database)
+	s.readBlock("", &c.NSQ)
+	s.readBlock("", &c.Fixity)
+	switch {
+	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
+		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
+	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
+		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set the one or the other")
+	}
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	return c
+}
+
+// Server is what farol serve reads.
+type Server struct {
+	Database Database
+	Pull     Pull
+	Log      Log
+	HTTP     HTTP
+}
+
+func ReadServer(s *Reader) (c Server) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.Pull)
+	s.readBlock("", &c.Log)
+	s.readBlock("", &c.HTTP)
+	return c
+}
+
+// Item is what farol item show reads: the progress of an item's files is
+// in Redis.
+type Item struct {
+	Database Database
+	Redis    Redis
+}
+
+func ReadItem(s *Reader) (c Item) {
+	s.readDatabase(&c.Database)
+	s.readRedis(&c.Redis)
+	return c
+}
+
+// ItemStores is what farol item files reads as well if it needs a bucket.
+type ItemStores struct {
+	S3      S3
+	Staging Staging
+}
+
+func ReadItemStores(s *Reader) (c ItemStores) {
+	s.readBlock("", &c.S3)
+	s.readBlock("", &c.Staging)
+	return c
+}
+
+func ReadKeep(s *Reader) (c Keep) {
+	s.readBlock("", &c)
+	return c
+}
+
+// Institution is what farol institution add --create-buckets reads.
+type Institution struct {
+	Database Database
+	S3       S3
+}
+
+func ReadInstitution(s *Reader) (c Institution) {
+	s.readDatabase(&c.Database)
+	s.readBlock("", &c.S3)
+	return c
+}
+
+func ReadDatabase(s *Reader) (c Database) {
+	s.readDatabase(&c)
+	return c
+}
+
+func ReadSession(s *Reader) (c Database) {
+	s.readSession(&c)
+	return c
+}
+
+// Load reads from an environment what a command needs. The error has everything
+// that is wrong with it, and a name that no command reads is wrong too.
+func Load[T any](environ map[string]string, read func(*Reader) T) (T, error) {
+	s := Reader{environ: environ}
+	c := read(&s)
+	s.unknown()
+	return c, s.err()
+}
+
+func (s *Reader) readDatabase(c *Database) {
+	s.readBlock("", c)
+	s.readPerson(c)
+	if c.URL == "" {
+		return
+	}
+	// What the parser has to say may hold the password, or a part of it.
+	if _, err := pgxpool.ParseConfig(string(c.URL)); err != nil {
+		s.wrong("FAROL_DATABASE_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	}
+	if _, err := pgxpool.ParseConfig(string(c.Direct)); err != nil && c.Direct != "" {
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "cannot be read; it must be "+allowed(c, "Direct"))
+	}
+}
+
+// readSession is readDatabase for a command that holds locks in its session:
+// its URL is the one that leads to the database itself.
+func (s *Reader) readSession(c *Database) {
+	s.readDatabase(c)
+	switch {
+	case c.Direct != "":
+		c.URL = c.Direct
+	case c.Pooler != "":
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not give: it must be "+allowed(c, "Direct"))
+	}
+	c.Pooler = ""
+}
+
+func (s *Reader) readRedis(c *Redis) {
+	s.readBlock("", c)
+	if c.URL == "" {
+		return
+	}
+	if _, err := redis.ParseURL(string(c.URL)); err != nil {
+		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	}
+}

@@ -1,0 +1,13 @@
+package settings
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write docs/configuration.md anew")
+	testenv.Main(m)
+}

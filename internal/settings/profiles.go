@@ -1,0 +1,79 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/farol-preservation/farol/bag"
+)
+
+// Profiles says which profiles bags may follow besides the built-in ones.
+type Profiles struct {
+	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"BagIt profiles that bags may follow besides the built-in ones: each file *.json in it, by its BagIt-Profile-Identifier"`
+}
+
+// Bags says how large a bag's list of files may be.
+type Bags struct {
+	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"files that a bag may have, those that only a manifest lists included; a worker needs 1 KiB of memory for each and leaves bags that need more than it has to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
+}
+
+func (s *Reader) ReadMaxFiles() int {
+	var c Bags
+	s.readBlock("", &c)
+	return c.MaxFiles
+}
+
+// ReadProfiles loads the profiles of the directory, and tells of all that are
+// wrong.
+func (s *Reader) ReadProfiles() bag.Profiles {
+	var c Profiles
+	s.readBlock("", &c)
+	if c.Dir == "" {
+		return bag.Profiles{}
+	}
+	profiles, err := loadProfiles(c.Dir)
+	if err != nil {
+		s.wrong("FAROL_PROFILES", fmt.Sprintf("is %q: %v", c.Dir, err))
+	}
+	return profiles
+}
+
+func loadProfiles(dir string) (bag.Profiles, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return bag.Profiles{}, err
+	}
+	var further []*bag.Profile
+	var faults []error
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		p, err := loadProfile(filepath.Join(dir, e.Name()))
+		further, faults = append(further, p), append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return bag.Profiles{}, err
+	}
+	return bag.NewProfiles(further...)
+}
+
+func loadProfile(path string) (p *bag.Profile, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return bag.LoadProfile(f, path)
+}
+
+// ChooseProfile is the profile that --profile names: a built-in one, or a file.
+func ChooseProfile(name string) (*bag.Profile, error) {
+	if slices.Contains(bag.BuiltInProfiles(), name) {
+		return bag.ProfileNamed(name)
+	}
+	return loadProfile(name)
+}

@@ -1,0 +1,241 @@
+// Package settings reads what Farol is configured by: the environment, and nothing
+// else.
+//
+// Settings are grouped in structs by what a command needs, so that none asks for what
+// it does not use, and each struct has a function ReadX for [Load]. The tags of a field
+// are read by caarlos0/env, by this package and by the table in docs/configuration.md:
+// doc says what the setting means, is what its value may be, oneof lists the values,
+// min is the least number, old its name in the predecessor. Load reports all that is
+// missing or wrong at once. Secrets are of the type storage.Secret, which prints as
+// three asterisks.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v10"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Reader reads an environment and gathers all that is wrong with it, so that one run
+// reports every mistake.
+type Reader struct {
+	environ  map[string]string
+	problems []problem
+}
+
+type problem struct{ name, text string }
+
+// wrong notes what is wrong with a setting. The text must not have a secret.
+func (s *Reader) wrong(name, text string) {
+	if !s.has(name, name+fileSuffix) { // one mistake, one line
+		s.problems = append(s.problems, problem{name, storage.Redact(text)})
+	}
+}
+
+func (s *Reader) has(names ...string) bool {
+	return slices.ContainsFunc(s.problems, func(p problem) bool { return slices.Contains(names, p.name) })
+}
+
+// err is nil if nothing is wrong.
+func (s *Reader) err() error {
+	if len(s.problems) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	if len(s.problems) == 1 {
+		b.WriteString("1 setting is missing or wrong:")
+	} else {
+		fmt.Fprintf(&b, "%d settings are missing or wrong:", len(s.problems))
+	}
+	for _, p := range s.problems {
+		fmt.Fprintf(&b, "\n  %s %s", p.name, p.text)
+	}
+	return errors.New(b.String())
+}
+
+// readBlock fills the struct that block points to. Each setting's name begins
+// with prefix.
+func (s *Reader) readBlock(prefix string, block any) {
+	fields := FieldsOf(prefix, block)
+	environ := maps.Clone(s.environ)
+	for _, f := range fields {
+		if name := f.usedName(s.environ); name != f.Name {
+			environ[f.Name] = s.environ[name]
+		}
+	}
+	s.readFiles(fields, environ)
+	err := env.ParseWithOptions(block, env.Options{Environment: environ, Prefix: prefix})
+	var all env.AggregateError
+	if err != nil && !errors.As(err, &all) {
+		all.Errors = []error{err}
+	}
+	for _, err := range all.Errors {
+		s.parseError(fields, err)
+	}
+	for _, f := range fields {
+		if text := f.check(); text != "" {
+			s.wrong(f.usedName(s.environ), text)
+		}
+	}
+}
+
+func (s *Reader) parseError(fields []Field, err error) {
+	var unset env.EnvVarIsNotSetError
+	var empty env.EmptyEnvVarError
+	var parse env.ParseError
+	for _, f := range fields {
+		switch {
+		case errors.As(err, &unset) && unset.Key == f.Name, errors.As(err, &empty) && empty.Key == f.Name:
+			s.wrong(f.Name, "is not set; it must be "+f.allowed())
+			return
+		case errors.As(err, &parse) && parse.Name == f.goName:
+			name := f.usedName(s.environ)
+			s.wrong(name, fmt.Sprintf("is %q; it must be %s", s.environ[name], f.allowed()))
+			return
+		}
+	}
+	s.wrong("The environment", "cannot be read: "+err.Error())
+}
+
+// number reads a whole number that need not be there.
+func (s *Reader) number(name string, least int) (int, bool) {
+	text := s.environ[name]
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least {
+		s.wrong(name, fmt.Sprintf("is %q; it must be a whole number from %d on", text, least))
+		return 0, false
+	}
+	return n, true
+}
+
+// duration reads a time that need not be there.
+func (s *Reader) duration(name string) (time.Duration, bool) {
+	text := s.environ[name]
+	if text == "" {
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		s.wrong(name, fmt.Sprintf("is %q; it must be a duration such as 500ms, 30s or 5m", text))
+		return 0, false
+	}
+	return d, true
+}
+
+// Field is a setting that a block declares.
+type Field struct {
+	Name, old, goName  string
+	byDefault, doc, is string
+	required           bool
+	least              int64
+	oneOf              []string
+	Value              reflect.Value
+}
+
+// FieldsOf lists the settings of the struct that block points to.
+func FieldsOf(prefix string, block any) []Field {
+	v := reflect.ValueOf(block).Elem()
+	var fields []Field
+	for i := range v.NumField() {
+		sf := v.Type().Field(i)
+		name, options, _ := strings.Cut(sf.Tag.Get("env"), ",")
+		if name == "" {
+			continue
+		}
+		f := Field{
+			Name: prefix + name, old: sf.Tag.Get("old"), goName: sf.Name,
+			byDefault: sf.Tag.Get("envDefault"), doc: sf.Tag.Get("doc"), is: sf.Tag.Get("is"),
+			required: strings.Contains(options, "required"), least: 1, oneOf: strings.Fields(sf.Tag.Get("oneof")),
+			Value: v.Field(i),
+		}
+		if least, err := strconv.ParseInt(sf.Tag.Get("min"), 10, 64); err == nil {
+			f.least = least
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// usedName is the name under which the setting was found: the old one, if only
+// that is there.
+func (f Field) usedName(environ map[string]string) string {
+	if f.old != "" && environ[f.Name] == "" && environ[f.old] != "" {
+		return f.old
+	}
+	return f.Name
+}
+
+// allowed says what the setting may be.
+func (f Field) allowed() string {
+	switch f.Value.Interface().(type) {
+	case time.Duration:
+		return "a duration such as 500ms, 30s or 5m"
+	case int, int64:
+		return fmt.Sprintf("a whole number from %d on", f.least)
+	}
+	return f.is
+}
+
+// check says what is wrong with a value that could be read; "" if nothing is.
+func (f Field) check() string {
+	switch v := f.Value.Interface().(type) {
+	case time.Duration:
+		if v < 0 || v == 0 && f.least > 0 {
+			return fmt.Sprintf("is %v; it must be longer, such as %s", v, f.byDefault)
+		}
+	case int, int64:
+		if n := f.Value.Int(); n < f.least {
+			return fmt.Sprintf("is %d; it must be %s", n, f.allowed())
+		}
+	case string:
+		if v != "" && !f.permits(v) {
+			return fmt.Sprintf("is %q; it must be %s", v, f.is)
+		}
+	case storage.Secret: // whoever reads the block knows more
+	}
+	return ""
+}
+
+func (f Field) permits(v string) bool {
+	switch {
+	case len(f.oneOf) > 0:
+		return slices.Contains(f.oneOf, v)
+	case f.is == "host:port":
+		_, port, err := net.SplitHostPort(v)
+		return err == nil && port != ""
+	case f.is == "an http(s) URL":
+		u, err := url.Parse(v)
+		return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == ""
+	case f.is == "a bucket name": // whether it is a good one is for the provider to say
+		return !strings.ContainsAny(v, "/?#% ")
+	case f.is == "the path of a file":
+		info, err := os.Stat(v)
+		return err == nil && info.Mode().IsRegular()
+	}
+	return true
+}
+
+// allowed says what the field of a block may be, by the field's name in Go.
+func allowed(block any, goName string) string {
+	for _, f := range FieldsOf("", block) {
+		if f.goName == goName {
+			return f.allowed()
+		}
+	}
+	return ""
+}

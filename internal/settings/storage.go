@@ -1,0 +1,156 @@
+package settings
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// S3 is where the receiving, staging and restoration buckets are, and the
+// preservation targets too unless they say otherwise.
+type S3 struct {
+	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service that has all buckets; if empty, AWS, and for a preservation target its own provider"`
+	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates to trust besides the system's"`
+	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"access key of the S3 service"`
+	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY,required,notEmpty" is:"a secret access key" doc:"its secret"`
+	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"region of the S3 service; without FAROL_S3_ENDPOINT each preservation target has its own"`
+}
+
+// Target is a bucket on the service.
+func (c S3) Target(bucket string) storage.Target {
+	return storage.Target{
+		Bucket: bucket, Endpoint: c.Endpoint, Region: c.Region, CAFile: c.CAFile,
+		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey,
+		PathStyle: c.Endpoint != "", // what is not AWS seldom has a name for each bucket
+	}
+}
+
+type Staging struct {
+	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"bucket for what is in work; its name must contain \"staging\", since Cleanup deletes there"`
+}
+
+// Keep is where the interim metadata of items goes before it is deleted.
+type Keep struct {
+	Bucket string `env:"FAROL_KEEP_METADATA" is:"a bucket name" doc:"bucket, on the S3 service of the receiving buckets, that gets the interim metadata of each item (a line of JSON for each file) before it is deleted; if empty, it is not kept"`
+}
+
+// Target is what of a preservation target may differ from its defaults.
+// The names begin with FAROL_TARGET_<NAME>_.
+type Target struct {
+	Bucket          string         `env:"BUCKET" is:"a bucket name" doc:"its bucket"`
+	Endpoint        string         `env:"ENDPOINT" is:"an http(s) URL" doc:"S3 service that has it"`
+	Region          string         `env:"REGION" is:"a region" doc:"region of that service"`
+	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates to trust besides the system's"`
+	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"access key, if it is not that of the other buckets"`
+	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"its secret"`
+	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"class that is sent with every write"`
+	Checksum        string         `env:"CHECKSUM" envDefault:"sha256" is:"sha256 or etag" oneof:"sha256 etag" doc:"what the server is asked to check: SHA-256, or an ETag that is the MD5, for servers without checksums"`
+}
+
+// Storage is all the buckets that a worker writes to.
+type Storage struct {
+	S3
+	Staging string
+	Keep    string           // bucket for interim metadata; "": it is not kept
+	Targets []storage.Target // by restore priority
+}
+
+func (s *Reader) readStorage() Storage {
+	var c Storage
+	var staging Staging
+	s.readBlock("", &c.S3)
+	s.readBlock("", &staging)
+	c.Staging = staging.Bucket
+	if !strings.Contains(c.Staging, "staging") {
+		name := FieldsOf("", &staging)[0].usedName(s.environ)
+		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
+	}
+	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
+	c.Keep = s.readKeep()
+	if place := [2]string{c.Endpoint, c.Keep}; c.Keep != "" {
+		if other, taken := places[place]; taken {
+			s.wrong("FAROL_KEEP_METADATA", `is "`+c.Keep+`", like `+other+`; it must be a bucket of its own`)
+		}
+		places[place] = "that of FAROL_KEEP_METADATA"
+	}
+	for _, spec := range storage.Targets() {
+		t := s.readTarget(c.S3, spec)
+		// Two targets in one place would be one copy, recorded as two.
+		place := [2]string{t.Endpoint, t.Bucket}
+		if other, taken := places[place]; taken {
+			name := TargetPrefix(spec.Name) + "BUCKET"
+			if s.environ[name] == "" && s.environ[spec.EnvVar] != "" {
+				name = spec.EnvVar
+			}
+			s.wrong(name, `is "`+t.Bucket+`", like `+other+`; each must have a bucket of its own`)
+		}
+		places[place] = "that of " + t.Name
+		c.Targets = append(c.Targets, t)
+	}
+	return c
+}
+
+func (s *Reader) readKeep() string {
+	var c Keep
+	s.readBlock("", &c)
+	return c.Bucket
+}
+
+func (s *Reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
+	prefix := TargetPrefix(spec.Name)
+	var own Target
+	s.readBlock(prefix, &own)
+	if (own.AccessKeyID == "") != (own.SecretAccessKey == "") {
+		missing := "ACCESS_KEY_ID"
+		if own.SecretAccessKey == "" {
+			missing = "SECRET_ACCESS_KEY"
+		}
+		s.wrong(prefix+missing, "is not set, but the other half of the key is")
+	}
+
+	t := shared.Target(cmp.Or(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
+	t.Name, t.Provider, t.RestorePriority = spec.Name, spec.Provider, spec.RestorePriority
+	t.StorageClass = cmp.Or(own.StorageClass, spec.StorageClass)
+	t.Checksum = storage.ChecksumMode(own.Checksum)
+	t.CAFile = cmp.Or(own.CAFile, shared.CAFile)
+	if own.AccessKeyID != "" {
+		t.AccessKeyID, t.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
+	}
+	switch {
+	case own.Endpoint != "":
+		t.Endpoint, t.Region, t.PathStyle = own.Endpoint, spec.Region, true
+	case shared.Endpoint == "" && spec.Provider == "AWS":
+		t.Region = spec.Region
+	case shared.Endpoint == "":
+		t.Endpoint, t.Region = "https://"+spec.Host, spec.Region
+	}
+	t.Region = cmp.Or(own.Region, t.Region)
+	return t
+}
+
+// TargetPrefix begins the names of a target's settings: Standard-VA's is
+// FAROL_TARGET_STANDARD_VA_.
+func TargetPrefix(target string) string {
+	return "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target, "-", "_")) + "_"
+}
+
+// Restore is what farol restore reads: the classes of the targets decide what
+// has to be restored from an archive first.
+type Restore struct {
+	Database Database
+	classes  map[string]string // by target
+}
+
+func (c Restore) ClassOf(target string) string { return c.classes[target] }
+
+func ReadRestore(s *Reader) (c Restore) {
+	s.readDatabase(&c.Database)
+	c.classes = map[string]string{}
+	for _, spec := range storage.Targets() {
+		var own Target
+		s.readBlock(TargetPrefix(spec.Name), &own)
+		c.classes[spec.Name] = cmp.Or(own.StorageClass, spec.StorageClass)
+	}
+	return c
+}
