@@ -210,12 +210,14 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.linked(q.options())
-	id := q.items(100)
+	q.items(100)
 	q.shows(receiveTopic, 100, 0, 0)
-	q.post("/channel/empty", receiveTopic+channelSuffix)
-	q.shows(receiveTopic, 0, 0, 0)
+	// Of what another consumer took, the mirror waits for two. (If all were gone for some
+	// seconds, it would wait for none.)
+	body := q.stolen(receiveTopic)
+	eventually(t, "the mirror to miss it", func() bool { return q.value(`SELECT count(*)::text FROM topic_requests WHERE body = 'empty'`) == "1" })
 	q.shows(receiveTopic, 100, 0, 0)
-	q.pub(receiveTopic, fmt.Sprint(id))
+	q.pub(receiveTopic, body)
 	eventually(t, "a sweep", func() bool { return q.shown(receiveTopic).Requeued > 0 })
 	q.shows(receiveTopic, 100, 0, 0)
 	requeued := q.shown(receiveTopic).Requeued
@@ -226,6 +228,32 @@ func TestSweepThatFindsNobodyIsNotRepeated(t *testing.T) {
 	if n := q.value(`SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`); n != "0" {
 		t.Errorf("%s answers", n)
 	}
+}
+
+// stolen has another consumer take one message from the mirror's channel, and returns
+// its body.
+func (q *queue) stolen(topic string) string {
+	q.t.Helper()
+	config := nsq.NewConfig()
+	config.MaxInFlight = 1
+	consumer, err := nsq.NewConsumer(topic, topic+channelSuffix, config)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	consumer.SetLogger(nil, nsq.LogLevelMax)
+	bodies := make(chan string, 1)
+	consumer.AddHandler(nsq.HandlerFunc(func(m *nsq.Message) error {
+		consumer.ChangeMaxInFlight(0)
+		bodies <- string(m.Body)
+		return nil
+	}))
+	if err := consumer.ConnectToNSQD(q.nsqd.TCPAddr); err != nil {
+		q.t.Fatal(err)
+	}
+	body := <-bodies
+	consumer.Stop()
+	<-consumer.StopChan
+	return body
 }
 
 // While a request waits for the database, its message counts for itself: nothing
