@@ -210,31 +210,50 @@ func TestRescanThatFindsNothingIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.linked(q.options())
-	id, n := q.items(100), int64(100)
-	q.shows(receiveTopic, n, 0, 0)
-	// The emptied messages are published again. The mirror still waits for the first
-	// ones, since new messages keep coming, so it takes one more for its own.
-	q.post("/channel/empty", receiveTopic+channelSuffix)
-	var added time.Time
-	testenv.Eventually(t, "what was emptied", func() bool {
-		if time.Since(added) > compareEvery/4 {
-			q.items(1)
-			added = time.Now()
-			n++
-		}
-		return q.shown(receiveTopic).Depth == n
-	})
-	q.pub(receiveTopic, fmt.Sprint(id))
+	q.items(100)
+	q.shows(receiveTopic, 100, 0, 0)
+	// Of what another consumer took, the mirror waits for two. (If all were gone for some
+	// seconds, it would wait for none.)
+	body := q.stolen(receiveTopic)
+	testenv.Eventually(t, "the mirror to miss it", func() bool { return q.value(`SELECT count(*)::text FROM topic_requests WHERE body = 'empty'`) == "1" })
+	q.shows(receiveTopic, 100, 0, 0)
+	q.pub(receiveTopic, body)
 	testenv.Eventually(t, "a rescan", func() bool { return q.shown(receiveTopic).Requeued > 0 })
-	q.shows(receiveTopic, n, 0, 0)
+	q.shows(receiveTopic, 100, 0, 0)
 	requeued := q.shown(receiveTopic).Requeued
-	q.stays(n, 0)
+	q.stays(100, 0)
 	if again := q.shown(receiveTopic).Requeued; again != requeued {
 		t.Errorf("%d messages were requeued after the rescan", again-requeued)
 	}
 	if n := q.value(`SELECT count(*)::text FROM topic_requests WHERE body <> 'empty'`); n != "0" {
 		t.Errorf("%s answers", n)
 	}
+}
+
+// stolen has another consumer take one message from the mirror's channel, and returns
+// its body.
+func (q *queue) stolen(topic string) string {
+	q.t.Helper()
+	config := nsq.NewConfig()
+	config.MaxInFlight = 1
+	consumer, err := nsq.NewConsumer(topic, topic+channelSuffix, config)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	consumer.SetLogger(nil, nsq.LogLevelMax)
+	bodies := make(chan string, 1)
+	consumer.AddHandler(nsq.HandlerFunc(func(m *nsq.Message) error {
+		consumer.ChangeMaxInFlight(0)
+		bodies <- string(m.Body)
+		return nil
+	}))
+	if err := consumer.ConnectToNSQD(q.nsqd.TCPAddr); err != nil {
+		q.t.Fatal(err)
+	}
+	body := <-bodies
+	consumer.Stop()
+	<-consumer.StopChan
+	return body
 }
 
 // While a request waits for the database, its message counts for itself: nothing

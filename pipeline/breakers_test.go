@@ -28,7 +28,8 @@ import (
 func (a *archive) worker(d Deps) {
 	a.t.Helper()
 	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 100*time.Millisecond, d.Log
+	// One that is silent for three heartbeats has no vote; a slow machine needs a second.
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 2*time.Second, 20*time.Second, 100*time.Millisecond, d.Log
 	engine, err := claim.New(context.Background(), a.db, o)
 	if err != nil {
 		a.t.Fatal(err)
