@@ -4,6 +4,13 @@
 -- are woken or parked. Only the claim is a statement of its own (claim/sql): it locks
 -- what it finds by its place, and passes over what others have locked.
 
+-- outcome_of is the outcome of an item that is given up or called off: not what it was
+-- when the item came into the queue. NULL for other statuses.
+CREATE OR REPLACE FUNCTION outcome_of(action text, status text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN action || CASE status WHEN 'Cancelled' THEN ' was cancelled' WHEN 'Failed' THEN ' was given up'
+	WHEN 'Suspended' THEN ' was suspended: a person has to decide' END;
+
 -- moved is what a transition makes of an item. It is inlined into the UPDATE, so it is
 -- LANGUAGE sql, neither strict nor volatile, and returns base types.
 CREATE OR REPLACE FUNCTION moved(w work_items, m work_item_move)
@@ -24,7 +31,7 @@ LANGUAGE sql STABLE AS $$
 		coalesce(m.status, 'Pending') = 'Pending',
 		coalesce(m.review, m.status IN ('Failed', 'Suspended'), false),
 		coalesce(m.note, w.note),
-		coalesce(m.outcome, w.outcome),
+		coalesce(m.outcome, CASE WHEN m.status <> w.status THEN outcome_of(w.action, m.status) END, w.outcome),
 		coalesce(m.code, ''),
 		m.waits_for,
 		coalesce(m.virtual_start, w.turn),
@@ -135,4 +142,4 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION moved, record_moves, move_items, unchanged, move_by_hand, topic_of FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION outcome_of, moved, record_moves, move_items, unchanged, move_by_hand, topic_of FROM PUBLIC;

@@ -5,8 +5,7 @@
 CREATE OR REPLACE FUNCTION outcome_of_the_end() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-	NEW.outcome := NEW.action || CASE NEW.status WHEN 'Cancelled' THEN ' was cancelled' WHEN 'Failed' THEN ' was given up'
-		ELSE ' was suspended: a person has to decide' END;
+	NEW.outcome := outcome_of(NEW.action, NEW.status);
 	RETURN NEW;
 END
 $$;

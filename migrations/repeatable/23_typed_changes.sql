@@ -170,6 +170,7 @@ BEGIN
 	m.status := w.status;
 	m.note := CASE WHEN w.note = was.note THEN w.status || ' by ' || acting_user() ELSE w.note END;
 	m.code := 'by-hand';
+	m.outcome := CASE WHEN w.outcome <> was.outcome THEN w.outcome END;
 	RETURN m;
 END
 $$;
@@ -241,6 +242,7 @@ BEGIN
 	END IF;
 	w := NEW; -- with what else was typed, but not what the queue alone writes
 	w.stage := OLD.stage;
+	w.status := OLD.status;
 	w.attempt := OLD.attempt;
 	w.entered_token := OLD.entered_token;
 	w.turn := OLD.turn;
