@@ -90,7 +90,7 @@ func TestWrongNamesAreToldRight(t *testing.T) {
 		`SELECT pause_stage(NULL)`:                             {"there is no stage NULL", "Write one of them"},
 		fmt.Sprintf(`SELECT requeue(%d, 'receive')`, id):       {"there is no stage 'receive'; the stages of Ingest are", "Write 'Receive'."},
 		`SELECT requeue_where('true', 'formatidentification')`: {"there is no stage", "Write 'Format Identification'."},
-		`SELECT drain_worker('nobody')`:                        {"there is no live worker 'nobody'", "None lives."},
+		`SELECT drain_worker('nobody')`:                        {"there is no live worker 'nobody'", "There is none."},
 		`SELECT requeue(99)`:                                   {"there is no item 99", ""},
 		`SELECT cancel(NULL)`:                                  {"there is no item NULL", ""},
 		`SELECT release(99)`:                                   {"there is no item 99", ""},
