@@ -4,30 +4,35 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 var errTimeout = errors.New("the stage took longer than its processing timeout")
 
 // beatForEver renews all leases of this process every heartbeat, until ctx is
 // done.
-func (e *Engine) beatForEver(ctx context.Context) {
+func (l *leases) beatForEver(ctx context.Context) {
 	for {
-		known := e.known.Load()
+		known := l.settings.Load()
 		interval := known.heartbeat()
-		call, cancel := context.WithTimeout(ctx, known.shortestLease()/6) // one that hangs must leave time for another
-		err := e.heartbeat(call)
+		call, cancel := context.WithTimeout(ctx, known.shortestLease()/6) // if it hangs there must be time for another
+		err := l.heartbeat(call)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "leases not renewed, will try again", "err", err)
-			interval /= 4 // a lease of three heartbeats has room for some tries
+			l.log.WarnContext(ctx, "heartbeat failed; retrying", "err", err)
+			interval /= 4 // a lease of three heartbeats allows some tries
 		}
 		next := time.NewTimer(interval)
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.hurry:
+		case <-l.beatNow:
 		case <-next.C:
 		}
 	}
@@ -35,105 +40,173 @@ func (e *Engine) beatForEver(ctx context.Context) {
 
 // heartbeat renews every lease of this process and ends the work on those that
 // are lost.
-func (e *Engine) heartbeat(ctx context.Context) error {
-	known := e.known.Load()
+func (l *leases) heartbeat(ctx context.Context) error {
+	known := l.settings.Load()
 	var holds []*Hold
-	e.mu.Lock()
-	if !e.options.Unrenewed {
-		for _, h := range e.held {
+	l.mu.Lock()
+	if !l.options.Unrenewed {
+		for _, h := range l.held {
 			holds = append(holds, h)
 		}
 	}
-	e.mu.Unlock()
+	l.mu.Unlock()
 	slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Item.ID, b.Item.ID) }) // locks go in this order everywhere
 	held := make([]heldLease, len(holds))
 	for i, h := range holds {
-		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.file(), codeLost}
-		if h.spent() < 1 { // its lease cannot have lapsed in earnest
+		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.currentFile(), codeLost}
+		if h.spent() < 1 { // its lease cannot have lapsed in real time
 			held[i].lost = codeClockSet
 		}
 	}
-	self := e.self
-	self.givenUp = e.stillGivenUp()
-	self.oomKills, self.beat = e.kernel.oomKills(self.cgroup), known.heartbeat().Seconds()
+	self, gone := l.self, l.stillGivenUp()
+	self.OOMKills = l.kernel.OOMKills(self.Group)
 	start := time.Now()
-	got, err := e.store.renew(ctx, self, held)
-	e.heardOf(self.givenUp, err)
+	got, err := l.store.renew(ctx, self, known.heartbeat(), held, gone)
+	l.reported(gone, err)
 	if err != nil {
 		return err
 	}
-	if by := e.watch.heard(got.ago, start); by != 0 {
-		e.clockWasSet(ctx, by)
+	if by := l.clock.heartbeat(got.ago, start); by != 0 {
+		l.clock.wasSet(ctx, by)
 	}
 	for i, h := range holds {
-		if e.renewed(h, start, held[i].lease, got.kept[h.Item.ID]) {
-			e.log.WarnContext(ctx, "claim lost", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
+		if l.keeps(h, start, held[i].lease, got.kept[h.Item.ID]) {
+			l.log.WarnContext(ctx, "claim lost; stopping the work", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
 			h.drop(ErrLost)
 		}
 	}
 	if got.draining {
-		e.drain.Do(func() { close(e.draining) })
+		l.drain.Do(func() { close(l.draining) })
 	}
 	return nil
 }
 
-// stillGivenUp lists the claims that this process gave up. Each is told of for
-// some time, since it may be reaped later.
-func (e *Engine) stillGivenUp() []givenUp {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.givenUp = slices.DeleteFunc(e.givenUp, func(g givenUp) bool { return !g.told.IsZero() && time.Since(g.told) > 3*g.lease })
-	return slices.Clone(e.givenUp)
+// stillGivenUp lists the claims that this process gave up. Each is reported for some time,
+// since it may be reaped later.
+func (l *leases) stillGivenUp() []givenUp {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.givenUp = slices.DeleteFunc(l.givenUp, func(g givenUp) bool { return !g.reported.IsZero() && time.Since(g.reported) > 3*g.lease })
+	return slices.Clone(l.givenUp)
 }
 
-// heardOf notes whether a heartbeat got through, and which claims it told of.
-func (e *Engine) heardOf(told []givenUp, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.cutOff = err != nil
-	for i := range e.givenUp {
-		g := &e.givenUp[i]
-		of := func(t givenUp) bool { return t.item == g.item && t.token == g.token }
-		if err == nil && g.told.IsZero() && slices.ContainsFunc(told, of) {
-			g.told = time.Now()
+// reported notes whether a heartbeat got through, and which claims it reported.
+func (l *leases) reported(list []givenUp, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unreachable = err != nil
+	for i := range l.givenUp {
+		g := &l.givenUp[i]
+		of := func(r givenUp) bool { return r.item == g.item && r.token == g.token }
+		if err == nil && g.reported.IsZero() && slices.ContainsFunc(list, of) {
+			g.reported = time.Now()
 		}
 	}
 }
 
-// lookUpForEver reads settings anew when they have changed, and whether this
-// worker was asked to stop.
-func (e *Engine) lookUpForEver(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.changed:
-		}
-		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := e.readSettings(call)
-		cancel()
-		select { // whether to stop, a heartbeat tells
-		case e.hurry <- struct{}{}:
-		default:
-		}
-		if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "changed settings will be read later", "err", err)
-		}
-		e.wake.ring() // a stage may have been resumed
-	}
-}
-
-// renewed notes what a heartbeat came to for one item, and tells whether that is
-// lost. What was settled while the heartbeat was under way, or is just being, is
-// not: should it be, the settling will tell.
-func (e *Engine) renewed(h *Hold, asked time.Time, lease time.Duration, kept bool) (lost bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.held[h.Item.ID] != h {
+// keeps notes the result of a heartbeat for one item, and tells whether the item is lost. An
+// item that was settled while the heartbeat ran, or is being settled, is not: if it is lost,
+// settling will find out.
+func (l *leases) keeps(h *Hold, asked time.Time, lease time.Duration, kept bool) (lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[h.Item.ID] != h {
 		return false
 	}
 	if kept && asked.After(h.asked) {
 		h.leased(asked, lease)
 	}
 	return !kept && h.settling.Load() == 0
+}
+
+// Check asks whether the item is still this worker's, before a step that cannot be undone. It
+// asks the registry only when the lease was not renewed for half of its time, as after the
+// process was stopped for a while.
+func (h *Hold) Check(ctx context.Context) error {
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
+	}
+	l := h.leases
+	if l.options.Unrenewed {
+		if h.spent() >= 2./3 {
+			return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
+		}
+		return nil
+	}
+	if h.spent() < 1./2 {
+		return nil
+	}
+	select {
+	case l.asking <- struct{}{}:
+		defer func() { <-l.asking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if h.spent() < 1./2 && h.ctx.Err() == nil {
+		return nil // another goroutine has asked meanwhile
+	}
+	call, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	if err := l.heartbeat(call); err != nil {
+		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
+	}
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
+	}
+	return nil
+}
+
+// heldLease is an item in progress, as a heartbeat renews it.
+type heldLease struct {
+	item, token int64
+	lease       time.Duration
+	file        string
+	lost        string // code for the ledger, if it turns out to be lost
+}
+
+// renewed is the result of a heartbeat.
+type renewed struct {
+	kept     map[int64]bool // by item: leases that it extended
+	draining bool           // the process is asked to stop
+	ago      *time.Duration // since the heartbeat before, by the database's clock; nil: there was none
+}
+
+func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error) {
+	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
+	spans, files, lost := make([]time.Duration, len(held)), make([]string, len(held)), make([]string, len(held))
+	for i, h := range held {
+		ids[i], tokens[i], spans[i], files[i], lost[i] = h.item, h.token, h.lease, h.file, h.lost
+	}
+	var goneIDs, goneTokens []int64
+	var goneFiles, codes []string
+	for _, g := range gone {
+		goneIDs, goneTokens = append(goneIDs, g.item), append(goneTokens, g.token)
+		goneFiles, codes = append(goneFiles, g.file), append(codes, g.code)
+	}
+	got := renewed{kept: map[int64]bool{}}
+	err := registry.Again(func() error {
+		clear(got.kept)
+		rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, files,
+			w.worker, w.node, w.pid, w.Host, w.Ticks, w.Group, w.OOMKills, w.pools, every.Seconds(), goneIDs, goneTokens, goneFiles, codes, lost)
+		var id *int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &got.draining, &got.ago}, func() error {
+			if id != nil {
+				got.kept[*id] = true
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return renewed{}, fmt.Errorf("renew %d leases: %w", len(held), err)
+	}
+	return got, nil
+}
+
+func (p *postgres) leave(ctx context.Context, worker string) error {
+	_, err := p.beat.Exec(ctx, `UPDATE worker_processes SET ended_at = now(), ending = 'stopped' WHERE worker = $1 AND ended_at IS NULL`, worker)
+	if err != nil {
+		return fmt.Errorf("deregister the worker: %w", err)
+	}
+	return nil
 }

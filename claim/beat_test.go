@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/process"
 )
 
 // scripted is a store without troubles of its own, but for the calls that a test
@@ -20,21 +23,21 @@ type scripted struct {
 	renews  int
 }
 
-func (s *scripted) renew(ctx context.Context, p process, held []heldLease) (beatResult, error) {
+func (s *scripted) renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error) {
 	s.mu.Lock()
 	s.renews++
 	n := s.renews
 	s.mu.Unlock()
 	if s.onRenew != nil {
 		if err := s.onRenew(ctx, n); err != nil {
-			return beatResult{}, err
+			return renewed{}, err
 		}
 	}
-	return s.asStore.renew(ctx, p, held)
+	return s.asStore.renew(ctx, w, every, held, gone)
 }
 
-func (s *scripted) claim(ctx context.Context, f Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
-	got, err := s.asStore.claim(ctx, f, probes, n, who, over)
+func (s *scripted) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+	got, err := s.asStore.claim(ctx, f, scans, n, who, over)
 	if s.onClaim != nil {
 		s.onClaim(ctx)
 	}
@@ -47,7 +50,7 @@ func engineOn(t *testing.T, s store) *Engine {
 	t.Helper()
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
-	e, err := newEngine(t.Context(), s, kernel{proc: "none", cgroup: "none"}, o)
+	e, err := newEngine(t.Context(), on(s), process.Kernel{Proc: "none", CGroup: "none"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

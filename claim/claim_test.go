@@ -188,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			q.exec(`DELETE FROM topic_messages`)
 			h := q.claimOne(e, "Receive")
-			h.InHand("data/a.txt")
+			h.CurrentFile("data/a.txt")
 			q.settle(h, tc.done, tc.result)
 
 			if diff := cmp.Diff(tc.want, q.row(id)); diff != "" {

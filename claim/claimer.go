@@ -3,16 +3,98 @@ package claim
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/batch"
+	"github.com/farol-preservation/farol/claim/cursor"
 )
+
+// claims are those of this process, by filter.
+type claims struct {
+	*settler
+
+	store      scanStore
+	isQuiet    func() bool                    // nothing was due at the last poll
+	background func(do func(context.Context)) // runs what nobody waits for, until the engine is closed
+
+	mu       sync.Mutex
+	claimers map[string]*claimer
+	starts   map[int16]int64 // the latest virtual start times that were claimed, by band
+	recorded map[int16]int64 // what of them is in the database
+}
+
+func newClaims(s *settler, store scanStore, isQuiet func() bool, background func(func(context.Context))) *claims {
+	return &claims{
+		settler: s, store: store, isQuiet: isQuiet, background: background,
+		claimers: map[string]*claimer{}, starts: map[int16]int64{}, recorded: map[int16]int64{},
+	}
+}
+
+// mostFilters bounds for how many filters an engine remembers where to start. A
+// process has few pools.
+const mostFilters = 256
+
+// claimAs is [Engine.Claim], for a claimant.
+func (c *claims) claimAs(ctx context.Context, f Filter, n int, who claimant) ([]Item, error) {
+	if f = f.scanned(); len(f.Stages) == 0 {
+		return nil, nil
+	}
+	begun := time.Now()
+	got, err := c.claimer(f).asks.Ask(ctx, request{wants: f.Stages, n: n, as: who})
+	if err != nil {
+		return nil, err
+	}
+	c.options.Observer.Claimed(time.Since(begun), len(got.items))
+	return got.items, got.err
+}
+
+// claimer makes the claims of a filter.
+func (c *claims) claimer(f Filter) *claimer {
+	key := f.key()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claimers[key] == nil {
+		if len(c.claimers) >= mostFilters {
+			clear(c.claimers)
+			c.wake.unsubscribe()
+		}
+		c.claimers[key] = newClaimer(c, f)
+	}
+	return c.claimers[key]
+}
+
+// all lists the claimers.
+func (c *claims) all() []*claimer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.claimers))
+}
+
+// peek is [Engine.Peek].
+func (c *claims) peek(ctx context.Context, f Filter, n int) ([]int64, error) {
+	if f = f.scanned(); len(f.Stages) == 0 {
+		return nil, nil
+	}
+	known := c.settings.Load()
+	var scans []cursor.Scan
+	for _, w := range f.Stages {
+		for _, band := range known.bandsWithin(f.MinSize, f.MaxSize) {
+			scans = append(scans, cursor.Scan{Partition: cursor.Partition{Stage: w.Stage, Band: band}, Most: w.Most, From: cursor.Beginning()})
+		}
+	}
+	return c.store.peek(ctx, f, scans, n)
+}
 
 // claimer makes the claims of one filter. Calls that meet go into one statement.
 type claimer struct {
-	engine *Engine
-	filter Filter
-	hints  *hints
-	asks   batcher[request, answer]
-	round  int // which size band comes first, so that none of a pool's bands waits for another to be empty
+	claims  *claims
+	filter  Filter
+	cursors *cursor.Cursors
+	asks    *batch.Calls[request, answer]
+	round   int // which size band comes first, so that none of a pool's bands waits until another is empty
 }
 
 type request struct {
@@ -36,10 +118,10 @@ type answer struct {
 // mostRequests is how many calls go into one statement.
 const mostRequests = 128
 
-func newClaimer(e *Engine, f Filter) *claimer {
-	c := &claimer{engine: e, filter: f, hints: newHints()}
-	c.asks = batcher[request, answer]{do: c.claim, lanes: 1, most: mostRequests}
-	e.wake.tell(c.hints)
+func newClaimer(all *claims, f Filter) *claimer {
+	c := &claimer{claims: all, filter: f, cursors: cursor.New()}
+	c.asks = batch.New(1, mostRequests, c.claim)
+	all.wake.subscribe(c.cursors)
 	return c
 }
 
@@ -73,25 +155,25 @@ func sameClaimant(requests []request) int {
 func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
 	who := requests[0].as
 	wants, n := together(requests)
-	known := c.engine.known.Load()
-	var free []probe
+	known := c.claims.settings.Load()
+	var free []cursor.Scan
 	var items []Item
 	var failed error
 	for _, w := range wants {
-		probes := c.probes(known, w)
-		if len(probes) > 0 && probes[0].capped {
-			got, err := c.walk(ctx, known, probes, n-len(items), who)
+		scans := c.scans(known, w)
+		if len(scans) > 0 && scans[0].Capped {
+			got, err := c.scan(ctx, known, scans, n-len(items), who)
 			items = append(items, got...)
 			if err != nil {
 				failed = err
 			}
 		} else {
-			free = append(free, probes...)
+			free = append(free, scans...)
 		}
 	}
 	c.round++
 	if failed == nil {
-		got, err := c.walk(ctx, known, free, n-len(items), who)
+		got, err := c.scan(ctx, known, free, n-len(items), who)
 		items = append(items, got...)
 		failed = err
 	}
@@ -115,219 +197,72 @@ func together(requests []request) (wants []Want, n int) {
 	return wants, n
 }
 
-func (c *claimer) probes(known *settings, w Want) []probe {
+func (c *claimer) scans(known *settings, w Want) []cursor.Scan {
 	if w.Most <= 0 {
 		return nil
 	}
 	bands := known.bandsWithin(c.filter.MinSize, c.filter.MaxSize)
-	probes := make([]probe, 0, len(bands))
+	scans := make([]cursor.Scan, 0, len(bands))
 	for i := range bands {
-		at := cell{w.Stage, bands[(i+c.round)%len(bands)]}
-		probes = append(probes, probe{cell: at, most: w.Most, capped: known.of(c.filter.action(), w.Stage).Capped})
+		at := cursor.Partition{Stage: w.Stage, Band: bands[(i+c.round)%len(bands)]}
+		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: known.of(c.filter.action(), w.Stage).Capped})
 	}
-	return probes
+	return scans
 }
 
-// walk claims up to n items from the cells of probes.
-func (c *claimer) walk(ctx context.Context, known *settings, probes []probe, n int, who claimant) ([]Item, error) {
-	if n <= 0 || len(probes) == 0 {
+// scan claims up to n items from partitions.
+func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan, n int, who claimant) ([]Item, error) {
+	if n <= 0 || len(scans) == 0 {
 		return nil, nil
 	}
-	e, begun := c.engine, time.Now()
-	if aside := c.hints.begin(probes, begun); len(aside) > 0 {
-		e.aside(func(ctx context.Context) { c.lookBehind(ctx, aside) })
+	e, begun := c.claims, time.Now()
+	if behind := c.cursors.Begin(scans, begun); len(behind) > 0 {
+		e.background(func(ctx context.Context) { c.rescan(ctx, behind) })
 	}
 	self, over := e.self.identity, known.leases
 	if who != (claimant{}) {
 		self = who.identity
 	}
 	if who.lease > 0 {
-		over = leases{}
-		for _, p := range probes {
-			over[StepOf(c.filter.action(), p.stage)] = who.lease
+		over = leaseTimes{}
+		for _, p := range scans {
+			over[StepOf(c.filter.action(), p.Stage)] = who.lease
 		}
 	}
-	items, err := e.store.claim(ctx, c.filter, probes, n, self, over)
+	items, err := e.store.claim(ctx, c.filter, scans, n, self, over)
 	took := time.Since(begun)
 	if err != nil {
-		c.giveBack(ctx, items, "The claim was not completed.")
-		c.hints.end(probes, nil, begun, took) // it may have been too much to sweep
+		e.giveBack(ctx, items, "The claim was not completed.")
+		c.cursors.End(scans, nil, begun, took) // it may have been too much for a full scan
 		return nil, err
 	}
-	last, turns := map[cell]position{}, map[int16]int64{}
+	last, starts := map[cursor.Partition]cursor.Position{}, map[int16]int64{}
 	for i := range items {
 		item := &items[i]
 		st := known.of(item.Action, item.Stage)
 		item.Topic, item.MaxAttempts, item.Timeout, item.asked = st.Topic, st.MaxAttempts, st.Timeout, begun
-		at := cell{item.Stage, item.band}
-		if l, ok := last[at]; !ok || l.before(item.at) {
+		at := cursor.Partition{Stage: item.Stage, Band: item.band}
+		if l, ok := last[at]; !ok || l.Before(item.at) {
 			last[at] = item.at
 		}
-		turns[item.band] = max(turns[item.band], item.at.turn)
+		starts[item.band] = max(starts[item.band], item.at.VirtualStart)
 	}
-	c.hints.end(probes, last, begun, took)
-	e.served(turns)
+	c.cursors.End(scans, last, begun, took)
+	e.served(starts)
 	return items, nil
 }
 
-// lookBehind finds what has come to lie behind the hints of cells. One look at a
-// time is under way.
-func (c *claimer) lookBehind(ctx context.Context, cells []probe) {
+// rescan finds what has come to lie before the cursors. One rescan runs at a time.
+func (c *claimer) rescan(ctx context.Context, scans []cursor.Scan) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	begun := time.Now()
-	found, err := c.engine.store.behind(ctx, c.filter, cells)
+	found, err := c.claims.store.behind(ctx, c.filter, scans)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		c.engine.log.WarnContext(ctx, "what came late was not looked for, will try again", "err", err)
+		c.claims.log.WarnContext(ctx, "rescan before the cursors failed; retrying", "err", err)
 	}
-	c.hints.looked(cells, found, begun, time.Since(begun))
+	c.cursors.Rescanned(scans, found, begun, time.Since(begun))
 	if len(found) > 0 {
-		c.engine.wake.ring()
+		c.claims.wake.ring()
 	}
-}
-
-// share gives items to calls, each no more than it asked for. An item that none
-// of them can take, since each has its own bounds by stage, goes back.
-func (c *claimer) share(ctx context.Context, requests []request, items []Item, failed error) []answer {
-	s := shares{requests: requests, answers: make([]answer, len(requests)), left: make([]map[string]int, len(requests))}
-	for i, r := range requests {
-		s.answers[i].err = failed
-		s.left[i] = map[string]int{}
-		for _, w := range r.wants {
-			s.left[i][w.Stage] += w.Most
-		}
-	}
-	if len(requests) == 1 {
-		s.answers[0].items = items
-		return s.answers
-	}
-	var back []Item
-	for _, item := range items {
-		if !s.give(item) && !s.swap(item) {
-			back = append(back, item)
-		}
-	}
-	if len(back) > 0 {
-		c.giveBack(ctx, back, "More was claimed than could be worked on.")
-	}
-	return s.answers
-}
-
-// shares are who gets what of a claim that several calls made together.
-type shares struct {
-	requests []request
-	answers  []answer
-	left     []map[string]int // what a call may still get of a stage
-}
-
-func (s *shares) full(i int) bool { return len(s.answers[i].items) >= s.requests[i].n }
-
-// give gives an item to the first call that can take it.
-func (s *shares) give(item Item) bool {
-	for i := range s.requests {
-		if !s.full(i) && s.left[i][item.Stage] > 0 {
-			if s.answers[i].items == nil {
-				s.answers[i].items = make([]Item, 0, min(s.requests[i].n, usualClaim))
-			}
-			s.answers[i].items = append(s.answers[i].items, item)
-			s.left[i][item.Stage]--
-			return true
-		}
-	}
-	return false
-}
-
-// swap gives an item to a call that is full, which passes on one of its own.
-func (s *shares) swap(item Item) bool {
-	for i := range s.requests {
-		if s.left[i][item.Stage] <= 0 {
-			continue
-		}
-		for k, other := range s.answers[i].items {
-			if other.Stage != item.Stage && s.give(other) {
-				s.left[i][other.Stage]++
-				s.answers[i].items[k] = item
-				s.left[i][item.Stage]--
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// giveBack returns items that nobody here will work on, as if they had not been
-// claimed. If it cannot, their leases lapse.
-func (c *claimer) giveBack(ctx context.Context, items []Item, why string) {
-	back := make([]Ending, len(items))
-	for i, item := range items {
-		back[i] = Ending{Item: item, Result: Release(why)}
-	}
-	for _, err := range c.engine.Settle(ctx, back) {
-		if err != nil {
-			c.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
-		}
-	}
-}
-
-// served notes how far the turns of the bands have come. What overtakes by its
-// priority got the turn that was served then, so it moves them no further.
-func (e *Engine) served(turns map[int16]int64) {
-	e.mu.Lock()
-	for band, turn := range turns {
-		e.turns[band] = max(e.turns[band], turn)
-	}
-	e.mu.Unlock()
-}
-
-// tellServed writes down how far the turns have come, where this process has
-// moved them since it did so last.
-func (e *Engine) tellServed(ctx context.Context) error {
-	news := map[int16]int64{}
-	e.mu.Lock()
-	for band, turn := range e.turns {
-		if told, ok := e.told[band]; !ok || turn > told {
-			news[band] = turn
-		}
-	}
-	e.mu.Unlock()
-	if len(news) == 0 {
-		return nil
-	}
-	if err := e.store.serve(ctx, news); err != nil {
-		return err
-	}
-	e.mu.Lock()
-	for band, turn := range news {
-		e.told[band] = turn
-	}
-	e.mu.Unlock()
-	return nil
-}
-
-// lookForOverdue finds the priorities that have waited too long behind better
-// ones, for each filter that this process claims by.
-func (e *Engine) lookForOverdue(ctx context.Context) error {
-	e.mu.Lock()
-	claimers := make([]*claimer, 0, len(e.claimers))
-	for _, c := range e.claimers {
-		claimers = append(claimers, c)
-	}
-	e.mu.Unlock()
-	if e.polls.isQuiet() {
-		return nil // what is not due is not overdue
-	}
-	for _, c := range claimers {
-		cells := c.hints.seen()
-		if len(cells) == 0 {
-			continue
-		}
-		found, err := e.store.overdue(ctx, c.filter.action(), cells)
-		if err != nil {
-			return err
-		}
-		for _, p := range cells {
-			c.hints.setOverdue(p.cell, found[p.cell])
-		}
-	}
-	return nil
 }

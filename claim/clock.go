@@ -7,37 +7,48 @@ import (
 	"time"
 )
 
-// The database's clock is the only one. When it is set, what is stored does not
-// fit any more: set back by an hour, items that are due wait for an hour and leases
-// of the dead last as long; set forward, the leases of the living have lapsed. This
-// process has a clock that is never set, and compares what the two say of the time
-// since its last heartbeat.
+// The database's clock is the only one. When it is set, stored times are wrong: set back
+// by an hour, items that are due wait for an hour and leases of dead workers last as long;
+// set forward, the leases of live workers have lapsed. This process has a clock that is
+// never set, and compares what the two say of the time since its last heartbeat.
 
-// clockSlack is by how much the two may differ: less than that is waited for.
+// clockStore corrects stored times.
+type clockStore interface {
+	// clamp moves times back that lie further ahead than they can have been set, and
+	// returns of how many items; of all waiting items only if whole.
+	clamp(ctx context.Context, whole bool) (int, error)
+}
+
+// clock notices that the database's clock was set.
+type clock struct {
+	*core
+
+	store   clockStore
+	setBack chan struct{} // gets a value when the database's clock was set back
+
+	mu    sync.Mutex
+	last  time.Time // when the last heartbeat was sent that got through, by this process's monotonic clock
+	rests time.Time // no lease is ended before
+}
+
+// clockSlack is by how much the two may differ: a smaller difference is waited out.
 const clockSlack = 5 * time.Second
 
-// watch remembers the last heartbeat that got through.
-type watch struct {
-	mu   sync.Mutex
-	last time.Time // when it was sent, by this process's monotonic clock
-}
-
 // lastSent returns when the last heartbeat was sent that got through.
-func (w *watch) lastSent() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last
+func (c *clock) lastSent() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
-// heard notes a heartbeat that got through, and returns by how much the database's
-// clock was set since the one before, which that says is so long ago; nil is that it
-// knows of none.
-func (w *watch) heard(ago *time.Duration, sent time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := w.last
-	if sent.After(w.last) {
-		w.last = sent
+// heartbeat notes a heartbeat that got through. It returns by how much the database's clock
+// was set since the one before, which was ago by that clock; nil: it knows of none.
+func (c *clock) heartbeat(ago *time.Duration, sent time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.last
+	if sent.After(c.last) {
+		c.last = sent
 	}
 	if ago == nil || before.IsZero() {
 		return 0
@@ -45,8 +56,8 @@ func (w *watch) heard(ago *time.Duration, sent time.Time) time.Duration {
 	return clockSet(*ago, sent.Sub(before), time.Since(before))
 }
 
-// clockSet returns by how much a clock was set that says that something is so long
-// ago, between the known least and most; 0 if it can have been so long.
+// clockSet returns by how much a clock was set that says that a time has passed, which is
+// known to be between least and most; 0 if it may be right.
 func clockSet(says, least, most time.Duration) time.Duration {
 	switch {
 	case says < least-clockSlack:
@@ -57,52 +68,60 @@ func clockSet(says, least, most time.Duration) time.Duration {
 	return 0
 }
 
-// clockWasSet makes the queue go on after the database's clock was set. Set forward,
-// nothing is reaped before every worker has had the time to renew its leases.
-func (e *Engine) clockWasSet(ctx context.Context, by time.Duration) {
+// wasSet makes the queue continue after the database's clock was set. Set forward, no lease
+// is ended before every worker has had the time to renew its own.
+func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 	by = by.Round(time.Second)
 	switch {
 	case by > 0:
-		rest := e.known.Load().heartbeat() * 5 / 4
-		e.log.WarnContext(ctx, "the database's clock was set forward; no lease is ended until all workers have renewed theirs", "by", by, "rest", rest)
-		e.reaps.restFor(rest)
+		rest := c.settings.Load().heartbeat() * 5 / 4
+		c.log.WarnContext(ctx, "the database's clock was set forward; no lease is ended until all workers have renewed theirs", "by", by, "rest", rest)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rests = time.Now().Add(rest)
 	case by < 0:
-		e.log.WarnContext(ctx, "the database's clock was set back; stored times are moved back as far", "by", -by)
-		select {
-		case e.setBack <- struct{}{}:
-		default:
-		}
+		c.log.WarnContext(ctx, "the database's clock was set back; stored times are moved back as far", "by", -by)
+		signal(c.setBack)
 	}
 }
 
-// clampMost is how many items one statement moves.
-const clampMost = 10_000
+// restsUntil returns before when no lease is ended; zero if the clock was never set forward.
+func (c *clock) restsUntil() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rests
+}
+
+const (
+	clampMost  = 10_000 // items one statement corrects
+	clampEvery = time.Minute
+)
 
 // clampForEver moves stored times that lie too far ahead: what is cheap every
 // minute, all at the start and when the clock was set back, and once more after
 // that, for what committed late.
-func (e *Engine) clampForEver(ctx context.Context) {
+func (c *clock) clampForEver(ctx context.Context) {
 	for whole := 1; ; {
-		call, cancel := context.WithTimeout(ctx, tidyEvery)
-		n, err := e.store.clamp(call, whole > 0)
+		call, cancel := context.WithTimeout(ctx, clampEvery)
+		n, err := c.store.clamp(call, whole > 0)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.log.WarnContext(ctx, "queue upkeep will be tried again", "what", "times ahead of the clock", "err", err)
+			c.log.WarnContext(ctx, "queue upkeep failed; retrying later", "what", "times ahead of the clock", "err", err)
 		case err == nil && whole > 0:
 			whole--
 		}
 		if n > 0 {
-			e.log.WarnContext(ctx, "stored times were ahead of the database's clock and were moved back", "items", n)
-			e.wake.forget("")
-			e.wake.ring()
+			c.log.WarnContext(ctx, "stored times were ahead of the database's clock and were moved back", "items", n)
+			c.wake.reset("")
+			c.wake.ring()
 		}
-		next := time.NewTimer(tidyEvery*9/10 + e.jitter(tidyEvery/10))
+		next := time.NewTimer(clampEvery*9/10 + c.jitter(clampEvery/10))
 		select {
 		case <-ctx.Done():
 			next.Stop()
 			return
-		case <-e.setBack:
+		case <-c.setBack:
 			whole = 2
 		case <-next.C:
 		}

@@ -66,7 +66,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	} {
 		q.put("Receive", 1)
 		h := q.claimOne(e, "Receive")
-		h.InHand("data/film.mov")
+		h.CurrentFile("data/film.mov")
 		q.settle(h, claim.Done{Next: "Validate"}, result)
 		q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE stage = 'Receive' AND retry`)
 	}

@@ -53,11 +53,11 @@ func childWorker(arg string) int {
 	told, stopTelling := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stopTelling()
 	h := e.Hold(told, items[0])
-	h.InHand("data/killer.pdf")
+	h.CurrentFile("data/killer.pdf")
 	fmt.Println("ready")
 	switch ending {
 	case "panic":
-		go func() { h.InHand(items[len(items)].Name) }() // a stage's mistake, in a goroutine that nobody recovers
+		go func() { h.CurrentFile(items[len(items)].Name) }() // a stage's mistake, in a goroutine that nobody recovers
 		select {}
 	case "orderly":
 		stop()

@@ -8,94 +8,78 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/process"
 )
 
-// TellServed writes down how far the turns have come, as Run does every second.
-func (e *Engine) TellServed(ctx context.Context) error { return e.tellServed(ctx) }
+// RecordServed records how far the virtual start times have come, as Run does every second.
+func (e *Engine) RecordServed(ctx context.Context) error { return e.claims.recordServed(ctx) }
 
-// LookForOverdue finds the priorities that have waited too long, as Run does
+// FindOverdue finds the priorities that have waited too long, as Run does
 // every few seconds.
-func (e *Engine) LookForOverdue(ctx context.Context) error { return e.lookForOverdue(ctx) }
+func (e *Engine) FindOverdue(ctx context.Context) error { return e.claims.findOverdue(ctx) }
 
-// Forget makes all claims of the engine begin at the beginning, as they do when
-// its listener has connected anew.
-func (e *Engine) Forget() { e.wake.forget("") }
+// Reset makes all claims of the engine start at the beginning, as they do when
+// its listener has connected again.
+func (e *Engine) Reset() { e.wake.reset("") }
 
 // DropAll abandons all that the engine holds.
 func (e *Engine) DropAll() {
-	e.mu.Lock()
-	holds := make([]*Hold, 0, len(e.held))
-	for _, h := range e.held {
+	e.leases.mu.Lock()
+	holds := make([]*Hold, 0, len(e.leases.held))
+	for _, h := range e.leases.held {
 		holds = append(holds, h)
 	}
-	e.mu.Unlock()
+	e.leases.mu.Unlock()
 	for _, h := range holds {
 		h.Abandon()
 	}
 }
 
 // Tidy deletes what is over, as Run does every minute.
-func (e *Engine) Tidy(ctx context.Context) error { return e.store.tidy(ctx) }
+func (e *Engine) Tidy(ctx context.Context) error { return e.upkeep.store.tidy(ctx) }
 
-// Stand has the process think that it stood still for the time of the lease.
+// Stand has the process think that it was stopped for the time of the lease.
 func (h *Hold) Stand() {
-	h.engine.mu.Lock()
-	defer h.engine.mu.Unlock()
+	h.leases.mu.Lock()
+	defer h.leases.mu.Unlock()
 	h.asked = h.asked.Add(-h.lease)
 }
 
 // Beat is one heartbeat.
-func (e *Engine) Beat(ctx context.Context) error { return e.heartbeat(ctx) }
+func (e *Engine) Beat(ctx context.Context) error { return e.leases.heartbeat(ctx) }
 
-// NewUnder is New on a kernel that tells of processes and control groups below
+// NewUnder is New on a kernel that reports processes and control groups below
 // two directories.
 func NewUnder(ctx context.Context, db *pgxpool.Pool, o Options, proc, cgroup string) (*Engine, error) {
-	s, err := newPostgres(db, nil) //nolint:contextcheck // as in New
-	if err != nil {
-		return nil, err
-	}
-	return newEngine(ctx, s, kernel{proc: proc, cgroup: cgroup}, o)
+	return newOn(ctx, db, process.Kernel{Proc: proc, CGroup: cgroup}, o)
 }
 
-// LookBehind looks behind the hints of a filter's cells, as claims have it done
-// that would be too slow with it.
-func (e *Engine) LookBehind(ctx context.Context, f Filter) {
-	e.mu.Lock()
-	c := e.claimers[f.key()]
-	e.mu.Unlock()
-	c.lookBehind(ctx, c.hints.seen())
+// Rescan rescans the partitions of a filter before their cursors, as claims have it done
+// for which that would be too slow.
+func (e *Engine) Rescan(ctx context.Context, f Filter) {
+	c := e.claims.claimer(f)
+	c.rescan(ctx, c.cursors.Used())
 }
 
-// SweepsAreDear makes the claims of a filter take its cells for such that no
-// claim sweeps.
-func (e *Engine) SweepsAreDear(f Filter) {
-	e.mu.Lock()
-	c := e.claimers[f.key()]
-	e.mu.Unlock()
-	c.hints.mu.Lock()
-	defer c.hints.mu.Unlock()
-	for _, t := range c.hints.cells {
-		t.takes = 2 * sweepDear
-	}
+// RescansAreExpensive makes full scans of the partitions of a filter too expensive for its
+// claims.
+func (e *Engine) RescansAreExpensive(f Filter) {
+	c := e.claims.claimer(f)
+	c.cursors.Rescanned(c.cursors.Used(), map[cursor.Partition]cursor.Position{}, time.Time{}, time.Minute)
 }
 
-// Hints tells where the claims of a filter would begin.
-func (e *Engine) Hints(f Filter) string {
-	e.mu.Lock()
-	c := e.claimers[f.key()]
-	e.mu.Unlock()
-	if c == nil {
-		return "none"
-	}
-	c.hints.mu.Lock()
-	defer c.hints.mu.Unlock()
-	list := make([]string, 0, len(c.hints.cells))
-	for at, h := range c.hints.cells {
-		list = append(list, fmt.Sprintf("%v: %+v", at, *h))
+// Cursors tells where the claims of a filter would start.
+func (e *Engine) Cursors(f Filter) string {
+	scans := e.claims.claimer(f).cursors.Used()
+	list := make([]string, len(scans))
+	for i, s := range scans {
+		list[i] = fmt.Sprintf("%v: %+v", s.Partition, s.From)
 	}
 	slices.Sort(list)
 	return strings.Join(list, "; ")
 }
 
 // HeartbeatEvery is the time between two renewals of this process's leases.
-func (e *Engine) HeartbeatEvery() time.Duration { return e.known.Load().heartbeat() }
+func (e *Engine) HeartbeatEvery() time.Duration { return e.settings.Load().heartbeat() }

@@ -104,7 +104,7 @@ func (s *cellSim) serve() float64 {
 	}
 	s.served += cost(a.size)
 	s.last = cost(a.size)
-	if err := s.e.TellServed(context.Background()); err != nil {
+	if err := s.e.RecordServed(context.Background()); err != nil {
 		s.rt.Fatal(err)
 	}
 	s.q.settle(h, claim.Done{Next: "Validate"}, nil)
@@ -129,7 +129,7 @@ func TestInstitutionsTakeTurnsByBytes(t *testing.T) {
 		for range n {
 			h := q.claimOne(e, "Receive")
 			of[h.Item.InstitutionID]++
-			if err := e.TellServed(context.Background()); err != nil {
+			if err := e.RecordServed(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestOvertakingMovesNoTurns(t *testing.T) {
 			for range 2 { // the first of the flood has an earlier turn than one that was put back
 				claimed[q.claimOne(e, "Receive").Item.ID] = true
 			}
-			if err := e.TellServed(context.Background()); err != nil {
+			if err := e.RecordServed(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			if turn := value[int64](q, `SELECT turn FROM size_bands WHERE band = 0`); !claimed[last] || turn > 61*mib {
@@ -222,7 +222,7 @@ func TestOverduePriorityGetsEverySecondClaim(t *testing.T) {
 	if first := q.claimOne(e, "Receive").Item.ID; slices.Contains(low, first) {
 		t.Fatal("the worse priority was claimed before anyone found it overdue")
 	}
-	if err := e.LookForOverdue(context.Background()); err != nil {
+	if err := e.FindOverdue(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var got []int64

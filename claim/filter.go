@@ -2,7 +2,6 @@ package claim
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 	"time"
 )
@@ -13,17 +12,17 @@ type Want struct {
 	Most  int
 }
 
-// Filter says which items a pool takes. What is empty does not narrow.
+// Filter says which items a pool takes. An empty field matches everything.
 type Filter struct {
 	Action         string        // "" is Ingest
-	Stages         []Want        // in the order of preference; calls that meet share that of the first
+	Stages         []Want        // in order of preference; calls that meet share the order of the first
 	MinSize        int64         // bytes
 	MaxSize        int64         // bytes, exclusive; 0: no bound
 	MinAge         time.Duration // since the item was made
 	Institutions   []string      // identifiers
-	Memory         int64         // bytes for lists of files; items that need more are left alone; 0: no bound
-	StorageOptions []string      // items of another option are left alone, those of which none is known yet are not
-	Without        []Scope       // what is left alone
+	Memory         int64         // bytes for lists of files; items that need more are skipped; 0: no bound
+	StorageOptions []string      // items of another option are skipped; items without a known option are not
+	Without        []Scope       // skipped
 }
 
 func (f Filter) action() string {
@@ -34,7 +33,7 @@ func (f Filter) action() string {
 }
 
 // An ingest goes from stage to stage. All other actions are requests, which have
-// one stage to be worked on, and another when they are done.
+// one stage to be processed at, and another when they are done.
 const (
 	ingest    = "Ingest"
 	requested = "Requested"
@@ -48,17 +47,6 @@ func StepOf(action, stage string) string {
 		return stage
 	}
 	return action
-}
-
-// Step is [StepOf] the item.
-func (i Item) Step() string { return StepOf(i.Action, i.Stage) }
-
-// mostSize is MaxSize for a statement.
-func (f Filter) mostSize() int64 {
-	if f.MaxSize == 0 {
-		return math.MaxInt64
-	}
-	return f.MaxSize
 }
 
 // key is the same for filters that take the same items, however many of them and
@@ -90,32 +78,50 @@ func (f Filter) key() string {
 	return string(b)
 }
 
-// cell is one stage in one size band: what the index of claimable items is made
-// of, and what a claim walks in one go.
-type cell struct {
-	stage string
-	band  int16
+// Scope is the work that needs a service. An empty field matches everything.
+type Scope struct {
+	Steps          []string `json:"steps"`                     // see [StepOf]
+	StorageOptions []string `json:"storage_options,omitempty"` // of the item
+	Institutions   []string `json:"institutions,omitempty"`    // identifiers
 }
 
-// position is a place in a cell, in the order in which items go.
-type position struct {
-	priority int16
-	turn     int64
+// Within narrows a filter to what is in a scope as well, and tells whether anything
+// is left.
+func (f Filter) Within(s Scope) (Filter, bool) {
+	f.Stages = slices.DeleteFunc(slices.Clone(f.Stages), func(w Want) bool { return !slices.Contains(s.Steps, StepOf(f.action(), w.Stage)) })
+	var some, more bool
+	f.StorageOptions, some = both(f.StorageOptions, s.StorageOptions)
+	f.Institutions, more = both(f.Institutions, s.Institutions)
+	return f, some && more && len(f.Stages) > 0
 }
 
-// start is before every item.
-func start() position { return position{priority: -1 << 15, turn: -1 << 63} }
-
-func (p position) before(o position) bool {
-	return p.priority < o.priority || p.priority == o.priority && p.turn < o.turn
+// both is what two lists have in common; an empty list has everything.
+func both(a, b []string) (common []string, some bool) {
+	switch {
+	case len(a) == 0:
+		return b, true
+	case len(b) == 0:
+		return a, true
+	}
+	common = slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+	return common, len(common) > 0
 }
 
-// probe is one cell as one statement walks it.
-type probe struct {
-	cell
-
-	most   int
-	from   position
-	sweeps bool // it goes from the beginning though a hint says more
-	capped bool // how many run at once in all processes is bounded
+// scanned is the filter as statements take it: stages that are skipped as a whole are not
+// scanned, and of the rest of Without only what matters is kept.
+func (f Filter) scanned() Filter {
+	if len(f.Without) == 0 {
+		return f
+	}
+	touched := func(s Scope) func(w Want) bool {
+		return func(w Want) bool { return slices.Contains(s.Steps, StepOf(f.action(), w.Stage)) }
+	}
+	f.Stages = slices.Clone(f.Stages)
+	for _, s := range f.Without {
+		if len(s.StorageOptions) == 0 && len(s.Institutions) == 0 {
+			f.Stages = slices.DeleteFunc(f.Stages, touched(s))
+		}
+	}
+	f.Without = slices.DeleteFunc(slices.Clone(f.Without), func(s Scope) bool { return !slices.ContainsFunc(f.Stages, touched(s)) })
+	return f
 }

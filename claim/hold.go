@@ -5,102 +5,206 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/registry"
 )
 
-// Hold is an item in hand. Its context ends with the cause [ErrLost] as soon as
-// this process learns that the item is no longer its own.
+// leases are the items that this process holds.
+type leases struct {
+	*settler
+
+	store    leaseStore
+	clock    *clock
+	draining chan struct{} // closed when the process is asked to stop
+	asking   chan struct{} // full while a heartbeat out of turn runs; there is one at a time
+	drain    sync.Once
+
+	mu          sync.Mutex
+	held        map[int64]*Hold // by item
+	givenUp     []givenUp       // that are not in the ledger yet
+	unreachable bool            // the last heartbeat did not get through
+	crash       *process.CrashLog
+	slots       []int // of the crash log, that are free
+}
+
+func newLeases(s *settler, store leaseStore, c *clock) *leases {
+	return &leases{settler: s, store: store, clock: c, draining: make(chan struct{}), asking: make(chan struct{}, 1), held: map[int64]*Hold{}}
+}
+
+// leaseStore is where leases are renewed.
+type leaseStore interface {
+	// renew extends the leases whose token is still the item's, and records the heartbeat
+	// of the process, which sends one every so often.
+	renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error)
+	// leave says that the process ends in an orderly way.
+	leave(ctx context.Context, worker string) error
+}
+
+// givenUp is a claim that a process stopped working on, since it could not renew
+// its lease. It reports why, as soon as it can.
+type givenUp struct {
+	item, token int64
+	file        string
+	code        string
+	lease       time.Duration
+	reported    time.Time // for the first time; zero: not yet
+}
+
+// Why a lease was not renewed, of a worker that lives.
+const (
+	codeLost        = "lease-lost"  // it was stopped for too long
+	codeUnreachable = "unreachable" // the database was, for it
+	codeClaimLost   = "claim-lost"  // it did not receive the answer to its claim
+	codeClockSet    = "clock-set"   // the database's clock was set forward, and the claim ended before its time
+)
+
+// begin starts to note current files in the crash log of this process; nil: it has none.
+func (l *leases) begin(crash *process.CrashLog) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crash = crash
+	for slot := range process.Slots {
+		l.slots = append(l.slots, slot)
+	}
+}
+
+// signOff says that the process ends in an orderly way. Nothing is lost if it cannot.
+func (l *leases) signOff(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := l.store.leave(ctx, l.self.worker); err != nil {
+		l.log.WarnContext(ctx, "could not deregister the worker; it will be marked dead when its heartbeat expires", "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crash.Close()
+	l.crash, l.slots = nil, nil
+}
+
+// count is [Engine.Held].
+func (l *leases) count() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := map[string]int{}
+	for _, h := range l.held {
+		n[h.Item.Step()]++
+	}
+	return n
+}
+
+// Hold is an item in progress. Its context ends with the cause [ErrLost] as soon as this
+// process learns that the item is no longer its own.
 type Hold struct {
 	Item Item
 
-	engine *Engine
+	leases *leases
 	ctx    context.Context //nolint:containedctx // the context is the lease: it lives as long as this value
 	cancel context.CancelCauseFunc
-	inHand atomic.Pointer[string]
-	slot   int // in the flight recorder; -1: none
+	file   atomic.Pointer[string] // that is in progress
+	slot   int                    // in the crash log; -1: none
 
-	// By this process's monotonic clock; guarded by the engine's mutex.
+	// By this process's monotonic clock; guarded by the mutex of leases.
 	asked time.Time     // when the lease was asked for that the item is held by
 	lease time.Duration // from then on, at least
-	deaf  *time.Timer
+	late  *time.Timer   // stops the work before the lease lapses
 
 	settling atomic.Int32 // calls of Settle under way
 }
 
-// Hold starts renewing the item's lease with every heartbeat of the process. The
-// caller works under [Hold.Context] and ends with [Hold.Settle].
-func (e *Engine) Hold(ctx context.Context, item Item) *Hold {
-	h := &Hold{Item: item, engine: e, slot: -1}
+// hold is [Engine.Hold].
+func (l *leases) hold(ctx context.Context, item Item) *Hold {
+	h := &Hold{Item: item, leases: l, slot: -1}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	if item.Timeout > 0 {
 		timed, stop := context.WithTimeoutCause(h.ctx, item.Timeout, errTimeout)
 		cancel := h.cancel
 		h.ctx, h.cancel = timed, func(cause error) { cancel(cause); stop() }
 	}
-	e.mu.Lock()
-	earlier := e.held[item.ID]
-	e.mu.Unlock()
-	if earlier != nil { // the heartbeat would renew this claim and never tell of that one
+	l.mu.Lock()
+	earlier := l.held[item.ID]
+	l.mu.Unlock()
+	if earlier != nil { // the heartbeat would renew this claim and never that one
 		earlier.drop(ErrLost)
 	}
-	defer h.stopDeaf() // the answer to the claim may have come late
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.held[item.ID] = h
-	h.deaf = time.AfterFunc(item.lease, h.stopDeaf)
+	defer h.stopLate() // the answer to the claim may have come late
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[item.ID] = h
+	h.late = time.AfterFunc(item.lease, h.stopLate)
 	h.leased(item.asked, item.lease)
-	if n := len(e.slots); n > 0 {
-		h.slot, e.slots = e.slots[n-1], e.slots[:n-1]
-		e.recorder.note(h.slot, item.ID, "")
+	if n := len(l.slots); n > 0 {
+		h.slot, l.slots = l.slots[n-1], l.slots[:n-1]
+		l.crash.Note(h.slot, item.ID, "")
 	}
 	return h
+}
+
+// Settle ends the claim with what the work came to. It returns ErrLost, and
+// changes nothing, if the item is no longer this worker's; any other error means
+// that it is not known whether the item was moved, and that the caller may call
+// again: a second call after a first that did land returns ErrLost.
+func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
+	h.settling.Add(1)
+	defer h.settling.Add(-1)
+	err := h.leases.settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.currentFile()}})[0]
+	switch {
+	case err == nil:
+		h.drop(nil)
+	case errors.Is(err, ErrLost):
+		h.lostInTime()
+		h.drop(ErrLost)
+	}
+	return err
 }
 
 // leased notes that a lease was granted that lasts for d from asked on, at least.
 // The caller has locked the engine.
 func (h *Hold) leased(asked time.Time, d time.Duration) {
 	h.asked, h.lease = asked, d
-	h.deaf.Reset(d*2/3 - time.Since(asked))
+	h.late.Reset(d*2/3 - time.Since(asked))
 }
 
-// stopDeaf ends the work when two thirds of its lease have passed since it was
-// renewed: soon the item is someone else's.
-func (h *Hold) stopDeaf() {
-	e := h.engine
-	e.mu.Lock()
+// stopLate ends the work when two thirds of its lease have passed since the last renewal:
+// soon another worker may claim the item.
+func (h *Hold) stopLate() {
+	l := h.leases
+	l.mu.Lock()
 	silence := time.Since(h.asked)
-	deaf := e.held[h.Item.ID] == h && silence >= h.lease*2/3
-	if deaf {
-		why := givenUp{item: h.Item.ID, token: h.Item.Token, inHand: h.file(), code: codeLost, lease: h.lease}
-		if e.cutOff {
+	late := l.held[h.Item.ID] == h && silence >= h.lease*2/3
+	if late {
+		why := givenUp{item: h.Item.ID, token: h.Item.Token, file: h.currentFile(), code: codeLost, lease: h.lease}
+		if l.unreachable {
 			why.code = codeUnreachable
 		}
-		e.givenUp = append(e.givenUp, why)
+		l.givenUp = append(l.givenUp, why)
 	}
-	e.mu.Unlock()
-	if deaf {
-		e.log.WarnContext(h.ctx, "stopping work whose lease cannot be renewed", "item", h.Item.ID, "stage", h.Item.Step())
+	l.mu.Unlock()
+	if late {
+		l.log.WarnContext(h.ctx, "cannot renew the lease; stopping the work before another worker takes the item", "item", h.Item.ID, "stage", h.Item.Step())
 		h.drop(fmt.Errorf("no heartbeat for %v: %w", silence.Round(time.Millisecond), ErrLost))
 	}
 }
 
-// lostInTime has the next heartbeat tell that the claim was lost although its lease
-// cannot have lapsed: should it have, the database's clock was set.
+// lostInTime has the next heartbeat report that the claim was lost although its lease
+// cannot have lapsed: if it has, the database's clock was set.
 func (h *Hold) lostInTime() {
 	if h.spent() >= 1 {
 		return
 	}
-	e := h.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.givenUp = append(e.givenUp, givenUp{item: h.Item.ID, token: h.Item.Token, inHand: h.file(), code: codeClockSet, lease: h.lease})
+	l := h.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.givenUp = append(l.givenUp, givenUp{item: h.Item.ID, token: h.Item.Token, file: h.currentFile(), code: codeClockSet, lease: h.lease})
 }
 
 // spent is how much of its lease has passed since that was asked for: 1 is all.
 func (h *Hold) spent() float64 {
-	h.engine.mu.Lock()
-	defer h.engine.mu.Unlock()
+	h.leases.mu.Lock()
+	defer h.leases.mu.Unlock()
 	return float64(time.Since(h.asked)) / float64(h.lease)
 }
 
@@ -111,59 +215,22 @@ func (h *Hold) Context() context.Context { return h.ctx }
 // Lease is how long the claim lasts unless it is renewed.
 func (h *Hold) Lease() time.Duration { return h.Item.lease }
 
-// InHand names the file being worked on. It is written to the ledger with the
-// next heartbeat, and kept where another worker of this host finds it should
-// this one die before that, so that what killed a worker can be named.
-func (h *Hold) InHand(file string) {
-	file = readable(file) // the database takes no other, and a heartbeat is for all items
-	h.inHand.Store(&file)
+// CurrentFile names the file that is in progress. It is written to the ledger with the next
+// heartbeat, and to the crash log, where another worker of this host finds it if this one
+// dies before. So the file that killed a worker can be named.
+func (h *Hold) CurrentFile(file string) {
+	file = registry.StorableText(file) // the database takes no other, and a heartbeat is for all items
+	h.file.Store(&file)
 	if h.slot >= 0 {
-		h.engine.recorder.note(h.slot, h.Item.ID, file)
+		h.leases.crash.Note(h.slot, h.Item.ID, file)
 	}
 }
 
-func (h *Hold) file() string {
-	if f := h.inHand.Load(); f != nil {
+func (h *Hold) currentFile() string {
+	if f := h.file.Load(); f != nil {
 		return *f
 	}
 	return ""
-}
-
-// Check asks whether the item is still in hand, before something is done that
-// could not be taken back. It asks the registry only when the item was not
-// renewed for half of its lease, as after the process was stopped for a while.
-func (h *Hold) Check(ctx context.Context) error {
-	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
-	}
-	e := h.engine
-	if e.options.Unrenewed {
-		if h.spent() >= 2./3 {
-			return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
-		}
-		return nil
-	}
-	if h.spent() < 1./2 {
-		return nil
-	}
-	select {
-	case e.asking <- struct{}{}:
-		defer func() { <-e.asking }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if h.spent() < 1./2 && h.ctx.Err() == nil {
-		return nil // someone else has asked meanwhile
-	}
-	call, cancel := context.WithTimeout(ctx, statementTime)
-	defer cancel()
-	if err := e.heartbeat(call); err != nil {
-		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
-	}
-	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
-	}
-	return nil
 }
 
 // Do runs a stage's work and turns a panic in it into an error, so that one bad
@@ -171,7 +238,7 @@ func (h *Hold) Check(ctx context.Context) error {
 func (h *Hold) Do(work func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.engine.log.ErrorContext(h.ctx, "stage panicked", "item", h.Item.ID, "stage", h.Item.Step(), "panic", p, "stack", string(debug.Stack()))
+			h.leases.log.ErrorContext(h.ctx, "stage panicked", "item", h.Item.ID, "stage", h.Item.Step(), "panic", p, "stack", string(debug.Stack()))
 			err = &ending{kind: endPanic, code: "panic", err: fmt.Errorf("panic: %v", p)}
 		}
 	}()
@@ -195,24 +262,24 @@ func (h *Hold) Verdict(result error) error {
 	}
 }
 
-// Abandon stops renewing the lease without a word to the registry. The item
-// goes to another worker when the lease lapses.
+// Abandon stops renewing the lease and does not tell the registry. The item goes to
+// another worker when the lease lapses.
 func (h *Hold) Abandon() { h.drop(nil) }
 
 func (h *Hold) drop(cause error) {
-	e := h.engine
-	e.mu.Lock()
-	h.deaf.Stop()
-	held := e.held[h.Item.ID] == h
+	l := h.leases
+	l.mu.Lock()
+	h.late.Stop()
+	held := l.held[h.Item.ID] == h
 	if held {
-		delete(e.held, h.Item.ID)
-		if h.slot >= 0 && e.recorder != nil {
-			e.slots = append(e.slots, h.slot)
+		delete(l.held, h.Item.ID)
+		if h.slot >= 0 && l.crash != nil {
+			l.slots = append(l.slots, h.slot)
 		}
 	}
-	e.mu.Unlock()
+	l.mu.Unlock()
 	h.cancel(cause)
 	if held && errors.Is(cause, ErrLost) {
-		e.options.Observer.Lost(h.Item.Step())
+		l.options.Observer.Lost(h.Item.Step())
 	}
 }

@@ -17,7 +17,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE id = $1`, late)
 	q.put("Receive", 1)
 	q.claimOne(e, "Receive") // the hint is beyond the one that is late
-	e.SweepsAreDear(at("Receive", 1))
+	e.RescansAreExpensive(at("Receive", 1))
 	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // of which the engine does not hear, as it does not listen
 	var got []claim.Item
 	wait(t, "the late item", func() bool {
@@ -27,7 +27,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 		}
 		got = append(got, items...)
 		if len(got) == 0 {
-			e.SweepsAreDear(at("Receive", 1)) // a look that took no time allows a sweep
+			e.RescansAreExpensive(at("Receive", 1)) // a look that took no time allows a sweep
 		}
 		return len(got) > 0
 	})

@@ -106,7 +106,7 @@ func (b *modelBench) check(t *rapid.T) {
 	b.empty()
 	r := &modelRun{modelBench: b, model: newModel(), t: t, held: [2]map[int64]*modelClaim{{}, {}}}
 	for _, e := range b.engines {
-		e.Forget()
+		e.Reset()
 		e.DropAll()
 	}
 	names, steps := r.repertoire()

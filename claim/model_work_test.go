@@ -44,7 +44,7 @@ func (r *modelRun) claims(t *rapid.T) {
 	}
 	informed := rapid.IntRange(0, 3).Draw(t, "informed") > 0
 	if informed {
-		r.engines[engine].Forget()
+		r.engines[engine].Reset()
 	}
 	got, err := r.engines[engine].Claim(context.Background(), f, n)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *modelRun) claims(t *rapid.T) {
 	a := r.explain(f, n, engine, informed, got, []int16{0, 1})
 	b := r.explain(f, n, engine, informed, got, []int16{1, 0})
 	if a != "" && b != "" { // bands take turns in coming first
-		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Hints(f),
+		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Cursors(f),
 			value[string](r.queue, `SELECT coalesce(string_agg(concat_ws(' ', id, stage, status, size_band, priority, turn, run_at), E'\n' ORDER BY id), '')
 				FROM work_items WHERE retry`))
 	}

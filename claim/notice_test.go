@@ -36,7 +36,7 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 			told := telling{asStore{&simConn{store, 0}}, make(chan string, simItems)}
 			e := engineOn(t, told)
 			ctx, stop := context.WithCancel(t.Context())
-			go e.announce(ctx)
+			go e.notices.announce(ctx)
 			items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots())
 			if err != nil {
 				t.Fatal(err)

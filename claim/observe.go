@@ -2,17 +2,17 @@ package claim
 
 import "time"
 
-// Observer is told what an engine does, for metrics. It is called by many
+// Observer receives what an engine does, for metrics. It is called by many
 // goroutines at once and must not block.
 type Observer interface {
-	// Claimed and Settled tell how long a call of Claim, or of Settle, took for how
+	// Claimed and Settled report how long a call of Claim, or of Settle, took for how
 	// many items, from when it was made to its answer.
 	Claimed(took time.Duration, items int)
 	Settled(took time.Duration, items int)
-	// Ended tells of an attempt that this process ended: its own, or one of a
+	// Ended reports an attempt that this process ended: its own, or one of a
 	// worker that is gone.
 	Ended(end End)
-	// Lost tells that a lease which this process held at a stage is not its own any
+	// Lost reports that a lease which this process held at a stage is not its own any
 	// more. Stages are as in [StepOf].
 	Lost(stage string)
 }
@@ -31,18 +31,7 @@ func (e End) Failed() bool { return e.Status == "Failed" || e.Status == "Suspend
 // Retried tells whether the stage was done, but not at the first attempt.
 func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }
 
-// Held counts the leases that this process holds, by [StepOf].
-func (e *Engine) Held() map[string]int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := map[string]int{}
-	for _, h := range e.held {
-		n[h.Item.Step()]++
-	}
-	return n
-}
-
-// unobserved is the observer of an engine that nobody watches.
+// unobserved is the observer of an engine without one.
 type unobserved struct{}
 
 func (unobserved) Claimed(time.Duration, int) {}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/fault"
 )
@@ -187,117 +189,27 @@ type Done struct {
 	MemoryNeed    int64  // bytes for the lists of its files, set by the stage that learns it; 0: as it was
 }
 
-// move is one transition as the settling statement takes it. Strings that are
-// empty leave what the item has, where the statement says so.
-type move struct {
-	ID            int64
-	Token         int64
-	Stage         string
-	Status        string
-	Delay         time.Duration
-	Attempt       int
-	Retry         bool
-	Review        bool
-	Note          string
-	Outcome       string
-	ObjectID      *int64
-	StorageOption string
-	MemoryNeed    int64  // 0: as it was
-	Topic         string // to append a message to; "": none
-	Ended         string
-	Code          string
-	Error         string
-	InHand        string
-	Service       string // that failed
-
-	place place // that the item moves to
-}
-
-// decide is the policy: what becomes of an item, given what its stage returned
-// and how its stage, and the one that it goes on to, are treated.
-func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
-	m := move{
-		ID: item.ID, Token: item.Token,
-		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Retry: true, Code: Code(result),
+// databaseFault is the fault of an error that the database gave, or the way to it.
+// Of an error to which a stage has given a code, only the database's own word
+// counts: what failed on the way may have been another service.
+func databaseFault(err error, coded *ending) *fault.Error {
+	f := &fault.Error{Service: fault.Database, Err: err}
+	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
+	ok := true
+	switch {
+	case errors.As(err, &pg):
+		f.Said = pg.Code + " " + pg.Message
+		f.Kind, ok = fault.Postgres(pg.Code)
+	case coded != nil:
+		ok = false
+	case errors.As(err, &connect), pgconn.SafeToRetry(err), errors.Is(err, pgx.ErrTxClosed):
+		f.Kind, f.Said = fault.Unavailable, "connection broken"
+	default:
+		f.Kind, f.Said, ok = fault.Network(err)
 	}
-	if result == nil {
-		return goOn(m, item, done, of)
+	if !ok {
+		return nil
 	}
-	var e *ending
-	if f := FaultIn(result); f != nil {
-		e = &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: heldDelay}
-	} else if !errors.As(result, &e) {
-		e = &ending{kind: endTransient, code: m.Code}
-	}
-	m.Note = readable(result.Error())
-	m.Error, m.Code = m.Note, e.code
-	switch e.kind {
-	case endHeld, endDoubt:
-		m.Ended, m.Service, m.Delay, m.Attempt = "held", e.service, e.delay, item.Attempt-1
-	case endSnooze:
-		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
-	case endRelease:
-		m.Ended, m.Attempt = "released", item.Attempt-1
-	case endNeed:
-		m.Ended, m.Attempt, m.MemoryNeed = "released", item.Attempt-1, e.need
-	case endSendBack:
-		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
-	case endCancel:
-		m.Ended, m.Status, m.Retry = "cancelled", "Cancelled", false
-	case endSuspend:
-		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Suspended", false, true
-	case endFatal:
-		m.Ended, m.Status, m.Retry, m.Review = "fatal", "Failed", false, true
-		m.Outcome = item.Action + " failed due to fatal error."
-	case endTransient, endPanic:
-		m.Ended = "transient"
-		if e.kind == endPanic {
-			m.Ended = "panic"
-		}
-		m.Delay = of(item.Stage).backoff(item.Attempt)
-		if item.Attempt >= item.MaxAttempts {
-			m.Status, m.Retry, m.Review, m.Delay = "Suspended", false, true, 0
-			m.Note = exhausted(m.Note, item.Attempt)
-		}
-	}
-	return m
-}
-
-// goOn moves an item whose stage is done to the next, or to its end.
-func goOn(m move, item Item, done Done, of func(stage string) StageSettings) move {
-	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", readable(done.Note), 0, done.StorageOption
-	m.MemoryNeed, m.Error = done.MemoryNeed, readable(done.Remark)
-	if done.Next != "" {
-		m.Stage, m.Topic = done.Next, of(done.Next).Topic
-		return m
-	}
-	m.Status, m.Retry, m.Outcome = "Success", false, done.Outcome
-	if item.Action != ingest {
-		m.Stage = resolve
-	}
-	if done.ObjectID != 0 {
-		m.ObjectID = &done.ObjectID
-	}
-	return m
-}
-
-// readable is what PostgreSQL can keep of a string: names in a tar may be any bytes.
-func readable(s string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
-}
-
-// backoff is how long an item waits after its nth failure in a row.
-func (s StageSettings) backoff(n int) time.Duration {
-	d := s.BackoffFirst
-	for ; n > 1; n-- {
-		if d >= s.BackoffMost/time.Duration(max(s.BackoffFactor, 1)) {
-			return s.BackoffMost
-		}
-		d *= time.Duration(s.BackoffFactor)
-	}
-	return min(d, s.BackoffMost)
-}
-
-func exhausted(note string, attempts int) string {
-	return fmt.Sprintf("%s Will not retry: failed %d times. Interim processing data persists.", note, attempts)
+	return f
 }

@@ -85,28 +85,28 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	for range 20 {
 		through(t, e, 10)
 	}
-	read := p.reads("claim", "work_items_ready")
+	read := p.reads("claim_ingest", "work_items_ready")
 	t.Logf("blocks read by claims of 10: %v", read[len(read)-20:])
 	if least := slices.Min(read[len(read)-20:]); least > 100 {
 		t.Errorf("a claim of 10 items read %d blocks, want at most 100", least)
 	}
 
-	if err := e.LookForOverdue(t.Context()); err != nil {
+	if err := e.FindOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if read := p.reads("due", "work_items_ready"); read[0] > 100 {
+	if read := p.reads("overdue_ingest", "work_items_ready"); read[0] > 100 {
 		t.Errorf("a look for overdue priorities read %d blocks, want at most 100", read[0])
 	}
 
 	q.exec(`UPDATE stage_settings SET cap = 1000000 WHERE action = 'Ingest' AND stage = 'Receive'`)
 	capped := p.listen(url) // which learns of the cap, and of nothing that is gone
 	through(t, capped, 10)
-	if read := p.reads("claim", "work_items_ready"); read[0] < blocks {
+	if read := p.reads("claim_ingest", "work_items_ready"); read[0] < blocks {
 		t.Errorf("a claim without a hint read %d blocks: the %d items that are gone are not in its way", read[0], gone)
 	}
 	eventually(t, "the leases to be long over", func() bool {
 		through(t, capped, 1)
-		read := p.reads("claim", "work_items_lease")
+		read := p.reads("claim_ingest", "work_items_lease")
 		return read[len(read)-1] <= 100
 	})
 
@@ -115,14 +115,14 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read := p.reads("reap", "work_items_lease"); read[0] < blocks {
+	if read := p.reads("lapsed", "work_items_lease"); read[0] < blocks {
 		t.Errorf("a round that goes all the way read %d blocks: the leases that are over are not in its way", read[0])
 	}
 	eventually(t, "a round to begin where the one before did", func() bool {
 		if _, err := capped.Reap(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		read := p.reads("reap", "work_items_lease")
+		read := p.reads("lapsed", "work_items_lease")
 		return read[len(read)-1] <= 200
 	})
 }

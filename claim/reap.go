@@ -9,115 +9,31 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/process"
 )
 
-// reapSQL ends attempts whose worker is gone. Each counts, unless the next finds
-// that it got the item further: an item that kills its workers is parked after as
-// many as its stage allows. A worker whose heartbeats went on for twice their interval
-// and never named the item does not know of it: the answer to its claim was lost, and
-// the attempt does not count. It finds them by work_items_lease, from where the last
-// round ended, so that it does not walk the dead entries of leases long over.
-const reapSQL = `
-WITH dead AS MATERIALIZED (
-	SELECT w.id, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
-		CASE WHEN unaware.is THEN 'unaware' ELSE coalesce(p.ending, 'silent') END AS ending,
-		n.attempt >= m.most AND NOT unaware.is AS parks,
-		CASE WHEN unaware.is THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
-	FROM (SELECT DISTINCT stage FROM stage_settings) st
-	CROSS JOIN LATERAL (
-		SELECT * FROM work_items w
-		WHERE w.status = 'Started' AND w.stage = st.stage AND /* which */
-		ORDER BY w.lease_expires_at
-		LIMIT $1
-		FOR UPDATE SKIP LOCKED
-	) w
-	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-	LEFT JOIN worker_processes p ON p.worker = w.worker
-	CROSS JOIN LATERAL (
-		SELECT coalesce(($3::int[])[array_position($4::text[], CASE w.action WHEN 'Ingest' THEN w.stage ELSE w.action END)], s.max_attempts) AS most
-	) m
-	CROSS JOIN LATERAL (
-		SELECT EXISTS (
-			SELECT FROM work_item_attempts a
-			WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token
-			  AND a.heard_at < a.claimed_at + interval '100 microseconds' AND p.heard_at > a.claimed_at + 2 * p.heartbeat) AS is
-	) unaware
-	CROSS JOIN LATERAL (
-		SELECT CASE WHEN unaware.is THEN w.attempt - 1 WHEN w.attempt < m.most THEN w.attempt
-			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
-	) n
-	LIMIT $1
-), told AS MATERIALIZED (
-	SELECT dead.*,
-		coalesce(nullif(hand.file, ''), a.file_in_hand) AS file,
-		CASE dead.ending
-			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
-			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'
-			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
-			WHEN 'unaware' THEN 'The worker ' || of_worker || ' did not receive the answer to its claim.'
-			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
-		END AS what,
-		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
-	FROM dead
-	JOIN work_item_attempts a ON a.work_item_id = dead.id AND a.claim_token = dead.claim_token
-	LEFT JOIN unnest($5::bigint[], $6::text[]) AS hand (item, file) ON hand.item = dead.id
-	LEFT JOIN unnest($7::text[], $8::text[]) AS said (worker, words) ON said.worker = dead.of_worker
-), moved AS (
-	UPDATE work_items w SET
-		status             = CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END,
-		claim_token        = w.claim_token + 1,
-		attempt            = told.attempt,
-		run_at             = now() + CASE WHEN parks THEN '0' ELSE backoff END,
-		lease_expires_at   = NULL,
-		node               = NULL,
-		pid                = NULL,
-		worker             = NULL,
-		retry              = NOT parks,
-		needs_admin_review = parks,
-		error_code         = CASE told.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END,
-		note               = told.what
-			|| CASE WHEN told.file <> '' THEN ' The file in hand was ' || told.file || '.' ELSE '' END
-			|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || told.attempt || ' times, and '
-				|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
-		updated_at         = now()
-	FROM told
-	WHERE w.id = told.id
-	RETURNING w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.note, w.error_code, w.status,
-		told.attempt, told.claim_token AS held, told.ending, told.what, told.file
-), ended AS (
-	UPDATE work_item_attempts a SET
-		ended_at = now(), error = moved.what, error_code = moved.error_code, file_in_hand = moved.file,
-		outcome = CASE moved.ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END
-	FROM moved
-	WHERE a.work_item_id = moved.id AND a.claim_token = moved.held
-), retried AS (
-	INSERT INTO topic_retries (topic, work_item_id)
-	SELECT s.topic, moved.id FROM moved JOIN stage_settings s ON s.action = moved.action AND s.stage = moved.stage
-	WHERE moved.status = 'Pending'
-)
-SELECT id, action, stage, size_band, priority, turn, note, error_code, status, attempt FROM moved`
+// deadWorker is what the workers of a host know of one that died there.
+type deadWorker struct {
+	hostWorker
+	process.Death
 
-// Which attempts a round ends: those whose lease lapsed not longer ago than a
-// time, or those of workers that are known to be dead, however long their leases
-// would last.
-const (
-	lapsedSQL = `w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`
-	ofDeadSQL = `w.worker = ANY ($2::text[])`
-)
+	files map[int64]string // that were in progress, by item
+}
 
-// obituary is what the workers of a host know of one that died there.
-type obituary struct {
-	process
+// hostWorker is another worker of this host.
+type hostWorker struct {
+	process.Start
 
-	death
-	hands map[int64]string // files in hand by item
+	worker string
 }
 
 // round is one round of reaping: how long ago a lease may have lapsed, which workers
-// have died, how often stages may be tried, and when the reaper last was heard of.
+// have died, how often stages may be tried, and when the reaper sent its last heartbeat.
 type round struct {
 	since    time.Duration
-	dead     []obituary
+	dead     []deadWorker
 	attempts map[string]int
 	worker   string
 	sent     time.Time
@@ -125,7 +41,7 @@ type round struct {
 
 // reaped is an item that was taken from a worker that is gone.
 type reaped struct {
-	place
+	place cursor.Place
 
 	id   int64
 	code string
@@ -134,58 +50,74 @@ type reaped struct {
 }
 
 // reapPage is how many attempts one statement ends. A page that the database
-// refuses is gone through item by item, so that one bad row holds up no other.
+// refuses is processed item by item, so that one bad row holds up no other.
 const reapPage = 100
 
-// Reap ends the claims of workers that are gone, and returns how many. Those of
-// dead workers of this host end at once and with the cause of death, others when
-// their lease has lapsed. Any number of processes may call it: one at a time
-// does the work.
-func (e *Engine) Reap(ctx context.Context) (int, error) {
-	dead, err := e.survey(ctx)
+// reapStore takes items from workers that are gone.
+type reapStore interface {
+	// sameHost lists the other workers of this host that have not ended as far as is known.
+	sameHost(ctx context.Context, self worker) ([]hostWorker, error)
+	// reap takes up to most items from workers that are gone, and is busy if another
+	// process does it.
+	reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error)
+}
+
+// reaper ends the claims of workers that are gone.
+type reaper struct {
+	*settler
+
+	store  reapStore
+	clock  *clock
+	rounds rounds
+}
+
+// reap is [Engine.Reap].
+func (r *reaper) reap(ctx context.Context) (int, error) {
+	dead, err := r.findDead(ctx)
 	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if e.reaps.resting(begun) {
+	rests := r.clock.restsUntil()
+	if begun.Before(rests) {
 		return 0, nil
 	}
-	since := e.reaps.since(begun)
-	n, complete, err := e.reapSince(ctx, since, dead)
-	e.reaps.ended(begun, since, complete)
+	since := r.rounds.since(begun, rests)
+	n, complete, err := r.reapSince(ctx, since, dead)
+	r.rounds.ended(begun, since, complete)
 	if err != nil {
 		return n, err
 	}
-	for _, o := range dead {
-		if complete && (n > 0 || len(o.hands) == 0) { // else its items may be locked, and the next round needs it
-			discardRecord(o.worker)
+	for _, w := range dead {
+		if complete && (n > 0 || len(w.files) == 0) { // else its items may be locked, and the next round needs it
+			process.Discard(w.worker)
 		}
 	}
 	return n, nil
 }
 
 // reapSince reaps page by page, and tells whether it came to the end.
-func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obituary) (n int, complete bool, err error) {
+func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []deadWorker) (n int, complete bool, err error) {
 	for {
-		list, busy, err := e.store.reap(ctx, reapPage, round{since, dead, e.options.MaxAttempts, e.self.worker, e.watch.lastSent()})
+		list, busy, err := r.store.reap(ctx, reapPage, round{since, dead, r.options.MaxAttempts, r.self.worker, r.clock.lastSent()})
 		if err != nil {
 			return n, false, err
 		}
-		put := make([]place, 0, len(list))
-		for _, r := range list {
-			log := e.log.With("item", r.id, "stage", r.end.Stage, "code", r.code, "note", r.note)
-			if r.code == codeClaimLost {
+		put := make([]cursor.Place, 0, len(list))
+		for _, taken := range list {
+			log := r.log.With("item", taken.id, "stage", taken.end.Stage, "code", taken.code, "note", taken.note)
+			if taken.code == codeClaimLost {
 				log.WarnContext(ctx, "claim lost; another worker will continue")
 			} else {
-				log.WarnContext(ctx, "worker gone")
+				log.WarnContext(ctx, "worker gone; its attempt was ended")
 			}
-			if r.end.Status == "Suspended" {
-				e.logGivenUp(ctx, r.id, r.end.Stage, r.end.Attempt, r.note)
+			if taken.end.Status == "Suspended" {
+				r.logGivenUp(ctx, taken.id, taken.end.Stage, taken.end.Attempt, taken.note)
 			}
-			e.options.Observer.Ended(r.end)
-			put = append(put, r.place)
+			r.options.Observer.Ended(taken.end)
+			put = append(put, taken.place)
 		}
-		e.wake.put(put)
+		r.wake.put(put)
 		n += len(list)
 		if busy || len(list) < reapPage {
 			return n, !busy, nil
@@ -193,47 +125,36 @@ func (e *Engine) reapSince(ctx context.Context, since time.Duration, dead []obit
 	}
 }
 
-// reaps are the rounds of this process, by its monotonic clock. Leases lapse in
-// the order of time, so a round need only go back to where the one before began,
-// and by the time of a statement for claims that committed late: the entries of
-// leases long over are dead, but there for as long as vacuum is kept away. What
-// somebody had locked just then is found by the rounds that go all the way, which
-// are as many as cost little.
-type reaps struct {
+// rounds are those of this process, by its monotonic clock. Leases lapse in the order of
+// time, so a round need only go back to where the one before began, and by the time of a
+// statement for claims that committed late: the index entries of leases long over are dead,
+// but remain while vacuum is held back. Items that were locked at that moment are found by
+// full rounds, of which there are as many as cost little.
+type rounds struct {
 	mu    sync.Mutex
 	n     int
 	last  time.Time // when the last complete one began
-	full  time.Time // when one last went all the way
+	full  time.Time // when the last full one began
 	takes time.Duration
-	rest  time.Time // nothing is reaped before
-}
-
-// restFor keeps the rounds of a time from reaping, and has the next go all the way.
-func (r *reaps) restFor(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.n, r.rest = 0, time.Now().Add(d)
+	rests time.Time // until when there was no round, for the last time
 }
 
 const (
-	allTheWay     = 100 * 365 * 24 * time.Hour
-	fullRoundsOf  = 16 // one in so many goes all the way
-	fullRoundCost = 20 // and takes at most a part of the time
+	fullRound     = 100 * 365 * 24 * time.Hour // how far back a full round goes
+	fullRoundsOf  = 16                         // one in so many is full
+	fullRoundCost = 20                         // and takes at most this part of the time
 )
 
-func (r *reaps) resting(now time.Time) bool {
+// since says how far back a round goes that begins now. The first one after a rest is full.
+func (r *rounds) since(now, rests time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return now.Before(r.rest)
-}
-
-// since says how far back a round looks that begins now.
-func (r *reaps) since(now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if !rests.Equal(r.rests) {
+		r.n, r.rests = 0, rests
+	}
 	r.n++
 	if r.n == 1 || r.n%fullRoundsOf == 0 && now.Sub(r.full) >= fullRoundCost*r.takes {
-		return allTheWay
+		return fullRound
 	}
 	if r.last.IsZero() {
 		return now.Sub(r.full) + statementTime
@@ -242,10 +163,10 @@ func (r *reaps) since(now time.Time) time.Duration {
 }
 
 // ended notes how a round went that began at a time.
-func (r *reaps) ended(begun time.Time, since time.Duration, complete bool) {
+func (r *rounds) ended(begun time.Time, since time.Duration, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if since == allTheWay {
+	if since == fullRound {
 		r.full, r.takes = begun, time.Since(begun)
 	}
 	if complete {
@@ -253,36 +174,33 @@ func (r *reaps) ended(begun time.Time, since time.Duration, complete bool) {
 	}
 }
 
-// survey finds out which workers of this host have died, and of what, and notes
-// it. A host that tells nothing of its processes leaves it to the leases.
-func (e *Engine) survey(ctx context.Context) ([]obituary, error) {
-	if e.self.host == "" {
+// findDead finds out which workers of this host have died, and of what. On a host that
+// reports nothing of its processes, leases have to lapse.
+func (r *reaper) findDead(ctx context.Context) ([]deadWorker, error) {
+	if r.self.Host == "" {
 		return nil, nil
 	}
-	neighbours, err := e.store.neighbours(ctx, e.self)
+	others, err := r.store.sameHost(ctx, r.self)
 	if err != nil {
 		return nil, err
 	}
-	var dead []obituary
-	for _, p := range neighbours {
-		if d, ok := e.kernel.causeOf(p); ok {
-			e.log.WarnContext(ctx, "worker died", "worker", p.worker, "pid", p.pid, "cause", d.ending, "said", d.detail)
-			dead = append(dead, obituary{process: p, death: d, hands: handsOf(p.worker)})
+	var dead []deadWorker
+	for _, w := range others {
+		if d, ok := r.kernel.CauseOf(w.worker, w.Start); ok {
+			r.log.WarnContext(ctx, "worker died", "worker", w.worker, "pid", w.PID, "cause", d.Cause, "message", d.Message)
+			dead = append(dead, deadWorker{hostWorker: w, Death: d, files: process.FilesOf(w.worker)})
 		}
 	}
 	return dead, nil
 }
 
-// neighbours lists the other workers of a host that have not ended as far as is
-// known. After those of dead workers nothing is left to reap, so their rows are
-// ended in the transaction that reaps.
-func (p *postgres) neighbours(ctx context.Context, self process) ([]process, error) {
-	rows, _ := p.upkeep.Query(ctx, `
-		SELECT worker, node, pid, pid_started, cgroup, oom_kills
-		FROM worker_processes WHERE host = $1 AND worker <> $2 AND ended_at IS NULL`, self.host, self.worker)
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o process, err error) {
-		err = row.Scan(&o.worker, &o.node, &o.pid, &o.started, &o.cgroup, &o.oomKills)
-		return o, err
+// sameHost lists workers whose rows have not ended. After those of dead workers nothing is
+// left to reap, so their rows are ended in the transaction that reaps.
+func (p *postgres) sameHost(ctx context.Context, self worker) ([]hostWorker, error) {
+	rows, _ := p.upkeep.Query(ctx, sameHostSQL, self.Host, self.worker)
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w hostWorker, err error) {
+		err = row.Scan(&w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills)
+		return w, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the workers of this host: %w", err)
@@ -290,23 +208,10 @@ func (p *postgres) neighbours(ctx context.Context, self process) ([]process, err
 	return list, nil
 }
 
-// silentSQL ends the rows of processes that nothing was heard of for longer than
-// any of their leases. One that is heard of again says so with its heartbeat.
-const silentSQL = `
-UPDATE worker_processes SET ended_at = now(), ending = 'silent'
-WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat`
-
-// reap ends no lease if the clock was set forward since the reaper was heard of last:
-// so have the leases of the living lapsed, who renew them within a heartbeat.
-// unfinishedSQL leaves a dead worker to the next round of which an item is locked: the
-// server may still be at its last heartbeat, and what it had in hand is known by its
-// name.
-const unfinishedSQL = `
-UPDATE worker_processes p SET ended_at = NULL, ending = NULL
-WHERE p.worker = ANY ($1) AND EXISTS (SELECT FROM work_items w WHERE w.status = 'Started' AND w.worker = p.worker)`
-
+// reap ends no lease if the clock was set forward since the last heartbeat of the reaper:
+// then the leases of live workers have lapsed, which renew them within a heartbeat.
 func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error) {
-	err = p.upkeep.transact(ctx, func(tx pgx.Tx) error {
+	err = p.upkeep.Transact(ctx, func(tx pgx.Tx) error {
 		list = nil
 		var ours bool
 		var ago *time.Duration
@@ -317,30 +222,18 @@ func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, 
 			busy = !ours
 			return err
 		}
-		n := newNews(r.dead, r.attempts)
-		if len(r.dead) > 0 {
-			_, err := tx.Exec(ctx, `
-				UPDATE worker_processes p SET ended_at = now(), ending = d.ending
-				FROM unnest($1::text[], $2::text[]) AS d (worker, ending)
-				WHERE p.worker = d.worker AND p.ended_at IS NULL`, n.workers, n.endings)
-			if err != nil {
-				return err
-			}
-			if list, err = reapIn(ctx, tx, ofDeadSQL, most, n.workers, n); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, unfinishedSQL, n.workers); err != nil {
-				return err
-			}
+		n := newDeaths(r.dead, r.attempts)
+		if list, err = reapDead(ctx, tx, most, n); err != nil {
+			return err
 		}
 		if ago != nil && !r.sent.IsZero() && *ago > time.Since(r.sent)+clockSlack {
 			busy = true
 			return nil
 		}
-		if _, err := tx.Exec(ctx, silentSQL); err != nil {
+		if _, err := tx.Exec(ctx, workersSilentSQL); err != nil {
 			return err
 		}
-		lapsed, err := reapIn(ctx, tx, lapsedSQL, most-len(list), r.since, n)
+		lapsed, err := reapFound(ctx, tx, lapsedSQL, most-len(list), r.since, n)
 		list = append(list, lapsed...)
 		return err
 	})
@@ -353,22 +246,40 @@ func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, 
 	return list, busy, nil
 }
 
-// reapSingly is reap where the database refused a page: what of it can be ended
-// is, and the rest is told of.
+// reapDead ends the claims of workers that are known to be dead, and their rows.
+func reapDead(ctx context.Context, tx pgx.Tx, most int, n deaths) ([]reaped, error) {
+	if len(n.workers) == 0 {
+		return nil, nil
+	}
+	if _, err := tx.Exec(ctx, workersDiedSQL, n.workers, n.causes); err != nil {
+		return nil, err
+	}
+	list, err := reapFound(ctx, tx, heldByDeadSQL, most, n.workers, n)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, workersUnreapedSQL, n.workers)
+	return list, err
+}
+
+// reapSingly is reap where the database refused a page: attempts that can be ended are, and
+// the rest is reported.
 func (p *postgres) reapSingly(ctx context.Context, most int, r round) ([]reaped, bool, error) {
-	n := newNews(r.dead, r.attempts)
-	rows, _ := p.upkeep.Query(ctx, `
-		SELECT id FROM work_items w
-		WHERE status = 'Started' AND (`+lapsedSQL+` OR worker = ANY ($1::text[]))
-		ORDER BY lease_expires_at LIMIT 1000`, n.workers, r.since)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	const all = 1000
+	n := newDeaths(r.dead, r.attempts)
+	ids, err := itemsToReap(ctx, p.upkeep, heldByDeadSQL, all, n.workers)
+	if err == nil {
+		var lapsed []int64
+		lapsed, err = itemsToReap(ctx, p.upkeep, lapsedSQL, all, r.since)
+		ids = append(ids, lapsed...)
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("list the claims of workers that are gone: %w", err)
 	}
 	var list []reaped
 	var errs []error
 	for _, id := range ids {
-		one, err := reapIn(ctx, p.upkeep, `w.id = $2::bigint`, 1, id, n)
+		one, err := reapIn(ctx, p.upkeep, []int64{id}, n)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("item %d: %w", id, err))
 		}
@@ -380,19 +291,34 @@ func (p *postgres) reapSingly(ctx context.Context, most int, r round) ([]reaped,
 	return list, len(list) < most, nil
 }
 
-// news is what a round of reaping brings along, column by column.
-type news struct {
-	workers, endings, words []string
-	items                   []int64
-	files                   []string
-	attempts                []int32 // allowed, where a process overrides the settings
-	stages                  []string
+// itemsToReap lists items that one of the statements lapsed and held_by_dead finds.
+func itemsToReap(ctx context.Context, db querier, find string, most int, arg any) ([]int64, error) {
+	rows, _ := db.Query(ctx, find, max(most, 0), arg)
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-func newNews(dead []obituary, attempts map[string]int) (n news) {
+// reapFound ends the attempts at what a statement finds.
+func reapFound(ctx context.Context, db querier, find string, most int, arg any, n deaths) ([]reaped, error) {
+	ids, err := itemsToReap(ctx, db, find, most, arg)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	return reapIn(ctx, db, ids, n)
+}
+
+// deaths are the parameters of a round of reaping, column by column.
+type deaths struct {
+	workers, causes, messages []string
+	items                     []int64
+	files                     []string
+	attempts                  []int32 // allowed, where a process overrides the settings
+	stages                    []string
+}
+
+func newDeaths(dead []deadWorker, attempts map[string]int) (n deaths) {
 	for _, o := range dead {
-		n.workers, n.endings, n.words = append(n.workers, o.worker), append(n.endings, o.ending), append(n.words, o.detail)
-		for item, file := range o.hands {
+		n.workers, n.causes, n.messages = append(n.workers, o.worker), append(n.causes, o.Cause), append(n.messages, o.Message)
+		for item, file := range o.files {
 			n.items, n.files = append(n.items, item), append(n.files, file)
 		}
 	}
@@ -402,13 +328,12 @@ func newNews(dead []obituary, attempts map[string]int) (n news) {
 	return n
 }
 
-func reapIn(ctx context.Context, db querier, which string, most int, arg any, n news) ([]reaped, error) {
-	rows, _ := db.Query(ctx, strings.Replace(reapSQL, "/* which */", which, 1),
-		max(most, 0), arg, n.attempts, n.stages, n.items, n.files, n.workers, n.words)
+func reapIn(ctx context.Context, db querier, ids []int64, n deaths) ([]reaped, error) {
+	rows, _ := db.Query(ctx, reapSQL, ids, n.attempts, n.stages, n.items, n.files, n.workers, n.messages)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
 		var action string
-		err = row.Scan(&r.id, &action, &r.cell.stage, &r.cell.band, &r.at.priority, &r.at.turn, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
-		r.end.Stage = StepOf(action, r.cell.stage)
+		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
+		r.end.Stage = StepOf(action, r.place.Partition.Stage)
 		if r.end.Outcome = strings.ReplaceAll(r.code, "-", " "); r.code == codeClaimLost {
 			r.end.Outcome = "lease expired" // as in the ledger
 		}

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ErrNotRemote says that a stage is one that Farol works itself: to end it without
-// its work would lose what that makes.
-var ErrNotRemote = errors.New("farol works this stage itself")
+// ErrNotRemote says that Farol processes a stage itself: to end it without its work would
+// lose the results of the stage.
+var ErrNotRemote = errors.New("farol processes this stage itself")
 
 // ErrNoStage says that there is no stage of a name.
 var ErrNoStage = errors.New("there is no such stage")
@@ -39,7 +40,7 @@ func (e *EndedError) Unwrap() error { return ErrLost }
 type Remote struct {
 	engine   *Engine
 	db       *pgxpool.Pool
-	renewals batcher[renewal, renewed]
+	renewals *batch.Calls[renewal, renewedRemote]
 }
 
 // RemoteWorker is who claims.
@@ -48,12 +49,12 @@ type RemoteWorker struct {
 	Node string
 	PID  int
 
-	// Timeout is how long a worker that cannot heartbeat may be at it: its lease
-	// is three times that. 0: it can.
+	// Timeout is how long a worker that cannot heartbeat may take: its lease is three
+	// times that. 0: it can.
 	Timeout time.Duration
 
-	// Silent says that it cannot heartbeat, and does not know how long it will be at
-	// it: then the stages' settings for such workers hold.
+	// Silent says that it cannot heartbeat, and does not know how long it will take:
+	// then the stages' settings for such workers apply.
 	Silent bool
 }
 
@@ -70,7 +71,7 @@ type Leased struct {
 // Remote returns the queue for remote workers. db is what the engine's is.
 func (e *Engine) Remote(db *pgxpool.Pool) *Remote {
 	r := &Remote{engine: e, db: db}
-	r.renewals = batcher[renewal, renewed]{do: r.renewBatch, lanes: 2, most: 256}
+	r.renewals = batch.New(2, 256, r.renewBatch)
 	return r
 }
 
@@ -79,7 +80,7 @@ func (e *Engine) Remote(db *pgxpool.Pool) *Remote {
 // is found.
 func (r *Remote) Check(ctx context.Context, stages []Want) error {
 	for _, again := range []bool{true, false} {
-		err := r.engine.known.Load().remote(stages)
+		err := r.engine.settings.Load().remote(stages)
 		if !again || !errors.Is(err, ErrNoStage) {
 			return err
 		}
@@ -120,9 +121,9 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	}
 	who := claimant{identity: identity{node: w.Node, pid: w.PID, worker: w.Name}, lease: 3 * w.Timeout}
 	if w.Silent && w.Timeout == 0 {
-		who.lease = r.engine.known.Load().unrenewed(f.Stages)
+		who.lease = r.engine.settings.Load().unrenewed(f.Stages)
 	}
-	items, err := r.engine.claimAs(ctx, f, n, who)
+	items, err := r.engine.claims.claimAs(ctx, f, n, who)
 	if len(items) == 0 {
 		return nil, err
 	}
@@ -132,19 +133,17 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whoever waits
 	defer cancel()
-	rows, _ := r.db.Query(bounded, `
-		SELECT w.id, w.lease_expires_at, coalesce(w.storage_option, '') FROM unnest($1::bigint[], $2::bigint[]) AS c (id, token)
-		JOIN work_items w ON w.id = c.id AND w.claim_token = c.token`, ids, tokens)
+	rows, _ := r.db.Query(bounded, remoteLeasesSQL, ids, tokens)
 	list := make([]Leased, 0, len(items))
 	var l Leased
 	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Expires, &l.StorageOption}, func() error {
 		l.Item = at[l.ID]
-		l.Lease, l.Heartbeat = l.lease, r.engine.known.Load().of(l.Action, l.Stage).Heartbeat
+		l.Lease, l.Heartbeat = l.lease, r.engine.settings.Load().of(l.Action, l.Stage).Heartbeat
 		if w.Timeout > 0 || w.Silent {
 			l.Heartbeat = 0
 		}
 		if w.Silent && w.Timeout == 0 {
-			l.Timeout = r.engine.known.Load().of(l.Action, l.Stage).UnrenewedTimeout
+			l.Timeout = r.engine.settings.Load().of(l.Action, l.Stage).UnrenewedTimeout
 		}
 		list = append(list, l)
 		return nil
@@ -159,15 +158,7 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 // Release gives items back as if they had not been claimed. If it cannot, their
 // leases lapse.
 func (r *Remote) Release(ctx context.Context, items []Item, why string) {
-	back := make([]Ending, len(items))
-	for i, item := range items {
-		back[i] = Ending{Item: item, Result: Release(why)}
-	}
-	for _, err := range r.engine.Settle(ctx, back) {
-		if err != nil {
-			r.engine.log.WarnContext(ctx, "item not given back, its lease will lapse", "err", err)
-		}
-	}
+	r.engine.settler.giveBack(ctx, items, why)
 }
 
 type renewal struct {
@@ -175,18 +166,18 @@ type renewal struct {
 	file        string
 }
 
-// renewed is what a renewal came to.
-type renewed struct {
+// renewedRemote is the result of a renewal.
+type renewedRemote struct {
 	lasts   time.Duration // of the lease; of the stage if it is late
 	expires time.Time     // zero: it is lost
 	late    bool          // the stage took longer than it may
 }
 
-// Renew extends the lease of a claim, and notes the file in hand unless it is "".
-// It returns [ErrLost] if the item is not this claim's any more, or if the stage
+// Renew extends the lease of a claim, and notes the current file unless it is "".
+// It returns [ErrLost] if the item is no longer this claim's, or if the stage
 // has taken longer than it may: the attempt then ends.
 func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (lasts time.Duration, expires time.Time, err error) {
-	l, err := r.renewals.ask(ctx, renewal{item, token, readable(file)})
+	l, err := r.renewals.Ask(ctx, renewal{item, token, registry.StorableText(file)})
 	switch {
 	case err != nil:
 		return 0, time.Time{}, err
@@ -202,44 +193,17 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 	return l.lasts, l.expires, nil
 }
 
-// renewRemoteSQL is renewSQL for claims that no process holds. A stage's own time
-// is kept here, since nobody else looks at the clock. A lease that has lapsed and
-// was not ended is the clock's doing, or nobody's: that time is not the worker's.
-const renewRemoteSQL = `
-WITH held AS (
-	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
-		a.heard_at > now() + interval '5 seconds' AS set_back, w.lease_expires_at < now() AS lapsed,
-		coalesce(a.claimed_at + s.processing_timeout <= now() AND w.lease_expires_at > now(), false) AS late
-	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
-	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
-	JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
-	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
-), renewed AS (
-	UPDATE work_items w SET lease_expires_at = CASE WHEN held.set_back THEN now() + held.lease ELSE greatest(w.lease_expires_at, now() + held.lease) END
-	FROM held
-	WHERE w.id = held.id AND w.claim_token = held.token AND NOT held.late
-	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at, held.lapsed
-), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand),
-		claimed_at = a.claimed_at + CASE WHEN renewed.lapsed THEN now() - a.heard_at ELSE '0' END
-	FROM renewed
-	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
-)
-SELECT id, token, lease, lease_expires_at, false FROM renewed
-UNION ALL
-SELECT id, token, processing_timeout, now(), true FROM held WHERE late`
-
-func (r *Remote) renewBatch(ctx context.Context, batch []renewal) ([]renewed, error) {
-	inOrder := slices.SortedFunc(slices.Values(batch), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
-	ids, tokens, files := make([]int64, len(batch)), make([]int64, len(batch)), make([]string, len(batch))
+func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemote, error) {
+	inOrder := slices.SortedFunc(slices.Values(list), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
+	ids, tokens, files := make([]int64, len(list)), make([]int64, len(list)), make([]string, len(list))
 	for i, b := range inOrder {
 		ids[i], tokens[i], files[i] = b.item, b.token, b.file
 	}
-	found := map[[2]int64]renewed{}
+	found := map[[2]int64]renewedRemote{}
 	err := registry.Again(func() error {
 		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files)
 		var key [2]int64
-		var l renewed
+		var l renewedRemote
 		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {
 			found[key] = l
 			return nil
@@ -247,16 +211,16 @@ func (r *Remote) renewBatch(ctx context.Context, batch []renewal) ([]renewed, er
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("renew %d leases: %w", len(batch), err)
+		return nil, fmt.Errorf("renew %d leases: %w", len(list), err)
 	}
-	answers := make([]renewed, len(batch))
-	for i, b := range batch {
+	answers := make([]renewedRemote, len(list))
+	for i, b := range list {
 		answers[i] = found[[2]int64{b.item, b.token}]
 	}
 	return answers, nil
 }
 
-// Settle ends a claim with what its work came to, as [Hold.Settle] does, and
+// Settle ends a claim with the result of its work, as [Hold.Settle] does, and
 // returns the stage and status of the item afterwards. Where the item goes on to
 // is known here: done.Next is not looked at. A claim that its worker has ended
 // before is an [EndedError].
@@ -289,7 +253,7 @@ func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, resul
 type remoteClaim struct {
 	Item
 
-	file string // in hand
+	file string // that was in progress
 }
 
 // claimed reads of an item what its transition needs. The token is compared again
@@ -297,12 +261,8 @@ type remoteClaim struct {
 func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim, err error) {
 	c.ID, c.Token = item, token
 	worker := ""
-	err = r.db.QueryRow(ctx, `
-		SELECT w.action, w.stage, w.attempt, w.size_band, w.priority, w.turn, coalesce(s.worker, 'http'), coalesce(a.file_in_hand, '')
-		FROM work_items w LEFT JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
-		LEFT JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
-		WHERE w.id = $1 AND w.claim_token = $2 AND w.status = 'Started'`, item, token).
-		Scan(&c.Action, &c.Stage, &c.Attempt, &c.band, &c.at.priority, &c.at.turn, &worker, &c.file)
+	err = r.db.QueryRow(ctx, remoteClaimSQL, item, token).
+		Scan(&c.Action, &c.Stage, &c.Attempt, &c.band, &c.at.Priority, &c.at.VirtualStart, &worker, &c.file)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return c, r.whyLost(ctx, item, token)
@@ -311,7 +271,7 @@ func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim,
 	case worker != remoteWorker:
 		return c, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, StepOf(c.Action, c.Stage))
 	}
-	c.MaxAttempts = r.engine.known.Load().of(c.Action, c.Stage).MaxAttempts
+	c.MaxAttempts = r.engine.settings.Load().of(c.Action, c.Stage).MaxAttempts
 	return c, nil
 }
 

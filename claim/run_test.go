@@ -36,8 +36,8 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 	e := q.engine(quick)
 	running(t, e)
 	h := q.claimOne(e, "Receive")
-	h.InHand("data/\x00\xff") // what a tar may have in it, and no text in the database
-	h.InHand("data/film.mov\xff")
+	h.CurrentFile("data/\x00\xff") // what a tar may have in it, and no text in the database
+	h.CurrentFile("data/film.mov\xff")
 	first := value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id)
 	wait(t, "a renewed lease", func() bool {
 		return value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id).After(first)
@@ -234,7 +234,7 @@ func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
 	e := q.engine()
 	ids := []int64{q.put("Receive", 1), q.put("Receive", 1)}
 	h, other := q.claimOne(e, "Receive"), q.claimOne(e, "Receive")
-	h.InHand("data/\xff\x00.bin")
+	h.CurrentFile("data/\xff\x00.bin")
 	q.lapse()
 	if err := e.Beat(context.Background()); err != nil {
 		t.Fatalf("heartbeat: %v", err)

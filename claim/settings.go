@@ -2,10 +2,13 @@ package claim
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // StageSettings is how one stage of one action is treated: a row of
@@ -14,13 +17,13 @@ type StageSettings struct {
 	Action        string
 	Stage         string
 	Ordinal       int    // place in the order of the action's stages
-	Worker        string // who works it: farol, or http for programs that ask over HTTP
+	Worker        string // who processes it: farol, or http for programs that ask over HTTP
 	Topic         string
 	MaxAttempts   int
 	BackoffFirst  time.Duration // after a first failure
 	BackoffFactor int           // by which each further one makes it longer
 	BackoffMost   time.Duration
-	Overdue       time.Duration // a priority that waited longer gets half of the claims
+	Overdue       time.Duration // a priority that waited longer gets every second claim
 	Timeout       time.Duration // how long the stage may take; 0: as long as it needs
 	Heartbeat     time.Duration // a worker renews its leases as often, at least
 	Lease         time.Duration // how long silence means death
@@ -31,7 +34,7 @@ type StageSettings struct {
 	UnrenewedLease   time.Duration
 }
 
-// remoteWorker is the worker of stages that programs work over HTTP.
+// remoteWorker is the worker of stages that programs process over HTTP.
 const remoteWorker = "http"
 
 // SettingError is a setting of a stage under which live work could be lost.
@@ -73,7 +76,7 @@ type settings struct {
 	stages map[stageKey]StageSettings
 	next   map[stageKey]string // the stage behind each that is not the last
 	bands  []sizeBand          // by size, the smallest first
-	leases leases              // those that are not the database's
+	leases leaseTimes          // where they are not the database's
 }
 
 type stageKey struct{ action, stage string }
@@ -101,7 +104,7 @@ func (s *settings) override(o Options) error {
 		}
 		if d, ok := o.Timeouts[step]; ok {
 			st.Timeout, st.UnrenewedTimeout = d, d
-			if _, given := o.Leases[step]; !given || !o.Unrenewed { // whoever can heartbeat has no use for it
+			if _, given := o.Leases[step]; !given || !o.Unrenewed { // a worker that can heartbeat does not use it
 				st.UnrenewedLease = max(st.UnrenewedLease, 3*d)
 			}
 		}
@@ -142,7 +145,7 @@ func (s *settings) shortestLease() time.Duration {
 	return d
 }
 
-// of returns the settings of a stage, also those of one that was never heard of.
+// of returns the settings of a stage, also those of an unknown stage.
 func (s *settings) of(action, stage string) StageSettings {
 	if st, ok := s.stages[stageKey{action, stage}]; ok {
 		return st
@@ -164,7 +167,7 @@ func (s *settings) bandsWithin(least, most int64) []int16 {
 }
 
 func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings, error) {
-	s := &settings{stages: map[stageKey]StageSettings{}, next: nextStages(stages), bands: bands, leases: leases{}}
+	s := &settings{stages: map[stageKey]StageSettings{}, next: nextStages(stages), bands: bands, leases: leaseTimes{}}
 	slices.SortFunc(s.bands, func(a, b sizeBand) int { return int(min(max(a.MinSize-b.MinSize, -1), 1)) })
 	for _, st := range stages {
 		s.stages[stageKey{st.Action, st.Stage}] = st
@@ -186,9 +189,51 @@ func nextStages(stages []StageSettings) map[stageKey]string {
 	return next
 }
 
-// NextStage is the stage that an item goes on to from another, by the order that
-// this process has heard of last; "" behind the last. Stages may be added at run
-// time.
-func (e *Engine) NextStage(action, stage string) string {
-	return e.known.Load().next[stageKey{action, stage}]
+// leaseTimes are those by [StepOf] that differ from the database's.
+type leaseTimes map[string]time.Duration
+
+// of lists those of an action, with the stages that they are for.
+func (l leaseTimes) of(action string) (spans []time.Duration, stages []string) {
+	if action != ingest {
+		if d, ok := l[action]; ok {
+			return []time.Duration{d}, []string{requested}
+		}
+		return nil, nil
+	}
+	for stage, d := range l {
+		spans, stages = append(spans, d), append(stages, stage)
+	}
+	return spans, stages
+}
+
+// ruleStore reads what the database has claims go by.
+type ruleStore interface {
+	rules(ctx context.Context) (rules, error)
+}
+
+// rules are what the database has claims go by.
+type rules struct {
+	stages []StageSettings
+	bands  []sizeBand
+	holds  []ServiceHold // services that are held for all, and those that a person has released
+}
+
+func (p *postgres) rules(ctx context.Context) (r rules, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(stageSettingsSQL).Query(func(rows pgx.Rows) (err error) {
+		r.stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
+		return err
+	})
+	batch.Queue(`SELECT band, min_size FROM size_bands`).Query(func(rows pgx.Rows) (err error) {
+		r.bands, err = pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
+		return err
+	})
+	batch.Queue(servicesSQL).Query(func(rows pgx.Rows) (err error) {
+		r.holds, err = pgx.CollectRows(rows, serviceHold)
+		return err
+	})
+	if err := p.upkeep.SendBatch(ctx, batch).Close(); err != nil {
+		return r, fmt.Errorf("read the settings of stages, the size bands and the services that are held: %w", err)
+	}
+	return r, nil
 }

@@ -1,91 +1,102 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim/batch"
+	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/registry"
 )
+
+// endStore is how claims end.
+type endStore interface {
+	// settle makes the moves whose token is still the item's, and says which.
+	settle(ctx context.Context, moves []move) (landed []bool, err error)
+	// sentBack counts how often an item was sent back to an earlier stage.
+	sentBack(ctx context.Context, item int64) (int, error)
+	// failures counts the attempts before a claim that count towards the maximum.
+	failures(ctx context.Context, item Item) (int, error)
+}
+
+// settler ends claims.
+type settler struct {
+	*core
+
+	store endStore
+	ends  *batch.Calls[move, error]
+}
+
+func newSettler(c *core, s endStore) *settler {
+	e := &settler{core: c, store: s}
+	e.ends = batch.New(2, 256, e.settleBatch)
+	return e
+}
 
 // Ending is what came of one claim.
 type Ending struct {
 	Item   Item
 	Done   Done
 	Result error  // nil: the stage's work is done
-	File   string // in hand, for the ledger
+	File   string // that was in progress, for the ledger
 }
 
-// Settle ends the claim with what the work came to. It returns ErrLost, and
-// changes nothing, if the item is no longer this worker's; any other error means
-// that it is not known whether the item was moved, and that the caller may call
-// again: a second call after a first that did land returns ErrLost.
-func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
-	h.settling.Add(1)
-	defer h.settling.Add(-1)
-	err := h.engine.Settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.file()}})[0]
-	switch {
-	case err == nil:
-		h.drop(nil)
-	case errors.Is(err, ErrLost):
-		h.lostInTime()
-		h.drop(ErrLost)
-	}
-	return err
-}
-
-// Settle ends several claims at once, each as [Hold.Settle] does and with an
-// error of its own: one that is stale is reported alone.
-func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
+// settle is [Engine.Settle].
+func (s *settler) settle(ctx context.Context, endings []Ending) []error {
 	errs := make([]error, len(endings))
 	moves, at := make([]move, 0, len(endings)), make([]int, 0, len(endings))
-	known := e.known.Load()
+	known := s.settings.Load()
 	for i, end := range endings {
-		result, err := e.endSendingBack(ctx, end.Item, end.Result)
+		result, err := s.endSendingBack(ctx, end.Item, end.Result)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		if end.Item.Attempt, err = e.countFailures(ctx, end.Item, result); err != nil {
+		if end.Item.Attempt, err = s.countFailures(ctx, end.Item, result); err != nil {
 			errs[i] = err
 			continue
 		}
 		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
-		m.InHand, m.place = end.File, place{cell{m.Stage, end.Item.band}, end.Item.at}
+		m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
 		moves, at = append(moves, m), append(at, i)
 	}
 	begun := time.Now()
-	answers := e.ends.askAll(ctx, moves)
-	e.options.Observer.Settled(time.Since(begun), len(moves))
+	answers := s.ends.AskAll(ctx, moves)
+	s.options.Observer.Settled(time.Since(begun), len(moves))
 	for j, c := range answers {
 		item, m := endings[at[j]].Item, moves[j]
-		err := c.err
+		err := c.Err
 		if err == nil {
-			err = c.answer
+			err = c.Value
 		}
 		if err != nil {
 			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Step(), err)
 			continue
 		}
 		if m.gaveUp() {
-			e.logGivenUp(ctx, item.ID, item.Step(), m.Attempt, m.Error)
+			s.logGivenUp(ctx, item.ID, item.Step(), m.Attempt, m.Error)
 		}
-		e.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
+		s.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
 	}
 	return errs
 }
 
-// settleBatch sends a batch of moves and tells of each what came of it. What the
-// database refuses of one of them would fail them all, so they are then sent one
-// by one.
-func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error) {
-	landed, err := e.store.settle(ctx, moves)
+// settleBatch sends a batch of moves and returns the result of each. One that the database
+// refuses would fail them all, so they are then sent one by one.
+func (s *settler) settleBatch(ctx context.Context, moves []move) ([]error, error) {
+	landed, err := s.store.settle(ctx, moves)
 	errs := make([]error, len(moves))
 	switch {
 	case err == nil:
-		put := make([]place, 0, len(moves))
+		put := make([]cursor.Place, 0, len(moves))
 		for i, ok := range landed {
 			switch m := moves[i]; {
 			case !ok:
@@ -94,13 +105,13 @@ func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error)
 				put = append(put, m.place)
 			}
 		}
-		e.wake.put(put)
+		s.wake.put(put)
 		return errs, nil
 	case len(moves) == 1 || !refused(err):
 		return nil, err
 	}
 	for i := range moves {
-		one, err := e.settleBatch(ctx, moves[i:i+1])
+		one, err := s.settleBatch(ctx, moves[i:i+1])
 		if err != nil {
 			errs[i] = err
 		} else {
@@ -111,12 +122,12 @@ func (e *Engine) settleBatch(ctx context.Context, moves []move) ([]error, error)
 }
 
 // endSendingBack suspends an item that was sent back too often.
-func (e *Engine) endSendingBack(ctx context.Context, item Item, result error) (error, error) {
+func (s *settler) endSendingBack(ctx context.Context, item Item, result error) (error, error) {
 	var end *ending
 	if !errors.As(result, &end) || end.kind != endSendBack {
 		return result, nil
 	}
-	n, err := e.store.sentBack(ctx, item.ID)
+	n, err := s.store.sentBack(ctx, item.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -142,30 +153,141 @@ func (e *tooOften) Unwrap() error { return e.error }
 // countFailures returns the number of the attempt that ends with a result. If it is
 // the last, the ledger is asked: a claim that was lost because the database's clock
 // was set is no failure.
-func (e *Engine) countFailures(ctx context.Context, item Item, result error) (int, error) {
+func (s *settler) countFailures(ctx context.Context, item Item, result error) (int, error) {
 	if result == nil || !IsTransient(result) || FaultIn(result) != nil || item.Attempt < item.MaxAttempts {
 		return item.Attempt, nil //nolint:nilerr // the result is no failure to count
 	}
-	n, err := e.store.failures(ctx, item)
+	n, err := s.store.failures(ctx, item)
 	if err != nil {
 		return 0, err
 	}
 	return min(item.Attempt, n+1), nil
 }
 
-// gaveUp tells whether the item is parked because its attempts are used up.
-func (m move) gaveUp() bool {
-	return m.Status == "Suspended" && (m.Ended == "transient" || m.Ended == "panic")
-}
-
 // logGivenUp says that an item is parked after its last attempt. Failures of
 // services spend none, so the owner is the content as far as is known.
-func (e *Engine) logGivenUp(ctx context.Context, item int64, stage string, attempts int, cause string) {
-	e.log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it",
+func (s *settler) logGivenUp(ctx context.Context, item int64, stage string, attempts int, cause string) {
+	s.log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it",
 		"item", item, "stage", stage, "attempts", attempts, "owner", fault.Content, "cause", cause)
 }
 
-// mostSentBack is how often an item may be sent back before a person has to
-// look at where its interim data goes. A person who requeues it gives it as many
-// again.
+// mostSentBack is how often an item may be sent back before a person has to find out where
+// its interim data goes. After a person requeues it, it may be sent back as often again.
 const mostSentBack = 3
+
+// giveBack returns items that nobody here will process, as if they had not been claimed.
+// If it cannot, their leases lapse.
+func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
+	back := make([]Ending, len(items))
+	for i, item := range items {
+		back[i] = Ending{Item: item, Result: Release(why)}
+	}
+	for _, err := range s.settle(ctx, back) {
+		if err != nil {
+			s.log.WarnContext(ctx, "could not release an item; it will be retried when its lease lapses", "err", err)
+		}
+	}
+}
+
+func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
+	sql, c := settleSQL, newMoveColumns(len(moves))
+	if !slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
+		sql, c.few = settleDoneSQL, true
+	}
+	type claimed struct{ item, token int64 }
+	at := make(map[claimed]int, len(moves))
+	for i := len(moves) - 1; i >= 0; i-- { // of a move that is listed twice, the first lands
+		at[claimed{moves[i].ID, moves[i].Token}] = i
+	}
+	order := make([]int, len(moves))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(moves[i].ID, moves[j].ID) }) // of locks, as heartbeats have it
+	for _, i := range order {
+		c.add(moves[i])
+	}
+	var landed []bool
+	err := registry.Again(func() error {
+		landed = make([]bool, len(moves))
+		rows, _ := p.hot.Query(ctx, sql, c.args()...)
+		var m claimed
+		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
+			landed[at[m]] = true
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("end %d claims: %w", len(moves), err)
+	}
+	return landed, nil
+}
+
+func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
+	rows, _ := p.hot.Query(ctx, sentBackSQL, item)
+	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("count how often item %d was sent back: %w", item, err)
+	}
+	return n, nil
+}
+
+func (p *postgres) failures(ctx context.Context, item Item) (n int, err error) {
+	rows, _ := p.hot.Query(ctx, `SELECT failed_attempts($1, $2, $3)`, item.ID, item.Entered, item.Token)
+	n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("count the failed attempts of item %d: %w", item.ID, err)
+	}
+	return n, nil
+}
+
+// moveColumns are moves as the statement takes them, column by column.
+type moveColumns struct {
+	few bool // the first six are all that is needed
+
+	id, token                         []int64
+	stage, status, note               []string
+	attempt                           []int32
+	delay                             []time.Duration
+	outcome, storageOption            []*string
+	code, ended, failure, file, topic []string
+	service                           []string
+	object                            []*int64
+	memoryNeed                        []int64
+}
+
+func newMoveColumns(n int) *moveColumns {
+	texts := func() []string { return make([]string, 0, n) }
+	return &moveColumns{
+		id: make([]int64, 0, n), token: make([]int64, 0, n), stage: texts(), status: texts(), note: texts(),
+		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n),
+		outcome: make([]*string, 0, n), storageOption: make([]*string, 0, n), object: make([]*int64, 0, n),
+		memoryNeed: make([]int64, 0, n), code: texts(), ended: texts(), failure: texts(), file: texts(), topic: texts(), service: texts(),
+	}
+}
+
+func (c *moveColumns) add(m move) {
+	some := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		said := s // only now is it kept
+		return &said
+	}
+	c.id, c.token = append(c.id, m.ID), append(c.token, m.Token)
+	c.stage, c.status, c.note = append(c.stage, m.Stage), append(c.status, m.Status), append(c.note, m.Note)
+	c.attempt, c.delay = append(c.attempt, int32(m.Attempt)), append(c.delay, m.Delay) //nolint:gosec // a few
+	c.outcome, c.storageOption = append(c.outcome, some(m.Outcome)), append(c.storageOption, some(m.StorageOption))
+	c.object, c.memoryNeed = append(c.object, m.ObjectID), append(c.memoryNeed, m.MemoryNeed)
+	c.code, c.ended, c.failure = append(c.code, m.Code), append(c.ended, m.Ended), append(c.failure, m.Error)
+	c.file, c.topic, c.service = append(c.file, m.File), append(c.topic, m.Topic), append(c.service, m.Service)
+}
+
+func (c *moveColumns) args() []any {
+	args := []any{c.id, c.token, c.stage, c.note, c.topic, c.file}
+	if c.few {
+		return args
+	}
+	return append(args, c.status, c.attempt, c.delay, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service, c.memoryNeed)
+}

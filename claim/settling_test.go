@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/process"
 )
 
 // slowToAnswer has made every move when it is asked for, and says so later.
@@ -31,8 +33,8 @@ func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {
 	return landed, nil
 }
 
-func (s *slowToAnswer) renew(context.Context, process, []heldLease) (beatResult, error) {
-	return beatResult{}, nil // the token has moved on
+func (s *slowToAnswer) renew(context.Context, worker, time.Duration, []heldLease, []givenUp) (renewed, error) {
+	return renewed{}, nil // the token has moved on
 }
 
 // A heartbeat that overtakes the answer to the end of a claim finds that the
@@ -40,7 +42,7 @@ func (s *slowToAnswer) renew(context.Context, process, []heldLease) (beatResult,
 func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := &slowToAnswer{moved: make(chan struct{}), answer: make(chan struct{})}
-	e, err := newEngine(t.Context(), s, kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
+	e, err := newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 		}
 	})
 	<-s.moved
-	if err := e.heartbeat(t.Context()); err != nil {
+	if err := e.leases.heartbeat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Context().Err(); err != nil {

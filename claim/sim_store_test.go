@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/claim/cursor"
 )
 
 // simStore is a database in memory with a clock of its own. What a call comes to
@@ -29,7 +31,7 @@ type simStore struct {
 type simItem struct {
 	id, token, entered int64
 	stage, status      string
-	at                 position
+	at                 cursor.Position
 	band               int16
 	attempt            int
 	runAt, leaseEnd    time.Duration // by the store's clock
@@ -142,22 +144,22 @@ func (c *simConn) rules(ctx context.Context) (rules, error) {
 	return rules{stages: stages, bands: []sizeBand{{0, 0}, {1, 100}}}, nil
 }
 
-func (c *simConn) claim(ctx context.Context, _ Filter, probes []probe, n int, who identity, over leases) ([]Item, error) {
+func (c *simConn) claim(ctx context.Context, _ Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
 	if n > c.slots() {
 		c.violation("a claim of %d items for %d slots", n, c.slots())
 	}
 	var got []Item
 	err := c.call(ctx, callClaim, func(now time.Duration) {
 		left := map[string]int{}
-		for _, p := range probes {
-			left[p.stage] = p.most
+		for _, p := range scans {
+			left[p.Stage] = p.Most
 		}
-		for _, p := range probes {
+		for _, p := range scans {
 			for _, i := range c.line(p, now) {
-				if len(got) == n || left[p.stage] == 0 {
+				if len(got) == n || left[p.Stage] == 0 {
 					break
 				}
-				left[p.stage]--
+				left[p.Stage]--
 				got = append(got, c.start(i, who.worker, over, now))
 			}
 		}
@@ -170,19 +172,19 @@ func (c *simConn) claim(ctx context.Context, _ Filter, probes []probe, n int, wh
 }
 
 // line is what a probe finds.
-func (s *simStore) line(p probe, now time.Duration) (list []*simItem) {
+func (s *simStore) line(p cursor.Scan, now time.Duration) (list []*simItem) {
 	for _, i := range s.items {
-		if i.status == "Pending" && i.stage == p.stage && i.band == p.band && i.runAt <= now && !i.at.before(p.from) {
+		if i.status == "Pending" && i.stage == p.Stage && i.band == p.Band && i.runAt <= now && !i.at.Before(p.From) {
 			list = append(list, i)
 		}
 	}
 	slices.SortFunc(list, func(a, b *simItem) int {
-		return cmp.Or(cmp.Compare(a.at.priority, b.at.priority), cmp.Compare(a.at.turn, b.at.turn), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.at.Priority, b.at.Priority), cmp.Compare(a.at.VirtualStart, b.at.VirtualStart), cmp.Compare(a.id, b.id))
 	})
 	return list
 }
 
-func (s *simStore) start(i *simItem, worker string, over leases, now time.Duration) Item {
+func (s *simStore) start(i *simItem, worker string, over leaseTimes, now time.Duration) Item {
 	lease, ok := over[i.stage]
 	if !ok {
 		lease = s.stages[0].Lease
@@ -241,8 +243,8 @@ func (c *simConn) witnesses(context.Context, Item, string, string, string) (int,
 
 func (c *simConn) reportService(context.Context, string, ServiceReport) error { return nil }
 
-func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (beatResult, error) {
-	got := beatResult{kept: map[int64]bool{}}
+func (c *simConn) renew(ctx context.Context, w worker, _ time.Duration, held []heldLease, _ []givenUp) (renewed, error) {
+	got := renewed{kept: map[int64]bool{}}
 	err := c.call(ctx, callRenew, func(now time.Duration) {
 		for _, h := range held {
 			if i := c.items[h.item]; i.token == h.token {
@@ -250,10 +252,10 @@ func (c *simConn) renew(ctx context.Context, p process, held []heldLease) (beatR
 				got.kept[h.item] = true
 			}
 		}
-		got.draining = c.draining[p.worker]
+		got.draining = c.draining[w.worker]
 	})
 	if err != nil {
-		return beatResult{}, err
+		return renewed{}, err
 	}
 	return got, nil
 }
@@ -269,7 +271,7 @@ func (c *simConn) reap(ctx context.Context, most int, r round) ([]reaped, bool, 
 			if i.status == "Started" && i.leaseEnd < now && i.leaseEnd >= now-r.since && len(list) < most {
 				c.landed[[2]int64{i.id, i.token}] = "lease expired"
 				c.leave(i, "Pending", now+time.Second)
-				list = append(list, reaped{id: i.id, place: place{cell{i.stage, i.band}, i.at}})
+				list = append(list, reaped{id: i.id, place: cursor.Place{Partition: cursor.Partition{Stage: i.stage, Band: i.band}, Position: i.at}})
 			}
 		}
 	})
@@ -316,10 +318,9 @@ func (c *simConn) listen(ctx context.Context, heard func(channel, payload string
 	}
 }
 
-func (c *simConn) peek(context.Context, Filter, []probe, int) ([]int64, error) { return nil, nil }
+func (c *simConn) peek(context.Context, Filter, []cursor.Scan, int) ([]int64, error) { return nil, nil }
 
-func (c *simConn) neighbours(context.Context, process) ([]process, error) { return nil, nil }
-func (c *simConn) close()                                                 {}
+func (c *simConn) sameHost(context.Context, worker) ([]hostWorker, error) { return nil, nil }
 
 func (c *simConn) tidy(ctx context.Context) error {
 	return c.call(ctx, callTidy, func(time.Duration) {})
@@ -329,17 +330,17 @@ func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { re
 
 func (c *simConn) mayBeDue(context.Context) (bool, error) { return true, nil }
 
-func (c *simConn) overdue(ctx context.Context, _ string, _ []probe) (map[cell][]int16, error) {
+func (c *simConn) overdue(ctx context.Context, _ string, _ []cursor.Scan) (map[cursor.Partition][]int16, error) {
 	return nil, c.call(ctx, callOverdue, func(time.Duration) {})
 }
 
-func (c *simConn) behind(ctx context.Context, _ Filter, probes []probe) (map[cell]position, error) {
-	found := map[cell]position{}
+func (c *simConn) behind(ctx context.Context, _ Filter, scans []cursor.Scan) (map[cursor.Partition]cursor.Position, error) {
+	found := map[cursor.Partition]cursor.Position{}
 	err := c.call(ctx, callBehind, func(now time.Duration) {
-		for _, p := range probes {
-			all := c.line(probe{cell: p.cell, from: start()}, now)
-			if len(all) > 0 && all[0].at.before(p.from) {
-				found[p.cell] = all[0].at
+		for _, p := range scans {
+			all := c.line(cursor.Scan{Partition: p.Partition, From: cursor.Beginning()}, now)
+			if len(all) > 0 && all[0].at.Before(p.From) {
+				found[p.Partition] = all[0].at
 			}
 		}
 	})
@@ -352,6 +353,22 @@ func (c *simConn) behind(ctx context.Context, _ Filter, probes []probe) (map[cel
 func (c *simConn) serve(ctx context.Context, _ map[int16]int64) error {
 	return c.call(ctx, callServe, func(time.Duration) {})
 }
+
+// store is all that the engine needs of the database.
+type store interface {
+	ruleStore
+	endStore
+	serviceStore
+	leaseStore
+	scanStore
+	noticeStore
+	reapStore
+	clockStore
+	upkeepStore
+}
+
+// on is a store as the parts of the engine have it.
+func on(s store) stores { return stores{s, s, s, s, s, s, s, s, s} }
 
 // asStore makes a simConn a store: leave has another meaning inside.
 type asStore struct{ *simConn }

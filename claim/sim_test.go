@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/process"
 )
 
 var simSeeds = flag.Int("sim.seeds", 60, "how many seeds of the simulation are run")
@@ -211,7 +214,7 @@ func newSimStore(s *sim) *simStore {
 	for id := range int64(simItems) {
 		store.items = append(store.items, &simItem{
 			id: id, stage: "A", status: "Pending", band: int16(s.roll(9, id) % 2),
-			at:    position{priority: int16(s.roll(10, id)%3) - 1, turn: int64(s.roll(11, id) % 100)},
+			at:    cursor.Position{Priority: int16(s.roll(10, id)%3) - 1, VirtualStart: int64(s.roll(11, id) % 100)},
 			runAt: time.Duration(s.roll(12, id) % uint64(time.Minute)),
 		})
 	}
@@ -280,7 +283,7 @@ func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
 	o.Unrenewed = s.roll(30)%5 == 0 && n == 0
-	e, err := newEngine(ctx, asStore{&simConn{s, n}}, kernel{proc: "none", cgroup: "none"}, o)
+	e, err := newEngine(ctx, on(asStore{&simConn{s, n}}), process.Kernel{Proc: "none", CGroup: "none"}, o)
 	if err != nil {
 		s.violation("engine %d: %v", n, err)
 		return

@@ -1,205 +1,137 @@
 package claim
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/farol-preservation/farol/claim/cursor"
 )
 
 // wake is how waiting pools learn of work, and claims of where it is. A signal
-// says "look again", not what there is.
+// says "poll again", not what there is.
 type wake struct {
-	toTell chan struct{}
+	pending chan struct{} // gets a value when other processes are to be notified
 
 	mu      sync.Mutex
-	untold  map[cell]position
+	unsent  map[cursor.Partition]cursor.Position // the best place of each that others do not know of
 	waiting map[chan struct{}]bool
-	hints   []*hints
+	cursors []*cursor.Cursors
 }
 
 func newWake() *wake {
-	return &wake{toTell: make(chan struct{}, 1), untold: map[cell]position{}, waiting: map[chan struct{}]bool{}}
+	return &wake{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]bool{}}
 }
 
-// tell adds the hints of a filter to those that hear where work was put.
-func (w *wake) tell(h *hints) {
+// subscribe adds the cursors of a filter to those that are lowered where work is put.
+func (w *wake) subscribe(c *cursor.Cursors) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hints = append(w.hints, h)
+	w.cursors = append(w.cursors, c)
 }
 
-// untell forgets all hints.
-func (w *wake) untell() {
+// unsubscribe removes all cursors.
+func (w *wake) unsubscribe() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hints = nil
+	w.cursors = nil
 }
 
-// place is where an item is claimed.
-type place struct {
-	cell cell
-	at   position
-}
-
-// put says where this process made items claimable. Those of one statement are
-// put at once, so that they are told of at once too.
-func (w *wake) put(places []place) {
+// put says where this process made items claimable. The places of one statement are put
+// at once, so that others are notified of them at once too.
+func (w *wake) put(places []cursor.Place) {
 	if len(places) == 0 {
 		return
 	}
-	w.heard(places...)
+	w.lower(places...)
 	w.mu.Lock()
 	for _, p := range places {
-		if best, ok := w.untold[p.cell]; !ok || p.at.before(best) {
-			w.untold[p.cell] = p.at
+		if best, ok := w.unsent[p.Partition]; !ok || p.Position.Before(best) {
+			w.unsent[p.Partition] = p.Position
 		}
 	}
 	w.mu.Unlock()
-	select {
-	case w.toTell <- struct{}{}:
-	default:
-	}
+	signal(w.pending)
 	w.ring()
 }
 
-// heard makes all claims see what somebody put somewhere.
-func (w *wake) heard(places ...place) {
+// lower makes all claims see items at places.
+func (w *wake) lower(places ...cursor.Place) {
 	w.mu.Lock()
-	hints := w.hints
+	cursors := w.cursors
 	w.mu.Unlock()
-	for _, h := range hints {
-		h.lower(places...)
+	for _, c := range cursors {
+		c.Lower(places...)
 	}
 }
 
-// forget makes the next claims of a stage begin at the beginning; of all stages
-// if it is "".
-func (w *wake) forget(stage string) {
+// reset makes the next claims of a stage start at the beginning; of all stages if it
+// is "".
+func (w *wake) reset(stage string) {
 	w.mu.Lock()
-	hints := w.hints
+	cursors := w.cursors
 	w.mu.Unlock()
-	for _, h := range hints {
-		h.forget(stage)
+	for _, c := range cursors {
+		c.Reset(stage)
 	}
 }
 
-// notice is what other processes are told: this one's name, and a line for each
-// cell with the best place that something was put at.
+// notice is the payload for other processes: the name of this one, and a line for each
+// partition with the best place in which an item was put.
 func (w *wake) notice(worker string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
 	b.WriteString(worker)
-	for c, p := range w.untold {
-		fmt.Fprintf(&b, "\n%s\t%d\t%d\t%d", c.stage, c.band, p.priority, p.turn)
+	for p, at := range w.unsent {
+		fmt.Fprintf(&b, "\n%s\t%d\t%d\t%d", p.Stage, p.Band, at.Priority, at.VirtualStart)
 	}
-	clear(w.untold)
+	clear(w.unsent)
 	return b.String()
 }
 
-// hear takes a notice of another process or of a trigger. A line that names a
+// receive takes a notice of another process or of a trigger. A line that names a
 // stage alone stands for anywhere in it.
-func (w *wake) hear(worker, notice string) {
+func (w *wake) receive(worker, notice string) {
 	from, lines, _ := strings.Cut(notice, "\n")
 	if from == worker {
-		return // it knows already
+		return // its own message
 	}
 	for line := range strings.Lines(lines) {
-		line = strings.TrimSuffix(line, "\n")
-		stage, where, exact := strings.Cut(line, "\t")
-		c, p := cell{stage: stage}, position{}
+		stage, where, exact := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		p := cursor.Place{Partition: cursor.Partition{Stage: stage}}
 		if exact {
-			n, err := fmt.Sscanf(where, "%d\t%d\t%d", &c.band, &p.priority, &p.turn)
+			n, err := fmt.Sscanf(where, "%d\t%d\t%d", &p.Partition.Band, &p.Position.Priority, &p.Position.VirtualStart)
 			exact = err == nil && n == 3
 		}
 		if exact {
-			w.heard(place{c, p})
+			w.lower(p)
 		} else {
-			w.forget(stage)
+			w.reset(stage)
 		}
 	}
 	w.ring()
 }
 
+// ring wakes all pools that wait.
 func (w *wake) ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.waiting {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		signal(c)
 	}
 }
 
-// Wakes returns a channel that gets a value when there may be new work: on a
-// notification, and at about every poll while anything is due. Call stop when done
-// with it.
-func (e *Engine) Wakes(ctx context.Context) (look <-chan struct{}, stop func()) {
-	c := make(chan struct{}, 1)
-	e.wake.mu.Lock()
-	e.wake.waiting[c] = true
-	e.wake.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	var polling sync.WaitGroup
-	polling.Go(func() { e.poll(ctx) })
+// wait returns a channel that gets a value when there may be new work, until stop is
+// called.
+func (w *wake) wait() (c chan struct{}, stop func()) {
+	c = make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting[c] = true
 	return c, func() {
-		e.wake.mu.Lock()
-		delete(e.wake.waiting, c)
-		e.wake.mu.Unlock()
-		cancel()
-		polling.Wait()
-	}
-}
-
-// announceEvery bounds how often a process tells others of new work.
-const announceEvery = 10 * time.Millisecond
-
-// announce tells other processes, outside of any item's transaction and at most
-// once in announceEvery, where there is new work.
-func (e *Engine) announce(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.wake.toTell:
-		}
-		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := e.store.announce(call, e.wake.notice(e.self.worker))
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "others were not told of work, they will find it", "err", err)
-		}
-		if !pause(ctx, announceEvery) {
-			return
-		}
-	}
-}
-
-// listen hears of work that other processes made, and of changed settings. When
-// its connection breaks, it is opened anew, and the poll finds meanwhile what was
-// not heard.
-func (e *Engine) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := e.store.listen(ctx, func(channel, payload string) {
-			switch channel {
-			case workChannel:
-				e.wake.hear(e.self.worker, payload)
-			case settingsChannel:
-				select {
-				case e.changed <- struct{}{}:
-				default: // it will look anyway
-				}
-			default: // what came before we listened was not heard
-				e.wake.forget("")
-				e.wake.ring()
-			}
-		})
-		if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "not listening for work, will connect again", "err", err)
-		}
-		pause(ctx, time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting, c)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -322,7 +322,7 @@ func TestFewLookForAMessageOfATopic(t *testing.T) {
 	db := testenv.Database(t)
 	q := NewQueues(db, QueuesOptions{Poll: time.Hour})
 	var looks atomic.Int64
-	q.takes = claim.NewBatch(2, mostTogether, func(ctx context.Context, calls []take) ([]taken, error) {
+	q.takes = batch.New(2, mostTogether, func(ctx context.Context, calls []take) ([]taken, error) {
 		looks.Add(int64(len(calls)))
 		return q.takeAll(ctx, calls)
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -28,8 +28,8 @@ import (
 type Queues struct {
 	db    *pgxpool.Pool
 	log   *slog.Logger
-	posts *claim.Batch[post, posted]
-	takes *claim.Batch[take, taken]
+	posts *batch.Calls[post, posted]
+	takes *batch.Calls[take, taken]
 	large *semaphore.Weighted // takes of many messages, which are not made together
 	lines lines
 
@@ -80,8 +80,8 @@ func NewQueues(db *pgxpool.Pool, o QueuesOptions) *Queues {
 			q.poll = time.Second
 		}
 	}
-	q.posts = claim.NewBatch(2, mostTogether, q.postAll)
-	q.takes = claim.NewBatch(2, mostTogether, q.takeAll)
+	q.posts = batch.New(2, mostTogether, q.postAll)
+	q.takes = batch.New(2, mostTogether, q.takeAll)
 	return q
 }
 

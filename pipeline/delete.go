@@ -88,7 +88,7 @@ func (s *deletion) lookForAll(ctx context.Context, w *work, d registry.DeletionW
 			break
 		}
 		after = files[len(files)-1].ID
-		w.hold.InHand(files[0].Identifier)
+		w.hold.CurrentFile(files[0].Identifier)
 		receipts, err := s.lookFor(ctx, files)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func (s *deletion) files(ctx context.Context, w *work, d registry.DeletionWork, 
 			keysIn[b] = append(keysIn[b], c.Key)
 		}
 	}
-	w.hold.InHand(files[0].Identifier)
+	w.hold.CurrentFile(files[0].Identifier)
 	if err := w.hold.Check(ctx); err != nil {
 		return err
 	}

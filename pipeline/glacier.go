@@ -117,7 +117,7 @@ func (l *retrieving) flush(ctx context.Context) error {
 	if len(l.page) == 0 {
 		return nil
 	}
-	l.w.hold.InHand(l.page[0].Identifier)
+	l.w.hold.CurrentFile(l.page[0].Identifier)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(l.Files, 1) * 2)
 	for _, f := range l.page {

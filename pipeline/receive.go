@@ -119,7 +119,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof 
 		Many:     func(ctx context.Context) error { return w.enter(ctx, s.room, int(s.room.all)) },
 		Grown:    s.room.fits,
 		Progress: func(path string, files int, bytes int64) {
-			w.hold.InHand(path)
+			w.hold.CurrentFile(path)
 			w.count.read(path, files, bytes)
 		},
 	})

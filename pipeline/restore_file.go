@@ -27,7 +27,7 @@ func (s *restoreFile) Run(ctx context.Context, w *work) error {
 		},
 	}
 	g.stream = stream{giving: &giving{Deps: s.Deps, w: w}, partSize: partSizeOf(file.Size), write: func(ctx context.Context, out *outlet) error {
-		w.hold.InHand(file.Identifier)
+		w.hold.CurrentFile(file.Identifier)
 		w.count.read(file.Identifier, 0, out.from)
 		if file.Size > smallContent {
 			return out.large(ctx, file)

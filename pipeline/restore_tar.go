@@ -122,7 +122,7 @@ func (l *layout) writeEntry(ctx context.Context, out *outlet, e entry, files int
 	if err := out.w.hold.Check(ctx); err != nil {
 		return err
 	}
-	out.w.hold.InHand(l.path(e.file))
+	out.w.hold.CurrentFile(l.path(e.file))
 	out.w.count.read(l.path(e.file), files-1, out.at)
 	if err := out.put(e.header); err != nil {
 		return err

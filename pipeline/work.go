@@ -132,7 +132,7 @@ func (w *work) tryGroup(ctx context.Context, files []*file, do doGroup, s *saver
 	hand := w.count.take(files)
 	defer w.count.drop(hand)
 	for try := 1; ; try++ {
-		w.hold.InHand(files[0].path)
+		w.hold.CurrentFile(files[0].path)
 		if err := w.hold.Check(ctx); err != nil {
 			return err
 		}

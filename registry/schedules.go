@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -182,7 +181,7 @@ func textOf(s string) string {
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	return StorableText(s)
 }
 
 const giveUpRunSQL = `

@@ -18,3 +18,9 @@ func CleanText(text string) string {
 	}
 	return strings.Join(strings.FieldsFunc(text, bad), " ")
 }
+
+// StorableText is what PostgreSQL can keep of a text: names in a tar may be any bytes. Bytes
+// that are no UTF-8, and null bytes, become U+FFFD.
+func StorableText(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}

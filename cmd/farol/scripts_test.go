@@ -29,7 +29,7 @@ func cmdFails(ts *testscript.TestScript, neg bool, args []string) {
 	hold, closeDB := claimed(ctx, ts, args[0])
 	defer closeDB()
 	if len(args) > 4 {
-		hold.InHand(args[4])
+		hold.CurrentFile(args[4])
 	}
 	result := map[string]error{
 		"transient": claim.Transient(args[2], errors.New(args[3])),

@@ -11,40 +11,40 @@ func mutants() []mutant {
 func ofClaims() []mutant {
 	return []mutant{
 		{
-			"claim-not-due", "claim/postgres.go",
+			"claim-not-due", "claim/sql/claim_ingest.sql",
 			`AND w.run_at <= now() AND w.action = $7 AND w.size >= $8`, `AND w.action = $7 AND w.size >= $8`,
 			"./claim", "TestClaimTakesOnlyWhatItMay|TestBackoffGrowsToItsBound|TestOutcomes",
 		},
 		{
-			"claim-not-rechecked", "claim/postgres.go",
+			"claim-not-rechecked", "claim/sql/claim_ingest.sql",
 			`ctid = found.place AND w.status = 'Pending' AND w.retry`, `id IN (SELECT id FROM work_items x WHERE x.ctid = found.place)`,
 			"./claim", "TestEachItemIsClaimedOnce|TestManyClaimersShareManyItems",
 		},
 		{
-			"claim-of-paused-stage", "claim/postgres.go",
+			"claim-of-paused-stage", "claim/sql/claim_ingest.sql",
 			`AND s.stage = c.stage AND NOT s.paused`, `AND s.stage = c.stage`,
 			"./claim", "TestPausedStageIsNotClaimed",
 		},
 		{
-			"cap-without-turns", "claim/postgres.go",
+			"cap-without-lock", "claim/scan.go",
 			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
 			"./claim", "TestStageCapHoldsAcrossProcesses",
 		},
 		{
-			"hint-never-swept", "claim/hints.go",
-			`sweepEvery  = time.Second`, `sweepEvery  = 1000 * time.Hour`,
-			"./claim", "TestEachCellIsSweptEverySecond",
+			"cursor-never-rescanned", "claim/cursor/cursor.go",
+			`rescanEvery      = time.Second`, `rescanEvery      = 1000 * time.Hour`,
+			"./claim/cursor", "TestEachPartitionIsRescannedEverySecond",
 		},
 		{
-			"put-behind-the-hint", "claim/hints.go",
-			`		if p.at.before(t.from) {
-			t.from = p.at
+			"put-before-the-cursor", "claim/cursor/cursor.go",
+			`		if p.Position.Before(t.from) {
+			t.from = p.Position
 		}`, ``,
-			"./claim", "TestNextClaimSeesWhatWasPutBeforeItsHint",
+			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor",
 		},
 		{
-			"turns-not-taken", "claim/claimer.go",
-			`e.turns[band] = max(e.turns[band], turn)`, `e.turns[band] = turn - turn`,
+			"virtual-start-not-recorded", "claim/fairness.go",
+			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
 			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}
@@ -54,41 +54,41 @@ func ofClaims() []mutant {
 func ofLeases() []mutant {
 	return []mutant{
 		{
-			"settle-without-token", "claim/moves.go",
+			"settle-without-token", "claim/sql/settle_done.sql",
 			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
 			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
 		},
 		{
-			"settle-keeps-token", "claim/moves.go",
-			`		claim_token            = w.claim_token + 1,
+			"settle-keeps-token", "claim/sql/settle_done.sql",
+			`		claim_token        = w.claim_token + 1,
 `, ``,
 			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
 		},
 		{
-			"heartbeat-without-token", "claim/upkeep.go",
+			"heartbeat-without-token", "claim/sql/renew.sql",
 			`WHERE w.id = held.id AND w.claim_token = held.token
 	RETURNING`, `WHERE w.id = held.id
 	RETURNING`,
 			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork",
 		},
 		{
-			"late-heartbeat-shortens", "claim/upkeep.go",
+			"late-heartbeat-shortens", "claim/sql/renew.sql",
 			`greatest(w.lease_expires_at, now() + held.lease)`, `now() + held.lease`,
 			"./claim", "TestLateHeartbeatShortensNoLease",
 		},
 		{
-			"crash-does-not-count", "claim/reap.go",
+			"crash-does-not-count", "claim/sql/reap.sql",
 			`n.attempt >= m.most AND NOT`, `n.attempt > 1000 + m.most AND NOT`,
 			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
 		},
 		{
-			"reap-of-the-living", "claim/reap.go",
+			"reap-of-the-living", "claim/sql/lapsed.sql",
 			`w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`, `w.lease_expires_at >= now() - $2::interval`,
 			"./claim", "TestHeartbeatKeepsTheLease|TestCrashesCount|TestReaperComesToAll",
 		},
 		{
-			"deaf-for-too-long", "claim/hold.go",
-			`h.deaf.Reset(d*2/3 - time.Since(asked))`, `h.deaf.Reset(d*3/2 - time.Since(asked))`,
+			"late-for-too-long", "claim/hold.go",
+			`h.late.Reset(d*2/3 - time.Since(asked))`, `h.late.Reset(d*3/2 - time.Since(asked))`,
 			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
 		},
 	}

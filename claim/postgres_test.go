@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -30,8 +31,8 @@ func TestTransactionsOfSleepersEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.close)
-		for _, l := range []lane{p.hot, p.beat, p.upkeep} {
-			err := l.transact(t.Context(), func(tx pgx.Tx) error {
+		for _, l := range []lane.Lane{p.hot, p.beat, p.upkeep} {
+			err := l.Transact(t.Context(), func(tx pgx.Tx) error {
 				var most string
 				err := tx.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&most)
 				if most != "10s" {

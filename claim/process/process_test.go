@@ -1,4 +1,4 @@
-package claim
+package process
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func stat(pid int, name, state string, start int64) string {
 
 func TestStartTime(t *testing.T) {
 	t.Parallel()
-	k := kernel{proc: files(t, map[string]string{
+	k := Kernel{Proc: files(t, map[string]string{
 		"10/stat": stat(10, "farol", "S", 4711),
 		"11/stat": stat(11, "a) Z (b) ", "R", 12),
 		"12/stat": stat(12, "farol", "Z", 13),
@@ -55,7 +55,7 @@ func TestStartTime(t *testing.T) {
 
 func TestOOMKills(t *testing.T) {
 	t.Parallel()
-	k := kernel{cgroup: files(t, map[string]string{
+	k := Kernel{CGroup: files(t, map[string]string{
 		"memory.events":               "oom_kill 99\n", // of the root: it says nothing about anyone
 		"pod/memory.events":           "low 0\noom 3\noom_kill 2\noom_group_kill 0\n",
 		"pod/a/memory.events":         "oom 1\noom_kill 1\n",
@@ -65,7 +65,7 @@ func TestOOMKills(t *testing.T) {
 	for group, want := range map[string]int64{
 		"pod/a": 1, "/pod/a": 1, "pod/gone/deep": 2, "pod/b": 0, "memory/x": 7, "memory/x/gone": 7, "memory/gone": 0, "": 0, "/": 0, "gone": 0,
 	} {
-		if got := k.oomKills(group); got != want {
+		if got := k.OOMKills(group); got != want {
 			t.Errorf("oomKills(%q) = %d, want %d", group, got, want)
 		}
 	}
@@ -80,11 +80,11 @@ func TestGroupOfTheMemoryController(t *testing.T) {
 		"nonsense\n":                       "",
 		"":                                 "",
 	} {
-		if got := (kernel{proc: files(t, map[string]string{"self/cgroup": text})}).group(); got != want {
+		if got := (Kernel{Proc: files(t, map[string]string{"self/cgroup": text})}).group(); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
-	if got := (kernel{proc: t.TempDir()}).group(); got != "" {
+	if got := (Kernel{Proc: t.TempDir()}).group(); got != "" {
 		t.Errorf("without the file: %q", got)
 	}
 }
@@ -92,17 +92,17 @@ func TestGroupOfTheMemoryController(t *testing.T) {
 // A process is dead if its number is free, or someone else's by now.
 func TestCauseOfDeath(t *testing.T) {
 	t.Parallel()
-	k := kernel{
-		proc:   files(t, map[string]string{"10/stat": stat(10, "farol", "S", 5)}),
-		cgroup: files(t, map[string]string{"pod/memory.events": "oom_kill 2\n"}),
+	k := Kernel{
+		Proc:   files(t, map[string]string{"10/stat": stat(10, "farol", "S", 5)}),
+		CGroup: files(t, map[string]string{"pod/memory.events": "oom_kill 2\n"}),
 	}
 	worker := func(name, words string) string {
 		name = fmt.Sprintf("test-%d-%s", os.Getpid(), name)
-		r, err := makeRecorder(name)
+		r, err := createLog(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { discardRecord(name) })
+		t.Cleanup(func() { Discard(name) })
 		if err := errors.Join(r.file.Close(), os.WriteFile(filepath.Join(r.dir, crashFile), []byte(words), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -110,57 +110,58 @@ func TestCauseOfDeath(t *testing.T) {
 	}
 	quiet, loud := worker("quiet", ""), worker("loud", "panic: no more\n\tof this\n\ngoroutine 1 [running]:\n")
 	for name, tc := range map[string]struct {
-		p    process
-		want death
-		ok   bool
+		worker string
+		start  Start
+		want   Death
+		ok     bool
 	}{
-		"alive":                  {process{identity: identity{pid: 10, worker: quiet}, started: 5}, death{}, false},
-		"number used again":      {process{identity: identity{pid: 10, worker: quiet}, started: 4}, death{ending: "killed"}, true},
-		"gone":                   {process{identity: identity{pid: 11, worker: quiet}, cgroup: "pod", oomKills: 2}, death{ending: "killed"}, true},
-		"gone, never recorded":   {process{identity: identity{pid: 11, worker: "none"}}, death{ending: "killed"}, true},
-		"out of memory":          {process{identity: identity{pid: 11, worker: quiet}, cgroup: "pod", oomKills: 1}, death{ending: "oom"}, true},
-		"panic":                  {process{identity: identity{pid: 11, worker: loud}, cgroup: "pod", oomKills: 1}, death{"panic", "panic: no more\n\tof this"}, true},
-		"a name that is a path":  {process{identity: identity{pid: 11, worker: "../../etc/passwd"}}, death{ending: "killed"}, true},
-		"a name with a null":     {process{identity: identity{pid: 11, worker: "a\x00b"}}, death{ending: "killed"}, true},
-		"another's, still there": {process{identity: identity{pid: 10, worker: loud}, started: 5}, death{}, false},
+		"alive":                  {quiet, Start{PID: 10, Ticks: 5}, Death{}, false},
+		"number used again":      {quiet, Start{PID: 10, Ticks: 4}, Death{Cause: "killed"}, true},
+		"gone":                   {quiet, Start{PID: 11, Group: "pod", OOMKills: 2}, Death{Cause: "killed"}, true},
+		"gone, never recorded":   {"none", Start{PID: 11}, Death{Cause: "killed"}, true},
+		"out of memory":          {quiet, Start{PID: 11, Group: "pod", OOMKills: 1}, Death{Cause: "oom"}, true},
+		"panic":                  {loud, Start{PID: 11, Group: "pod", OOMKills: 1}, Death{"panic", "panic: no more\n\tof this"}, true},
+		"a name that is a path":  {"../../etc/passwd", Start{PID: 11}, Death{Cause: "killed"}, true},
+		"a name with a null":     {"a\x00b", Start{PID: 11}, Death{Cause: "killed"}, true},
+		"another's, still there": {loud, Start{PID: 10, Ticks: 5}, Death{}, false},
 	} {
-		if got, ok := k.causeOf(tc.p); got != tc.want || ok != tc.ok {
+		if got, ok := k.CauseOf(tc.worker, tc.start); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, ok, tc.want, tc.ok)
 		}
 	}
 }
 
-// Whatever a file is called, what was in hand at the end can be told; of a very
-// long name the end.
-func TestRecorderKeepsWhatIsInHand(t *testing.T) {
+// Whatever a file is called, the log names the file that was in progress at the end; of a
+// very long name it keeps the end.
+func TestCrashLogKeepsTheCurrentFiles(t *testing.T) {
 	t.Parallel()
-	worker := fmt.Sprintf("test-%d-hands", os.Getpid())
-	r, err := makeRecorder(worker)
+	worker := fmt.Sprintf("test-%d-files", os.Getpid())
+	r, err := createLog(worker)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { discardRecord(worker) })
-	r.note(recorderSlots-1, 1<<40, "in the last slot")
-	if got := handsOf(worker); len(got) != 1 || got[1<<40] != "in the last slot" {
-		t.Errorf("in hand = %v", got)
+	t.Cleanup(func() { Discard(worker) })
+	r.Note(Slots-1, 1<<40, "in the last slot")
+	if got := FilesOf(worker); len(got) != 1 || got[1<<40] != "in the last slot" {
+		t.Errorf("files in progress = %v", got)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		want := map[int64]string{}
-		for slot := range recorderSlots {
-			r.note(slot, 0, "")
+		for slot := range Slots {
+			r.Note(slot, 0, "")
 		}
 		for slot := range rapid.IntRange(0, 5).Draw(rt, "items") {
 			item := int64(slot)*1000 + 1
 			name := rapid.OneOf(rapid.String(), rapid.StringMatching(`(data/[^/]*){0,60}`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(rt, "name")
-			r.note(slot, item, "before")
-			r.note(slot, item, name)
+			r.Note(slot, item, "before")
+			r.Note(slot, item, name)
 			if name != "" {
 				want[item] = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 			}
 		}
-		got := handsOf(worker)
+		got := FilesOf(worker)
 		if len(got) != len(want) {
-			rt.Fatalf("%d files in hand, want %d: %v", len(got), len(want), got)
+			rt.Fatalf("%d files in progress, want %d: %v", len(got), len(want), got)
 		}
 		for item, name := range want {
 			h := got[item]
@@ -177,12 +178,12 @@ func TestRecorderKeepsWhatIsInHand(t *testing.T) {
 func TestRealProcesses(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		if h := linux().host(); h != "" {
+		if h := Linux().host(); h != "" {
 			t.Errorf("host = %q where the kernel says nothing", h)
 		}
 		return
 	}
-	k := linux()
+	k := Linux()
 	if k.host() == "" {
 		t.Error("this host has no name")
 	}

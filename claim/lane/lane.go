@@ -1,9 +1,10 @@
-package claim
+// Package lane keeps a few database connections for one purpose, so that its
+// statements never wait for those of others.
+package lane
 
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,54 +12,12 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// postgres is the queue in a database. Its statements have few connections of
-// their own, so that neither a claim nor a heartbeat ever waits for the many
-// statements of the stages.
-type postgres struct {
-	hot    lane // claims and ends of claims
-	beat   lane // heartbeats, and what others are told
-	upkeep lane // what may take its time
-
-	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
-
-	institutions sync.Map // identifiers by ID
-}
-
-const (
-	hotConns    = 4
-	beatConns   = 1
-	upkeepConns = 2
-)
-
-func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
-	if direct == nil && !registry.Pooled(db.Config().ConnConfig) {
-		direct = db.Config().ConnConfig
-	}
-	p := &postgres{direct: direct}
-	for l, most := range map[*lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.upkeep: upkeepConns} {
-		var err error
-		if *l, err = newLane(db, most); err != nil {
-			p.close()
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-func (p *postgres) close() {
-	for _, l := range []lane{p.hot, p.beat, p.upkeep} {
-		if l.Pool != nil {
-			l.Close()
-		}
-	}
-}
-
-// lane is a few connections for one purpose. Their statements forbid the plans
+// Lane is a few connections for one purpose, safe for concurrent use. Their statements forbid the plans
 // that would be cheaper while the table is small and a catastrophe when it has
 // grown: there is an index for all that they do, and one generic plan for each.
 // A process that is stopped in the middle of a transaction does not keep others
 // from claiming and reaping for longer than a few heartbeats.
-type lane struct {
+type Lane struct {
 	*pgxpool.Pool
 
 	// pooled connections are sessions of a pooler, which others get next. The
@@ -66,45 +25,46 @@ type lane struct {
 	pooled bool
 }
 
-// Settings of a session, and of a transaction. A process that stands still in the
-// middle of one must not keep its locks from all others.
+// Settings are those of a session; the others are the same for one transaction. A process
+// that is stopped in the middle of a transaction must not keep its locks from all others.
 const (
-	plain = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_sort = off; SET enable_bitmapscan = off;
+	Settings = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_sort = off; SET enable_bitmapscan = off;
 		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
 		SET idle_in_transaction_session_timeout = '10s'`
-	beginPlain = `BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off; SET LOCAL enable_sort = off;
+	begin = `BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off; SET LOCAL enable_sort = off;
 		SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
 		SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off; SET LOCAL idle_in_transaction_session_timeout = '10s'`
-	plainLocally = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
+	locally = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
 		set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
 		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_material', 'off', true)`
 )
 
-func newLane(db *pgxpool.Pool, most int32) (lane, error) {
+// Open returns a lane of up to most connections to the database of a pool.
+func Open(db *pgxpool.Pool, most int32) (Lane, error) {
 	config := db.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = most, 0, 0
-	l := lane{pooled: registry.Pooled(config.ConnConfig)}
+	l := Lane{pooled: registry.Pooled(config.ConnConfig)}
 	if !l.pooled {
 		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, plain)
+			_, err := c.Exec(ctx, Settings)
 			return err
 		}
 	}
 	var err error
 	if l.Pool, err = registry.Open(context.Background(), config); err != nil {
-		return lane{}, fmt.Errorf("open the queue's own connections: %w", err)
+		return Lane{}, fmt.Errorf("open connections: %w", err)
 	}
 	return l, nil
 }
 
 // Query sends a statement, to a pooler together with its settings: what is sent
 // in one go is one transaction, and takes no longer on its way.
-func (l lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (l Lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if !l.pooled {
 		return l.Pool.Query(ctx, sql, args...) //nolint:wrapcheck // as its own
 	}
 	b := &pgx.Batch{}
-	b.Queue(plainLocally)
+	b.Queue(locally)
 	b.Queue(sql, args...)
 	results := l.SendBatch(ctx, b)
 	results.Exec() //nolint:errcheck // the next result has its error too
@@ -112,11 +72,11 @@ func (l lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 	return &lastRows{Rows: rows, results: results}, err
 }
 
-// transact runs do in a transaction, and once more if it fell to another.
-func (l lane) transact(ctx context.Context, do func(pgx.Tx) error) error {
+// Transact runs do in a transaction, and once more if it fell to another.
+func (l Lane) Transact(ctx context.Context, do func(pgx.Tx) error) error {
 	var o pgx.TxOptions
 	if l.pooled {
-		o.BeginQuery = beginPlain
+		o.BeginQuery = begin
 	}
 	return registry.Again(func() error { return pgx.BeginTxFunc(ctx, l, o, do) })
 }

@@ -1,0 +1,271 @@
+package claim
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/claim/process"
+)
+
+// Engine is the queue as one process sees it. It is safe for concurrent use.
+type Engine struct {
+	*core
+
+	settler *settler
+	doubts  *doubts
+	leases  *leases
+	claims  *claims
+	notices *notices
+	reaper  *reaper
+	clock   *clock
+	upkeep  *upkeep
+
+	listens bool   // else there is no session to LISTEN in
+	close   func() // ends what runs in the background, and waits for it
+}
+
+// stores are the parts of the database that the engine needs.
+type stores struct {
+	ruleStore
+	endStore
+	serviceStore
+	leaseStore
+	scanStore
+	noticeStore
+	reapStore
+	clockStore
+	upkeepStore
+}
+
+// New returns the queue in db. Nothing is renewed, reaped or received until
+// [Engine.Run] is called. Settings under which live work could be lost are an
+// error. Close gives back the engine's connections.
+func New(ctx context.Context, db *pgxpool.Pool, o Options) (*Engine, error) {
+	return newOn(ctx, db, process.Linux(), o)
+}
+
+func newOn(ctx context.Context, db *pgxpool.Pool, k process.Kernel, o Options) (*Engine, error) {
+	p, err := newPostgres(db, o.Direct) //nolint:contextcheck // its connections live as long as the engine
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEngine(ctx, stores{p, p, p, p, p, p, p, p, p}, k, o)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	e.listens = p.direct != nil
+	end := e.close
+	e.close = func() {
+		end()
+		p.close()
+	}
+	return e, nil
+}
+
+func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Engine, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	self, err := newWorker(k)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
+	all := &core{
+		rules: s.ruleStore, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
+		wake: newWake(), beatNow: make(chan struct{}, 1),
+	}
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	background := func(do func(context.Context)) { running.Go(func() { do(beside) }) }
+	e := &Engine{core: all, listens: true, close: func() {
+		stop()
+		running.Wait()
+	}}
+	e.settler = newSettler(all, s.endStore)
+	e.doubts = &doubts{core: all, store: s.serviceStore}
+	e.clock = &clock{core: all, store: s.clockStore, setBack: make(chan struct{}, 1)}
+	e.leases = newLeases(e.settler, s.leaseStore, e.clock)
+	e.notices = &notices{core: all, store: s.noticeStore, changed: make(chan struct{}, 1)}
+	e.claims = newClaims(e.settler, s.scanStore, e.notices.polls.isQuiet, background)
+	e.reaper = &reaper{settler: e.settler, store: s.reapStore, clock: e.clock}
+	e.upkeep = &upkeep{store: s.upkeepStore}
+	return e, e.readSettings(ctx)
+}
+
+// Close gives back the engine's connections. Nothing may be called afterwards.
+func (e *Engine) Close() { e.close() }
+
+// Worker names this start of this process in the rows that it claims.
+func (e *Engine) Worker() string { return e.self.worker }
+
+// Describe says which work this process takes, for worker_processes and
+// why_not. The value is written as JSON. Call it before Run.
+func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
+
+// Draining is closed when the process has been asked to stop, by drain_worker in
+// the database.
+func (e *Engine) Draining() <-chan struct{} { return e.leases.draining }
+
+// Claim takes up to n items that f allows and that are due, each for the time of
+// a lease. It does not wait: not for items to come, nor for other workers. The
+// caller holds each with [Engine.Hold] and ends it with [Hold.Settle]. Items may
+// come with an error, if only a part of the claims failed.
+func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
+	return e.claims.claimAs(ctx, f, n, claimant{})
+}
+
+// Peek lists the items that a claim would take now, in their order, and takes
+// none.
+func (e *Engine) Peek(ctx context.Context, f Filter, n int) ([]int64, error) {
+	return e.claims.peek(ctx, f, n)
+}
+
+// Hold starts renewing the item's lease with every heartbeat of the process. The
+// caller works under [Hold.Context] and ends with [Hold.Settle].
+func (e *Engine) Hold(ctx context.Context, item Item) *Hold { return e.leases.hold(ctx, item) }
+
+// Held counts the leases that this process holds, by [StepOf].
+func (e *Engine) Held() map[string]int { return e.leases.count() }
+
+// Settle ends several claims at once, each as [Hold.Settle] does and with an
+// error of its own: one that is stale is reported alone.
+func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
+	return e.settler.settle(ctx, endings)
+}
+
+// Believe makes a [Doubt] the ending that it is about, if another process has come
+// to the same, or this one before and there is no other to ask. Any other result,
+// and a doubt that nobody can resolve now, is returned as it is.
+func (e *Engine) Believe(ctx context.Context, item Item, result error) error {
+	return e.doubts.believe(ctx, item, result)
+}
+
+// ServiceHolds lists the known services, as this process has read them last: some
+// seconds ago at most.
+func (e *Engine) ServiceHolds() []ServiceHold { return *e.services.Load() }
+
+// Report writes how this process sees a service, for the others and for people.
+func (e *Engine) Report(ctx context.Context, r ServiceReport) error {
+	return e.doubts.store.reportService(ctx, e.self.worker, r)
+}
+
+// Wakes returns a channel that gets a value when there may be new work: on a
+// notification, and at about every poll while anything is due. Call stop when done
+// with it.
+func (e *Engine) Wakes(ctx context.Context) (wakes <-chan struct{}, stop func()) {
+	return e.notices.wakes(ctx)
+}
+
+// Wake makes all pools of this process poll for work now.
+func (e *Engine) Wake() { e.wake.ring() }
+
+// NextStage is the stage that an item goes on to from another, in the order that this
+// process has read last; "" behind the last. Stages may be added at run time.
+func (e *Engine) NextStage(action, stage string) string {
+	return e.settings.Load().next[stageKey{action, stage}]
+}
+
+// Reap ends the claims of workers that are gone, and returns how many. Claims of dead
+// workers of this host end at once and with the cause of death, others when their lease
+// has lapsed. Any number of processes may call it: one at a time does the work.
+func (e *Engine) Reap(ctx context.Context) (int, error) { return e.reaper.reap(ctx) }
+
+// Archive moves items that ended longer ago than after to the archive, together
+// with their attempts, and returns how many. It stops at an hour's worth.
+func (e *Engine) Archive(ctx context.Context, after time.Duration) (int, error) {
+	return e.upkeep.archive(ctx, after)
+}
+
+// How often a process does what no single item needs.
+const (
+	settingsEvery = 5 * time.Second
+	servedEvery   = time.Second
+	tidyEvery     = time.Minute
+	archiveEvery  = 10 * time.Minute
+)
+
+// Run keeps the process's leases alive, ends those of workers that died, listens
+// for new work, and clears away what is over, until ctx is done. It returns only
+// then. While the database fails, it logs and retries.
+func (e *Engine) Run(ctx context.Context) error {
+	crash, err := process.OpenCrashLog(e.self.worker)
+	if err != nil {
+		e.log.WarnContext(ctx, "cannot create crash log; a crash will not name the current file", "err", err)
+	}
+	e.leases.begin(crash)
+
+	var group sync.WaitGroup
+	if e.listens {
+		group.Go(func() { e.notices.listen(ctx) })
+	} else {
+		e.log.WarnContext(ctx, "not listening: the database is reached through a pooler only; polling for work", "poll", e.options.Poll)
+	}
+	group.Go(func() { e.notices.announce(ctx) })
+	group.Go(func() { e.leases.beatForEver(ctx) })
+	group.Go(func() { e.rereadForEver(ctx) })
+	group.Go(func() { e.clock.clampForEver(ctx) })
+	upkeep := func(every time.Duration, what string, do func(context.Context) error) {
+		group.Go(func() { e.every(ctx, every, what, do) })
+	}
+	upkeep(e.settings.Load().shortestLease()/6, "reaper", func(ctx context.Context) error {
+		_, err := e.Reap(ctx)
+		return err
+	})
+	upkeep(settingsEvery, "settings", e.readSettings)
+	upkeep(settingsEvery, "overdue priorities", e.claims.findOverdue)
+	upkeep(servedEvery, "virtual start times", e.claims.recordServed)
+	upkeep(tidyEvery, "tidying", e.upkeep.store.tidy)
+	if e.options.Archive > 0 {
+		upkeep(archiveEvery, "archive", func(ctx context.Context) error {
+			_, err := e.Archive(ctx, e.options.Archive)
+			return err
+		})
+	}
+	group.Wait()
+	e.leases.signOff(ctx)
+	return nil
+}
+
+// rereadForEver reads settings again when they have changed, and has a heartbeat sent, which
+// learns whether this worker was asked to stop.
+func (e *Engine) rereadForEver(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.notices.changed:
+		}
+		call, cancel := context.WithTimeout(ctx, statementTime)
+		err := e.readSettings(call)
+		cancel()
+		signal(e.beatNow)
+		if err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "cannot read changed settings; retrying later", "err", err)
+		}
+		e.wake.ring() // a stage may have been resumed
+	}
+}
+
+// every calls do at once and then about once in d, each call with a deadline.
+func (e *Engine) every(ctx context.Context, d time.Duration, what string, do func(context.Context) error) {
+	for first := true; first || pause(ctx, d*9/10+e.jitter(d/10+1)); first = false {
+		call, cancel := context.WithTimeout(ctx, max(d, statementTime))
+		err := do(call)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "queue upkeep failed; retrying later", "what", what, "err", err)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// noticeStore is how processes learn of each other's work.
+type noticeStore interface {
+	// announce sends a notice to all processes.
+	announce(ctx context.Context, payload string) error
+	// listen receives notices until ctx is done or the connection breaks. received is
+	// called with "" once when listening begins.
+	listen(ctx context.Context, received func(channel, payload string)) error
+	// mayBeDue tells whether any claim may find an item now.
+	mayBeDue(ctx context.Context) (bool, error)
+}
+
+// notices bring pools the news that there is work: from other processes by
+// notifications, and from the queue itself by polling.
+type notices struct {
+	*core
+
+	store   noticeStore
+	polls   polls
+	changed chan struct{} // gets a value when settings have changed
+}
+
+// polls is when a process asks next whether anything is due, on behalf of all its pools.
+type polls struct {
+	mu    sync.Mutex
+	next  time.Time
+	quiet bool // nothing was due the last time
+}
+
+// wait is how long it is until the next poll, at most a while from now.
+func (p *polls) wait(while time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.IsZero() {
+		p.next = time.Now().Add(while)
+	}
+	return time.Until(p.next)
+}
+
+// mine tells whether to poll now, and sets when the next poll is if so: of those who wait
+// for the same one, the first does it.
+func (p *polls) mine(while time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Now().Before(p.next) {
+		return false
+	}
+	p.next = time.Now().Add(while)
+	return true
+}
+
+func (p *polls) found(due bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.quiet = !due
+}
+
+func (p *polls) isQuiet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.quiet
+}
+
+// wakes is [Engine.Wakes].
+func (n *notices) wakes(ctx context.Context) (<-chan struct{}, func()) {
+	c, forget := n.wake.wait()
+	ctx, cancel := context.WithCancel(ctx)
+	var polling sync.WaitGroup
+	polling.Go(func() { n.poll(ctx) })
+	return c, func() {
+		forget()
+		cancel()
+		polling.Wait()
+	}
+}
+
+// poll wakes all pools at about every poll interval if anything may be due, until ctx is
+// done. Of those who wait in a process one asks for all, with one statement: a pool
+// claims with a statement for each action, and most find nothing.
+func (n *notices) poll(ctx context.Context) {
+	while := func() time.Duration { return n.options.Poll/2 + n.jitter(n.options.Poll) }
+	for {
+		if !pause(ctx, n.polls.wait(while())) {
+			return
+		}
+		if !n.polls.mine(while()) {
+			continue
+		}
+		due := n.mayBeDue(ctx)
+		if n.polls.found(due); due {
+			n.wake.ring()
+		}
+	}
+}
+
+// mayBeDue tells whether a claim may find anything. If the answer is unknown, the worker
+// claims, and logs what is wrong.
+func (n *notices) mayBeDue(ctx context.Context) bool {
+	call, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	due, err := n.store.mayBeDue(call)
+	return due || err != nil
+}
+
+// announceEvery bounds how often a process notifies others of new work.
+const announceEvery = 10 * time.Millisecond
+
+// announce notifies other processes, outside of any item's transaction and at most
+// once in announceEvery, where there is new work.
+func (n *notices) announce(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake.pending:
+		}
+		call, cancel := context.WithTimeout(ctx, statementTime)
+		err := n.store.announce(call, n.wake.notice(n.self.worker))
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			n.log.WarnContext(ctx, "NOTIFY failed; other workers will find the items at their next poll", "err", err)
+		}
+		if !pause(ctx, announceEvery) {
+			return
+		}
+	}
+}
+
+// listen receives notices of work that other processes made, and of changed settings.
+// When its connection breaks, it connects again; meanwhile polling finds the work.
+func (n *notices) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := n.store.listen(ctx, func(channel, payload string) {
+			switch channel {
+			case workChannel:
+				n.wake.receive(n.self.worker, payload)
+			case settingsChannel:
+				signal(n.changed)
+			default: // what was sent before we listened was not received
+				n.wake.reset("")
+				n.wake.ring()
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			n.log.WarnContext(ctx, "LISTEN failed; connecting again, and polling for work until then", "err", err)
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// mostPolled bounds what a poll reads: with as many items waiting, pools claim.
+const mostPolled = 1000
+
+func (p *postgres) mayBeDue(ctx context.Context) (due bool, err error) {
+	if err := p.upkeep.QueryRow(ctx, dueSQL, mostPolled).Scan(&due); err != nil {
+		return false, fmt.Errorf("ask whether anything is due: %w", err)
+	}
+	return due, nil
+}
+
+// Channels on which processes notify each other.
+const (
+	workChannel     = "farol_work"     // of work: the sender, then a line for each place in which items were put
+	settingsChannel = "farol_settings" // of changed settings, and of workers that are asked to stop
+)
+
+// announce waits for no disk: a notice does not outlive a crash anyway.
+func (p *postgres) announce(ctx context.Context, payload string) error {
+	if _, err := p.beat.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
+		return fmt.Errorf("notify other workers: %w", err)
+	}
+	return nil
+}
+
+// listenTime is how long a listener may receive nothing before it checks its connection:
+// the node may be gone, or be a standby by now.
+const listenTime = 10 * time.Second
+
+// listen keeps one connection of its own and reads it always: one that is not
+// read holds up the notices of everyone.
+func (p *postgres) listen(ctx context.Context, received func(channel, payload string)) error {
+	conn, err := pgx.ConnectConfig(ctx, p.direct)
+	if err != nil {
+		return fmt.Errorf("connect to listen: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing depends on how a listener ends
+	if _, err := conn.Exec(ctx, "LISTEN "+workChannel+"; LISTEN "+settingsChannel); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	received("", "")
+	for {
+		n, err := p.next(ctx, conn)
+		switch {
+		case err != nil:
+			return fmt.Errorf("wait for notices: %w", err)
+		case n != nil:
+			received(n.Channel, n.Payload)
+		}
+	}
+}
+
+// next waits for a notice. It returns nil if there was none for a while and the
+// connection is good.
+func (p *postgres) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	quiet, cancel := context.WithTimeout(ctx, listenTime)
+	defer cancel()
+	n, err := conn.WaitForNotification(quiet)
+	if err == nil || ctx.Err() != nil || quiet.Err() == nil {
+		return n, err
+	}
+	check, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	if p.direct.ValidateConnect != nil {
+		return nil, p.direct.ValidateConnect(check, conn.PgConn())
+	}
+	return nil, conn.Ping(check)
+}

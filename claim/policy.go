@@ -1,0 +1,130 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// move is one transition as the statement takes it. Empty strings leave what the item has,
+// where the statement says so.
+type move struct {
+	ID            int64
+	Token         int64
+	Stage         string
+	Status        string
+	Delay         time.Duration
+	Attempt       int
+	Note          string
+	Outcome       string
+	ObjectID      *int64
+	StorageOption string
+	MemoryNeed    int64  // 0: as it was
+	Topic         string // to append a message to; "": none
+	Ended         string
+	Code          string
+	Error         string
+	File          string // that was in progress
+	Service       string // that failed
+
+	place cursor.Place // that the item moves to
+}
+
+// decide is the policy: the transition of an item, given what its stage returned and the
+// settings of its stage and of the next.
+func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
+	m := move{
+		ID: item.ID, Token: item.Token,
+		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Code: Code(result),
+	}
+	if result == nil {
+		return goOn(m, item, done, of)
+	}
+	var e *ending
+	if f := FaultIn(result); f != nil {
+		e = &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: heldDelay}
+	} else if !errors.As(result, &e) {
+		e = &ending{kind: endTransient, code: m.Code}
+	}
+	m.Note = registry.StorableText(result.Error())
+	m.Error, m.Code = m.Note, e.code
+	switch e.kind {
+	case endHeld, endDoubt:
+		m.Ended, m.Service, m.Delay, m.Attempt = "held", e.service, e.delay, item.Attempt-1
+	case endSnooze:
+		m.Ended, m.Delay, m.Attempt = "snoozed", e.delay, item.Attempt-1
+	case endRelease:
+		m.Ended, m.Attempt = "released", item.Attempt-1
+	case endNeed:
+		m.Ended, m.Attempt, m.MemoryNeed = "released", item.Attempt-1, e.need
+	case endSendBack:
+		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
+	case endCancel:
+		m.Ended, m.Status = "cancelled", "Cancelled"
+	case endSuspend:
+		m.Ended, m.Status = "fatal", "Suspended"
+	case endFatal:
+		m.Ended, m.Status = "fatal", "Failed"
+		m.Outcome = item.Action + " failed due to fatal error."
+	case endTransient, endPanic:
+		m.Ended = "transient"
+		if e.kind == endPanic {
+			m.Ended = "panic"
+		}
+		m.Delay = of(item.Stage).backoff(item.Attempt)
+		if item.Attempt >= item.MaxAttempts {
+			m.Status, m.Delay = "Suspended", 0
+			m.Note = exhausted(m.Note, item.Attempt)
+		}
+	}
+	return m
+}
+
+// goOn moves an item whose stage is done to the next, or to its end.
+func goOn(m move, item Item, done Done, of func(stage string) StageSettings) move {
+	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", registry.StorableText(done.Note), 0, done.StorageOption
+	m.MemoryNeed, m.Error = done.MemoryNeed, registry.StorableText(done.Remark)
+	if done.Next != "" {
+		m.Stage, m.Topic = done.Next, of(done.Next).Topic
+		return m
+	}
+	m.Status, m.Outcome = "Success", done.Outcome
+	if item.Action != ingest {
+		m.Stage = resolve
+	}
+	if done.ObjectID != 0 {
+		m.ObjectID = &done.ObjectID
+	}
+	return m
+}
+
+// backoff is how long an item waits after its nth failure in a row.
+func (s StageSettings) backoff(n int) time.Duration {
+	d := s.BackoffFirst
+	for ; n > 1; n-- {
+		if d >= s.BackoffMost/time.Duration(max(s.BackoffFactor, 1)) {
+			return s.BackoffMost
+		}
+		d *= time.Duration(s.BackoffFactor)
+	}
+	return min(d, s.BackoffMost)
+}
+
+func exhausted(note string, attempts int) string {
+	return fmt.Sprintf("%s Will not retry: failed %d times. Interim processing data persists.", note, attempts)
+}
+
+// gaveUp tells whether the item is parked because its attempts are used up.
+func (m move) gaveUp() bool {
+	return m.Status == "Suspended" && (m.Ended == "transient" || m.Ended == "panic")
+}
+
+// plainlyDone tells whether nothing is to be said of a move but where it goes.
+func (m move) plainlyDone() bool {
+	return m == move{
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: "Pending", Ended: "done", place: m.place,
+	}
+}

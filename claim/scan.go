@@ -1,0 +1,205 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// scanStore is how items are claimed.
+type scanStore interface {
+	// claim takes up to n items from the partitions scanned. Items that come with an
+	// error are claimed, and cannot be used.
+	claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error)
+	// peek lists what claim would take.
+	peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error)
+	// behind finds, in partitions whose first items were claimed, the first item that is
+	// due and lies before a scan's start.
+	behind(ctx context.Context, f Filter, scans []cursor.Scan) (map[cursor.Partition]cursor.Position, error)
+	// overdue lists the priorities of the partitions scanned whose first item has waited
+	// too long.
+	overdue(ctx context.Context, action string, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
+	// serve records how far the virtual start times of the size bands have come.
+	serve(ctx context.Context, starts map[int16]int64) error
+}
+
+// mostSize is MaxSize for a statement.
+func (f Filter) mostSize() int64 {
+	if f.MaxSize == 0 {
+		return math.MaxInt64
+	}
+	return f.MaxSize
+}
+
+// narrowing are the arguments of a statement for what more the filter looks at than
+// action, stage and size.
+func (f Filter) narrowing() []any {
+	memory := f.Memory
+	if memory == 0 {
+		memory = math.MaxInt64
+	}
+	var without any
+	if len(f.Without) > 0 {
+		without = f.Without
+	}
+	return []any{memory, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...), without}
+}
+
+// lockCapSQL lets one claim of a capped stage run at a time, so that its live leases can
+// be counted.
+const lockCapSQL = `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`
+
+func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+	capped := ""
+	for _, pr := range scans {
+		if pr.Capped {
+			capped = pr.Stage
+		}
+	}
+	var items []Item
+	if capped == "" {
+		err := registry.Again(func() (err error) {
+			items, err = p.claimIn(ctx, p.hot, f, scans, n, who, over)
+			return err
+		})
+		return items, err
+	}
+	err := p.hot.Transact(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockCapSQL, capped); err != nil {
+			return fmt.Errorf("lock the cap of %s: %w", capped, err)
+		}
+		var err error
+		items, err = p.claimIn(ctx, tx, f, scans, n, who, over)
+		return err
+	})
+	return items, err
+}
+
+func (p *postgres) peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error) {
+	rows, _ := p.hot.Query(ctx, ofAction(f.action(), peekIngestSQL, peekRequestsSQL), append(f.scanArgs(scans, n), f.narrowing()...)...)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("list claimable work: %w", err)
+	}
+	return ids, nil
+}
+
+func (p *postgres) behind(ctx context.Context, f Filter, scans []cursor.Scan) (map[cursor.Partition]cursor.Position, error) {
+	stages, bands, priorities, starts := columns(scans)
+	args := append([]any{stages, bands, priorities, starts, f.action(), f.MinSize, f.mostSize()}, f.narrowing()...)
+	rows, _ := p.upkeep.Query(ctx, ofAction(f.action(), behindCursorIngestSQL, behindCursorRequestsSQL), args...)
+	found := map[cursor.Partition]cursor.Position{}
+	var c cursor.Partition
+	var at cursor.Position
+	_, err := pgx.ForEachRow(rows, []any{&c.Stage, &c.Band, &at.Priority, &at.VirtualStart}, func() error {
+		found[c] = at
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("scan before the cursors: %w", err)
+	}
+	return found, nil
+}
+
+// columns are partitions and where their scans start, column by column.
+func columns(scans []cursor.Scan) (stages []string, bands, priorities []int16, starts []int64) {
+	stages, bands = make([]string, len(scans)), make([]int16, len(scans))
+	priorities, starts = make([]int16, len(scans)), make([]int64, len(scans))
+	for i, p := range scans {
+		stages[i], bands[i], priorities[i], starts[i] = p.Stage, p.Band, p.From.Priority, p.From.VirtualStart
+	}
+	return stages, bands, priorities, starts
+}
+
+// scanArgs are the first ten arguments of a statement that claims or peeks.
+func (f Filter) scanArgs(scans []cursor.Scan, n int) []any {
+	var stages []string
+	var most []int32
+	parts, bands, priorities, starts := columns(scans)
+	for i, pr := range scans {
+		if i == 0 || pr.Stage != parts[i-1] { // a stage's partitions come together
+			stages, most = append(stages, pr.Stage), append(most, int32(min(pr.Most, n))) //nolint:gosec // n is small
+		}
+	}
+	return []any{stages, most, parts, bands, priorities, starts, f.action(), f.MinSize, f.mostSize(), n}
+}
+
+// usualClaim is for how many items a claim allocates memory before it knows how many there
+// are.
+const usualClaim = 128
+
+func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+	leaseOf, leaseFor := over.of(f.action())
+	args := append(append(f.scanArgs(scans, n), f.narrowing()...), who.node, who.pid, who.worker, leaseOf, leaseFor)
+	rows, _ := db.Query(ctx, ofAction(f.action(), claimIngestSQL, claimRequestsSQL), args...) // AppendRows returns the error
+	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
+		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
+			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.Priority, &i.at.VirtualStart, &i.lease, &i.StorageOption)
+		i.Action = f.action()
+		return i, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim work: %w", err)
+	}
+	if err := p.nameInstitutions(ctx, db, items); err != nil {
+		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
+	}
+	if f.action() != ingest && len(items) > 0 {
+		if err := readRequests(ctx, db, items); err != nil {
+			return items, fmt.Errorf("read what claimed items are about: %w", err)
+		}
+	}
+	return items, nil
+}
+
+// readRequests fills in what only requests have. It is a statement of its own, so
+// that ingests pay nothing for it.
+func readRequests(ctx context.Context, db querier, items []Item) error {
+	byID := map[int64]*Item{}
+	ids := make([]int64, len(items))
+	for i := range items {
+		ids[i], byID[items[i].ID] = items[i].ID, &items[i]
+	}
+	rows, _ := db.Query(ctx, requestDetailsSQL, ids)
+	var id int64
+	var r Request
+	_, err := pgx.ForEachRow(rows, []any{&id, &r.ObjectID, &r.FileID, &r.User, &r.Approver, &r.DeletionID, &r.CreatedAt}, func() error {
+		byID[id].Request = r
+		return nil
+	})
+	return err
+}
+
+// nameInstitutions fills in the identifiers of items' institutions. They never
+// change, so each is asked for once.
+func (p *postgres) nameInstitutions(ctx context.Context, db querier, items []Item) error {
+	var unknown []int64
+	for _, i := range items {
+		if _, ok := p.institutions.Load(i.InstitutionID); !ok && !slices.Contains(unknown, i.InstitutionID) {
+			unknown = append(unknown, i.InstitutionID)
+		}
+	}
+	if len(unknown) > 0 {
+		rows, _ := db.Query(ctx, `SELECT id, identifier FROM institutions WHERE id = ANY ($1)`, unknown)
+		var id int64
+		var name string
+		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			p.institutions.Store(id, name)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range items {
+		name, _ := p.institutions.Load(items[i].InstitutionID)
+		items[i].Institution, _ = name.(string)
+	}
+	return nil
+}

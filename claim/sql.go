@@ -1,0 +1,78 @@
+package claim
+
+import _ "embed" // the statements
+
+// The queue's statements, each whole in a file of its own that begins with what it does
+// and the indexes that it relies on. Variants of a statement differ in what they must;
+// tests compare them, and their plans.
+var (
+	//go:embed sql/claim_ingest.sql
+	claimIngestSQL string
+	//go:embed sql/claim_requests.sql
+	claimRequestsSQL string
+	//go:embed sql/peek_ingest.sql
+	peekIngestSQL string
+	//go:embed sql/peek_requests.sql
+	peekRequestsSQL string
+	//go:embed sql/behind_cursor_ingest.sql
+	behindCursorIngestSQL string
+	//go:embed sql/behind_cursor_requests.sql
+	behindCursorRequestsSQL string
+	//go:embed sql/overdue_ingest.sql
+	overdueIngestSQL string
+	//go:embed sql/overdue_requests.sql
+	overdueRequestsSQL string
+	//go:embed sql/due.sql
+	dueSQL string
+	//go:embed sql/request_details.sql
+	requestDetailsSQL string
+	//go:embed sql/settle.sql
+	settleSQL string
+	//go:embed sql/settle_done.sql
+	settleDoneSQL string
+	//go:embed sql/sent_back.sql
+	sentBackSQL string
+	//go:embed sql/witnesses.sql
+	witnessesSQL string
+	//go:embed sql/renew.sql
+	renewSQL string
+	//go:embed sql/renew_remote.sql
+	renewRemoteSQL string
+	//go:embed sql/remote_leases.sql
+	remoteLeasesSQL string
+	//go:embed sql/remote_claim.sql
+	remoteClaimSQL string
+	//go:embed sql/lapsed.sql
+	lapsedSQL string
+	//go:embed sql/held_by_dead.sql
+	heldByDeadSQL string
+	//go:embed sql/reap.sql
+	reapSQL string
+	//go:embed sql/same_host.sql
+	sameHostSQL string
+	//go:embed sql/workers_died.sql
+	workersDiedSQL string
+	//go:embed sql/workers_unreaped.sql
+	workersUnreapedSQL string
+	//go:embed sql/workers_silent.sql
+	workersSilentSQL string
+	//go:embed sql/stage_settings.sql
+	stageSettingsSQL string
+	//go:embed sql/services.sql
+	servicesSQL string
+	//go:embed sql/served.sql
+	servedSQL string
+	//go:embed sql/tidy.sql
+	tidySQL string
+	//go:embed sql/archive.sql
+	archiveSQL string
+)
+
+// ofAction is the variant of a statement for an action. Requests have an index of their
+// own, in which those of each action are together.
+func ofAction(action, ingests, requests string) string {
+	if action == ingest {
+		return ingests
+	}
+	return requests
+}

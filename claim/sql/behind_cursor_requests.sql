@@ -1,0 +1,26 @@
+-- behind_cursor_requests: finds the first of the requests of one action that is due and lies
+-- before a scan cursor, in each partition: it committed late, or was locked.
+-- Index: work_items_requested
+-- It reads the dead index entries that claims skip.
+-- Parameters: $1 to $4 the scan cursors, by stage and size band; $5 action; $6, $7
+-- sizes from and below; $8 to $12 as $11 to $15 of claim_requests.
+SELECT cursor.stage, cursor.band, first.priority, first.turn
+FROM unnest($1::text[], $2::smallint[], $3::smallint[], $4::bigint[]) AS cursor (stage, band, priority, turn)
+CROSS JOIN LATERAL (
+	SELECT w.priority, w.turn FROM work_items w
+	WHERE w.status = 'Pending' AND w.retry
+	  AND w.stage = 'Requested' AND w.size_band = cursor.band
+	  AND (w.priority, w.turn) < (cursor.priority, cursor.turn)
+	  AND w.run_at <= now() AND w.action = $5 AND w.size >= $6 AND w.size < $7
+	  AND w.memory_need <= $8
+	  AND ($9::interval = '0' OR w.created_at <= now() - $9)
+	  AND (cardinality($10::text[]) = 0 OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY ($10)))
+	  AND (cardinality($11::text[]) = 0 OR w.storage_option IS NULL OR w.storage_option = ANY ($11))
+	  AND ($12::jsonb IS NULL OR NOT EXISTS (
+	      SELECT FROM jsonb_to_recordset($12) AS without (steps text[], storage_options text[], institutions text[])
+	      WHERE w.action = ANY (without.steps)
+	        AND (without.storage_options IS NULL OR w.storage_option = ANY (without.storage_options))
+	        AND (without.institutions IS NULL OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY (without.institutions)))))
+	ORDER BY w.priority, w.turn, w.run_at, w.id
+	LIMIT 1
+) first

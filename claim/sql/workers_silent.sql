@@ -1,0 +1,5 @@
+-- workers_silent: ends the rows of processes whose heartbeats stopped for longer than any
+-- of their leases. A process that is alive takes it back with its next heartbeat.
+-- Index: none of the queue's.
+UPDATE worker_processes SET ended_at = now(), ending = 'silent'
+WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat
