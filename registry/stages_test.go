@@ -192,7 +192,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 		`CREATE TEMPORARY VIEW stage_settings AS SELECT action, stage, 1::smallint AS ordinal, topic FROM public.stage_settings`,
 		`CREATE TEMPORARY TABLE work_item_audit (LIKE public.work_item_audit INCLUDING DEFAULTS)`,
 		`CREATE TEMPORARY TABLE work_item_attempts (LIKE public.work_item_attempts)`,
-		`CREATE TEMPORARY TABLE institution_turns (LIKE public.institution_turns)`,
+		`CREATE TEMPORARY TABLE institution_virtual_times (LIKE public.institution_virtual_times)`,
 	} {
 		if _, err := c.Exec(context.Background(), sql); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 	if n := value[int](a, `SELECT count(*) FROM public.work_item_audit`); n != 1 {
 		t.Errorf("%d changes are on record, want 1", n)
 	}
-	if n := value[int](a, `SELECT count(*) FROM public.institution_turns`); n != 2 {
+	if n := value[int](a, `SELECT count(*) FROM public.institution_virtual_times`); n != 2 {
 		t.Errorf("its institution has taken %d turns, want one for each time that the item came", n)
 	}
 }

@@ -24,7 +24,7 @@ const consequences = `
 	SELECT 'audit ' || concat_ws(' ', work_item_id, session_user_is, application_name, person, refused, before - 'run_at' - 'updated_at', after - 'run_at' - 'updated_at')
 	FROM work_item_audit WHERE at >= now()
 	UNION ALL
-	SELECT 'virtual time ' || concat_ws(' ', institution_id, size_band, max(next_turn)) FROM institution_turns GROUP BY institution_id, size_band
+	SELECT 'virtual time ' || concat_ws(' ', institution_id, size_band, max(virtual_finish)) FROM institution_virtual_times GROUP BY institution_id, size_band
 	UNION ALL
 	SELECT 'upload ' || uploads_in_work::text FROM uploads_in_work
 	ORDER BY 1`

@@ -80,10 +80,10 @@ func typos() map[string]typo {
 		set(`stage = 'Validate', status = 'Pending', retry = true, attempt = 9, node = NULL, pid = NULL, needs_admin_review = true`): {
 			"": earlier, "Success": ended, "Cancelled": ended,
 		},
-		set(`stage = 'Validate', status = 'Pending', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, run_at = 'infinity'`): {
+		set(`stage = 'Validate', status = 'Pending', waits_for = 99999, virtual_start = 999999999, size_band = 3, entered_token = 0, run_at = 'infinity'`): {
 			"": earlier, "Success": ended, "Cancelled": ended,
 		},
-		set(`status = 'Suspended', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, attempt = 9, worker = 'mine', note = ''`): {
+		set(`status = 'Suspended', waits_for = 99999, virtual_start = 999999999, size_band = 3, entered_token = 0, attempt = 9, worker = 'mine', note = ''`): {
 			"": "Store Suspended, audited, note ", "Suspended": queues, "Success": ended, "Cancelled": ended,
 		},
 		set(`stage = 'Validate'`): {
@@ -155,7 +155,7 @@ func typos() map[string]typo {
 		set(`claim_token = NULL`):                        is("!claim_token of item"),
 		set(`entered_token = 99`):                        is(queues),
 		set(`size_band = 3`):                             is(queues),
-		set(`turn = -1`):                                 is(queues),
+		set(`virtual_start = -1`):                        is(queues),
 		set(`waits_for = id`):                            is(queues),
 		set(`waits_for = 99999, run_at = 'infinity'`):    is(queues),
 		set(`waits_for = NULL, run_at = now()`):          {"": "as it was, audited, due", "waiting": queues},

@@ -25,27 +25,27 @@ BEGIN
 END
 $$;
 
--- turn_cost is the virtual time that an item takes: its bytes, and a mebibyte for the
+-- virtual_cost is the virtual time that an item takes: its bytes, and a mebibyte for the
 -- work that any item makes, however small.
-CREATE OR REPLACE FUNCTION turn_cost(size bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION virtual_cost(size bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN least(size, 1::bigint << 50) + (1 << 20);
 
--- take_turn returns the virtual start time of an institution's next item in a band, and
+-- take_virtual_start returns the virtual start time of an institution's next item in a band, and
 -- moves the institution on. Transactions that add its items at the same moment may get
 -- the same times. An item with a priority gets the virtual time of the band, so that
 -- items which overtake do not advance it.
-CREATE OR REPLACE FUNCTION take_turn(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
+CREATE OR REPLACE FUNCTION take_virtual_start(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-	served bigint := (SELECT b.turn FROM size_bands b WHERE b.band = take_turn.band);
+	served bigint := (SELECT b.virtual_time FROM size_bands b WHERE b.band = take_virtual_start.band);
 	come_to bigint;
 BEGIN
 	IF priority <> 0 THEN
 		RETURN served;
 	END IF;
-	come_to := (SELECT max(t.next_turn) FROM institution_turns t WHERE t.institution_id = institution AND t.size_band = take_turn.band);
-	INSERT INTO institution_turns VALUES (institution, band, greatest(served, come_to) + turn_cost(size));
+	come_to := (SELECT max(t.virtual_finish) FROM institution_virtual_times t WHERE t.institution_id = institution AND t.size_band = take_virtual_start.band);
+	INSERT INTO institution_virtual_times VALUES (institution, band, greatest(served, come_to) + virtual_cost(size));
 	RETURN greatest(served, come_to);
 END
 $$;
@@ -113,8 +113,8 @@ DECLARE
 	known record;
 	other work_items;
 BEGIN
-	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
-			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS turn,
+	SELECT b.band, greatest(b.virtual_time, (SELECT max(t.virtual_finish) FROM institution_virtual_times t
+			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS virtual_start,
 		object_identifier_of(i.identifier, NEW.name) AS object
 	INTO known
 	FROM institutions i CROSS JOIN size_bands b
@@ -124,10 +124,10 @@ BEGIN
 		RETURN NEW;
 	END IF;
 	IF NEW.priority = 0 THEN
-		INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+		INSERT INTO institution_virtual_times VALUES (NEW.institution_id, known.band, known.virtual_start + virtual_cost(NEW.size)); -- take_virtual_start
 	END IF;
 	NEW.size_band := known.band;
-	NEW.turn := known.turn;
+	NEW.virtual_start := known.virtual_start;
 	NEW.queued_at := coalesce(NEW.queued_at, now());
 	NEW.claim_token := 0; -- no worker has claimed it
 	NEW.entered_token := 0;
@@ -190,7 +190,7 @@ BEGIN
 	SELECT s.topic, c.id::text, c.id
 	FROM created c JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage
 	ORDER BY c.id;
-	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(turn)))
+	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(virtual_start)))
 	FROM created GROUP BY stage, size_band, priority;
 	RETURN NULL;
 END
@@ -204,7 +204,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses other sizes
 	IF NEW.size_band <> OLD.size_band THEN
-		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
+		NEW.virtual_start := take_virtual_start(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
 	END IF;
 	RETURN NEW;
 END
@@ -228,5 +228,5 @@ $$;
 CREATE OR REPLACE TRIGGER size_bands_moved AFTER INSERT OR DELETE OR UPDATE OF band, min_size ON size_bands
 	FOR EACH STATEMENT EXECUTE FUNCTION size_bands_moved();
 
-REVOKE EXECUTE ON FUNCTION superseded, lock_institution, lock_object, take_turn, uploads_begin, last_in_work,
+REVOKE EXECUTE ON FUNCTION superseded, lock_institution, lock_object, take_virtual_start, uploads_begin, last_in_work,
 	work_item_created, work_items_announced, work_item_resized, size_bands_moved FROM PUBLIC;

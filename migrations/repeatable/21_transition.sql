@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION moved(w work_items, m work_item_move)
 RETURNS TABLE (
 	stage text, status text, claim_token bigint, entered_token bigint, attempt integer, run_at timestamptz,
 	lease_expires_at timestamptz, node text, pid integer, worker text, retry boolean, needs_admin_review boolean,
-	note text, outcome text, error_code text, waits_for bigint, turn bigint,
+	note text, outcome text, error_code text, waits_for bigint, virtual_start bigint,
 	intellectual_object_id bigint, storage_option text, memory_need bigint, updated_at timestamptz)
 LANGUAGE sql STABLE AS $$
 	SELECT
@@ -34,7 +34,7 @@ LANGUAGE sql STABLE AS $$
 		coalesce(m.outcome, CASE WHEN m.status <> w.status THEN outcome_of(w.action, m.status) END, w.outcome),
 		coalesce(m.code, ''),
 		m.waits_for,
-		coalesce(m.virtual_start, w.turn),
+		coalesce(m.virtual_start, w.virtual_start),
 		coalesce(m.object, w.intellectual_object_id),
 		coalesce(m.storage_option, w.storage_option::text),
 		coalesce(nullif(m.memory_need, 0), w.memory_need),
@@ -79,7 +79,7 @@ BEGIN
 	WITH landing AS (
 		UPDATE work_items w SET (
 			stage, status, claim_token, entered_token, attempt, run_at, lease_expires_at, node, pid, worker, retry, needs_admin_review,
-			note, outcome, error_code, waits_for, turn, intellectual_object_id, storage_option, memory_need, updated_at)
+			note, outcome, error_code, waits_for, virtual_start, intellectual_object_id, storage_option, memory_need, updated_at)
 			= (SELECT n.* FROM moved(w, m) n)
 		FROM unnest(moves) m
 		WHERE w.id = m.id AND w.claim_token = m.token
@@ -142,4 +142,4 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION outcome_of, moved, record_moves, move_items, unchanged, move_by_hand, topic_of FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION moved, record_moves, move_items, move_by_hand, topic_of FROM PUBLIC;

@@ -144,7 +144,7 @@ BEGIN
 	m.topic := topic_of(w.action, w.stage);
 	m.entered_token := was.claim_token + 1;
 	m.review := false;
-	m.virtual_start := take_turn(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
+	m.virtual_start := take_virtual_start(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
 	IF was.action = 'Ingest' AND NOT was.retry THEN -- behind the live items of its object
 		m.waits_for := last_in_work(was.object_identifier, was.id);
 		PERFORM uploads_begin(was); -- now: the statement may revive another item of the object
@@ -245,12 +245,12 @@ BEGIN
 	w.status := OLD.status;
 	w.attempt := OLD.attempt;
 	w.entered_token := OLD.entered_token;
-	w.turn := OLD.turn;
+	w.virtual_start := OLD.virtual_start;
 	NEW.stage_started_at := OLD.stage_started_at;
 	NEW.size_band := OLD.size_band;
 	SELECT * INTO NEW.stage, NEW.status, NEW.claim_token, NEW.entered_token, NEW.attempt, NEW.run_at,
 		NEW.lease_expires_at, NEW.node, NEW.pid, NEW.worker, NEW.retry, NEW.needs_admin_review,
-		NEW.note, NEW.outcome, NEW.error_code, NEW.waits_for, NEW.turn,
+		NEW.note, NEW.outcome, NEW.error_code, NEW.waits_for, NEW.virtual_start,
 		NEW.intellectual_object_id, NEW.storage_option, NEW.memory_need, NEW.updated_at
 	FROM moved(w, m);
 	PERFORM record_moves(ARRAY[m], false, true);

@@ -66,7 +66,7 @@ DECLARE
 	typed text[] := ARRAY(SELECT n.key FROM jsonb_each(to_jsonb(NEW)) n JOIN jsonb_each(to_jsonb(OLD)) o USING (key)
 		WHERE n.value <> o.value ORDER BY n.key);
 	queues text := (SELECT min(c) FROM unnest(typed) c WHERE c IN ('attempt', 'entered_token', 'node', 'pid', 'retry', 'size_band',
-		'stage_started_at', 'turn', 'waits_for', 'worker'));
+		'stage_started_at', 'virtual_start', 'waits_for', 'worker'));
 BEGIN
 	IF typed = '{}' THEN
 		RETURN NEW;
@@ -97,7 +97,7 @@ BEGIN
 	NEW.note := coalesce(NEW.note, '');
 	NEW.updated_at := now();
 	IF 'priority' = ANY (typed) THEN -- items that overtake do not advance virtual time
-		NEW.turn := (SELECT b.turn FROM size_bands b WHERE b.band = NEW.size_band);
+		NEW.virtual_start := (SELECT b.virtual_time FROM size_bands b WHERE b.band = NEW.size_band);
 	END IF;
 	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
 	IF NEW.status = 'Pending' AND typed && ARRAY['priority', 'run_at', 'size'] THEN
@@ -111,7 +111,7 @@ $$;
 -- not for what other triggers write. Conditions are short, here and below: each statement
 -- of the queue parses them again, which costs more than the rows.
 CREATE OR REPLACE TRIGGER work_item_columns
-	BEFORE UPDATE OF entered_token, run_at, stage_started_at, size, turn, waits_for, attempt, pid, size_band, priority, retry,
+	BEFORE UPDATE OF entered_token, run_at, stage_started_at, size, virtual_start, waits_for, attempt, pid, size_band, priority, retry,
 		needs_admin_review, node, worker, storage_option, intellectual_object_id, generic_file_id, "user", inst_approver,
 		aptrust_approver, note, outcome, error_code, date_processed, queued_at, created_at
 	ON work_items

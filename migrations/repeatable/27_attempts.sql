@@ -13,12 +13,12 @@ CREATE OR REPLACE FUNCTION failed_attempts(item bigint, entered bigint, before b
 RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN (SELECT count(*) FROM work_item_attempts a
 	WHERE a.work_item_id = item AND a.claim_token > entered AND a.claim_token < before
-	  AND a.claim_token >= coalesce((SELECT max(f.claim_token) FROM attempts_forgiven f WHERE f.work_item_id = item), 0)
+	  AND a.claim_token >= coalesce((SELECT max(f.claim_token) FROM attempt_resets f WHERE f.work_item_id = item), 0)
 	  AND a.outcome = ANY (ways) AND a.error_code NOT IN ('clock-set', 'unreachable', 'claim-lost'));
 
--- forgive_attempts resets the attempt counter to the running attempt, if the claim holds
+-- reset_attempts resets the attempt counter to the running attempt, if the claim holds
 -- and the counter is higher.
-CREATE OR REPLACE FUNCTION forgive_attempts() RETURNS trigger
+CREATE OR REPLACE FUNCTION reset_attempts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	SELECT attempt - 1 INTO NEW.attempts FROM work_items
@@ -30,7 +30,7 @@ BEGIN
 	RETURN NEW;
 END
 $$;
-CREATE OR REPLACE TRIGGER forgive_attempts BEFORE INSERT ON attempts_forgiven FOR EACH ROW EXECUTE FUNCTION forgive_attempts();
+CREATE OR REPLACE TRIGGER reset_attempts BEFORE INSERT ON attempt_resets FOR EACH ROW EXECUTE FUNCTION reset_attempts();
 
 -- clamp_waiting moves run_at of up to most items back that lies too far ahead because the
 -- clock was set back; it returns how many. It reads all of work_items_ready, so it is
@@ -162,5 +162,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, forgive_attempts, clamp_waiting, clamp_times,
+REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, reset_attempts, clamp_waiting, clamp_times,
 	park_memory_needs, wake_retrieval FROM PUBLIC;

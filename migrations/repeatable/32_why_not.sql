@@ -98,7 +98,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	FROM (SELECT count(*) AS items FROM (
 		SELECT FROM work_items b
 		WHERE b.status = 'Pending' AND b.retry AND b.stage = w.stage AND b.size_band = w.size_band AND b.run_at <= now()
-			AND (b.priority, b.turn, b.run_at, b.id) < (w.priority, w.turn, w.run_at, w.id)
+			AND (b.priority, b.virtual_start, b.run_at, b.id) < (w.priority, w.virtual_start, w.run_at, w.id)
 		LIMIT 10001) b) n
 	WHERE n.items > 0
 $$;
