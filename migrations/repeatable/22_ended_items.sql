@@ -1,17 +1,5 @@
 -- What follows from the end of an item, and from its revival.
 
--- For statements of the queue that write the status without move_items().
-CREATE OR REPLACE FUNCTION outcome_of_the_end() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-	NEW.outcome := outcome_of(NEW.action, NEW.status);
-	RETURN NEW;
-END
-$$;
-CREATE OR REPLACE TRIGGER work_items_outcome BEFORE UPDATE ON work_items -- its name makes it fire last: others complete what is typed by hand
-	FOR EACH ROW WHEN (NEW.status IN ('Cancelled', 'Suspended', 'Failed') AND OLD.status <> NEW.status AND NEW.outcome = OLD.outcome)
-	EXECUTE FUNCTION outcome_of_the_end();
-
 -- request_rival names the live item that keeps a request for an object, or for a file of
 -- it, from being queued; NULL: none does. The caller holds the object's lock.
 CREATE OR REPLACE FUNCTION request_rival(object text, file bigint, item bigint) RETURNS text
@@ -176,5 +164,5 @@ $$;
 CREATE OR REPLACE TRIGGER work_item_revived AFTER UPDATE OF status ON work_items
 	FOR EACH ROW WHEN (NEW.retry AND NOT OLD.retry) EXECUTE FUNCTION work_item_revived();
 
-REVOKE EXECUTE ON FUNCTION outcome_of_the_end, request_rival, request_begin, request_created,
+REVOKE EXECUTE ON FUNCTION request_rival, request_begin, request_created,
 	spot_restore_ended, restoration_ended, request_ended, work_item_ended, work_item_revived FROM PUBLIC;
