@@ -38,8 +38,8 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 		SELECT 'I' || i, 'i' || i || '.edu', 'r' || i, 's' || i FROM generate_series(1, 3) i`)
 	longest := 0.0
 	rapid.Check(t, func(rt *rapid.T) {
-		testenv.Scene(t, q.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, institution_turns`)
-		q.exec(`UPDATE size_bands SET turn = 0`)
+		testenv.Scene(t, q.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, institution_virtual_times`)
+		q.exec(`UPDATE size_bands SET virtual_time = 0`)
 		e, err := claim.New(context.Background(), q.db, claim.DefaultOptions()) // without hints and turns of the last check
 		if err != nil {
 			rt.Fatal(err)
@@ -184,8 +184,8 @@ func TestOvertakingMovesNoTurns(t *testing.T) {
 			for range flood {
 				last = q.put("Receive", 60*mib)
 			}
-			q.exec(`UPDATE size_bands SET turn = 7`)
-			if turn := value[int64](q, `SELECT turn FROM work_items WHERE id = $1`, last); turn < (flood-2)*60*mib {
+			q.exec(`UPDATE size_bands SET virtual_time = 7`)
+			if turn := value[int64](q, `SELECT virtual_start FROM work_items WHERE id = $1`, last); turn < (flood-2)*60*mib {
 				t.Fatalf("the last turn of a flood is %d", turn)
 			}
 			for _, sql := range overtake {
@@ -199,7 +199,7 @@ func TestOvertakingMovesNoTurns(t *testing.T) {
 			if err := e.RecordServed(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if turn := value[int64](q, `SELECT turn FROM size_bands WHERE band = 0`); !claimed[last] || turn > 61*mib {
+			if turn := value[int64](q, `SELECT virtual_time FROM size_bands WHERE band = 0`); !claimed[last] || turn > 61*mib {
 				t.Errorf("the item is claimed: %v, and then the turn %d is served; want at most that of the second item", claimed[last], turn)
 			}
 		})

@@ -74,18 +74,18 @@ func newModelBench(t *testing.T, steps *atomic.Int64) *modelBench {
 // it, as long as what is dead does not pile up.
 func (b *modelBench) empty() {
 	if b.runs++; b.runs%50 == 1 {
-		testenv.Scene(b.t, b.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, uploads_in_work, institution_turns,
+		testenv.Scene(b.t, b.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, uploads_in_work, institution_virtual_times,
 			worker_processes, work_items_archive, work_item_attempts_archive, retired_copies`)
 	} else {
 		testenv.Scene(b.t, b.db, emptySQL)
 	}
-	b.exec(`UPDATE size_bands SET turn = 0 WHERE turn > 0`)
+	b.exec(`UPDATE size_bands SET virtual_time = 0 WHERE virtual_time > 0`)
 	b.exec(`UPDATE stage_settings SET paused = false, cap = CASE stage WHEN 'Record' THEN 2 END WHERE paused OR cap <> 2`)
 }
 
 const emptySQL = `
 WITH a AS (DELETE FROM work_items), b AS (DELETE FROM work_item_attempts), c AS (DELETE FROM work_item_audit),
-	d AS (DELETE FROM topic_messages), e AS (DELETE FROM uploads_in_work), f AS (DELETE FROM institution_turns),
+	d AS (DELETE FROM topic_messages), e AS (DELETE FROM uploads_in_work), f AS (DELETE FROM institution_virtual_times),
 	g AS (DELETE FROM worker_processes), h AS (DELETE FROM work_items_archive), i AS (DELETE FROM work_item_attempts_archive)
 SELECT`
 
@@ -153,7 +153,7 @@ func (r *modelRun) repertoire() (names []string, steps map[string]func(*rapid.T)
 
 const rowsSQL = `
 SELECT coalesce(string_agg(concat(id, ' ', stage, '|', status, '|', claim_token, ' ', entered_token, ' ', attempt, ' ', priority, ' ',
-	size_band, ' ', turn, ' ', retry::text, ' ', needs_admin_review::text, ' ',
+	size_band, ' ', virtual_start, ' ', retry::text, ' ', needs_admin_review::text, ' ',
 	CASE WHEN waits_for IS NOT NULL THEN concat('behind ', waits_for, ' ')
 		WHEN run_at > now() THEN concat('in ', round(extract(epoch FROM run_at - updated_at) / 3600), ' ') END,
 	CASE WHEN status = 'Started' THEN concat(CASE WHEN lease_expires_at < now() THEN 'lapsed of ' ELSE 'held by ' END,
@@ -392,7 +392,7 @@ func (r *modelRun) caps(t *rapid.T) {
 func (r *modelRun) serves(t *rapid.T) {
 	for band, turn := range r.taken {
 		r.served[band] = max(r.served[band], turn)
-		r.must(t, `UPDATE size_bands SET turn = greatest(turn, $2) WHERE band = $1`, band, turn)
+		r.must(t, `UPDATE size_bands SET virtual_time = greatest(virtual_time, $2) WHERE band = $1`, band, turn)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	q.exec(fmt.Sprintf(`DO $do$ BEGIN
 		SET LOCAL session_replication_role = replica;
-		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, turn, bag_date, object_identifier)
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, virtual_start, bag_date, object_identifier)
 		SELECT i.id, 'Ingest', 'Receive', 'bag-' || n || '.tar', 'receiving', repeat('e', 32), 1, n * 1000, now(), 'test.edu/bag-' || n
 		FROM institutions i, generate_series(1, %d) n;
 	END $do$`, gone+left))

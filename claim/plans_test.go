@@ -50,7 +50,7 @@ func (q *queue) fill() {
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	q.exec(fmt.Sprintf(`DO $do$ BEGIN
 		SET LOCAL session_replication_role = replica;
-		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, size_band, turn, priority, bag_date, object_identifier,
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, size_band, virtual_start, priority, bag_date, object_identifier,
 			status, retry, claim_token, attempt, lease_expires_at, node, pid, worker)
 		SELECT i.id, 'Ingest', (SELECT stage FROM stage_settings WHERE action = 'Ingest' AND ordinal = 1 + n %% 9),
 			'bag-' || n || '.tar', 'receiving', repeat('e', 32), (ARRAY[1, 100000000, 2000000000, 70000000000])[1 + n / 9 %% 4], n / 9 %% 4,
@@ -189,7 +189,7 @@ func (p *planned) work(url string, options ...registry.Option) {
 	defer tx.Rollback(context.Background())
 	const locked, limit = 30, 40
 	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items
-		WHERE status = 'Pending' AND retry AND stage IN ('Store', 'Record') ORDER BY priority, turn LIMIT $1 FOR UPDATE SKIP LOCKED`, locked); err != nil {
+		WHERE status = 'Pending' AND retry AND stage IN ('Store', 'Record') ORDER BY priority, virtual_start LIMIT $1 FOR UPDATE SKIP LOCKED`, locked); err != nil {
 		p.t.Fatal(err)
 	}
 	wants := claim.Filter{Stages: []claim.Want{{Stage: "Record", Most: limit}, {Stage: "Store", Most: limit}, {Stage: "Receive", Most: limit}}}

@@ -96,7 +96,7 @@ SELECT count(*) FROM move_items(ARRAY(
 // leftSQL is all that a transition leaves of an item, but for what tells it from another.
 const leftSQL = `
 SELECT jsonb_build_object(
-	'item', to_jsonb(w) - '{id,name,turn,bag_date,created_at,queued_at,date_processed,updated_at,stage_started_at}'::text[] || jsonb_build_object('updated', w.updated_at > w.stage_started_at),
+	'item', to_jsonb(w) - '{id,name,virtual_start,bag_date,created_at,queued_at,date_processed,updated_at,stage_started_at}'::text[] || jsonb_build_object('updated', w.updated_at > w.stage_started_at),
 	'attempt', to_jsonb(a) - '{work_item_id,claimed_at,heard_at,ended_at}'::text[]
 		|| jsonb_build_object('heard', a.heard_at > a.claimed_at + interval '100 microseconds', 'ended', a.ended_at IS NOT NULL),
 	'messages', (SELECT array_agg(topic ORDER BY id) FROM topic_messages WHERE work_item_id = w.id),

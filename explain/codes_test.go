@@ -22,7 +22,7 @@ import (
 func codesInUse(t *testing.T) map[string]string {
 	t.Helper()
 	codes := map[string]string{}
-	inSQL := regexp.MustCompile(`error_code\s*:?=(?:\s*'[a-z-]+'|\s*CASE .*)`)
+	inSQL := regexp.MustCompile(`(?:error_code|m\.code|m\.end_code)\s*:?=(?:\s*'[a-z-]+'|\s*CASE .*)|CASE .* AS code`)
 	given := regexp.MustCompile(`(?:=|THEN|ELSE)\s*'([a-z-]+)'`)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {

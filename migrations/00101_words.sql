@@ -10,9 +10,7 @@
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true);
 
 -- +goose StatementBegin
--- What a column may hold is checked by its type, which costs an UPDATE nothing
--- where the column is not assigned; a CHECK of the table is read and evaluated by
--- every statement of the queue. A refusal says what was typed, and what to type.
+-- refused raises the error of a check: what was typed, and what to type.
 CREATE FUNCTION refused(reason text, hint text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	RAISE EXCEPTION '%', reason USING ERRCODE = 'check_violation', HINT = hint;
@@ -21,8 +19,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- meant_name returns the one of several names that somebody has mistyped: the one
--- with the same letters, but for two at most. NULL if none is that near.
+-- meant_name returns the name that was probably meant: the one with the same letters but
+-- for two at most. NULL: none is that near.
 CREATE FUNCTION meant_name(typed text, names text[]) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN (
 	SELECT n.name FROM unnest(names) WITH ORDINALITY n (name, place) CROSS JOIN LATERAL (
@@ -51,9 +49,9 @@ RETURN refused('there is no priority ' || coalesce(typed::text, 'NULL'), 'Write 
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- is_stage_name tells whether somebody has added a stage of this name, or says
--- what the stages are. While the table is empty a dump is being restored, in
--- whatever order, and all that is in it was checked when it was written.
+-- is_stage_name says whether a stage of this name was added, or raises an error that lists
+-- the stages. While the table is empty a dump is being restored, in any order, and its
+-- rows were checked when they were written.
 CREATE FUNCTION is_stage_name(typed text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

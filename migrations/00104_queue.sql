@@ -58,9 +58,9 @@ INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap, un
 	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL, '20 seconds', '60 seconds');
 
 CREATE TABLE size_bands (
-	band     smallint PRIMARY KEY,
-	min_size bigint   NOT NULL UNIQUE CHECK (min_size >= 0),
-	turn     bigint   NOT NULL DEFAULT 0
+	band         smallint PRIMARY KEY,
+	min_size     bigint   NOT NULL UNIQUE CHECK (min_size >= 0),
+	virtual_time bigint   NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO size_bands VALUES (0, 0), (1, 64 << 20), (2, 1 << 30), (3, 64::bigint << 30);
 
@@ -70,12 +70,12 @@ INSERT INTO size_bands VALUES (0, 0), (1, 64 << 20), (2, 1 << 30), (3, 64::bigin
 -- so delays itself, and one that comes seldom is served next.
 -- A row is added for each item, since a counter would be a chain of dead tuples in a
 -- transaction that adds many; upkeep deletes all but the last.
-CREATE TABLE institution_turns (
+CREATE TABLE institution_virtual_times (
 	institution_id bigint   NOT NULL REFERENCES institutions,
 	size_band      smallint NOT NULL,
-	next_turn      bigint   NOT NULL
+	virtual_finish bigint   NOT NULL
 );
-CREATE INDEX institution_turns_last ON institution_turns (institution_id, size_band, next_turn);
+CREATE INDEX institution_virtual_times_last ON institution_virtual_times (institution_id, size_band, virtual_finish);
 
 -- The columns are in an order that keeps a transition cheap. An UPDATE that finds space
 -- on the row's own page logs what lies between the first and the last byte that it
@@ -85,7 +85,7 @@ CREATE TABLE work_items (
 	id                     bigint        GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	institution_id         bigint        NOT NULL REFERENCES institutions,
 	size                   byte_count    NOT NULL,
-	turn                   bigint        NOT NULL DEFAULT 0,
+	virtual_start          bigint        NOT NULL DEFAULT 0,
 	bag_date               moment        NOT NULL,
 	date_processed         moment        NOT NULL DEFAULT now(),
 	created_at             moment        NOT NULL DEFAULT now(),
@@ -141,9 +141,9 @@ CREATE TABLE work_items (
 	autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 50000
 );
 -- What the claim walks, exactly in its order.
-CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, turn, run_at, id) WHERE status = 'Pending' AND retry;
+CREATE INDEX work_items_ready ON work_items (stage, size_band, priority, virtual_start, run_at, id) WHERE status = 'Pending' AND retry;
 -- What claims of requests walk: as work_items_ready, but each action by itself.
-CREATE INDEX work_items_requested ON work_items (action, size_band, priority, turn, run_at, id)
+CREATE INDEX work_items_requested ON work_items (action, size_band, priority, virtual_start, run_at, id)
 	WHERE status = 'Pending' AND retry AND stage = 'Requested';
 -- What the reaper and the caps walk.
 CREATE INDEX work_items_lease ON work_items (stage, lease_expires_at) WHERE status = 'Started';
@@ -202,11 +202,11 @@ CREATE TABLE work_item_attempts (
 -- An attempt that made progress does not count towards the maximum: a worker that is
 -- killed again and again in the course of a week's work is not the item's fault, while
 -- an item that kills its workers makes no progress and is suspended.
-CREATE TABLE attempts_forgiven (
+CREATE TABLE attempt_resets (
 	work_item_id bigint      NOT NULL, -- no foreign key, as in work_item_attempts
 	claim_token  bigint      NOT NULL,
 	attempts     integer     NOT NULL,
-	forgiven_at  timestamptz NOT NULL DEFAULT now(),
+	reset_at     timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (work_item_id, claim_token)
 );
 

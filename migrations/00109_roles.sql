@@ -11,7 +11,7 @@ CREATE TABLE administration_rights (
 );
 INSERT INTO administration_rights (privilege, on_table)
 SELECT 'SELECT', unnest('{queue_depth, running, needs_review, failed, outcomes, workers, attempts, all_work_items,
-	work_items, work_item_attempts, work_item_audit, attempts_forgiven, worker_processes, plans, plan_items, removals,
+	work_items, work_item_attempts, work_item_audit, attempt_resets, worker_processes, plans, plan_items, removals,
 	stage_settings, stage_settings_audit, stage_names, stage_pauses, services, known_services, service_reports,
 	institutions, users, deletion_requests_generic_files, deletion_requests_intellectual_objects, deletion_receipts,
 	storage_options, retrieval_prices, request_settings, retrievals, spot_restores, alerts,
@@ -33,7 +33,7 @@ CREATE TABLE auditor_rights (
 INSERT INTO auditor_rights (on_table) SELECT unnest('{institutions, intellectual_objects, generic_files, checksums, storage_records, premis_events,
 	retired_copies, unrecorded_copies, storage_options, users, deletion_requests_generic_files, deletion_requests_intellectual_objects, deletion_receipts,
 	fixity_policies, fixity_checks, fixity_feed, fixity_done, fixity_failures, bad_copies, repair_brakes, retrievals, retrieval_prices, spot_restores,
-	schedules, removals, all_work_items, work_items, work_items_archive, work_item_attempts, work_item_attempts_archive, attempts, attempts_forgiven,
+	schedules, removals, all_work_items, work_items, work_items_archive, work_item_attempts, work_item_attempts_archive, attempts, attempt_resets,
 	work_item_audit, stage_settings, stage_settings_audit, stage_names, stage_pauses, topic_requests, plans, plan_items, queue_depth, needs_review,
 	outcomes, failed, running}'::text[]);
 -- Neither the digest of a token nor the text of an alert: the one that asks for an

@@ -10,6 +10,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,12 +79,19 @@ func documented(t *testing.T) string {
 
 // rows is a digest of the rows of each table, and where each sequence stands.
 const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
-	SELECT relname || ' ' || (xpath('/row/n/text()', query_to_xml('SELECT md5(coalesce(string_agg(to_jsonb(x)::text, '''' ORDER BY to_jsonb(x)::text), '''')) AS n FROM '
+	SELECT relname || ' ' || (xpath('/row/n/text()', query_to_xml('SELECT md5(coalesce(string_agg(x::text, '''' ORDER BY x::text), '''')) AS n FROM '
 		|| oid::regclass || ' x', false, true, '')))[1]::text AS line
 	FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
 		AND relname NOT IN ('goose_db_version', 'schema_repeatables', 'administration_rights', 'auditor_rights')
 	UNION ALL
 	SELECT sequencename || ' ' || coalesce(last_value, 0) FROM pg_sequences WHERE schemaname = current_schema() AND sequencename NOT LIKE 'goose%') l`
+
+// renamed are the rows under the names that tables have now, in their order.
+func renamed(rows string) string {
+	lines := strings.Split(strings.NewReplacer("institution_turns ", "institution_virtual_times ", "attempts_forgiven ", "attempt_resets ").Replace(rows), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
 
 // A database that cannot be migrated in place is refused and left as it is; the
 // documented way brings all its rows, sequences and partitions into a new one, which
@@ -94,14 +102,14 @@ func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
 	exec(t, before, `SELECT open_log_partition('pipeline_messages', 7)`)
 	exec(t, before, `SELECT setval('topic_message_ids', 700000000)`)
 	exec(t, before, `INSERT INTO topic_messages (topic, body) VALUES ('fixity_check', 'in the seventh partition')`)
-	want := value[string](t, before, rows)
+	want := renamed(value[string](t, before, rows))
 	if err := migrations.Up(t.Context(), from); !errors.Is(err, migrations.ErrOldSchema) {
 		t.Fatalf("Up = %v", err)
 	}
 	if _, err := migrations.Status(t.Context(), from); !errors.Is(err, migrations.ErrOldSchema) {
 		t.Fatalf("Status = %v", err)
 	}
-	if value[string](t, before, rows) != want || value[bool](t, before, `SELECT to_regclass('schema_repeatables') IS NOT NULL`) {
+	if renamed(value[string](t, before, rows)) != want || value[bool](t, before, `SELECT to_regclass('schema_repeatables') IS NOT NULL`) {
 		t.Error("the refusal changed something")
 	}
 
@@ -118,7 +126,7 @@ func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
 	}
 	after := connect(t, to)
 	defer after.Close(context.Background())
-	if got := value[string](t, after, rows); got != want {
+	if got := renamed(value[string](t, after, rows)); got != want {
 		t.Errorf("the new database has\n%s\nand the old one had\n%s", got, want)
 	}
 	goesOn(t, after)

@@ -30,12 +30,12 @@ func TestRepeatableFilesAreAppliedWhenTheyChange(t *testing.T) {
 	if files := lacking(t, owner); len(files) != 0 {
 		t.Fatalf("after Up the database lacks %v", files)
 	}
-	const spoilt = `CREATE OR REPLACE FUNCTION turn_cost(size bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0`
+	const spoilt = `CREATE OR REPLACE FUNCTION virtual_cost(size bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0`
 	const applied = `SELECT string_agg(file || ' ' || applied_at, ', ' ORDER BY file) FROM schema_repeatables WHERE file <> '20_new_items.sql'`
 	before := value[string](t, super, applied)
 	exec(t, super, spoilt)
 	up(t, owner)
-	if value[int64](t, super, `SELECT turn_cost(1)`) != 0 {
+	if value[int64](t, super, `SELECT virtual_cost(1)`) != 0 {
 		t.Error("a file that has not changed was applied again")
 	}
 	exec(t, super, `UPDATE schema_repeatables SET digest = 'of another text' WHERE file = '20_new_items.sql'`)
@@ -43,7 +43,7 @@ func TestRepeatableFilesAreAppliedWhenTheyChange(t *testing.T) {
 		t.Errorf("the database lacks %v", files)
 	}
 	up(t, owner)
-	if value[int64](t, super, `SELECT turn_cost(1)`) == 0 {
+	if value[int64](t, super, `SELECT virtual_cost(1)`) == 0 {
 		t.Error("a file that has changed was not applied")
 	}
 	if after := value[string](t, super, applied); after != before {
@@ -53,7 +53,7 @@ func TestRepeatableFilesAreAppliedWhenTheyChange(t *testing.T) {
 	exec(t, super, spoilt)
 	exec(t, super, `UPDATE schema_repeatables SET applied_at = now() + interval '1 minute' WHERE digest = 'of another text'`)
 	up(t, owner)
-	if value[int64](t, super, `SELECT turn_cost(1)`) != 0 || len(lacking(t, owner)) != 0 {
+	if value[int64](t, super, `SELECT virtual_cost(1)`) != 0 || len(lacking(t, owner)) != 0 {
 		t.Error("an older program has replaced the file of a newer one")
 	}
 }

@@ -84,7 +84,7 @@ func TestOnlyTheClaimForgives(t *testing.T) {
 	forgives(second.item.Token+1, false)
 	forgives(second.item.Token, true)
 	forgives(second.item.Token, false)
-	if n := value[int](a, `SELECT count(*) FROM attempts_forgiven`); n != 1 {
+	if n := value[int](a, `SELECT count(*) FROM attempt_resets`); n != 1 {
 		t.Errorf("%d are on record, want 1", n)
 	}
 }

@@ -22,7 +22,7 @@ func TestNothingThatIsTypedSpoilsTheQueue(t *testing.T) {
 	a.institution("other.edu")
 	rapid.Check(t, func(t *rapid.T) {
 		a.scene(`TRUNCATE work_items, work_item_attempts, work_items_archive, work_item_attempts_archive, retired_copies,
-			work_item_audit, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY`)
+			work_item_audit, topic_messages, uploads_in_work, objects_in_work, institution_virtual_times RESTART IDENTITY`)
 		a.exec(`UPDATE stage_settings SET paused = false, cap = NULL, max_attempts = 3`)
 		m := &typist{archive: a, t: t}
 		t.Repeat(map[string]func(*rapid.T){
@@ -122,7 +122,7 @@ func values() map[string]string {
 		"stage_started_at":       times,
 		"size":                   `0|-1|73400320|9223372036854775807|NULL`,
 		"size_band":              `-1|0|3|NULL`,
-		"turn":                   `-1|0|9223372036854775807|NULL`,
+		"virtual_start":          `-1|0|9223372036854775807|NULL`,
 		"waits_for":              `id|1|2|3|99|NULL`,
 		"pid":                    `0|NULL`,
 		"node":                   `'mine'|NULL`,

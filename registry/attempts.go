@@ -10,7 +10,7 @@ import (
 // claim holds and there were any; asking twice forgives once.
 func (r *Registry) ForgiveAttempts(ctx context.Context, item, token int64) (forgiven bool, err error) {
 	tag, err := r.db.Exec(ctx, `
-		INSERT INTO attempts_forgiven (work_item_id, claim_token, attempts) VALUES ($1, $2, 0)
+		INSERT INTO attempt_resets (work_item_id, claim_token, attempts) VALUES ($1, $2, 0)
 		ON CONFLICT DO NOTHING`, item, token)
 	if err != nil {
 		return false, fmt.Errorf("forgive the attempts of item %d: %w", item, err)

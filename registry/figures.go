@@ -109,7 +109,7 @@ SELECT t.name, sum(t.n_live_tup)::bigint, sum(t.n_dead_tup)::bigint FROM (
 		n_live_tup, n_dead_tup
 	FROM pg_stat_user_tables WHERE schemaname = current_schema()
 ) t
-WHERE t.name = ANY ('{work_items, work_item_attempts, worker_processes, institution_turns, uploads_in_work, objects_in_work,
+WHERE t.name = ANY ('{work_items, work_item_attempts, worker_processes, institution_virtual_times, uploads_in_work, objects_in_work,
 	topic_messages, topic_deliveries}')
 GROUP BY t.name ORDER BY t.name`
 

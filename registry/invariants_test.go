@@ -35,7 +35,7 @@ SELECT what || ': ' || item FROM (
 	UNION ALL SELECT 'is in the wrong band', id FROM work_items w
 		WHERE size_band <> (SELECT max(band) FROM size_bands WHERE min_size <= w.size)
 	UNION ALL SELECT 'has a turn that its institution has not come to', id FROM work_items w
-		WHERE turn >= (SELECT max(next_turn) FROM institution_turns t WHERE t.institution_id = w.institution_id)
+		WHERE virtual_start >= (SELECT max(virtual_finish) FROM institution_virtual_times t WHERE t.institution_id = w.institution_id)
 	UNION ALL SELECT 'succeeded, and not at the end', id FROM work_items WHERE status = 'Success' AND stage <> 'Cleanup'
 	UNION ALL SELECT 'a paused stage does not say by whom', ordinal FROM stage_settings WHERE paused <> (paused_by IS NOT NULL AND paused_at IS NOT NULL)
 	UNION ALL SELECT 'a stage is not what it was', 13 - count(*) FROM stage_settings WHERE (stage, ordinal) IN (

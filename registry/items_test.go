@@ -191,8 +191,8 @@ func TestChangesByHand(t *testing.T) {
 			`claim_token = 7, status = 'Success', stage = 'Cleanup', retry = false`, `status = 'Pending', stage = 'Store'`, "has ended", "",
 		},
 		"a status that is none": {"", `status = 'Pendign'`, "there is no status 'Pendign'; the statuses are: Pending", ""},
-		"the lease alone":       {"", `node = 'mine'`, "is written by the queue alone", ""},
-		"retry alone":           {"", `retry = false`, "is written by the queue alone", ""},
+		"the lease alone":       {"", `node = 'mine'`, "only the queue writes ", ""},
+		"retry alone":           {"", `retry = false`, "only the queue writes ", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,7 @@ func TestPlansKeepTheirWordWhateverHappens(t *testing.T) {
 	a := newArchive(t)
 	seen := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		a.scene(`TRUNCATE work_items, uploads_in_work, plans, plan_items, work_item_audit, institution_turns RESTART IDENTITY CASCADE`)
+		a.scene(`TRUNCATE work_items, uploads_in_work, plans, plan_items, work_item_audit, institution_virtual_times RESTART IDENTITY CASCADE`)
 		m := &planModel{a: a, seen: seen, made: map[planned]snapshot{}, done: map[planned]snapshot{}}
 		for i := range modelItems {
 			a.put(fmt.Sprint("bag", i), "e", "Store", rapid.SampledFrom([]string{"Pending", "Failed", "Suspended", "Started"}).Draw(rt, "status"))
@@ -69,7 +69,7 @@ type planModel struct {
 }
 
 func (m *planModel) item(id int64) (s snapshot) {
-	s.row = value[string](m.a, `SELECT (to_jsonb(w) - '{claim_token,updated_at,turn,priority}'::text[])::text FROM work_items w WHERE id = $1`, id)
+	s.row = value[string](m.a, `SELECT (to_jsonb(w) - '{claim_token,updated_at,virtual_start,priority}'::text[])::text FROM work_items w WHERE id = $1`, id)
 	s.token = value[int64](m.a, `SELECT claim_token FROM work_items WHERE id = $1`, id)
 	s.priority = value[int](m.a, `SELECT priority FROM work_items WHERE id = $1`, id)
 	return s

@@ -272,7 +272,7 @@ func TestManyComeAndAreRequeuedByIndexes(t *testing.T) {
 	a := newArchive(t)
 	scanned := func(sql string) {
 		t.Helper()
-		a.exec(`VACUUM ANALYZE uploads_in_work, objects_in_work, institution_turns, work_items_archive`) // of which it is known now that they are empty
+		a.exec(`VACUUM ANALYZE uploads_in_work, objects_in_work, institution_virtual_times, work_items_archive`) // of which it is known now that they are empty
 		tx, err := a.db.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestManyComeAndAreRequeuedByIndexes(t *testing.T) {
 		}
 		var tables string
 		err = tx.QueryRow(t.Context(), `SELECT coalesce(string_agg(relname || ' ' || seq_scan, ', '), '') FROM pg_stat_xact_user_tables
-			WHERE seq_scan > 5 AND relname IN ('work_items', 'uploads_in_work', 'objects_in_work', 'institution_turns', 'work_items_archive')`).Scan(&tables)
+			WHERE seq_scan > 5 AND relname IN ('work_items', 'uploads_in_work', 'objects_in_work', 'institution_virtual_times', 'work_items_archive')`).Scan(&tables)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,10 +110,10 @@ work_item_attempts INSERT UPDATE DELETE
 work_item_attempts_archive INSERT
 worker_processes INSERT UPDATE DELETE
 size_bands UPDATE
-institution_turns DELETE
+institution_virtual_times DELETE
 topic_messages INSERT
 topic_retries INSERT UPDATE DELETE
-attempts_forgiven INSERT
+attempt_resets INSERT
 known_services INSERT UPDATE
 service_reports INSERT UPDATE DELETE
 alerts INSERT

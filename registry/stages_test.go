@@ -91,7 +91,7 @@ func TestWrongNamesAreToldRight(t *testing.T) {
 		`SELECT pause_stage(NULL)`:                             {"there is no stage NULL", "Write one of them"},
 		fmt.Sprintf(`SELECT requeue(%d, 'receive')`, id):       {"there is no stage 'receive'; the stages of Ingest are", "Write 'Receive'."},
 		`SELECT requeue_where('true', 'formatidentification')`: {"there is no stage", "Write 'Format Identification'."},
-		`SELECT drain_worker('nobody')`:                        {"there is no live worker 'nobody'", "None lives."},
+		`SELECT drain_worker('nobody')`:                        {"there is no live worker 'nobody'", "There is none."},
 		`SELECT requeue(99)`:                                   {"there is no item 99", ""},
 		`SELECT cancel(NULL)`:                                  {"there is no item NULL", ""},
 		`SELECT release(99)`:                                   {"there is no item 99", ""},
@@ -193,7 +193,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 		`CREATE TEMPORARY VIEW stage_settings AS SELECT action, stage, 1::smallint AS ordinal, topic FROM public.stage_settings`,
 		`CREATE TEMPORARY TABLE work_item_audit (LIKE public.work_item_audit INCLUDING DEFAULTS)`,
 		`CREATE TEMPORARY TABLE work_item_attempts (LIKE public.work_item_attempts)`,
-		`CREATE TEMPORARY TABLE institution_turns (LIKE public.institution_turns)`,
+		`CREATE TEMPORARY TABLE institution_virtual_times (LIKE public.institution_virtual_times)`,
 	} {
 		if _, err := c.Exec(context.Background(), sql); err != nil {
 			t.Fatal(err)
@@ -212,7 +212,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 	if n := value[int](a, `SELECT count(*) FROM public.work_item_audit`); n != 1 {
 		t.Errorf("%d changes are on record, want 1", n)
 	}
-	if n := value[int](a, `SELECT count(*) FROM public.institution_turns`); n != 2 {
+	if n := value[int](a, `SELECT count(*) FROM public.institution_virtual_times`); n != 2 {
 		t.Errorf("its institution has taken %d turns, want one for each time that the item came", n)
 	}
 }

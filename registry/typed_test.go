@@ -62,7 +62,7 @@ type typo map[string]string
 
 const (
 	ended   = "!has ended"
-	queues  = "!is written by the queue alone"
+	queues  = "!only the queue writes "
 	same    = "as it was"
 	anewAt  = "Store Pending, 0 attempts, anew, audited, announced"
 	earlier = "Validate Pending, 0 attempts, anew, audited, announced"
@@ -80,10 +80,10 @@ func typos() map[string]typo {
 		set(`stage = 'Validate', status = 'Pending', retry = true, attempt = 9, node = NULL, pid = NULL, needs_admin_review = true`): {
 			"": earlier, "Success": ended, "Cancelled": ended,
 		},
-		set(`stage = 'Validate', status = 'Pending', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, run_at = 'infinity'`): {
+		set(`stage = 'Validate', status = 'Pending', waits_for = 99999, virtual_start = 999999999, size_band = 3, entered_token = 0, run_at = 'infinity'`): {
 			"": earlier, "Success": ended, "Cancelled": ended,
 		},
-		set(`status = 'Suspended', waits_for = 99999, turn = 999999999, size_band = 3, entered_token = 0, attempt = 9, worker = 'mine', note = ''`): {
+		set(`status = 'Suspended', waits_for = 99999, virtual_start = 999999999, size_band = 3, entered_token = 0, attempt = 9, worker = 'mine', note = ''`): {
 			"": "Store Suspended, audited, note ", "Suspended": queues, "Success": ended, "Cancelled": ended,
 		},
 		set(`stage = 'Validate'`): {
@@ -126,10 +126,10 @@ func typos() map[string]typo {
 		`SELECT set_priority($ + 99, 1)`: is("!there is no item"),
 		`SELECT set_priority($, NULL)`:   is("!there is no priority NULL"),
 		`SELECT pause_stage('Store')`:    is(same),
-		`TRUNCATE work_items CASCADE`:    is("!cannot be emptied"),
-		`TRUNCATE work_item_attempts`:    is("!cannot be emptied"),
+		`TRUNCATE work_items CASCADE`:    is("!cannot be truncated"),
+		`TRUNCATE work_item_attempts`:    is("!cannot be truncated"),
 		`DELETE FROM uploads_in_work WHERE work_item_id = $`: {
-			"": "!uploads_in_work is written by the queue alone", "Success": same, "Failed": same, "Suspended": same, "Cancelled": same,
+			"": "!only the queue writes uploads_in_work", "Success": same, "Failed": same, "Suspended": same, "Cancelled": same,
 		},
 		set(`status = ''`):                    is("!no status ''"),
 		set(`status = 'Canceled'`):            is("!no status 'Canceled'"),
@@ -155,16 +155,16 @@ func typos() map[string]typo {
 		set(`claim_token = NULL`):                        is("!claim_token of item"),
 		set(`entered_token = 99`):                        is(queues),
 		set(`size_band = 3`):                             is(queues),
-		set(`turn = -1`):                                 is(queues),
+		set(`virtual_start = -1`):                        is(queues),
 		set(`waits_for = id`):                            is(queues),
 		set(`waits_for = 99999, run_at = 'infinity'`):    is(queues),
 		set(`waits_for = NULL, run_at = now()`):          {"": "as it was, audited, due", "waiting": queues},
 		set(`node = 'mine'`):                             is(queues),
 		set(`pid = NULL, worker = NULL, node = NULL`):    {"": same, "Started": queues},
 		set(`stage_started_at = 'infinity'`):             is("!is no point in time"),
-		set(`lease_expires_at = NULL`):                   {"": same, "Started": "!is moved by its worker alone"},
+		set(`lease_expires_at = NULL`):                   {"": same, "Started": "!only its worker renews the lease"},
 		set(`lease_expires_at = 'infinity'`):             is("!is no point in time"),
-		set(`lease_expires_at = now() + '3 years'`):      is("!is moved by its worker alone"),
+		set(`lease_expires_at = now() + '3 years'`):      is("!only its worker renews the lease"),
 		set(`run_at = 'infinity'`):                       {"": "!would never be claimed", "waiting": same},
 		set(`run_at = '-infinity'`):                      is("!is no point in time"),
 		set(`run_at = NULL`):                             is("!NULL is no point in time"),
@@ -188,10 +188,10 @@ func typos() map[string]typo {
 		`DELETE FROM work_item_attempts`:                 is("!attempts of item"),
 		`UPDATE work_item_attempts SET stage = 'Stroe'`:  is("!cannot be changed"),
 		`UPDATE work_item_attempts SET ended_at = NULL, outcome = NULL WHERE ended_at IS NOT NULL`: {
-			"": "!the ledger is kept as it is", "Started": same, "waiting": same,
+			"": "!attempts are permanent records", "Started": same, "waiting": same,
 		},
 		`UPDATE work_item_attempts SET outcome = 'done' WHERE outcome <> 'done'`: {
-			"": "!the ledger is kept as it is", "Started": same, "waiting": same, "Success": same,
+			"": "!attempts are permanent records", "Started": same, "waiting": same, "Success": same,
 		},
 	}
 }

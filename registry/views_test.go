@@ -80,7 +80,7 @@ func TestRunningAndWorkers(t *testing.T) {
 	}
 	a.shows(`SELECT worker, node, pid, slots, running, heard_ago < '10 seconds' AS heard, draining, started <= now() AS started FROM workers ORDER BY worker`,
 		"drained node-of-drained 12 10 0 true true true", "w node-of-w 12 10 1 true false true")
-	if _, err := a.Drain(context.Background(), "ended"); err == nil || !strings.HasSuffix(err.Error(), "Those that live are: drained, w") {
+	if _, err := a.Drain(context.Background(), "ended"); err == nil || !strings.HasSuffix(err.Error(), "Live workers: drained, w") {
 		t.Errorf("Drain of one that has ended = %v, want those that live", err)
 	}
 	list, err := a.Workers(context.Background())

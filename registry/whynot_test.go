@@ -25,7 +25,7 @@ func TestWhyNot(t *testing.T) {
 		want    []string
 	}{
 		"nothing":  {state: "Pending"},
-		"parked":   {state: "Suspended", want: []string{"parked|Suspended at Store: Storage denies access.|Mend the cause, then SELECT requeue($)"}},
+		"parked":   {state: "Suspended", want: []string{"parked|Suspended at Store: Storage denies access.|Fix the cause, then SELECT requeue($)"}},
 		"failed":   {state: "Failed", want: []string{"parked|Failed at Store: Storage denies access.|"}},
 		"over":     {state: "Success", want: []string{"ended|Success at Cleanup|None."}},
 		"given up": {state: "Cancelled", want: []string{"ended|Cancelled at Store: No longer wanted.|None."}},
@@ -36,7 +36,7 @@ func TestWhyNot(t *testing.T) {
 		"running": {state: "Started", want: []string{"running|The worker w on n, process 1, has it until |SELECT release($);"}},
 		"running, and lapsed": {
 			state: "Started", prepare: `UPDATE work_items SET lease_expires_at = now() - interval '1 minute'`,
-			want: []string{"running|although its lease lapsed at |Any live worker gives it back"},
+			want: []string{"running|although its lease expired at |Any live worker gives it back"},
 		},
 		"paused": {
 			state: "Pending", prepare: `SELECT pause_stage('Store', 'The bucket moves.')`,
@@ -51,11 +51,11 @@ func TestWhyNot(t *testing.T) {
 		"waits": {state: "waiting", want: []string{"waiting|It waits until item 1 of the same object has ended, which is Started at Store.|SELECT * FROM why_not(1);"}},
 		"cap": {
 			state: "Pending", prepare: `UPDATE stage_settings SET cap = 1 WHERE stage = 'Store'`, other: hasW1,
-			want: []string{"cap|1 item is at Store, and no more than 1 may be at once.|UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Store';"},
+			want: []string{"cap|1 item is at Store; the cap is 1.|UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Store';"},
 		},
-		"no worker":                 {state: "Pending", prepare: `DELETE FROM worker_processes`, want: []string{"no worker|No worker lives.|farol work"}},
-		"one that was not heard of": {state: "Pending", prepare: `UPDATE worker_processes SET heard_at = now() - interval '31 seconds'`, want: []string{"no worker|No worker lives.|"}},
-		"one that has ended":        {state: "Pending", prepare: `UPDATE worker_processes SET ended_at = now(), ending = 'stopped'`, want: []string{"no worker|No worker lives.|"}},
+		"no worker":                 {state: "Pending", prepare: `DELETE FROM worker_processes`, want: []string{"no worker|There is no live worker.|farol work"}},
+		"one that was not heard of": {state: "Pending", prepare: `UPDATE worker_processes SET heard_at = now() - interval '31 seconds'`, want: []string{"no worker|There is no live worker.|"}},
+		"one that has ended":        {state: "Pending", prepare: `UPDATE worker_processes SET ended_at = now(), ending = 'stopped'`, want: []string{"no worker|There is no live worker.|"}},
 		"another stage":             {state: "Pending", pools: `[{"name": "p", "stages": ["Receive"], "slots": 1}]`, want: []string{"no worker|No live worker takes Store of Ingest.|"}},
 		"another action":            {state: "Pending", pools: pool(`, "actions": ["Delete"]`), want: []string{"no worker|No live worker takes Store of Ingest.|"}},
 		"its action":                {state: "Pending", pools: pool(`, "actions": ["Ingest"]`)},

@@ -74,7 +74,7 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 // loadSQL does what the triggers of work_items would have done: see load.
 const loadSQL = `
 WITH item AS (
-	INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, turn, queued_at)
+	INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, size_band, virtual_start, queued_at)
 	SELECT i.id, 'Ingest', ($1::text[])[1 + n % $2], 'bag-' || n || '.tar', i.receiving_bucket, repeat('e', 32), s.size, now(),
 		i.identifier || '/bag-' || n, (SELECT max(band) FROM size_bands WHERE min_size <= s.size), n << 20, now()
 	FROM generate_series($3::bigint, $4::bigint) n
@@ -88,7 +88,7 @@ INSERT INTO uploads_in_work SELECT object_identifier, name, etag, id FROM item`
 // fill spreads the items over four institutions and three size bands as well.
 func (f *farol) fill(ctx context.Context, n, first int) error {
 	_, err := f.db.Exec(ctx, `BEGIN; SET LOCAL session_replication_role = replica; -- or it would be refused
-		TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_turns RESTART IDENTITY CASCADE; COMMIT`)
+		TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_virtual_times RESTART IDENTITY CASCADE; COMMIT`)
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
 	}

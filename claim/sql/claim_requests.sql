@@ -40,12 +40,12 @@ WITH claimed AS (
 		) stage
 		CROSS JOIN LATERAL (
 			SELECT first.place, first.id
-			FROM unnest($3::text[], $4::smallint[], $5::smallint[], $6::bigint[]) AS cursor (stage, band, priority, turn)
+			FROM unnest($3::text[], $4::smallint[], $5::smallint[], $6::bigint[]) AS cursor (stage, band, priority, virtual_start)
 			CROSS JOIN LATERAL (
 				SELECT w.ctid AS place, w.id FROM work_items w
 				WHERE w.status = 'Pending' AND w.retry
 				  AND w.stage = 'Requested' AND w.size_band = cursor.band
-				  AND (w.priority, w.turn) >= (cursor.priority, cursor.turn)
+				  AND (w.priority, w.virtual_start) >= (cursor.priority, cursor.virtual_start)
 				  AND w.run_at <= now() AND w.action = $7 AND w.size >= $8 AND w.size < $9
 				  AND w.memory_need <= $11
 				  AND ($12::interval = '0' OR w.created_at <= now() - $12)
@@ -56,7 +56,7 @@ WITH claimed AS (
 				      WHERE w.action = ANY (without.steps)
 				        AND (without.storage_options IS NULL OR w.storage_option = ANY (without.storage_options))
 				        AND (without.institutions IS NULL OR w.institution_id IN (SELECT id FROM institutions WHERE identifier = ANY (without.institutions)))))
-				ORDER BY w.priority, w.turn, w.run_at, w.id
+				ORDER BY w.priority, w.virtual_start, w.run_at, w.id
 				LIMIT stage.allowed
 				FOR UPDATE SKIP LOCKED
 			) first
@@ -67,7 +67,7 @@ WITH claimed AS (
 	) found
 	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
-		w.object_identifier, w.institution_id, w.size_band, w.priority, w.turn, w.lease_expires_at - w.updated_at AS lease,
+		w.object_identifier, w.institution_id, w.size_band, w.priority, w.virtual_start, w.lease_expires_at - w.updated_at AS lease,
 		coalesce(w.storage_option::text, '') AS storage_option
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)

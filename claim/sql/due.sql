@@ -5,6 +5,6 @@ SELECT coalesce(bool_or(run_at <= now()), false) OR count(*) = $1
 FROM (
 	SELECT run_at FROM work_items
 	WHERE status = 'Pending' AND retry
-	ORDER BY stage, size_band, priority, turn, run_at, id
+	ORDER BY stage, size_band, priority, virtual_start, run_at, id
 	LIMIT $1
 ) w

@@ -8,7 +8,7 @@
 -- overrides them, and their stages; $4, $5 files that dead workers had in progress, by item; $6,
 -- $7 dead workers and the beginnings of their panics.
 WITH dead AS MATERIALIZED (
-	SELECT w.id, w.action, w.stage, w.size_band, w.priority, w.turn, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
+	SELECT w.id, w.action, w.stage, w.size_band, w.priority, w.virtual_start, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
 		CASE WHEN unaware.is THEN 'unaware' ELSE coalesce(p.ending, 'silent') END AS ending,
 		n.attempt >= m.most AND NOT unaware.is AS parks,
 		CASE WHEN unaware.is THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
@@ -64,6 +64,6 @@ WITH dead AS MATERIALIZED (
 		FROM told
 	), false, false) m
 )
-SELECT told.id, told.action, told.stage, told.size_band, told.priority, told.turn, m.note, m.code, m.status, m.attempt
+SELECT told.id, told.action, told.stage, told.size_band, told.priority, told.virtual_start, m.note, m.code, m.status, m.attempt
 FROM moves m
 JOIN told ON told.id = m.id

@@ -5,8 +5,8 @@ WITH untaken AS (
 	DELETE FROM topic_retries WHERE id IN (
 		SELECT id FROM topic_retries WHERE created_at < now() - interval '1 day' ORDER BY created_at LIMIT 10000 FOR UPDATE SKIP LOCKED)
 ), passed AS (
-	DELETE FROM institution_turns t
-	WHERE next_turn < (SELECT max(l.next_turn) FROM institution_turns l
+	DELETE FROM institution_virtual_times t
+	WHERE virtual_finish < (SELECT max(l.virtual_finish) FROM institution_virtual_times l
 		WHERE l.institution_id = t.institution_id AND l.size_band = t.size_band)
 )
 DELETE FROM worker_processes WHERE ended_at < now() - interval '7 days'

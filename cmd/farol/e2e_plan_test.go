@@ -44,7 +44,7 @@ func TestKilledPlanChangesEachItemOnce(t *testing.T) {
 	if p := farol("plan", "requeue", "--status", "Suspended"); p.wait() != nil {
 		t.Fatal(p.said())
 	}
-	stood := `SELECT md5(string_agg((to_jsonb(w) - '{claim_token,updated_at,turn}'::text[])::text, ' ' ORDER BY id)) FROM work_items w`
+	stood := `SELECT md5(string_agg((to_jsonb(w) - '{claim_token,updated_at,virtual_start}'::text[])::text, ' ' ORDER BY id)) FROM work_items w`
 	before := ask[string](t, db, stood)
 
 	kills := 0

@@ -160,7 +160,7 @@ func ofTyping() []mutant {
 		},
 		{
 			"overtaking-moves-turns", "migrations/repeatable/24_refused_changes.sql",
-			`IF 'priority' = ANY (typed) THEN -- what`, `IF false THEN -- what`,
+			`IF 'priority' = ANY (typed) THEN -- items`, `IF false THEN -- items`,
 			"./claim", "TestOvertakingMovesNoTurns",
 		},
 		{

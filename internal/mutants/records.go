@@ -101,8 +101,8 @@ func ofTelling() []mutant {
 			"./pipeline", day,
 		},
 		{
-			"outcome-of-before", "migrations/repeatable/22_ended_items.sql",
-			`NEW.outcome := NEW.action ||`, `NEW.pid := NEW.pid; --`,
+			"outcome-of-before", "migrations/repeatable/21_transition.sql",
+			`RETURN action || CASE status WHEN 'Cancelled'`, `RETURN NULL || CASE status WHEN 'Cancelled'`,
 			"./pipeline", day,
 		},
 		{

@@ -41,7 +41,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 }
 
 const timesThatStay = `
-	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempts_forgiven.forgiven_at
+	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
 	checksums.created_at checksums.datetime checksums.updated_at deletion_receipts.absent_at deletion_receipts.removed_at
 	deletion_receipts.seen_at
 	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at

@@ -1,6 +1,6 @@
 -- Stages: their names, their order, adding and removing them.
 
--- An added stage behind Store is late, too. The others cost no look.
+-- An added stage after Store is late, too. The others need no query.
 CREATE OR REPLACE FUNCTION is_late_stage(stage text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
@@ -10,8 +10,8 @@ RETURN CASE
 		WHERE s.action = 'Ingest' AND s.stage = is_late_stage.stage AND s.ordinal > store.ordinal)
 END;
 
--- stage_named returns a stage if it is written right, or says what the stages are:
--- those of one action, or of all.
+-- stage_named returns the name of a stage, or raises an error that lists the stages of
+-- one action, or of all.
 CREATE OR REPLACE FUNCTION stage_named(typed text, of_action text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
@@ -31,8 +31,8 @@ BEGIN
 END
 $$;
 
--- stage_place is where a stage stands in the order of an action. One that was
--- removed stands where its items go on.
+-- stage_place is the position of a stage among the stages of an action. A removed stage
+-- has the position at which its items continue.
 CREATE OR REPLACE FUNCTION stage_place(of_action text, of_stage text) RETURNS smallint
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	WITH RECURSIVE way AS (
@@ -43,8 +43,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT s.ordinal FROM way JOIN stage_settings s ON s.action = of_action AND s.stage = way.stage
 $$;
 
--- Who pauses a stage is written beside it, each change is on record, and workers
--- hear of it.
+-- Records who paused a stage, writes each change to the audit, and notifies workers.
 CREATE OR REPLACE FUNCTION stage_settings_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -52,8 +51,8 @@ DECLARE
 BEGIN
 	IF (OLD.action, OLD.stage) IS DISTINCT FROM (NEW.action, NEW.stage)
 		OR OLD.ordinal <> NEW.ordinal AND current_setting('farol.adds_stage', true) IS DISTINCT FROM 'yes' THEN
-		RAISE EXCEPTION 'the stage % of % has its name and its place for good', OLD.stage, OLD.action
-			USING ERRCODE = 'check_violation', HINT = 'Items are at it, and workers know it by its name.';
+		RAISE EXCEPTION 'stage % of % cannot be renamed or moved', OLD.stage, OLD.action
+			USING ERRCODE = 'check_violation', HINT = 'Items and workers refer to it by its name.';
 	END IF;
 	NEW.paused_at := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_at, now()) ELSE now() END END;
 	NEW.paused_by := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_by, acting_user()) ELSE acting_user() END END;
@@ -88,7 +87,7 @@ BEGIN
 	IF EXISTS (SELECT FROM work_items WHERE action = OLD.action AND stage = OLD.stage AND status NOT IN ('Success', 'Cancelled')
 			AND (retry OR OLD.worker = 'farol')) THEN
 		RAISE EXCEPTION 'items are at the stage % of %: it cannot be deleted', OLD.stage, OLD.action
-			USING ERRCODE = 'check_violation', HINT = format('To hold it up: SELECT pause_stage(%L);', OLD.stage);
+			USING ERRCODE = 'check_violation', HINT = format('To pause it: SELECT pause_stage(%L);', OLD.stage);
 	END IF;
 	IF OLD.worker = 'http' THEN
 		UPDATE stage_names SET followed_by = (
@@ -106,8 +105,8 @@ CREATE OR REPLACE TRIGGER stage_settings_deleted AFTER DELETE ON stage_settings
 CREATE OR REPLACE FUNCTION stage_names_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	RAISE EXCEPTION 'stage_names is written by add_stage() and remove_stage() alone'
-		USING ERRCODE = 'check_violation', HINT = 'SELECT add_stage(''Virus Scan'', ''Validate''); adds a stage behind another.';
+	RAISE EXCEPTION 'only add_stage() and remove_stage() write stage_names'
+		USING ERRCODE = 'check_violation', HINT = 'SELECT add_stage(''Virus Scan'', ''Validate''); adds a stage after another.';
 END
 $$;
 CREATE OR REPLACE TRIGGER stage_names_by_hand BEFORE UPDATE OR DELETE ON stage_names
@@ -125,20 +124,20 @@ DECLARE
 	s      stage_settings;
 BEGIN
 	IF (add_stage.stage ~ '^[A-Z][A-Za-z0-9]*( [A-Za-z0-9]+)*$' AND length(add_stage.stage) <= 50) IS NOT TRUE THEN
-		PERFORM refused(format('no stage can be called %s', quote_nullable(add_stage.stage)),
+		PERFORM refused(format('invalid stage name: %s', quote_nullable(add_stage.stage)),
 			'Write 1 to 50 letters and digits, with single spaces between words, beginning with a capital.');
 	END IF;
-	LOCK TABLE stage_settings IN SHARE ROW EXCLUSIVE MODE; -- who adds or removes stages takes turns; claims go on
+	LOCK TABLE stage_settings IN SHARE ROW EXCLUSIVE MODE; -- adding and removing stages wait for each other; claims continue
 	other := (SELECT n.stage FROM stage_names n WHERE lower(n.stage) = lower(add_stage.stage));
 	IF other <> add_stage.stage OR EXISTS (SELECT FROM stage_settings k WHERE k.stage = add_stage.stage)
 		OR other IN ('Requested', 'Fetch', 'Unpack', 'Restoring', 'Package', 'Available in S3', 'Resolve') THEN
 		PERFORM refused(format('there is a stage %s already', quote_literal(other)), 'Choose another name.');
 	ELSIF lower(add_stage.stage) IN ('all', 'ingest', 'delete', 'restore file', 'restore object', 'glacier restore') THEN
-		PERFORM refused(format('no stage can be called %s', quote_literal(add_stage.stage)), 'That is what an action is called. Choose another name.');
+		PERFORM refused(format('invalid stage name: %s', quote_literal(add_stage.stage)), 'It is the name of an action. Choose another name.');
 	END IF;
 	SELECT k.* INTO behind FROM stage_settings k WHERE k.action = 'Ingest' AND k.stage = stage_named(add_stage.after, 'Ingest');
 	IF behind.ordinal = (SELECT max(k.ordinal) FROM stage_settings k WHERE k.action = 'Ingest') THEN
-		PERFORM refused(format('no stage can come after %s, with which an ingest ends', behind.stage), 'Name an earlier one.');
+		PERFORM refused(format('no stage can come after %s, the last stage of an ingest', behind.stage), 'Name an earlier one.');
 	END IF;
 	other := (SELECT k.action || ', ' || k.stage FROM stage_settings k WHERE k.topic = goes_by LIMIT 1);
 	IF other IS NOT NULL THEN
@@ -173,7 +172,7 @@ BEGIN
 	LOCK TABLE stage_settings IN SHARE ROW EXCLUSIVE MODE;
 	SELECT k.* INTO s FROM stage_settings k WHERE k.stage = stage_named(remove_stage.stage) LIMIT 1;
 	IF s.worker = 'farol' THEN
-		PERFORM refused(format('the stage %s is Farol''s own: it cannot be removed', s.stage), format('To hold it up: SELECT pause_stage(%L);', s.stage));
+		PERFORM refused(format('the stage %s is Farol''s own: it cannot be removed', s.stage), format('To pause it: SELECT pause_stage(%L);', s.stage));
 	END IF;
 	live := (SELECT count(*) FROM work_items w WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Pending', 'Started'));
 	IF live > 0 THEN
@@ -187,8 +186,8 @@ $$;
 COMMENT ON FUNCTION remove_stage IS
 	'Removes an added stage from the order, if no live item is at it. Items that are suspended at it can be requeued to another stage.';
 
--- move_stranded lets items go on that were moved to a stage at the moment at which
--- it was removed, by a worker that had not heard of it yet. It returns how many.
+-- move_stranded moves items on that a worker moved to a stage just after it was removed,
+-- before the worker was notified. It returns how many.
 CREATE OR REPLACE FUNCTION move_stranded() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

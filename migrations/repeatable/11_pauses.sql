@@ -8,9 +8,8 @@ SELECT 'fixity_check', 'Fixity Check', 'Fixity Check', f.paused, f.paused_by, f.
 COMMENT ON VIEW stage_pauses IS
 	'What can be paused, whether it is, and by whom.';
 
--- Whoever writes paused in any other way than pause_from_nsq() makes the pause a
--- person's, also one that NSQ has made before. It goes before stage_settings_changed,
--- by its name.
+-- Any other write of paused than by pause_from_nsq() makes the pause a person's, also one
+-- that NSQ made before. Its name makes it fire before stage_settings_changed.
 CREATE OR REPLACE FUNCTION pause_has_an_origin() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -23,7 +22,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE TRIGGER pause_has_an_origin BEFORE UPDATE OF paused ON stage_settings FOR EACH ROW EXECUTE FUNCTION pause_has_an_origin();
-CREATE OR REPLACE TRIGGER a_pause_has_an_origin BEFORE UPDATE OF paused ON fixity_feed -- it goes first, by its name
+CREATE OR REPLACE TRIGGER a_pause_has_an_origin BEFORE UPDATE OF paused ON fixity_feed -- its name makes it fire first
 	FOR EACH ROW EXECUTE FUNCTION pause_has_an_origin();
 
 -- As stage_settings_changed does for a stage.
@@ -98,10 +97,9 @@ $$ SELECT * FROM set_paused(NULL, NULL, false, NULL) $$;
 COMMENT ON FUNCTION resume_all IS
 	'Lets workers claim all stages again, also those that were paused one by one.';
 
--- pause_from_nsq carries an order from NSQ out, and answers it. An unpause ends what
--- NSQ has paused; with allowed = false nothing is changed. An order that is given
--- again, by its id, is answered again and put on record once. still_paused is what
--- the topic is to be in nsqd.
+-- pause_from_nsq carries out an order from NSQ, and answers it. An unpause ends what NSQ
+-- has paused; with allowed = false nothing changes. An order with the same id is answered
+-- again and recorded once. still_paused is what the topic is to be in nsqd.
 CREATE OR REPLACE FUNCTION pause_from_nsq(of_topic text, order_id text, yes boolean, allowed boolean,
 	OUT accepted boolean, OUT answer text, OUT still_paused boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -1,57 +1,56 @@
 -- New items: their band, their virtual start time, their object and the items before them.
 
--- object_identifier_of is what the bag in a tar becomes: the parts of a bag that
--- came in several tars are one object.
+-- object_identifier_of is the identifier of the object that a tar becomes part of: the
+-- parts of a bag that came in several tars are one object.
 CREATE OR REPLACE FUNCTION object_identifier_of(institution text, name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN institution || '/' || regexp_replace(regexp_replace(name, '\.tar$', ''), '\.b\d+\.of\d+$', '');
 
--- lock_institution makes the readers of an institution's bucket take turns.
+-- lock_institution makes the readers of an institution's bucket wait for each other.
 CREATE OR REPLACE FUNCTION lock_institution(institution bigint) RETURNS void LANGUAGE sql AS $$
 	SELECT pg_advisory_xact_lock(hashtextextended('farol institution', institution))
 $$;
 
--- lock_object makes those take turns who bring items of one object into the
--- queue, until their transactions end. Who needs several locks takes them in this
--- order, and never waits for others in a ring: items that have ended by their
--- IDs, objects by their names, and live items from the front of their lines.
+-- lock_object makes transactions that add items of one object wait for each other. To
+-- prevent deadlocks, several locks are taken in this order: items that have ended by
+-- their IDs, objects by their names, and live items from the front of their lines.
 CREATE OR REPLACE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	LOOP
 		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
 		EXIT WHEN FOUND;
 		PERFORM FROM objects_in_work WHERE object_identifier = object FOR UPDATE;
-		EXIT WHEN FOUND; -- or else its item has ended meanwhile, and the row is gone
+		EXIT WHEN FOUND; -- or else its item has ended in the meantime, and the row was deleted
 	END LOOP;
 END
 $$;
 
--- turn_cost is what an item takes of its institution's turns. The mebibyte is for
--- the work that any item makes, however small.
-CREATE OR REPLACE FUNCTION turn_cost(size bigint) RETURNS bigint
+-- virtual_cost is the virtual time that an item takes: its bytes, and a mebibyte for the
+-- work that any item makes, however small.
+CREATE OR REPLACE FUNCTION virtual_cost(size bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN least(size, 1::bigint << 50) + (1 << 20);
 
--- take_turn returns the turn of an institution's next item in a band. Transactions
--- that bring its items at the same moment may get the same turns. An item of a
--- priority of its own takes none: it gets the turn that is being served, so that
--- what overtakes moves the scale no further.
-CREATE OR REPLACE FUNCTION take_turn(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
+-- take_virtual_start returns the virtual start time of an institution's next item in a band, and
+-- moves the institution on. Transactions that add its items at the same moment may get
+-- the same times. An item with a priority gets the virtual time of the band, so that
+-- items which overtake do not advance it.
+CREATE OR REPLACE FUNCTION take_virtual_start(institution bigint, band smallint, size bigint, priority smallint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-	served bigint := (SELECT b.turn FROM size_bands b WHERE b.band = take_turn.band);
+	served bigint := (SELECT b.virtual_time FROM size_bands b WHERE b.band = take_virtual_start.band);
 	come_to bigint;
 BEGIN
 	IF priority <> 0 THEN
 		RETURN served;
 	END IF;
-	come_to := (SELECT max(t.next_turn) FROM institution_turns t WHERE t.institution_id = institution AND t.size_band = take_turn.band);
-	INSERT INTO institution_turns VALUES (institution, band, greatest(served, come_to) + turn_cost(size));
+	come_to := (SELECT max(t.virtual_finish) FROM institution_virtual_times t WHERE t.institution_id = institution AND t.size_band = take_virtual_start.band);
+	INSERT INTO institution_virtual_times VALUES (institution, band, greatest(served, come_to) + virtual_cost(size));
 	RETURN greatest(served, come_to);
 END
 $$;
 
--- uploads_begin notes that an upload is in work, or refuses it because it is.
+-- uploads_begin records that an upload has a live ingest, or refuses a second one.
 CREATE OR REPLACE FUNCTION uploads_begin(item work_items) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	other bigint;
@@ -72,11 +71,10 @@ BEGIN
 END
 $$;
 
--- last_in_work returns the live ingest of an object that none waits for yet, an
--- item itself aside, or NULL: live items of one object stand in one line. None
--- of them ends before the caller commits, and whoever ends one then finds the
--- caller's item behind it. They are locked from the front of the line, as it
--- moves up.
+-- last_in_work returns the live ingest of an object, other than the item itself, that no
+-- other item waits for, or NULL: live items of one object are in one line. None of them
+-- ends before the caller commits, and a transaction that ends one after that finds the
+-- caller's item behind it. They are locked from the front of the line.
 CREATE OR REPLACE FUNCTION last_in_work(object text, item bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM work_items
@@ -106,45 +104,45 @@ BEGIN
 END
 $$;
 
--- A new item: its band, its turn, its object, and its place behind or instead of
--- other live items of the same object. It is run for each row, so it asks for all
--- that it needs at once.
+-- A new item: its band, its virtual start time, its object, and its place behind or
+-- instead of other live items of the same object. It runs for each row, so it reads all
+-- that it needs by one query.
 CREATE OR REPLACE FUNCTION work_item_created() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
 	known record;
 	other work_items;
 BEGIN
-	SELECT b.band, greatest(b.turn, (SELECT max(t.next_turn) FROM institution_turns t
-			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS turn,
+	SELECT b.band, greatest(b.virtual_time, (SELECT max(t.virtual_finish) FROM institution_virtual_times t
+			WHERE t.institution_id = NEW.institution_id AND t.size_band = b.band AND NEW.priority = 0)) AS virtual_start,
 		object_identifier_of(i.identifier, NEW.name) AS object
 	INTO known
 	FROM institutions i CROSS JOIN size_bands b
 	WHERE i.id = NEW.institution_id AND b.band = (SELECT max(band) FROM size_bands WHERE min_size <= NEW.size);
-	IF NOT FOUND THEN -- the foreign key will say that there is no such institution
+	IF NOT FOUND THEN -- the foreign key refuses it
 		NEW.object_identifier := coalesce(NEW.object_identifier, '');
 		RETURN NEW;
 	END IF;
 	IF NEW.priority = 0 THEN
-		INSERT INTO institution_turns VALUES (NEW.institution_id, known.band, known.turn + turn_cost(NEW.size)); -- take_turn
+		INSERT INTO institution_virtual_times VALUES (NEW.institution_id, known.band, known.virtual_start + virtual_cost(NEW.size)); -- take_virtual_start
 	END IF;
 	NEW.size_band := known.band;
-	NEW.turn := known.turn;
+	NEW.virtual_start := known.virtual_start;
 	NEW.queued_at := coalesce(NEW.queued_at, now());
-	NEW.claim_token := 0; -- no worker has had it
+	NEW.claim_token := 0; -- no worker has claimed it
 	NEW.entered_token := 0;
 	NEW.attempt := 0;
 	IF NEW.retry THEN
-		PERFORM stage_named(NEW.stage, NEW.action); -- no worker would come to another
+		PERFORM stage_named(NEW.stage, NEW.action); -- no worker claims another
 		IF NEW.status <> 'Pending' THEN
 			PERFORM refused('a new item cannot be ' || NEW.status, 'Only a worker starts an item. Leave the status out.');
 		END IF;
 	END IF;
 	IF NEW.action <> 'Ingest' THEN
 		IF NEW.waits_for IS NOT NULL THEN
-			PERFORM FROM work_items WHERE id = NEW.waits_for AND retry FOR UPDATE; -- whoever ends it now, finds this one behind it
+			PERFORM FROM work_items WHERE id = NEW.waits_for AND retry FOR UPDATE; -- a transaction that ends it now finds this one behind it
 			IF NOT FOUND THEN
-				RAISE EXCEPTION 'item % would wait for ever: item % is not live', NEW.id, NEW.waits_for
+				RAISE EXCEPTION 'item % would never be claimed: item %, which it waits for, is not Pending or Started', NEW.id, NEW.waits_for
 					USING ERRCODE = 'check_violation', HINT = 'Leave waits_for out.';
 			END IF;
 			NEW.run_at := 'infinity';
@@ -153,7 +151,7 @@ BEGIN
 	END IF;
 
 	NEW.object_identifier := known.object;
-	IF NOT NEW.retry THEN -- it is put on record as ended
+	IF NOT NEW.retry THEN -- it is recorded as ended
 		RETURN NEW;
 	END IF;
 	INSERT INTO objects_in_work VALUES (known.object) ON CONFLICT DO NOTHING; -- lock_object
@@ -184,8 +182,7 @@ $$;
 CREATE OR REPLACE TRIGGER work_item_created BEFORE INSERT ON work_items
 	FOR EACH ROW EXECUTE FUNCTION work_item_created();
 
--- New items are told of once for each statement: in the topic log, and to the
--- workers that wait.
+-- Announces new items, once for each statement: in the topic log, and to idle workers.
 CREATE OR REPLACE FUNCTION work_items_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -193,7 +190,7 @@ BEGIN
 	SELECT s.topic, c.id::text, c.id
 	FROM created c JOIN stage_settings s ON s.action = c.action AND s.stage = c.stage
 	ORDER BY c.id;
-	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(turn)))
+	PERFORM pg_notify('farol_work', format(E'\n%s\t%s\t%s\t%s', stage, size_band, priority, min(virtual_start)))
 	FROM created GROUP BY stage, size_band, priority;
 	RETURN NULL;
 END
@@ -205,9 +202,9 @@ CREATE OR REPLACE TRIGGER work_items_announced AFTER INSERT ON work_items
 CREATE OR REPLACE FUNCTION work_item_resized() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses what has none
+	NEW.size_band := coalesce((SELECT max(band) FROM size_bands WHERE min_size <= NEW.size), 0); -- a constraint refuses other sizes
 	IF NEW.size_band <> OLD.size_band THEN
-		NEW.turn := take_turn(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
+		NEW.virtual_start := take_virtual_start(NEW.institution_id, NEW.size_band, NEW.size, NEW.priority);
 	END IF;
 	RETURN NEW;
 END
@@ -215,7 +212,7 @@ $$;
 CREATE OR REPLACE TRIGGER work_item_resized BEFORE UPDATE OF size ON work_items
 	FOR EACH ROW WHEN (OLD.size IS DISTINCT FROM NEW.size) EXECUTE FUNCTION work_item_resized();
 
--- Whoever moves the edges of the bands moves the live items with them.
+-- When the edges of the bands change, the live items move with them.
 CREATE OR REPLACE FUNCTION size_bands_moved() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -231,5 +228,5 @@ $$;
 CREATE OR REPLACE TRIGGER size_bands_moved AFTER INSERT OR DELETE OR UPDATE OF band, min_size ON size_bands
 	FOR EACH STATEMENT EXECUTE FUNCTION size_bands_moved();
 
-REVOKE EXECUTE ON FUNCTION superseded, lock_institution, lock_object, take_turn, uploads_begin, last_in_work,
+REVOKE EXECUTE ON FUNCTION superseded, lock_institution, lock_object, take_virtual_start, uploads_begin, last_in_work,
 	work_item_created, work_items_announced, work_item_resized, size_bands_moved FROM PUBLIC;

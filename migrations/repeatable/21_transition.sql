@@ -4,13 +4,20 @@
 -- are woken or parked. Only the claim is a statement of its own (claim/sql): it locks
 -- what it finds by its place, and passes over what others have locked.
 
+-- outcome_of is the outcome of an item that is given up or called off: not what it was
+-- when the item came into the queue. NULL for other statuses.
+CREATE OR REPLACE FUNCTION outcome_of(action text, status text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN action || CASE status WHEN 'Cancelled' THEN ' was cancelled' WHEN 'Failed' THEN ' was given up'
+	WHEN 'Suspended' THEN ' was suspended: a person has to decide' END;
+
 -- moved is what a transition makes of an item. It is inlined into the UPDATE, so it is
 -- LANGUAGE sql, neither strict nor volatile, and returns base types.
 CREATE OR REPLACE FUNCTION moved(w work_items, m work_item_move)
 RETURNS TABLE (
 	stage text, status text, claim_token bigint, entered_token bigint, attempt integer, run_at timestamptz,
 	lease_expires_at timestamptz, node text, pid integer, worker text, retry boolean, needs_admin_review boolean,
-	note text, outcome text, error_code text, waits_for bigint, turn bigint,
+	note text, outcome text, error_code text, waits_for bigint, virtual_start bigint,
 	intellectual_object_id bigint, storage_option text, memory_need bigint, updated_at timestamptz)
 LANGUAGE sql STABLE AS $$
 	SELECT
@@ -24,10 +31,10 @@ LANGUAGE sql STABLE AS $$
 		coalesce(m.status, 'Pending') = 'Pending',
 		coalesce(m.review, m.status IN ('Failed', 'Suspended'), false),
 		coalesce(m.note, w.note),
-		coalesce(m.outcome, w.outcome),
+		coalesce(m.outcome, CASE WHEN m.status <> w.status THEN outcome_of(w.action, m.status) END, w.outcome),
 		coalesce(m.code, ''),
 		m.waits_for,
-		coalesce(m.virtual_start, w.turn),
+		coalesce(m.virtual_start, w.virtual_start),
 		coalesce(m.object, w.intellectual_object_id),
 		coalesce(m.storage_option, w.storage_option::text),
 		coalesce(nullif(m.memory_need, 0), w.memory_need),
@@ -72,7 +79,7 @@ BEGIN
 	WITH landing AS (
 		UPDATE work_items w SET (
 			stage, status, claim_token, entered_token, attempt, run_at, lease_expires_at, node, pid, worker, retry, needs_admin_review,
-			note, outcome, error_code, waits_for, turn, intellectual_object_id, storage_option, memory_need, updated_at)
+			note, outcome, error_code, waits_for, virtual_start, intellectual_object_id, storage_option, memory_need, updated_at)
 			= (SELECT n.* FROM moved(w, m) n)
 		FROM unnest(moves) m
 		WHERE w.id = m.id AND w.claim_token = m.token
@@ -135,4 +142,4 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION moved, record_moves, move_items, unchanged, move_by_hand, topic_of FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION moved, record_moves, move_items, move_by_hand, topic_of FROM PUBLIC;

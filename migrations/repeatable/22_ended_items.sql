@@ -1,22 +1,7 @@
 -- What follows from the end of an item, and from its revival.
 
--- The outcome of an item that was given up or called off is that, and not what it was
--- when the item came into the queue.
-CREATE OR REPLACE FUNCTION outcome_of_the_end() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-	NEW.outcome := NEW.action || CASE NEW.status WHEN 'Cancelled' THEN ' was cancelled' WHEN 'Failed' THEN ' was given up'
-		ELSE ' was suspended: a person has to decide' END;
-	RETURN NEW;
-END
-$$;
-CREATE OR REPLACE TRIGGER work_items_outcome BEFORE UPDATE ON work_items -- the last by its name: others complete what is typed by hand
-	FOR EACH ROW WHEN (NEW.status IN ('Cancelled', 'Suspended', 'Failed') AND OLD.status <> NEW.status AND NEW.outcome = OLD.outcome)
-	EXECUTE FUNCTION outcome_of_the_end();
-
--- request_rival names the live item because of which a request for an object, or
--- for a file of it, cannot be met now; NULL if there is none. The caller holds the
--- object's lock.
+-- request_rival names the live item that keeps a request for an object, or for a file of
+-- it, from being queued; NULL: none does. The caller holds the object's lock.
 CREATE OR REPLACE FUNCTION request_rival(object text, file bigint, item bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off
 RETURN (
@@ -28,8 +13,8 @@ RETURN (
 			AND (file IS NULL OR w.generic_file_id IS NULL OR w.generic_file_id = file)
 	) o ORDER BY o.id LIMIT 1);
 
--- request_begin sees to a request that is new, or comes alive again: it names what
--- there is, nothing else is in work on that, and a deletion was approved.
+-- request_begin checks a request that is new, or revived: no other item works on the same
+-- object or file, and a deletion was approved.
 CREATE OR REPLACE FUNCTION request_begin(w work_items) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -59,7 +44,7 @@ $$;
 CREATE OR REPLACE FUNCTION request_created() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	IF pg_trigger_depth() = 1 THEN -- or else it takes the place of one that ends: see request_ended
+	IF pg_trigger_depth() = 1 THEN -- or else it replaces one that ends: see request_ended
 		PERFORM request_begin(NEW);
 	END IF;
 	RETURN NULL;
@@ -68,8 +53,8 @@ $$;
 CREATE OR REPLACE TRIGGER request_created AFTER INSERT ON work_items
 	FOR EACH ROW WHEN (NEW.retry AND NEW.stage = 'Requested') EXECUTE FUNCTION request_created();
 
--- spot_restore_ended reports what came of an item, if it is a spot restoration; if
--- it is none it says so. One that failed and was requeued is reported again.
+-- spot_restore_ended records the result of a spot restoration and alerts people; it
+-- returns false for other items. One that failed and was requeued is reported again.
 CREATE OR REPLACE FUNCTION spot_restore_ended(item work_items) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -86,7 +71,7 @@ BEGIN
 		VALUES (item.institution_id, 'Spot Restoration Completed', 'Spot restoration is completed: ' || item.object_identifier,
 			format('An object of yours is drawn every %s days, restored and validated, to see that it can be. This time it was %s. %s',
 				days, item.object_identifier, item.note), item.id);
-	ELSIF item.status <> 'Cancelled' THEN -- the archive's own staff have to hear of it, too
+	ELSIF item.status <> 'Cancelled' THEN -- the archive's own staff get the alert, too
 		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
 		SELECT i.id, 'Spot Restoration Failed', 'Spot restoration failed: ' || item.object_identifier,
 			format('%s was drawn to see that it can be restored, and it could not: item %s is %s. %s', item.object_identifier, item.id, item.status, item.note),
@@ -97,7 +82,7 @@ BEGIN
 END
 $$;
 
--- restoration_ended tells people of what is ready for them.
+-- restoration_ended alerts people to restored bags and files.
 CREATE OR REPLACE FUNCTION restoration_ended(w work_items) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -108,9 +93,9 @@ BEGIN
 END
 $$;
 
--- request_ended says what follows from the end of a request, in the transaction of
--- that: what was archived and can be read now goes to who restores it, and people
--- hear of what is done.
+-- request_ended does what follows from the end of a request, in the same transaction:
+-- archived copies that can be read now get an item that restores them, and people are
+-- alerted to what is done.
 CREATE OR REPLACE FUNCTION request_ended(w work_items) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -128,7 +113,7 @@ BEGIN
 		RETURNING id INTO follows;
 		UPDATE retrievals SET next_item = follows WHERE work_item_id = w.id;
 	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
-		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- the last of several that end at once says so
+		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- of several that end at once the last one alerts
 		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
 		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
 			format('All that the request names is deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
@@ -140,10 +125,10 @@ BEGIN
 END
 $$;
 
--- An item that has ended, whoever ended it, lets go of those that waited for it.
--- If it was itself waiting, they now wait for what it waited for. This is a
--- statement of its own, after the one that ended the item: it sees also what
--- came to wait while that one stood at the item's lock.
+-- When an item has ended, the items that waited for it become due. If it was waiting
+-- itself, they now wait for the item that it waited for. This is a statement of its own,
+-- after the one that ended the item: it also sees items that began to wait while that
+-- statement waited for the item's lock.
 CREATE OR REPLACE FUNCTION work_item_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -154,7 +139,7 @@ BEGIN
 	WHERE waits_for = OLD.id;
 	DELETE FROM uploads_in_work WHERE object_identifier = OLD.object_identifier AND name = OLD.name AND etag = OLD.etag
 		AND work_item_id = OLD.id;
-	DELETE FROM objects_in_work WHERE object_identifier IN ( -- one that somebody holds is left to the next
+	DELETE FROM objects_in_work WHERE object_identifier IN ( -- a locked row is left to the next item
 		SELECT object_identifier FROM objects_in_work WHERE object_identifier = OLD.object_identifier FOR UPDATE SKIP LOCKED);
 	IF OLD.action <> 'Ingest' THEN
 		PERFORM request_ended(NEW);
@@ -179,5 +164,5 @@ $$;
 CREATE OR REPLACE TRIGGER work_item_revived AFTER UPDATE OF status ON work_items
 	FOR EACH ROW WHEN (NEW.retry AND NOT OLD.retry) EXECUTE FUNCTION work_item_revived();
 
-REVOKE EXECUTE ON FUNCTION outcome_of_the_end, request_rival, request_begin, request_created,
+REVOKE EXECUTE ON FUNCTION request_rival, request_begin, request_created,
 	spot_restore_ended, restoration_ended, request_ended, work_item_ended, work_item_revived FROM PUBLIC;

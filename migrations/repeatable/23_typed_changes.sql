@@ -3,8 +3,8 @@
 -- the token alone was made by hand, and is completed here, or refused. The functions are
 -- documented in docs/sql.md.
 
--- rival_of names the item because of which an ingest must not come alive again: a
--- newer version of the bag, or another item of the same upload.
+-- rival_of names the item that keeps an ingest from being revived: a newer version of the
+-- bag, or another item of the same upload.
 CREATE OR REPLACE FUNCTION rival_of(w work_items) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
 	IF w.action <> 'Ingest' THEN
@@ -31,12 +31,12 @@ BEGIN
 END
 $$;
 
--- typed_in_shell is a word as a shell takes it for one.
+-- typed_in_shell quotes a word for a shell.
 CREATE OR REPLACE FUNCTION typed_in_shell(word text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN word ~ '^[A-Za-z0-9_./:@%+,=-]+$' THEN word ELSE '''' || replace(word, '''', '''\''''') || '''' END;
 
--- have_again says how what an ended item was about is had again: by an upload, or by
--- the command that asks for it, if it can be asked for.
+-- have_again says how to get again what an ended item was about: by an upload, or by the
+-- command that requests it.
 CREATE OR REPLACE FUNCTION have_again(item bigint) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -74,8 +74,8 @@ $$;
 COMMENT ON FUNCTION have_again IS
 	'How to get again what an ended item was about: an upload, or the command that requests it.';
 
--- requeue_refusal says why an item cannot be requeued to a stage, and what to do
--- instead; NULL if it can. It changes nothing, so it also tells beforehand.
+-- requeue_refusal says why an item cannot be requeued to a stage, and what to do instead;
+-- NULL: it can. It changes nothing, so previews call it as well.
 CREATE OR REPLACE FUNCTION requeue_refusal(w work_items, to_stage text, OUT reason text, OUT hint text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -99,9 +99,9 @@ BEGIN
 END
 $$;
 
--- requeue_stage is the stage at which an item begins that is requeued to a stage. It
--- is the one place where that is decided. Once Receive has read the bag again, the
--- verdict before that is of no account.
+-- requeue_stage is the stage at which an item begins that is requeued to a stage: a bag
+-- that was found invalid is read again, because Validate judges what Receive has left. A
+-- verdict from before the last Receive no longer counts.
 CREATE OR REPLACE FUNCTION requeue_stage(w work_items, to_stage text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -144,7 +144,7 @@ BEGIN
 	m.topic := topic_of(w.action, w.stage);
 	m.entered_token := was.claim_token + 1;
 	m.review := false;
-	m.virtual_start := take_turn(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
+	m.virtual_start := take_virtual_start(was.institution_id, was.size_band, was.size, w.priority); -- behind what its institution has queued
 	IF was.action = 'Ingest' AND NOT was.retry THEN -- behind the live items of its object
 		m.waits_for := last_in_work(was.object_identifier, was.id);
 		PERFORM uploads_begin(was); -- now: the statement may revive another item of the object
@@ -170,12 +170,13 @@ BEGIN
 	m.status := w.status;
 	m.note := CASE WHEN w.note = was.note THEN w.status || ' by ' || acting_user() ELSE w.note END;
 	m.code := 'by-hand';
+	m.outcome := CASE WHEN w.outcome <> was.outcome THEN w.outcome END;
 	RETURN m;
 END
 $$;
 
--- bound_by_hand counts the items that one statement changes by hand. An UPDATE
--- without WHERE would requeue, or cancel, all there are.
+-- bound_by_hand counts the items that one statement changes by hand: an UPDATE without
+-- WHERE would requeue, or cancel, all items.
 CREATE OR REPLACE FUNCTION bound_by_hand() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -190,14 +191,14 @@ BEGIN
 	IF items > most THEN
 		RAISE EXCEPTION 'this statement changes more than % items by hand, and none was changed', most
 			USING ERRCODE = 'program_limit_exceeded',
-			HINT = format('Is its WHERE missing? requeue_where() requeues many, and tells beforehand. If you mean it: SET farol.most_by_hand = %s;', most * 100);
+			HINT = format('Is its WHERE missing? requeue_where() requeues many, and reports first what it would do. If you mean it: SET farol.most_by_hand = %s;', most * 100);
 	END IF;
 	PERFORM set_config('farol.by_hand', statement || ' ' || items, true);
 END
 $$;
 
--- most_by_hand lets statements of this transaction change so many items, and
--- returns what they might before.
+-- most_by_hand sets how many items a statement of this transaction may change by hand,
+-- and returns the limit before.
 CREATE OR REPLACE FUNCTION most_by_hand(most text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	was text := coalesce(current_setting('farol.most_by_hand', true), '');
@@ -241,14 +242,15 @@ BEGIN
 	END IF;
 	w := NEW; -- with what else was typed, but not what the queue alone writes
 	w.stage := OLD.stage;
+	w.status := OLD.status;
 	w.attempt := OLD.attempt;
 	w.entered_token := OLD.entered_token;
-	w.turn := OLD.turn;
+	w.virtual_start := OLD.virtual_start;
 	NEW.stage_started_at := OLD.stage_started_at;
 	NEW.size_band := OLD.size_band;
 	SELECT * INTO NEW.stage, NEW.status, NEW.claim_token, NEW.entered_token, NEW.attempt, NEW.run_at,
 		NEW.lease_expires_at, NEW.node, NEW.pid, NEW.worker, NEW.retry, NEW.needs_admin_review,
-		NEW.note, NEW.outcome, NEW.error_code, NEW.waits_for, NEW.turn,
+		NEW.note, NEW.outcome, NEW.error_code, NEW.waits_for, NEW.virtual_start,
 		NEW.intellectual_object_id, NEW.storage_option, NEW.memory_need, NEW.updated_at
 	FROM moved(w, m);
 	PERFORM record_moves(ARRAY[m], false, true);

@@ -1,6 +1,7 @@
 -- What people and programs do with one item.
 
--- lock_items and requeued_by_hand lock the objects of requests too.
+-- lock_items locks items, and the objects of those that may be revived, in the order that
+-- prevents deadlocks: see lock_object.
 CREATE OR REPLACE FUNCTION lock_items(ids bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -32,7 +33,7 @@ BEGIN
 END
 $$;
 
--- requeue goes by the engine's way, with the token, where it gives back attempts.
+-- requeue of a waiting item does not begin the stage again.
 CREATE OR REPLACE FUNCTION requeue(item bigint, to_stage text DEFAULT NULL) RETURNS work_items
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -53,7 +54,7 @@ BEGIN
 		m.run_at := least(was.run_at, now());
 		RETURN move_by_hand(was, m);
 	END IF;
-	IF was.waits_for IS NULL AND was.run_at > now() THEN -- as it stands, but now
+	IF was.waits_for IS NULL AND was.run_at > now() THEN -- it is due now
 		UPDATE work_items SET run_at = now(), updated_at = now() WHERE id = item RETURNING * INTO w;
 		RETURN w;
 	END IF;
@@ -69,7 +70,7 @@ DECLARE
 	w work_items := item_to_change(item);
 BEGIN
 	IF w.status = 'Cancelled' THEN
-		RETURN w; -- as it is, with the reason that it was given first
+		RETURN w; -- with the reason that was given first
 	END IF;
 	UPDATE work_items SET status = 'Cancelled', note = coalesce(reason, note) WHERE id = item RETURNING * INTO w;
 	RETURN w;
@@ -78,8 +79,7 @@ $$;
 COMMENT ON FUNCTION cancel IS
 	'Ends an item for good, with the reason as its note. A worker that runs it loses its lease.';
 
--- release goes by the engine's way, with the token: the stage is not begun anew,
--- so what it has finished counts for the next worker.
+-- release does not begin the stage again: what it has finished counts for the next worker.
 CREATE OR REPLACE FUNCTION release(item bigint) RETURNS work_items
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -117,10 +117,9 @@ $$;
 COMMENT ON FUNCTION set_priority IS
 	'Sets an item''s priority, from -100, which is claimed first, to 100.';
 
--- topic_request answers the request to requeue an item to the stage of a topic, by
--- the rules for a person's. One that the mirror is not sure of may be an old
--- message of its own: it changes nothing, and a person hears of it only where
--- something could have been meant.
+-- topic_request answers the request to requeue an item to the stage of a topic, by the
+-- rules for a person's request. One that may be an old message of the mirror's own (not
+-- sure) changes nothing, and is recorded only where it could have meant something.
 CREATE OR REPLACE FUNCTION topic_request(of_topic text, message_id text, body_is text, item bigint, sure boolean) RETURNS SETOF topic_requests
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

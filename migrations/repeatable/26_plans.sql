@@ -16,7 +16,7 @@ BEGIN
 		FOR ignored IN EXECUTE E'EXPLAIN SELECT FROM work_items WHERE CASE WHEN\n' || condition || E'\nTHEN true END' LOOP
 			EXIT;
 		END LOOP;
-	EXCEPTION WHEN OTHERS THEN -- which leaves out that somebody cancelled it
+	EXCEPTION WHEN OTHERS THEN -- except a cancel
 		RAISE EXCEPTION 'the condition % cannot be used: %', quote_literal(condition),
 			CASE SQLSTATE WHEN '42P11' THEN 'it has a second statement in it' ELSE SQLERRM END
 			USING ERRCODE = 'invalid_parameter_value', HINT = example;
@@ -26,8 +26,8 @@ END
 $$;
 
 -- items_where finds the items that a condition is true for, with the rights of the
--- caller and as by a SELECT that is typed: the transaction is read-only meanwhile,
--- and what a function in the condition has done nevertheless is undone.
+-- caller and as by a SELECT that is typed: the transaction is read-only
+-- until then, and what a function in the condition writes all the same is undone.
 CREATE OR REPLACE FUNCTION items_where(condition text, OUT ids bigint[], OUT tokens bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
 	alone   text := condition_alone(condition);
@@ -49,16 +49,16 @@ BEGIN
 END
 $$;
 
--- plan_hash tells whether two sets of items, as they stood, are the same.
+-- plan_hash is a digest of the items of a plan, as they were when it was made.
 CREATE OR REPLACE FUNCTION plan_hash(plan bigint) RETURNS text LANGUAGE sql STABLE AS $$
 	SELECT encode(sha256(convert_to(coalesce(string_agg(
 		concat_ws(' ', work_item_id, claim_token, stage, status, priority), E'\n' ORDER BY work_item_id), ''), 'UTF8')), 'hex')
 	FROM plan_items WHERE plan_id = plan
 $$;
 
--- plan_refusal says why a plan cannot change an item as it stands, or need not;
--- NULL: it can. It knows the rules of requeue, cancel and set_priority without
--- trying them, so that a preview changes nothing and holds nobody up.
+-- plan_refusal says why a plan cannot change an item, or need not; NULL: it can. It knows
+-- the rules of requeue, cancel and set_priority without calling them, so that a preview
+-- changes and locks nothing.
 CREATE OR REPLACE FUNCTION plan_refusal(w work_items, p plans) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
 	to_stage text := coalesce(p.to_stage, w.stage);
@@ -366,9 +366,9 @@ EXCEPTION WHEN integrity_constraint_violation THEN
 END
 $$;
 
--- plan_undo takes a plan back from its next items, as many as are named, and
--- returns from how many; 0 means that all is done. What was not applied by then
--- never will be.
+-- plan_undo undoes a plan for its next items, up to most, and returns for how many; 0
+-- means that it is undone for all. Items that it was not applied to by then stay as they
+-- are.
 CREATE OR REPLACE FUNCTION plan_undo(plan bigint, most integer DEFAULT 50) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

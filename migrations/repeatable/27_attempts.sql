@@ -5,19 +5,20 @@ CREATE OR REPLACE FUNCTION backoff_of(s stage_settings, n integer) RETURNS inter
 RETURN least(s.backoff_most, make_interval(secs => least(
 	extract(epoch FROM s.backoff_first)::float8 * s.backoff_factor::float8 ^ least(n - 1, 20), 4e7)));
 
--- A lease that lapsed since the worker could not reach the database, or since the
--- answer to its claim never reached it, says nothing of the item: it spends no
--- attempt, as one that a clock ended.
+-- failed_attempts counts the attempts of an item that failed, from when it came to its
+-- stage, or from when the counter was reset, to before a claim. A lease that expired
+-- because the worker could not reach the database, because it did not receive the answer
+-- to its claim, or because the clock was set, says nothing of the item and does not count.
 CREATE OR REPLACE FUNCTION failed_attempts(item bigint, entered bigint, before bigint, ways text[] DEFAULT '{transient,panic,lease expired,killed,oom}')
 RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN (SELECT count(*) FROM work_item_attempts a
 	WHERE a.work_item_id = item AND a.claim_token > entered AND a.claim_token < before
-	  AND a.claim_token >= coalesce((SELECT max(f.claim_token) FROM attempts_forgiven f WHERE f.work_item_id = item), 0)
+	  AND a.claim_token >= coalesce((SELECT max(f.claim_token) FROM attempt_resets f WHERE f.work_item_id = item), 0)
 	  AND a.outcome = ANY (ways) AND a.error_code NOT IN ('clock-set', 'unreachable', 'claim-lost'));
 
--- forgive_attempts makes a running attempt the first that counts, if the claim
--- holds, and if it is not that already.
-CREATE OR REPLACE FUNCTION forgive_attempts() RETURNS trigger
+-- reset_attempts resets the attempt counter to the running attempt, if the claim holds
+-- and the counter is higher.
+CREATE OR REPLACE FUNCTION reset_attempts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	SELECT attempt - 1 INTO NEW.attempts FROM work_items
@@ -29,13 +30,12 @@ BEGIN
 	RETURN NEW;
 END
 $$;
-CREATE OR REPLACE TRIGGER forgive_attempts BEFORE INSERT ON attempts_forgiven FOR EACH ROW EXECUTE FUNCTION forgive_attempts();
+CREATE OR REPLACE TRIGGER reset_attempts BEFORE INSERT ON attempt_resets FOR EACH ROW EXECUTE FUNCTION reset_attempts();
 
--- clamp_waiting makes up to so many items due that wait only because the clock was
--- set back, and moves backoffs and snoozes by as much; it returns how many. It reads
--- work_items_ready to its end, so it is for when the clock was seen to be set. It
--- goes by the engine's way, with the token. Like clamp_times it passes over what
--- others have locked, who have their own time to write there.
+-- clamp_waiting moves run_at of up to most items back that lies too far ahead because the
+-- clock was set back; it returns how many. It reads all of work_items_ready, so it is
+-- called only when the clock was seen to be set. Like clamp_times it skips locked rows:
+-- the transaction that has locked one writes a time of its own.
 CREATE OR REPLACE FUNCTION clamp_waiting(most integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -55,9 +55,9 @@ BEGIN
 END
 $$;
 
--- clamp_times moves all else back that lies further ahead than it can have been set:
--- leases by the last sign of life (work_items_lease), and what says when somebody was
--- heard of or given something. Calls that meet do it once.
+-- clamp_times moves all other times back that lie further ahead than they can have been
+-- set: leases, by the last heartbeat (work_items_lease), heartbeats and deliveries. Of
+-- concurrent calls one does it.
 CREATE OR REPLACE FUNCTION clamp_times() RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -104,8 +104,8 @@ BEGIN
 END
 $$;
 
--- most_memory is what the live worker has that has the most, of those that take an
--- item's stage; NULL if there is none.
+-- most_memory is the most memory that a live worker has which claims the item's stage;
+-- NULL: there is none.
 CREATE OR REPLACE FUNCTION most_memory(w work_items) RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN (SELECT max(coalesce((pool->>'memory')::bigint, 9223372036854775807))
 	FROM worker_processes p CROSS JOIN LATERAL jsonb_array_elements(p.pools) pool
@@ -115,8 +115,8 @@ CREATE OR REPLACE FUNCTION why_no_memory(w work_items) RETURNS text LANGUAGE sql
 RETURN (SELECT format('no live worker has the memory: it needs %s MiB, the largest has %s MiB', ceil(w.memory_need / 1048576.0), m / 1048576)
 	FROM most_memory(w) m WHERE m < w.memory_need);
 
--- park_memory_needs parks what has waited for a minute and needs more memory than
--- any live worker of its stage has.
+-- park_memory_needs suspends items that have waited for a minute and need more memory
+-- than any live worker of their stage has.
 CREATE OR REPLACE FUNCTION park_memory_needs() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
 	w      work_items;
@@ -141,8 +141,8 @@ BEGIN
 END
 $$;
 
--- wake_retrieval has an item of the queue that waits for a later time taken up now,
--- if nobody has had it since. It goes by the engine's way, with the token.
+-- wake_retrieval makes an item due now that waits for a later time, if its token is still
+-- the one that the caller saw.
 CREATE OR REPLACE FUNCTION wake_retrieval(item bigint, token bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -162,5 +162,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, forgive_attempts, clamp_waiting, clamp_times,
+REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, reset_attempts, clamp_waiting, clamp_times,
 	park_memory_needs, wake_retrieval FROM PUBLIC;

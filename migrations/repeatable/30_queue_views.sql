@@ -72,8 +72,8 @@ WHERE w.status IN ('Failed', 'Suspended');
 COMMENT ON VIEW failed IS
 	'Exactly the items that did not succeed, were not cancelled, and of which no attempt runs and none will be made.';
 
--- What went wrong on the way makes a success one after retries. That a worker was
--- told to stop, or a stage asked for the item later, is no failure.
+-- A success with a failed attempt before it is one after retries. Attempts that were
+-- released, snoozed or held did not fail.
 CREATE OR REPLACE VIEW outcomes AS
 WITH at_stage AS (
 	SELECT work_item_id AS item, stage, bool_or(outcome = 'done') AS done,
@@ -119,7 +119,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM workers w WHERE w.worker = $1) THEN
 		RAISE EXCEPTION 'there is no live worker %', quote_nullable($1) USING ERRCODE = 'no_data_found',
-			HINT = coalesce('Those that live are: ' || (SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FROM workers w), 'None lives.');
+			HINT = coalesce('Live workers: ' || (SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FROM workers w), 'There is none.');
 	END IF;
 	UPDATE worker_processes p SET draining = true WHERE p.worker = $1;
 	PERFORM pg_notify('farol_settings', '');

@@ -1,6 +1,6 @@
 -- Services that work needs: which of them fail, and what is held because of it.
 
--- uses_service tells whether pools, as in worker_processes, take work that needs a
+-- uses_service says whether pools, as in worker_processes, claim work that needs a
 -- service.
 CREATE OR REPLACE FUNCTION uses_service(pools jsonb, scopes jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -9,7 +9,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 		WHERE p->'stages' ?| ARRAY(SELECT jsonb_array_elements_text(s->'steps')) OR p->'actions' ?| ARRAY(SELECT jsonb_array_elements_text(s->'steps')))
 $$;
 
--- A worker that uses a service and has told nothing of it has not seen it fail.
+-- A worker that uses a service and has not reported it has not seen it fail.
 CREATE OR REPLACE VIEW services AS
 SELECT k.service,
 	CASE WHEN k.held_at IS NOT NULL OR v.most THEN 'held' WHEN v.failing > 0 THEN 'failing' ELSE 'ok' END AS state,
@@ -39,7 +39,7 @@ CROSS JOIN LATERAL (
 COMMENT ON VIEW services IS
 	'Every service that work needs: ok; failing for the workers named, which claim nothing that needs it; or held, and then no worker does.';
 
--- needs_service tells whether an item at its stage needs a service.
+-- needs_service says whether an item at its stage needs a service.
 CREATE OR REPLACE FUNCTION needs_service(w work_items, scopes jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT EXISTS (
@@ -77,8 +77,8 @@ BEGIN
 END
 $$;
 
--- report_service writes how a process sees a service, and notifies the others if
--- that has changed.
+-- report_service records how a process sees a service, and notifies the others of a
+-- change.
 CREATE OR REPLACE FUNCTION report_service(worker text, service text, state text, code text, said text, detail text, next_probe interval,
 	of_process boolean, scopes jsonb, place text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -123,9 +123,9 @@ $$;
 COMMENT ON FUNCTION release_service IS
 	'Ends a hold. Workers that see the service fail try one item at once, without waiting for their next probe.';
 
--- tell_of_services alerts people to services that have failed for five minutes,
--- once for each failure, and forgets processes that are gone. A failure that began in
--- the future, since the clock was set back, began now.
+-- tell_of_services alerts people to services that have failed for five minutes, once for
+-- each failure, and deletes reports of processes that ended. A failure that began in the
+-- future, because the clock was set back, began now.
 CREATE OR REPLACE FUNCTION tell_of_services() RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT AS $$
 	UPDATE service_reports SET since = now() WHERE since > now() + interval '5 seconds';

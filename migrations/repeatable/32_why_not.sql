@@ -1,8 +1,7 @@
 -- Why an item is not claimed.
 
--- takers are the pools of live workers that would take an item, with the slots
--- that are free, and for those that would not the first thing that they miss.
--- Missing or empty lists mean any.
+-- takers lists the pools of live workers, with their free slots, and for those that would
+-- not claim the item the first reason. Missing or empty lists mean any.
 CREATE OR REPLACE FUNCTION takers(w work_items)
 RETURNS TABLE (worker text, pool text, misses text, free bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
@@ -39,19 +38,19 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	), best AS (
 		SELECT count(DISTINCT worker) AS workers, max(misses) AS misses, bool_or(misses IS NULL) AS any_takes, max(free) FILTER (WHERE misses IS NULL) AS free FROM t
 	)
-	SELECT 'memory', upper(left(no_memory, 1)) || substr(no_memory, 2) || '.', 'Run farol work with a larger memory limit. SELECT * FROM workers; says who lives.'
+	SELECT 'memory', upper(left(no_memory, 1)) || substr(no_memory, 2) || '.', 'Run farol work with a larger memory limit. SELECT * FROM workers; lists the live workers.'
 	FROM kind WHERE no_memory IS NOT NULL
 	UNION ALL
 	SELECT 'http worker', format('It waits for an HTTP worker of %s%s.', w.stage,
 			coalesce('; at work there: ' || (SELECT string_agg(DISTINCT r.worker, ', ') FROM work_items r WHERE r.status = 'Started' AND r.stage = w.stage), '')),
-		format('Start one that asks for %L: docs/workers.md. SELECT * FROM running; says what those have that work.', w.stage)
+		format('Start one that asks for %L: docs/workers.md. SELECT * FROM running; shows what the running workers have.', w.stage)
 	FROM kind WHERE no_memory IS NULL AND over_http
 	UNION ALL
 	SELECT CASE WHEN any_takes THEN 'busy' ELSE 'no worker' END,
 		CASE
 			WHEN any_takes THEN 'The workers that take it have no free slot: '
 				|| (SELECT string_agg(DISTINCT t.worker, ', ') FROM t WHERE t.misses IS NULL) || '.'
-			WHEN workers = 0 THEN 'No worker lives.'
+			WHEN workers = 0 THEN 'There is no live worker.'
 			WHEN misses = '1 stage' THEN format('No live worker takes %s of %s.', w.stage, w.action)
 			WHEN misses = '2 size' THEN format('No live worker that takes %s takes an item of %s bytes.', w.stage, w.size)
 			WHEN misses = '3 storage option' THEN format('No live worker that takes %s takes the storage option %s.', w.stage, w.storage_option)
@@ -59,7 +58,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 			ELSE 'The workers that would take it were asked to stop: ' || (SELECT string_agg(DISTINCT t.worker, ', ') FROM t WHERE t.misses = '5 draining') || '.'
 		END,
 		CASE WHEN any_takes THEN 'Wait, or start more: farol work. SELECT * FROM running; says what they do.'
-			ELSE format('farol work --stages %L on a machine that can have it. SELECT * FROM workers; says who takes what.',
+			ELSE format('farol work --stages %L on a machine with access to it. SELECT * FROM workers; shows what each claims.',
 				CASE w.action WHEN 'Ingest' THEN w.stage::text ELSE w.action::text END) END
 	FROM best CROSS JOIN kind WHERE no_memory IS NULL AND NOT over_http AND (any_takes IS NOT TRUE OR free <= 0)
 $$;
@@ -87,7 +86,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 		format('SELECT resume_stage(%L);', s.stage)
 	FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage AND s.paused
 	UNION ALL
-	SELECT 'cap', format('%s at %s, and no more than %s may be at once.', CASE r.items WHEN 1 THEN '1 item is' ELSE r.items || ' items are' END, s.stage, s.cap),
+	SELECT 'cap', format('%s at %s; the cap is %s.', CASE r.items WHEN 1 THEN '1 item is' ELSE r.items || ' items are' END, s.stage, s.cap),
 		format('Wait, or UPDATE stage_settings SET cap = %s WHERE action = %L AND stage = %L;', s.cap * 2, s.action, s.stage)
 	FROM stage_settings s CROSS JOIN LATERAL (SELECT count(*) AS items FROM work_items c WHERE c.status = 'Started' AND c.stage = s.stage) r
 	WHERE s.action = w.action AND s.stage = w.stage AND r.items >= s.cap
@@ -99,7 +98,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	FROM (SELECT count(*) AS items FROM (
 		SELECT FROM work_items b
 		WHERE b.status = 'Pending' AND b.retry AND b.stage = w.stage AND b.size_band = w.size_band AND b.run_at <= now()
-			AND (b.priority, b.turn, b.run_at, b.id) < (w.priority, w.turn, w.run_at, w.id)
+			AND (b.priority, b.virtual_start, b.run_at, b.id) < (w.priority, w.virtual_start, w.run_at, w.id)
 		LIMIT 10001) b) n
 	WHERE n.items > 0
 $$;
@@ -120,15 +119,15 @@ BEGIN
 	WHEN 'Started' THEN
 		seen := (SELECT a.heard_at FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token);
 		RETURN QUERY SELECT 'running',
-			format('The worker %s on %s, process %s, has it %s; it was heard of last at %s.', w.worker, w.node, w.pid,
-				CASE WHEN w.lease_expires_at < now() THEN 'although its lease lapsed at ' || date_trunc('second', w.lease_expires_at)
+			format('The worker %s on %s, process %s, has it %s; its last heartbeat was at %s.', w.worker, w.node, w.pid,
+				CASE WHEN w.lease_expires_at < now() THEN 'although its lease expired at ' || date_trunc('second', w.lease_expires_at)
 					ELSE 'until ' || date_trunc('second', w.lease_expires_at) || ' unless it renews that' END,
 				date_trunc('second', coalesce(seen, w.stage_started_at))),
-			CASE WHEN w.lease_expires_at < now() THEN 'Any live worker gives it back soon: SELECT * FROM workers; says who lives.'
+			CASE WHEN w.lease_expires_at < now() THEN 'Any live worker gives it back soon: SELECT * FROM workers; lists the live workers.'
 				ELSE format('Wait. If it hangs: SELECT release(%s);', w.id) END;
 	WHEN 'Failed', 'Suspended' THEN
 		RETURN QUERY SELECT 'parked', format('%s at %s: %s', w.status, w.stage, w.note),
-			format('Mend the cause, then SELECT requeue(%s); or end it: SELECT cancel(%1$s);', w.id);
+			format('Fix the cause, then SELECT requeue(%s); or end it: SELECT cancel(%1$s);', w.id);
 	ELSE
 		RETURN QUERY SELECT 'ended', format('%s at %s: %s', w.status, w.stage, w.note), CASE WHEN w.action = 'Ingest' THEN 'None. To ingest the bag again, upload it again.' WHEN w.status = 'Success' THEN 'None: it was done.' ELSE 'None. It can be asked for again.' END;
 	END CASE;

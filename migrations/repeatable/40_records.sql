@@ -14,8 +14,8 @@ RETURN 'PUID ' || coalesce(nullif(puid, ''), 'unknown') || ', ' || mime_type || 
 	|| coalesce(', by ' || nullif(method, ''), '') || coalesce(', ' || nullif(split_part(reason, ':', 1), ''), '')
 	|| coalesce(', ' || nullif(signature_version, ''), '');
 
--- identification_failed tells whether the identifier broke on a file, for whatever
--- reason; that it knows of no such format is an answer.
+-- identification_failed says whether the identifier failed on a file; an unknown format is
+-- no failure.
 CREATE OR REPLACE FUNCTION identification_failed(reason text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(reason, ':', 1) IN ('crashed', 'timed out', 'refused');
@@ -31,8 +31,8 @@ WHERE b.state = 'open';
 COMMENT ON VIEW bad_copies IS
 	'Copies that are bad now.';
 
--- Whoever sets a file's last check back makes its copies due, at once. And what is
--- deleted, or being deleted, is not checked: its copies are to be missing.
+-- An earlier last_fixity_check of a file makes its copies due at once. Copies of files that
+-- are deleted, or being deleted, are not checked: they are meant to be missing.
 CREATE OR REPLACE FUNCTION file_changes_its_fixity() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -79,7 +79,7 @@ CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF paused_until ON fixity_po
 
 -- fixity_due returns the files of which a copy would be claimed now, by the rules of
 -- the claim: what waits, and what is due in targets that are read, as far as the
--- allowance goes. A file of which a copy is being checked is none. days is the
+-- allowance goes. Files with a check in progress are left out. days is the
 -- interval of targets whose policy leaves it open; of a target that has failed few
 -- times in a row one copy is tried.
 CREATE OR REPLACE FUNCTION fixity_due(days integer, few integer) RETURNS SETOF bigint

@@ -9,7 +9,7 @@ $$;
 CREATE OR REPLACE FUNCTION log_sequence(parent text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN CASE parent WHEN 'pipeline_messages' THEN 'topic_message_ids' ELSE 'posted_message_ids' END;
 
--- open_log_partition makes a partition, unless it is there.
+-- open_log_partition creates a partition, unless it exists.
 CREATE OR REPLACE FUNCTION open_log_partition(parent text, number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -24,10 +24,10 @@ BEGIN
 END
 $$;
 
--- turn_log_partitions makes the partitions that are needed next, and closes that of
--- a parent which is older than span and has anything in it, by moving the sequence
--- on. A partition that fills up by itself is closed by the first who sees it.
--- Nobody is held up for long: what cannot be locked at once is left to the next call.
+-- turn_log_partitions creates the partitions that are needed next, and closes the current
+-- one of a parent if it is older than span and not empty, by moving the sequence on. A full
+-- partition is closed by the next call. Calls do not wait long for locks: what is locked is
+-- left to the next call.
 CREATE OR REPLACE FUNCTION turn_log_partitions(parent text, span interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -41,11 +41,11 @@ BEGIN
 	EXECUTE format('SELECT last_value FROM %I', log_sequence(parent)) INTO given;
 	EXECUTE format('SELECT max(id) FROM %I', parent || '_rest') INTO rest;
 	current := given / log_partition_width();
-	IF rest >= current * log_partition_width() THEN -- it was too late; what follows begins behind that
+	IF rest >= current * log_partition_width() THEN -- the partition came too late; the next one begins behind these
 		current := rest / log_partition_width() + 1;
 		PERFORM open_log_partition(parent, current);
 		PERFORM setval(log_sequence(parent), current * log_partition_width() + 1, false);
-	ELSIF given % log_partition_width() BETWEEN 1 AND log_partition_width() * 9 / 10 -- nobody comes to the end of it meanwhile
+	ELSIF given % log_partition_width() BETWEEN 1 AND log_partition_width() * 9 / 10 -- no transaction reaches its end in the meantime
 		AND EXISTS (SELECT FROM topic_partitions p WHERE p.parent = turn_log_partitions.parent AND p.number = current AND p.opened_at < now() - span) THEN
 		PERFORM open_log_partition(parent, current + 1);
 		PERFORM setval(log_sequence(parent), (current + 1) * log_partition_width() + 1, false);
@@ -60,8 +60,8 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- slowest_reader is where the reader of the pipeline's topics stands that is least
--- far, of those heard of lately; at the end of all if there is none.
+-- slowest_reader is the position of the slowest reader of the pipeline's topics, of those
+-- that read lately; the end of the log if there is none.
 CREATE OR REPLACE FUNCTION slowest_reader(lately interval) RETURNS TABLE (xid xid8, id bigint) LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT s.xid, s.id FROM (
 		SELECT r.xid, r.message_id AS id FROM topic_readers r WHERE r.updated_at > now() - lately
@@ -72,8 +72,7 @@ CREATE OR REPLACE FUNCTION slowest_reader(lately interval) RETURNS TABLE (xid xi
 	) s ORDER BY s.xid, s.id LIMIT 1
 $$;
 
--- queue_is_needed tells whether a message up to last is still to be given to
--- somebody, or answered.
+-- queue_is_needed says whether a message up to last is still to be delivered, or answered.
 CREATE OR REPLACE FUNCTION queue_is_needed(queue text, last bigint, lately interval) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN NOT EXISTS (SELECT FROM topic_receivers r WHERE r.topic = queue)
 	OR EXISTS (SELECT FROM topic_receivers r WHERE r.topic = queue AND r.pulled_at > now() - lately
@@ -82,9 +81,8 @@ RETURN NOT EXISTS (SELECT FROM topic_receivers r WHERE r.topic = queue)
 
 -- trim_log drops the oldest partition of a parent if it was closed longer ago than
 -- keep and no reader needs it, and returns its name; NULL if there is none. Readers
--- that were not heard of for four times as long are not waited for. A queue that
--- people post to is kept until somebody has been given and has answered what is in
--- the partition.
+-- that have been silent for four times as long do not hold it back. A queue is kept until
+-- a receiver has got and answered the messages in the partition.
 CREATE OR REPLACE FUNCTION trim_log(parent text, keep interval) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -124,7 +122,7 @@ BEGIN
 	EXECUTE format('DROP TABLE %I', name);
 	RETURN name;
 EXCEPTION WHEN lock_not_available THEN
-	RETURN NULL; -- somebody reads or writes it; the next call will
+	RETURN NULL; -- it is locked; the next call drops it
 END
 $$;
 

@@ -8,8 +8,8 @@ WHERE d.status <> 'delayed'; -- it was not given yet
 COMMENT ON VIEW deliveries IS
 	'Each message that was given to a receiver of the HTTP pull API: processing, finished or failed, with its result and times.';
 
--- receiver_locked returns the row of a receiver, which is new if it is asked for
--- the first time. Calls under one name take turns by it.
+-- receiver_locked returns the row of a receiver, locked, and creates it if necessary.
+-- Calls under one name wait for each other by it.
 CREATE OR REPLACE FUNCTION receiver_locked(of_topic text, called text) RETURNS topic_receivers
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -25,8 +25,8 @@ BEGIN
 END
 $$;
 
--- move_in_topic moves a receiver to where it wants to begin in a topic of the
--- pipeline, but never back.
+-- move_in_topic moves a receiver forward to where it wants to begin in a topic of the
+-- pipeline, never back.
 CREATE OR REPLACE FUNCTION move_in_topic(r topic_receivers, start bigint) RETURNS topic_receivers
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,10 +56,9 @@ BEGIN
 END
 $$;
 
--- next_in_topic returns a receiver's next messages in a topic of the pipeline, in
--- their order, behind which nothing can come late any more; and how far it has
--- looked for them, as a last row without a body. One look is at 50,000 messages of
--- all topics at most: who has far to go comes to its end in several.
+-- next_in_topic returns a receiver's next messages in a topic of the pipeline, in their
+-- order, up to the oldest open transaction; and how far it has read, as a last row without
+-- a body. One call reads at most 50,000 messages of all topics.
 CREATE OR REPLACE FUNCTION next_in_topic(r topic_receivers, most integer)
 RETURNS TABLE (xid xid8, id bigint, body text, created_at timestamptz)
 LANGUAGE plpgsql AS $$
@@ -86,8 +85,8 @@ BEGIN
 END
 $$;
 
--- receiver_begins tells whether there is anything to record of a receiver that is not
--- on record yet: a message that it is given, or messages that it passes over.
+-- receiver_begins says whether there is anything to record of a new receiver: a message to
+-- deliver, or messages that it passes over.
 CREATE OR REPLACE FUNCTION receiver_begins(of_topic text, called text, start bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,11 +107,11 @@ BEGIN
 		RETURN FOUND;
 	END IF;
 	r.xid := m.xid; r.position := m.id;
-	RETURN EXISTS (SELECT FROM next_in_topic(r, 1)); -- it has to look on from there
+	RETURN EXISTS (SELECT FROM next_in_topic(r, 1)); -- it has to read on from there
 END
 $$;
 
--- take_delayed gives what a receiver has come to before its time, which is over.
+-- take_delayed delivers delayed messages that are due.
 CREATE OR REPLACE FUNCTION take_delayed(r topic_receivers, start bigint, most integer, retry_num integer, bytes bigint)
 RETURNS TABLE (message bigint, sent_by text, content text, posted_at timestamptz)
 LANGUAGE plpgsql AS $$
@@ -139,8 +138,8 @@ BEGIN
 END
 $$;
 
--- take_again gives what a receiver was given and has not answered, and counts that.
--- What is no longer in the log has failed.
+-- take_again redelivers messages that a receiver has not answered, and counts that. A
+-- message that is no longer in the log has failed.
 CREATE OR REPLACE FUNCTION take_again(r topic_receivers, most integer, retry_num integer, fail_timeout float8, bytes bigint)
 RETURNS TABLE (message bigint, sent_by text, content text, posted_at timestamptz, due float8)
 LANGUAGE plpgsql AS $$
@@ -261,14 +260,14 @@ BEGIN
 	IF given <> '{}' THEN
 		INSERT INTO topic_deliveries AS d (receiver_id, message, xid, status)
 		SELECT r.id, g.n, g.xid, CASE retry_num WHEN 0 THEN 'failed' ELSE 'processing' END FROM unnest(given, xids) g (n, xid)
-		ON CONFLICT ON CONSTRAINT topic_deliveries_pkey DO UPDATE -- it was given before somebody moved the receiver back
+		ON CONFLICT ON CONSTRAINT topic_deliveries_pkey DO UPDATE -- it was delivered before a person moved the receiver back
 		SET status = excluded.status, fail_count = 0, result = NULL, created_at = excluded.created_at, updated_at = excluded.updated_at;
 	END IF;
 	IF given <> '{}' OR n > 0 THEN
 		RETURN;
 	END IF;
 	IF passed >= 1000 OR r.xid > '0' AND (r.xid, r.position) > (stood.xid, stood.position) AND EXISTS (SELECT FROM next_in_topic(r, 1)) THEN
-		message := NULL; content := NULL; due := 0; -- it has looked at as many as it may; there are more
+		message := NULL; content := NULL; due := 0; -- it has read as many as it may; there are more
 		RETURN NEXT;
 		RETURN;
 	END IF;
@@ -283,8 +282,8 @@ BEGIN
 END
 $$;
 
--- save_results notes what receivers have answered, and returns how many of the
--- answers were to messages that they had been given.
+-- save_results records the answers of receivers, and returns how many of them were to
+-- messages that had been delivered.
 CREATE OR REPLACE FUNCTION save_results(called text, of_topics text[], messages bigint[], results text[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -318,9 +317,8 @@ END
 $$;
 
 -- post_messages appends messages to queues, and returns the number of the last in
--- each. Whoever waits for them is told. The queues come into being with their first
--- message, and are locked in the order of their names, so that posters never wait
--- for each other in a ring.
+-- each. Receivers that wait are notified. A queue is created with its first message;
+-- queues are locked in the order of their names, to prevent deadlocks.
 CREATE OR REPLACE FUNCTION post_messages(of_queues text[], counts bigint[], queue_of integer[], place bigint[], senders text[], bodies text[],
 	delays float8[] DEFAULT '{}', run_ats timestamptz[] DEFAULT '{}')
 RETURNS TABLE (queue text, last_number bigint)
@@ -349,9 +347,9 @@ BEGIN
 END
 $$;
 
--- place_receiver has a receiver go on behind a message, or at the beginning with 0.
--- It returns the number of the last message of the queue, NULL if there is no such
--- queue; beyond the last it moves nothing.
+-- place_receiver moves a receiver behind a message, or to the beginning with 0. It returns
+-- the number of the last message of the queue, NULL: there is no such queue; beyond the
+-- last it moves nothing.
 CREATE OR REPLACE FUNCTION place_receiver(of_topic text, called text, behind bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -380,9 +378,9 @@ BEGIN
 END
 $$;
 
--- trim_receivers forgets receivers that were not heard of for so long, with what they
--- were given and have not answered, and returns how many, up to 1000 at a time. One
--- that has answered stays for as long as its answers.
+-- trim_receivers deletes receivers that have been silent for longer than keep, with their
+-- unanswered deliveries, and returns how many, up to 1000 at a time. A receiver that has
+-- answered stays as long as its answers.
 CREATE OR REPLACE FUNCTION trim_receivers(keep interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -30,18 +30,18 @@ COMMENT ON COLUMN stage_settings.paused_in_nsq IS 'The pause came from NSQ, whic
 COMMENT ON TABLE size_bands IS 'Bands of sizes that spread work by bytes; the size of an item sets its band, and a pool names the bands that it claims from.';
 COMMENT ON COLUMN size_bands.band IS 'Number of the band.';
 COMMENT ON COLUMN size_bands.min_size IS 'Smallest size of an item in the band, in bytes.';
-COMMENT ON COLUMN size_bands.turn IS 'Virtual time of the band: the latest virtual start time that was claimed in it.';
+COMMENT ON COLUMN size_bands.virtual_time IS 'Virtual time of the band: the latest virtual start time that was claimed in it.';
 
-COMMENT ON TABLE institution_turns IS 'Virtual finish times of the institutions'' items in each band, for fair queueing.';
-COMMENT ON COLUMN institution_turns.institution_id IS 'Institution of the item.';
-COMMENT ON COLUMN institution_turns.size_band IS 'Band of the item.';
-COMMENT ON COLUMN institution_turns.next_turn IS 'Virtual time at which the item ends and the next one of the institution starts.';
+COMMENT ON TABLE institution_virtual_times IS 'Virtual finish times of the institutions'' items in each band, for fair queueing.';
+COMMENT ON COLUMN institution_virtual_times.institution_id IS 'Institution of the item.';
+COMMENT ON COLUMN institution_virtual_times.size_band IS 'Band of the item.';
+COMMENT ON COLUMN institution_virtual_times.virtual_finish IS 'Virtual time at which the item ends and the next one of the institution starts.';
 
 COMMENT ON TABLE work_items IS 'The queue: one row for each item, with its stage, status and lease.';
 COMMENT ON COLUMN work_items.id IS 'Number of the row.';
 COMMENT ON COLUMN work_items.institution_id IS 'Institution that the item belongs to.';
 COMMENT ON COLUMN work_items.size IS 'Size of the tar, object or file in bytes.';
-COMMENT ON COLUMN work_items.turn IS 'Virtual start time in its band; the lowest is claimed first.';
+COMMENT ON COLUMN work_items.virtual_start IS 'Virtual start time in its band; the lowest is claimed first.';
 COMMENT ON COLUMN work_items.bag_date IS 'When the tar was uploaded.';
 COMMENT ON COLUMN work_items.date_processed IS 'When the work was requested.';
 COMMENT ON COLUMN work_items.created_at IS 'When the row was written.';
@@ -106,11 +106,11 @@ COMMENT ON COLUMN work_item_attempts.error IS 'Error, for people.';
 COMMENT ON COLUMN work_item_attempts.file_in_hand IS 'File that was in progress last.';
 COMMENT ON COLUMN work_item_attempts.service IS 'Service that failed, of an attempt that ended as held.';
 
-COMMENT ON TABLE attempts_forgiven IS 'Attempts at which the attempt counter was reset because those before it had made progress.';
-COMMENT ON COLUMN attempts_forgiven.work_item_id IS 'Work item of the attempt.';
-COMMENT ON COLUMN attempts_forgiven.claim_token IS 'claim_token of the attempt that found the progress.';
-COMMENT ON COLUMN attempts_forgiven.attempts IS 'Number of attempts that no longer count.';
-COMMENT ON COLUMN attempts_forgiven.forgiven_at IS 'When the counter was reset.';
+COMMENT ON TABLE attempt_resets IS 'Attempts at which the attempt counter was reset because those before it had made progress.';
+COMMENT ON COLUMN attempt_resets.work_item_id IS 'Work item of the attempt.';
+COMMENT ON COLUMN attempt_resets.claim_token IS 'claim_token of the attempt that found the progress.';
+COMMENT ON COLUMN attempt_resets.attempts IS 'Number of attempts that no longer count.';
+COMMENT ON COLUMN attempt_resets.reset_at IS 'When the counter was reset.';
 
 COMMENT ON TABLE worker_processes IS 'Worker processes: one row for each start.';
 COMMENT ON COLUMN worker_processes.worker IS 'Name of the start; two starts never share it.';
