@@ -9,16 +9,6 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 )
 
-// served notes how far the virtual start times of the bands have come. An item that overtakes
-// by its priority got the time that was current then, so it moves them no further.
-func (c *claims) served(starts map[int16]int64) {
-	c.mu.Lock()
-	for band, start := range starts {
-		c.starts[band] = max(c.starts[band], start)
-	}
-	c.mu.Unlock()
-}
-
 // recordServed records how far the virtual start times have come, where this process has
 // moved them since the last time.
 func (c *claims) recordServed(ctx context.Context) error {

@@ -59,6 +59,15 @@ func (p *postgres) close() {
 	}
 }
 
+// column is one field of each element of a list, as a statement takes it.
+func column[S, T any](list []S, of func(*S) T) []T {
+	values := make([]T, len(list))
+	for i := range list {
+		values[i] = of(&list[i])
+	}
+	return values
+}
+
 // querier is a lane or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

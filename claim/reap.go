@@ -117,7 +117,7 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 			r.options.Observer.Ended(taken.end)
 			put = append(put, taken.place)
 		}
-		r.wake.put(put)
+		r.wake.Put(put)
 		n += len(list)
 		if busy || len(list) < reapPage {
 			return n, !busy, nil

@@ -195,13 +195,10 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 
 func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemote, error) {
 	inOrder := slices.SortedFunc(slices.Values(list), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
-	ids, tokens, files := make([]int64, len(list)), make([]int64, len(list)), make([]string, len(list))
-	for i, b := range inOrder {
-		ids[i], tokens[i], files[i] = b.item, b.token, b.file
-	}
 	found := map[[2]int64]renewedRemote{}
 	err := registry.Again(func() error {
-		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files)
+		rows, _ := r.db.Query(ctx, renewRemoteSQL, column(inOrder, func(r *renewal) int64 { return r.item }),
+			column(inOrder, func(r *renewal) int64 { return r.token }), column(inOrder, func(r *renewal) string { return r.file }))
 		var key [2]int64
 		var l renewedRemote
 		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {

@@ -109,12 +109,8 @@ func (p *postgres) behind(ctx context.Context, f Filter, scans []cursor.Scan) (m
 
 // columns are partitions and where their scans start, column by column.
 func columns(scans []cursor.Scan) (stages []string, bands, priorities []int16, starts []int64) {
-	stages, bands = make([]string, len(scans)), make([]int16, len(scans))
-	priorities, starts = make([]int16, len(scans)), make([]int64, len(scans))
-	for i, p := range scans {
-		stages[i], bands[i], priorities[i], starts[i] = p.Stage, p.Band, p.From.Priority, p.From.VirtualStart
-	}
-	return stages, bands, priorities, starts
+	return column(scans, func(s *cursor.Scan) string { return s.Stage }), column(scans, func(s *cursor.Scan) int16 { return s.Band }),
+		column(scans, func(s *cursor.Scan) int16 { return s.From.Priority }), column(scans, func(s *cursor.Scan) int64 { return s.From.VirtualStart })
 }
 
 // scanArgs are the first ten arguments of a statement that claims or peeks.
