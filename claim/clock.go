@@ -99,7 +99,7 @@ const (
 	clampEvery = time.Minute
 )
 
-// clampForEver moves stored times that lie too far ahead: what is cheap every
+// clampForEver corrects stored times that lie too far ahead: the cheap ones every
 // minute, all at the start and when the clock was set back, and once more after
 // that, for what committed late.
 func (c *clock) clampForEver(ctx context.Context) {

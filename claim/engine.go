@@ -87,9 +87,9 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 		rules: s.ruleStore, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
 		wake: wake.New(), beatNow: make(chan struct{}, 1),
 	}
-	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	background := func(do func(context.Context)) { running.Go(func() { do(beside) }) }
+	background := func(do func(context.Context)) { running.Go(func() { do(behind) }) }
 	e := &Engine{core: all, listens: true, close: func() {
 		stop()
 		running.Wait()

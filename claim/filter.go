@@ -40,7 +40,7 @@ const (
 	resolve   = "Resolve"
 )
 
-// StepOf names what is done with an item at a stage: of an ingest it is the stage,
+// StepOf names the step of an item at a stage: of an ingest it is the stage,
 // of a request, since all have the same, the action.
 func StepOf(action, stage string) string {
 	if action == ingest {

@@ -131,7 +131,7 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	for i, item := range items {
 		ids[i], tokens[i], at[item.ID] = item.ID, item.Token, item
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whoever waits
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whether the caller waits or not
 	defer cancel()
 	rows, _ := r.db.Query(bounded, remoteLeasesSQL, ids, tokens)
 	list := make([]Leased, 0, len(items))

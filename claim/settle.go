@@ -41,7 +41,7 @@ func newSettler(c *core, s endStore) *settler {
 	return e
 }
 
-// Ending is what came of one claim.
+// Ending is how one claim ends.
 type Ending struct {
 	Item   Item
 	Done   Done
