@@ -179,7 +179,7 @@ const (
 
 // announce waits for no disk: a notice does not outlive a crash anyway.
 func (p *postgres) announce(ctx context.Context, payload string) error {
-	if _, err := p.news.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
+	if _, err := p.upkeep.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
 		return fmt.Errorf("notify other workers: %w", err)
 	}
 	return nil
