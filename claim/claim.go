@@ -39,7 +39,7 @@ type Item struct {
 	ID               int64
 	Token            int64
 	Entered          int64 // token with which the item came to this stage: the same for all attempts since
-	Action           string
+	Action           registry.Action
 	Stage            string
 	Topic            string // of this stage
 	Attempt          int    // claims of this stage that count, this one included

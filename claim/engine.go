@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/wake"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Engine is the queue as one process sees it. It is safe for concurrent use.
@@ -174,7 +175,7 @@ func (e *Engine) Wake() { e.wake.Ring() }
 
 // NextStage is the stage that an item goes on to from another, in the order that this
 // process has read last; "" behind the last. Stages may be added at run time.
-func (e *Engine) NextStage(action, stage string) string {
+func (e *Engine) NextStage(action registry.Action, stage string) string {
 	return e.settings.Load().next[stageKey{action, stage}]
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // recordServed records how far the virtual start times have come, where this process has
@@ -56,7 +57,7 @@ func (c *claims) findOverdue(ctx context.Context) error {
 	return nil
 }
 
-func (p *postgres) overdue(ctx context.Context, action string, scans []cursor.Scan) (map[cursor.Partition][]int16, error) {
+func (p *postgres) overdue(ctx context.Context, action registry.Action, scans []cursor.Scan) (map[cursor.Partition][]int16, error) {
 	stages, bands, priorities, starts := columns(scans)
 	rows, _ := p.upkeep.Query(ctx, ofAction(action, overdueIngestSQL, overdueRequestsSQL), stages, bands, action, priorities, starts)
 	found := map[cursor.Partition][]int16{}

@@ -93,7 +93,7 @@ func (r *Remote) Check(ctx context.Context, stages []Want) error {
 
 func (s *settings) remote(stages []Want) error {
 	for _, w := range stages {
-		st, ok := s.stages[stageKey{ingest, w.Stage}]
+		st, ok := s.stages[stageKey{registry.Ingest, w.Stage}]
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: %s", ErrNoStage, w.Stage)
@@ -108,7 +108,7 @@ func (s *settings) remote(stages []Want) error {
 // of the stages that it asks for.
 func (s *settings) unrenewed(stages []Want) (lease time.Duration) {
 	for _, w := range stages {
-		lease = max(lease, s.of(ingest, w.Stage).UnrenewedLease)
+		lease = max(lease, s.of(registry.Ingest, w.Stage).UnrenewedLease)
 	}
 	return lease
 }

@@ -24,7 +24,7 @@ type scanStore interface {
 	behind(ctx context.Context, f Filter, scans []cursor.Scan) (map[cursor.Partition]cursor.Position, error)
 	// overdue lists the priorities of the partitions scanned whose first item has waited
 	// too long.
-	overdue(ctx context.Context, action string, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
+	overdue(ctx context.Context, action registry.Action, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
 	// serve records how far the virtual start times of the size bands have come.
 	serve(ctx context.Context, starts map[int16]int64) error
 }
@@ -146,7 +146,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cu
 	if err := p.nameInstitutions(ctx, db, items); err != nil {
 		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
 	}
-	if f.action() != ingest && len(items) > 0 {
+	if f.action() != registry.Ingest && len(items) > 0 {
 		if err := readRequests(ctx, db, items); err != nil {
 			return items, fmt.Errorf("read what claimed items are about: %w", err)
 		}

@@ -101,7 +101,7 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]error, error
 			switch m := moves[i]; {
 			case !ok:
 				errs[i] = ErrLost
-			case m.Status == "Pending" && m.Delay == 0:
+			case m.Status == registry.Pending && m.Delay == 0:
 				put = append(put, m.place)
 			}
 		}
@@ -237,7 +237,7 @@ func otherColumns(moves []move) []any {
 		return text
 	}
 	return []any{
-		column(moves, func(m *move) string { return m.Status }), column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
+		column(moves, func(m *move) string { return string(m.Status) }), column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
 		column(moves, func(m *move) time.Duration { return m.Delay }), column(moves, func(m *move) *string { return some(&m.Outcome) }),
 		column(moves, func(m *move) string { return m.Code }), column(moves, func(m *move) *int64 { return m.ObjectID }),
 		column(moves, func(m *move) *string { return some(&m.StorageOption) }), column(moves, func(m *move) string { return m.Ended }),
