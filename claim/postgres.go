@@ -21,8 +21,7 @@ import (
 type postgres struct {
 	hot    lane.Lane // claims and ends of claims
 	beat   lane.Lane // heartbeats, which wait for nothing else
-	news   lane.Lane // notices to other processes, and reports of services
-	upkeep lane.Lane // what may take its time
+	upkeep lane.Lane // all that may take its time
 
 	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
 
@@ -32,7 +31,6 @@ type postgres struct {
 const (
 	hotConns    = 4
 	beatConns   = 1
-	newsConns   = 1
 	upkeepConns = 2
 )
 
@@ -41,7 +39,7 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 		direct = db.Config().ConnConfig
 	}
 	p := &postgres{direct: direct}
-	for l, most := range map[*lane.Lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.news: newsConns, &p.upkeep: upkeepConns} {
+	for l, most := range map[*lane.Lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.upkeep: upkeepConns} {
 		var err error
 		if *l, err = lane.Open(db, most); err != nil {
 			p.close()
@@ -52,11 +50,20 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 }
 
 func (p *postgres) close() {
-	for _, l := range []lane.Lane{p.hot, p.beat, p.news, p.upkeep} {
+	for _, l := range []lane.Lane{p.hot, p.beat, p.upkeep} {
 		if l.Pool != nil {
 			l.Close()
 		}
 	}
+}
+
+// column is one field of each element of a list, as a statement takes it.
+func column[S, T any](list []S, of func(*S) T) []T {
+	values := make([]T, len(list))
+	for i := range list {
+		values[i] = of(&list[i])
+	}
+	return values
 }
 
 // querier is a lane or a transaction.

@@ -31,7 +31,7 @@ func TestTransactionsOfSleepersEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.close)
-		for _, l := range []lane.Lane{p.hot, p.beat, p.news, p.upkeep} {
+		for _, l := range []lane.Lane{p.hot, p.beat, p.upkeep} {
 			err := l.Transact(t.Context(), func(tx pgx.Tx) error {
 				var most string
 				err := tx.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&most)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // level is how much of a resource a worker uses.
@@ -91,7 +92,7 @@ func (w oldWorker) step() string {
 	if w.Action == "" {
 		return ""
 	}
-	return claim.StepOf(w.Action, w.Stage)
+	return claim.StepOf(registry.Action(w.Action), w.Stage)
 }
 
 // IngestWorkers are those of the stages of an ingest.
