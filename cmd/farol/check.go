@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +15,6 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-)
-
-// Which buckets' rights are tried by writing to them.
-const (
-	writeNothing = ""
-	writeHot     = "hot" // those that charge by the day
-	writeAll     = "all" // and those that charge for months, whatever becomes of an object
 )
 
 func checkCommand() *cobra.Command {
@@ -131,34 +123,6 @@ func writeFound(out io.Writer, all []finding) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-func (f finding) name() string { return human.Line(f.Service + ", " + f.Check) }
-
-// alikeFindings are a finding, with the names of others about which the same is to be done.
-type alikeFindings struct {
-	finding
-
-	also []string
-}
-
-// alike groups some of the findings, and counts them.
-func alike(all []finding, some func(finding) bool) (groups []alikeFindings, n int) {
-	at := map[[2]string]int{}
-	for _, f := range all {
-		if !some(f) {
-			continue
-		}
-		n++
-		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
-		if i, ok := at[key]; ok {
-			groups[i].also = append(groups[i].also, f.name())
-			continue
-		}
-		at[key] = len(groups)
-		groups = append(groups, alikeFindings{finding: f})
-	}
-	return groups, n
 }
 
 // refusal is what a process says that cannot start, with all that is in its way.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
@@ -264,4 +266,39 @@ func skewText(d time.Duration) string {
 		word = "ahead of"
 	}
 	return fmt.Sprintf("the clock of this host is %v %s", d.Abs().Round(time.Second), word)
+}
+
+// Which buckets' rights are tried by writing to them.
+const (
+	writeNothing = ""
+	writeHot     = "hot" // those that charge by the day
+	writeAll     = "all" // and those that charge for months, whatever becomes of an object
+)
+
+func (f finding) name() string { return human.Line(f.Service + ", " + f.Check) }
+
+// alikeFindings are a finding, with the names of others about which the same is to be done.
+type alikeFindings struct {
+	finding
+
+	also []string
+}
+
+// alike groups some of the findings, and counts them.
+func alike(all []finding, some func(finding) bool) (groups []alikeFindings, n int) {
+	at := map[[2]string]int{}
+	for _, f := range all {
+		if !some(f) {
+			continue
+		}
+		n++
+		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
+		if i, ok := at[key]; ok {
+			groups[i].also = append(groups[i].also, f.name())
+			continue
+		}
+		at[key] = len(groups)
+		groups = append(groups, alikeFindings{finding: f})
+	}
+	return groups, n
 }

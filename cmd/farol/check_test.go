@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,15 +12,12 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/cli"
@@ -109,7 +105,7 @@ func TestRightsThatAreNamedAreEnough(t *testing.T) {
 	stop(t, w)
 
 	s.exec(`REVOKE INSERT ON alerts FROM ` + name)
-	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "rights")
+	f := found(t, s.surroundings().examine(t.Context()), fault.Database, "rights")
 	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != stateFailed || !f.Fatal || f.Code != "database-denied" {
 		t.Errorf("after REVOKE: %+v\n%s", f, diff)
 	}
@@ -175,21 +171,21 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	direct := s.settings["FAROL_DATABASE_URL"]
 	name := s.role()
 	s.exec(`ALTER ROLE ` + name + ` SET default_transaction_read_only = on`)
-	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers")
+	f := found(t, s.surroundings().examine(t.Context()), fault.Database, "answers")
 	if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
 		t.Errorf("read-only: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = strings.Replace(direct, "/t_", "/u_", 1)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
+	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
 		t.Errorf("no such database: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = direct
 	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
+	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
 		t.Errorf("a newer schema: %+v", f)
 	}
 	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (3, 99999)`)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
+	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
 		t.Errorf("a schema that lacks a migration: %+v", f)
 	}
 }
@@ -253,48 +249,6 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 	}
 }
 
-// A directory for temporary files has to be there, writable, and have some space.
-func TestDiskIsLookedAt(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if f := diskFits(dir, true); f.State == stateFailed || !strings.Contains(f.Found, "free") {
-		t.Errorf("%+v", f)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for bad, code := range map[string]string{
-		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
-	} {
-		f := diskFits(bad, true)
-		if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
-			t.Errorf("%s: %+v", bad, f)
-		}
-	}
-}
-
-// What a process may use of memory and files is held against what it promises.
-func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
-	t.Parallel()
-	n := hostNeeds{maxFiles: 400_000, children: 2}
-	if f := n.memoryFits(1 << 30); f.State != stateOK {
-		t.Errorf("1 GiB: %+v", f)
-	}
-	if f := n.memoryFits(256 << 20); f.State != stateWarning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
-		t.Errorf("256 MiB: %+v", f)
-	}
-	if f := filesFit(100); f.State != stateFailed {
-		t.Errorf("100 files: %+v", f)
-	}
-	if f := filesFit(unix.RLIM_INFINITY); f.State != stateOK {
-		t.Errorf("any number of files: %+v", f)
-	}
-}
-
 // A worker that waits says what for, is alive and not ready meanwhile, and starts by
 // itself when the server comes up.
 func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
@@ -343,15 +297,10 @@ func TestClocksAreCompared(t *testing.T) {
 		s := newSite(t)
 		s.settings["FAROL_S3_ENDPOINT"] = clockedS3(t, s.s3, tc.off, tc.refuses)
 		around := s.surroundings()
-		client := storage.NewClient(storage.Options{})
-		t.Cleanup(client.Close)
-		all := around.judged(around.checkS3Clock(t.Context(), client, around.storage.Target(around.storage.Staging)))
+		all := around.examine(t.Context())
 		if f := found(t, all, "s3", "clock"); f.State != tc.want || f.Fatal != tc.fatal {
 			t.Errorf("%v off: %+v", tc.off, f)
 		}
-	}
-	if f := clockFits(-2 * time.Hour); f.State != stateWarning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
-		t.Errorf("%+v", f)
 	}
 }
 
@@ -368,26 +317,6 @@ func TestCheckThatIsInterruptedEnds(t *testing.T) {
 	}, log, nil)
 	if err == nil || orderly(ctx, err) != nil {
 		t.Errorf("err = %v", err)
-	}
-}
-
-// Everything that may be named leads on to a setting or a command.
-func TestEveryTodoNamesWhereToLook(t *testing.T) {
-	t.Parallel()
-	names := bucketSettings{"THE_BUCKET", "THE_ENDPOINT", "THE_KEY", "THE_CA"}
-	kinds := []fault.Kind{
-		fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.Skewed, fault.WrongAnswer,
-	}
-	for _, k := range kinds {
-		e := &fault.Error{Service: "x", Kind: k, Err: errors.New("an answer")}
-		for _, f := range []finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
-			if !slices.ContainsFunc([]string{"THE_", "FAROL_", "NTP", "PostgreSQL"}, func(part string) bool { return strings.Contains(f.Todo, part) }) {
-				t.Errorf("%s: %q", k, f.Todo)
-			}
-			if f.Code == "" || !f.Fatal {
-				t.Errorf("%s: %+v", k, f)
-			}
-		}
 	}
 }
 
@@ -479,7 +408,7 @@ func TestRedisIsLookedAt(t *testing.T) {
 	look := func(starting bool) []finding {
 		around := s.surroundings()
 		around.starting = starting
-		return around.checkRedis(t.Context())
+		return slices.DeleteFunc(around.examine(t.Context()), func(f finding) bool { return f.Service != fault.Redis })
 	}
 	server.Set("appendonly", "yes")
 	if all := look(true); worst(all) != stateOK {
