@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func checkCommand() *cobra.Command {
@@ -44,14 +45,14 @@ Exit codes: 0 a worker can run, though there may be warnings; 1 something failed
   farol check --wait=30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if write != writeNothing && write != writeHot && write != writeAll {
+			if write != preflight.WriteNothing && write != preflight.WriteHot && write != preflight.WriteAll {
 				return cli.Usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
 			}
 			return runCheck(cmd.Context(), cmd.OutOrStdout(), write, wait, asJSON)
 		},
 	}
-	c.Flags().StringVar(&write, "write", writeNothing, "try the rights in the buckets by writing; all: in archive classes too")
-	c.Flags().Lookup("write").NoOptDefVal = writeHot
+	c.Flags().StringVar(&write, "write", preflight.WriteNothing, "try the rights in the buckets by writing; all: in archive classes too")
+	c.Flags().Lookup("write").NoOptDefVal = preflight.WriteHot
 	wait.flag(c, "repeat the checks until none fails, or for so long")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -59,9 +60,9 @@ Exit codes: 0 a worker can run, though there may be warnings; 1 something failed
 
 // checked is what farol check prints as JSON.
 type checked struct {
-	State  string    `json:"state"` // the worst of all
-	At     time.Time `json:"at"`
-	Checks []finding `json:"checks"`
+	State  string              `json:"state"` // the worst of all
+	At     time.Time           `json:"at"`
+	Checks []preflight.Finding `json:"checks"`
 }
 
 func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
@@ -70,19 +71,19 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 		return err
 	}
 	s := surroundingsOf(&config)
-	s.write = write
-	all, err := wait.until(ctx, s, func(list []finding) bool { return worst(list) != stateFailed }, connect.NewLogger(config.Log), nil)
+	s.Write = write
+	all, err := wait.until(ctx, s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = cli.WriteJSON(out, checked{worst(all), time.Now().UTC(), all})
+		err = cli.WriteJSON(out, checked{preflight.Worst(all), time.Now().UTC(), all})
 	} else {
 		err = writeFound(out, all)
 	}
 	failed := 0
 	for _, f := range all {
-		if f.State == stateFailed {
+		if f.State == preflight.Failed {
 			failed++
 		}
 	}
@@ -99,24 +100,24 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 }
 
 // surroundingsOf are those of a worker.
-func surroundingsOf(c *settings.Worker) surroundings {
-	return surroundings{
-		command: "work", database: &c.Database, redis: &c.Redis, s3: &c.Storage.S3, storage: &c.Storage,
-		viruses: c.Viruses, host: &hostNeeds{maxFiles: c.MaxFiles, children: c.Identify.Workers},
+func surroundingsOf(c *settings.Worker) preflight.Surroundings {
+	return preflight.Surroundings{
+		Command: "work", Database: &c.Database, Redis: &c.Redis, S3: &c.Storage.S3, Storage: &c.Storage,
+		Viruses: c.Viruses, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers},
 	}
 }
 
 // writeFound writes a row for each finding, and below those that need it what to do.
 // Rows are not cut: what follows is what is needed most.
-func writeFound(out io.Writer, all []finding) error {
+func writeFound(out io.Writer, all []preflight.Finding) error {
 	var b strings.Builder
 	width := 0
 	for _, f := range all {
-		width = max(width, utf8.RuneCountInString(f.name()))
+		width = max(width, utf8.RuneCountInString(f.Name()))
 	}
 	fmt.Fprintf(&b, "%-*s  STATE    FOUND\n", width, "WHAT")
 	for _, f := range all {
-		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.name(), f.State, human.Line(f.Found))
+		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.Name(), f.State, human.Line(f.Found))
 		if f.Todo != "" {
 			fmt.Fprintf(&b, "%*s  to do:   %s\n", width, "", human.Line(f.Todo))
 		}
@@ -126,16 +127,16 @@ func writeFound(out io.Writer, all []finding) error {
 }
 
 // refusal is what a process says that cannot start, with all that is in its way.
-func refusal(command string, all []finding) error {
+func refusal(command string, all []preflight.Finding) error {
 	var b strings.Builder
-	groups, n := alike(all, func(f finding) bool { return f.Fatal })
+	groups, n := preflight.Alike(all, func(f preflight.Finding) bool { return f.Fatal })
 	if n == 0 {
 		return nil
 	}
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n  %s: %s", g.name(), human.Line(g.Found))
-		if len(g.also) > 0 {
-			fmt.Fprintf(&b, "\n    likewise: %s", strings.Join(g.also, "; "))
+		fmt.Fprintf(&b, "\n  %s: %s", g.Name(), human.Line(g.Found))
+		if len(g.Also) > 0 {
+			fmt.Fprintf(&b, "\n    likewise: %s", strings.Join(g.Also, "; "))
 		}
 		fmt.Fprintf(&b, "\n    to do: %s", human.Line(g.Todo))
 	}

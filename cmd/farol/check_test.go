@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,8 +25,8 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
 // role makes a user of the database who may log in and nothing else, and has the
@@ -44,7 +45,7 @@ func (s *site) role() (name string) {
 }
 
 // surroundings are those of a worker of the site.
-func (s *site) surroundings() surroundings {
+func (s *site) surroundings() preflight.Surroundings {
 	s.t.Helper()
 	config, err := settings.Load(s.settings, settings.ReadWorker)
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *site) surroundings() surroundings {
 }
 
 // found returns what was found of something.
-func found(t *testing.T, all []finding, service, what string) finding {
+func found(t *testing.T, all []preflight.Finding, service, what string) preflight.Finding {
 	t.Helper()
 	for _, f := range all {
 		if f.Service == service && f.Check == what {
@@ -62,7 +63,7 @@ func found(t *testing.T, all []finding, service, what string) finding {
 		}
 	}
 	t.Fatalf("nothing was found of %s, %s: %+v", service, what, all)
-	return finding{}
+	return preflight.Finding{}
 }
 
 // The rights that are named are enough: with no others a worker takes a bag to its
@@ -105,8 +106,8 @@ func TestRightsThatAreNamedAreEnough(t *testing.T) {
 	stop(t, w)
 
 	s.exec(`REVOKE INSERT ON alerts FROM ` + name)
-	f := found(t, s.surroundings().examine(t.Context()), fault.Database, "rights")
-	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != stateFailed || !f.Fatal || f.Code != "database-denied" {
+	f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "rights")
+	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != preflight.Failed || !f.Fatal || f.Code != "database-denied" {
 		t.Errorf("after REVOKE: %+v\n%s", f, diff)
 	}
 	if !strings.Contains(f.Todo, "FAROL_DATABASE_URL") || !strings.Contains(f.Found, name) {
@@ -171,21 +172,21 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	direct := s.settings["FAROL_DATABASE_URL"]
 	name := s.role()
 	s.exec(`ALTER ROLE ` + name + ` SET default_transaction_read_only = on`)
-	f := found(t, s.surroundings().examine(t.Context()), fault.Database, "answers")
-	if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
+	f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "answers")
+	if f.State != preflight.Failed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
 		t.Errorf("read-only: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = strings.Replace(direct, "/t_", "/u_", 1)
-	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
 		t.Errorf("no such database: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = direct
 	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
-	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Warning || !strings.Contains(f.Found, "99999") {
 		t.Errorf("a newer schema: %+v", f)
 	}
 	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (3, 99999)`)
-	if f := found(t, s.surroundings().examine(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Failed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
 		t.Errorf("a schema that lacks a migration: %+v", f)
 	}
 }
@@ -197,25 +198,25 @@ func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {
 	s := newSite(t) // which has no restore bucket
 	s.settings["FAROL_TARGET_WASABI_OR_BUCKET"] = s.s3.Prefix + "nowhere"
 	around := s.surroundings()
-	all := around.examine(t.Context())
+	all := around.Examine(t.Context())
 	for service, what := range map[string]string{"s3:Wasabi-OR": "target", "s3:" + s.in.RestoreBucket: "restore bucket of test.edu"} {
-		if f := found(t, all, service, what); f.State != stateFailed || f.Fatal || f.Code == "" {
+		if f := found(t, all, service, what); f.State != preflight.Failed || f.Fatal || f.Code == "" {
 			t.Errorf("%+v", f)
 		}
 	}
 	if err := refusal("work", all); err != nil {
 		t.Errorf("a worker refuses to start: %v", err)
 	}
-	for i := range around.storage.Targets {
-		around.storage.Targets[i].Bucket = s.s3.Prefix + "nowhere"
+	for i := range around.Storage.Targets {
+		around.Storage.Targets[i].Bucket = s.s3.Prefix + "nowhere"
 	}
-	all = around.examine(t.Context())
+	all = around.Examine(t.Context())
 	err := refusal("work", all)
 	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || cli.FailureOf(err).Code != cli.ExitUsage {
 		t.Errorf("no target is there: %+v, %v", f, err)
 	}
-	around.command = "schedule" // whose other jobs need no target
-	if err := refusal("schedule", around.examine(t.Context())); err != nil {
+	around.Command = "schedule" // whose other jobs need no target
+	if err := refusal("schedule", around.Examine(t.Context())); err != nil {
 		t.Errorf("a scheduler refuses to start: %v", err)
 	}
 }
@@ -238,12 +239,12 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 		s.settings[name] = u.String()
 	}
 	began := time.Now()
-	all := s.surroundings().examine(t.Context())
+	all := s.surroundings().Examine(t.Context())
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("the checks took %v", took)
 	}
 	for service, what := range map[string]string{"database": "answers", "redis": "answers", "s3:" + s.settings["FAROL_STAGING_BUCKET"]: "staging bucket"} {
-		if f := found(t, all, service, what); f.State != stateFailed || !f.Fatal || !strings.HasSuffix(f.Code, "-unavailable") {
+		if f := found(t, all, service, what); f.State != preflight.Failed || !f.Fatal || !strings.HasSuffix(f.Code, "-unavailable") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -289,15 +290,15 @@ func TestClocksAreCompared(t *testing.T) {
 		want    string
 		fatal   bool
 	}{
-		{20 * time.Second, false, stateOK, false},
-		{-5 * time.Minute, false, stateWarning, false},
-		{time.Hour, false, stateWarning, false},
-		{time.Hour, true, stateFailed, true},
+		{20 * time.Second, false, preflight.OK, false},
+		{-5 * time.Minute, false, preflight.Warning, false},
+		{time.Hour, false, preflight.Warning, false},
+		{time.Hour, true, preflight.Failed, true},
 	} {
 		s := newSite(t)
 		s.settings["FAROL_S3_ENDPOINT"] = clockedS3(t, s.s3, tc.off, tc.refuses)
 		around := s.surroundings()
-		all := around.examine(t.Context())
+		all := around.Examine(t.Context())
 		if f := found(t, all, "s3", "clock"); f.State != tc.want || f.Fatal != tc.fatal {
 			t.Errorf("%v off: %+v", tc.off, f)
 		}
@@ -311,7 +312,7 @@ func TestCheckThatIsInterruptedEnds(t *testing.T) {
 	s.settings["FAROL_REDIS_URL"] = "redis://127.0.0.1:1/0"
 	ctx, cancel := context.WithCancel(t.Context())
 	log := connect.NewLogger(settings.Log{Level: "error"})
-	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []finding) bool {
+	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []preflight.Finding) bool {
 		cancel()
 		return false
 	}, log, nil)
@@ -405,13 +406,13 @@ func TestRedisIsLookedAt(t *testing.T) {
 	s := newSite(t)
 	server := testenv.NewRedisServer(t)
 	s.settings["FAROL_REDIS_URL"] = server.URL
-	look := func(starting bool) []finding {
+	look := func(starting bool) []preflight.Finding {
 		around := s.surroundings()
-		around.starting = starting
-		return slices.DeleteFunc(around.examine(t.Context()), func(f finding) bool { return f.Service != fault.Redis })
+		around.Starting = starting
+		return slices.DeleteFunc(around.Examine(t.Context()), func(f preflight.Finding) bool { return f.Service != fault.Redis })
 	}
 	server.Set("appendonly", "yes")
-	if all := look(true); worst(all) != stateOK {
+	if all := look(true); preflight.Worst(all) != preflight.OK {
 		t.Errorf("%+v", all)
 	}
 	if keys, err := server.Client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
@@ -419,7 +420,7 @@ func TestRedisIsLookedAt(t *testing.T) {
 	}
 	server.Set("maxmemory-policy", "allkeys-lru", "appendonly", "no")
 	for _, what := range []string{"eviction", "persistence"} {
-		if f := found(t, look(true), fault.Redis, what); f.State != stateWarning || f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
+		if f := found(t, look(true), fault.Redis, what); f.State != preflight.Warning || f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func serveCommand() *cobra.Command {
@@ -56,7 +57,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	}
 	memory.Fit(100, 0)
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+	if err := wait.ready(ctx, preflight.Surroundings{Command: "serve", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})

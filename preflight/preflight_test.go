@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 func TestDiskIsLookedAt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if f := diskFits(dir, true); f.State == stateFailed || !strings.Contains(f.Found, "free") {
+	if f := diskFits(dir, true); f.State == Failed || !strings.Contains(f.Found, "free") {
 		t.Errorf("%+v", f)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -32,7 +32,7 @@ func TestDiskIsLookedAt(t *testing.T) {
 		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
 	} {
 		f := diskFits(bad, true)
-		if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
+		if f.State != Failed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
 			t.Errorf("%s: %+v", bad, f)
 		}
 	}
@@ -41,17 +41,17 @@ func TestDiskIsLookedAt(t *testing.T) {
 // What a process may use of memory and files is held against what it promises.
 func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
 	t.Parallel()
-	n := hostNeeds{maxFiles: 400_000, children: 2}
-	if f := n.memoryFits(1 << 30); f.State != stateOK {
+	n := HostNeeds{MaxFiles: 400_000, Children: 2}
+	if f := n.memoryFits(1 << 30); f.State != OK {
 		t.Errorf("1 GiB: %+v", f)
 	}
-	if f := n.memoryFits(256 << 20); f.State != stateWarning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
+	if f := n.memoryFits(256 << 20); f.State != Warning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
 		t.Errorf("256 MiB: %+v", f)
 	}
-	if f := filesFit(100); f.State != stateFailed {
+	if f := filesFit(100); f.State != Failed {
 		t.Errorf("100 files: %+v", f)
 	}
-	if f := filesFit(unix.RLIM_INFINITY); f.State != stateOK {
+	if f := filesFit(unix.RLIM_INFINITY); f.State != OK {
 		t.Errorf("any number of files: %+v", f)
 	}
 }
@@ -65,7 +65,7 @@ func TestEveryTodoNamesWhereToLook(t *testing.T) {
 	}
 	for _, k := range kinds {
 		e := &fault.Error{Service: "x", Kind: k, Err: errors.New("an answer")}
-		for _, f := range []finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
+		for _, f := range []Finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
 			if !slices.ContainsFunc([]string{"THE_", "FAROL_", "NTP", "PostgreSQL"}, func(part string) bool { return strings.Contains(f.Todo, part) }) {
 				t.Errorf("%s: %q", k, f.Todo)
 			}
@@ -79,7 +79,7 @@ func TestEveryTodoNamesWhereToLook(t *testing.T) {
 // Leases go by the database's clock, so that a difference is only a warning.
 func TestClockOfTheDatabaseIsCompared(t *testing.T) {
 	t.Parallel()
-	if f := clockFits(-2 * time.Hour); f.State != stateWarning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
+	if f := clockFits(-2 * time.Hour); f.State != Warning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
 		t.Errorf("%+v", f)
 	}
 }
