@@ -46,6 +46,7 @@ func mayImport() map[string][]string {
 		"internal/build":    nil,
 		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
+		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry"},
 		"internal/cli":      {"internal/human", "registry", "storage"},
 		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
 		"preflight":         append(top, "internal/human", "internal/memory", "internal/settings", "migrations"),
@@ -67,7 +68,7 @@ func mayUse() map[string][]string {
 		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/connect"},
 		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
-		"github.com/prometheus/":     {"cmd"},
+		"github.com/prometheus/":     {"cmd", "internal/monitor"},
 		"github.com/compose-spec/":   nil, // tests only
 		"pgregory.net/rapid":         nil,
 		"github.com/google/go-cmp/":  nil,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/preflight"
 )
 
@@ -155,7 +156,7 @@ func (w *waiter) pause(ctx context.Context, d time.Duration, all []preflight.Fin
 		notReady := errors.New("waiting for " + strings.Join(names, "; "))
 		go func() {
 			defer close(w.ended)
-			if err := serveHTTP(served, w.addr, prometheus.NewRegistry(), answers(func(context.Context) error { return notReady }), w.log); err != nil {
+			if err := monitor.Serve(served, w.addr, prometheus.NewRegistry(), monitor.Answers(func(context.Context) error { return notReady }), w.log); err != nil {
 				w.log.WarnContext(served, "cannot serve health while waiting", "err", err)
 			}
 		}()

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
 	"github.com/farol-preservation/farol/preflight"
@@ -78,7 +79,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, monitor.Mirror{Of: mirror})
 	})
 	group.Go(func() error { return mirror.Run(ctx) })
 	return group.Wait()

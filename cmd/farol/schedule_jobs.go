@@ -47,7 +47,7 @@ func jobs() []job {
 		{
 			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) pipeline.Job {
-				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.janitor.observe)
+				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
 			},
 		},
 	}
