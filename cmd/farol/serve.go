@@ -84,7 +84,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.Registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
-		MaxBody: config.Pull.MaxBody, Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
+		MaxBody: int64(config.Pull.MaxBody), Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
 	}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.DB, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)

@@ -248,7 +248,7 @@ func startIdentifier(ctx context.Context, config settings.Identify) (*format.Ide
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: config.Memory,
+		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: int64(config.Memory),
 	})
 	if err != nil {
 		return nil, err
