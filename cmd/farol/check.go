@@ -24,21 +24,21 @@ func checkCommand() *cobra.Command {
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Check everything that a worker of this configuration needs",
+		Short: "Check all services and settings that a worker needs",
 		Long: `Check the database (schema, rights of the role), Redis (persistence, eviction), each
-bucket that the settings and the institutions name, the clocks, the virus scanner,
-TMPDIR and the limits of this host. All checks run at the same time and end within 20
-seconds. Nothing is changed.
+bucket of the settings and the institutions, the clocks, the virus scanner, TMPDIR and
+the limits of this host. All checks run at the same time and end within 20 seconds.
+Nothing is changed.
 
-With --write, also try what a worker does in the buckets, and name the rights that are
-missing: PUT, HEAD, GET, LIST, COPY, DELETE and those of multipart uploads, on a
-temporary key under farol-check/ that is removed afterwards. No object is written to
-targets in an archive class (GLACIER, DEEP_ARCHIVE and the like), which charge for
-months: there only a multipart upload is begun and aborted. --write=all writes to them
-too. In receiving and restore buckets no object is written either.
+With --write, also try the operations of a worker in the buckets, and report missing
+rights: PUT, HEAD, GET, LIST, COPY, DELETE and those of multipart uploads, on a
+temporary key under farol-check/ that is removed afterwards. Targets in an archive
+class (GLACIER, DEEP_ARCHIVE and the like) charge an object for months: there a
+multipart upload is started and aborted, and no object is written, except with
+--write=all. No object is written to receiving and restore buckets.
 
-Exit codes: 0 a worker can run, though there may be warnings; 1 something failed;
-2 wrong usage or settings.`,
+Exit codes: 0 a worker can run, maybe with warnings; 1 a check failed; 2 usage error or
+wrong settings.`,
 		Example: `  farol check
   farol check --write
   farol check --json
@@ -51,9 +51,9 @@ Exit codes: 0 a worker can run, though there may be warnings; 1 something failed
 			return runCheck(cmd.Context(), cmd.OutOrStdout(), write, wait, asJSON)
 		},
 	}
-	c.Flags().StringVar(&write, "write", preflight.WriteNothing, "try the rights in the buckets by writing; all: in archive classes too")
+	c.Flags().StringVar(&write, "write", preflight.WriteNothing, "try the rights in the buckets by writing; all includes archive classes")
 	c.Flags().Lookup("write").NoOptDefVal = preflight.WriteHot
-	wait.flag(c, "repeat the checks until none fails, or for so long")
+	wait.flag(c, "repeat the checks until none fails, at most for this long")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -93,7 +93,7 @@ func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, as
 	case failed > 0:
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s failed", human.Count(failed, "check", "checks")),
-			Next: "do what is named behind each; \"Check an installation\" in docs/operators.md explains",
+			Next: "follow the to-do of each; see \"Check an installation\" in docs/operators.md",
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func refusal(command string, all []preflight.Finding) error {
 		fmt.Fprintf(&b, "\n    to do: %s", human.Line(g.Todo))
 	}
 	return cli.Failure{
-		Code: cli.ExitUsage, Err: errors.New("farol " + command + " cannot start: " + human.Count(n, "thing it needs is", "things it needs are") + " missing or wrong:" + b.String()),
-		Next: "do what is named above, or start it with --wait; `farol check` shows more",
+		Code: cli.ExitUsage, Err: errors.New("farol " + command + " cannot start: " + human.Count(n, "requirement is", "requirements are") + " missing or wrong:" + b.String()),
+		Next: "follow each to-do above, or start it with --wait; `farol check` shows more",
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // startWait is what --wait does for a process that runs until it is told to end.
-const startWait = "wait until what it needs is there, or for so long, instead of refusing to start"
+const startWait = "wait until all required services are available, at most for this long, instead of exiting"
 
 const (
 	forEver   = "forever"
@@ -86,7 +86,7 @@ func (w waiting) until(
 		next = min(next, left)
 		failed, _ := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed })
 		for _, f := range failed {
-			log.WarnContext(ctx, "waiting for what is needed",
+			log.WarnContext(ctx, "not ready; retrying the failed checks",
 				"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.Also, "to_do", f.Todo, "next_try", next)
 		}
 		pause(ctx, next, all)
@@ -118,17 +118,17 @@ func (w waiting) ready(ctx context.Context, s preflight.Surroundings, addr strin
 	}
 	failed, _ := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed })
 	for _, f := range failed {
-		log.WarnContext(ctx, "this is not as needed; what needs it waits, the rest goes on",
+		log.WarnContext(ctx, "a check failed; items that need this service wait, others continue",
 			"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.Also, "to_do", f.Todo)
 	}
 	for _, f := range all {
 		switch f.State {
 		case preflight.OK:
 			if f.Service == fault.Scanner {
-				log.InfoContext(ctx, "files are checked for viruses", "scanner", f.Found)
+				log.InfoContext(ctx, "scanning files for viruses", "scanner", f.Found)
 			}
 		case preflight.Warning:
-			log.WarnContext(ctx, "this should be different", "service", f.Service, "check", f.Check, "found", f.Found, "to_do", f.Todo)
+			log.WarnContext(ctx, "a check reports a warning", "service", f.Service, "check", f.Check, "found", f.Found, "to_do", f.Todo)
 		}
 	}
 	return nil

@@ -265,7 +265,7 @@ func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
 	s.settings["FAROL_REDIS_URL"], s.settings["FAROL_HTTP_ADDR"] = u.String(), "127.0.0.1:0"
 	id := s.depositSample()
 	w := startProcess(t, s.binary, t.TempDir(), s.settings, "work", "--wait")
-	w.eventually("the worker to wait", func() bool { return strings.Contains(w.said(), "waiting for what is needed") })
+	w.eventually("the worker to wait", func() bool { return strings.Contains(w.said(), "not ready; retrying the failed checks") })
 	w.eventually("its health to be served", func() bool { return strings.Contains(w.said(), "serving metrics and health") })
 	for _, path := range []string{"/healthz", "/readyz"} {
 		_, after, _ := strings.Cut(w.said(), `msg="serving metrics and health" addr=`)

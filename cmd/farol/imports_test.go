@@ -20,7 +20,7 @@ func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
 	const ours = "github.com/farol-preservation/farol"
 	modules := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
-		module, pkg, _ := strings.Cut(strings.TrimSpace(line), " ")
+		module, pkg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if module != "" && module != ours {
 			modules[module] = true
 		}
