@@ -54,9 +54,11 @@ func mayImport() map[string][]string {
 		"internal/build":    nil,
 		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
+		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry", "storage", "web/pull"},
 		"internal/cli":      {"internal/human", "registry", "storage"},
-		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
-		"cmd":               append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline", "web"),
+		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "registry", "storage", "virus"},
+		"preflight":         append(top, "internal/human", "internal/memory", "internal/settings", "migrations"),
+		"cmd":               append(top, "preflight", "explain", "internal", "migrations", "nsqcompat", "pipeline", "web"),
 	}
 }
 
@@ -65,8 +67,8 @@ func mayImport() map[string][]string {
 func mayUse() map[string][]string {
 	return map[string][]string{
 		"github.com/aws/":            {"storage", "internal"},
-		"github.com/redis/":          {"progress", "cmd", "internal"},
-		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal"},
+		"github.com/redis/":          {"progress", "cmd", "internal", "preflight"},
+		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal", "preflight"},
 		"database/sql":               {"migrations"},
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
 		"github.com/cenkalti/":       {"retry"},
@@ -75,7 +77,7 @@ func mayUse() map[string][]string {
 		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/connect"},
 		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
-		"github.com/prometheus/":     {"cmd"},
+		"github.com/prometheus/":     {"cmd", "internal/monitor"},
 		"github.com/compose-spec/":   nil, // tests only
 		"pgregory.net/rapid":         nil,
 		"github.com/google/go-cmp/":  nil,

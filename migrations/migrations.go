@@ -29,6 +29,9 @@ import (
 //go:embed *.sql repeatable/*.sql
 var files embed.FS
 
+// OldSchemaAdvice is the next step after [ErrOldSchema].
+const OldSchemaAdvice = "docs/upgrading.md says how to dump its data and load them into a new database"
+
 // ErrOldSchema is the error for a database whose schema is older than the first
 // numbered migration: its data have to be dumped and loaded into a new database.
 var ErrOldSchema = errors.New("the database has the schema of an older Farol (migrations 1 to 38), which cannot be migrated in place; nothing was changed")

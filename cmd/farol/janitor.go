@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/build"
@@ -118,34 +117,4 @@ func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {
 		}
 	}
 	return kept
-}
-
-// janitorMetrics are what this process's janitor has done.
-type janitorMetrics struct{ rounds, removed, bytes *prometheus.CounterVec }
-
-func newJanitorMetrics(r *prometheus.Registry) janitorMetrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	m := janitorMetrics{
-		rounds:  counter("farol_janitor_rounds_total", "Rounds of the janitor that this process made, by result.", "result"),
-		removed: counter("farol_janitor_removed_total", "What they removed.", "store", "what"),
-		bytes:   counter("farol_janitor_removed_bytes_total", "Its bytes, where they are known.", "store", "what"),
-	}
-	m.rounds.WithLabelValues("done")
-	m.rounds.WithLabelValues("incomplete")
-	r.MustRegister(m.rounds, m.removed, m.bytes)
-	return m
-}
-
-func (m janitorMetrics) observe(report *pipeline.Report) {
-	result := "done"
-	if len(report.Unchecked) > 0 {
-		result = "incomplete"
-	}
-	m.rounds.WithLabelValues(result).Inc()
-	for _, f := range thatJanitor(report.Findings, pipeline.Removed) {
-		m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
-		m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))
-	}
 }

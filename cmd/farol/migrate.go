@@ -16,7 +16,7 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	return cli.Group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
+	return cli.Group("migrate", "Migrate the database schema", migrateUpCommand(), migrateStatusCommand())
 }
 
 func migrateUpCommand() *cobra.Command {
@@ -24,11 +24,11 @@ func migrateUpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Apply the migrations that the database lacks",
-		Long: `Apply the migrations that the database lacks, each in a transaction of its own, and
-then, in one transaction, the files of functions and views that have changed. Any
-number of processes may do so at once; they wait for each other. At a terminal it asks
-for confirmation: an older Farol may not work with the new schema.`,
+		Short: "Apply missing migrations",
+		Long: `Apply missing migrations, each in its own transaction, and then, in one transaction,
+the files of functions and views that have changed. Several processes may do so at
+once: a lock admits one at a time. On a terminal you are asked first, since an older
+Farol may not work with the new schema.`,
 		Example: `  farol migrate up --dry-run
   farol migrate up
   farol migrate up --yes
@@ -95,9 +95,9 @@ func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "List the migrations and what the database has of them",
-		Long: `List the migrations, and the files of functions and views, with when each was applied
-to the database. The exit code is 1 if the database lacks some.`,
+		Short: "List migrations and when they were applied",
+		Long: `List migrations, and the files of functions and views, with when each was applied.
+The exit code is 1 if some are missing.`,
 		Example: `  farol migrate status
   farol migrate status --json`,
 		Args: cobra.NoArgs,
@@ -172,12 +172,10 @@ func statusRows(list []migrations.Applied) [][]string {
 	return rows
 }
 
-const nextOfOldSchema = "docs/upgrading.md says how to dump its data and load them into a new database"
-
 // ofOldSchema adds the next step to the error of a database that cannot be migrated.
 func ofOldSchema(err error) error {
 	if errors.Is(err, migrations.ErrOldSchema) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: nextOfOldSchema}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: migrations.OldSchemaAdvice}
 	}
 	return err
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func mirrorCommand() *cobra.Command {
@@ -66,7 +68,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 		return err
 	}
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, surroundings{command: "mirror", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+	if err := wait.ready(ctx, preflight.Surroundings{Command: "mirror", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
@@ -77,7 +79,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	mirror := newMirror(config, s)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, mirrorFigures{mirror})
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, monitor.Mirror{Of: mirror})
 	})
 	group.Go(func() error { return mirror.Run(ctx) })
 	return group.Wait()

@@ -17,8 +17,10 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -126,7 +128,7 @@ type scheduling struct {
 	*connect.Services
 	*pipeline.Scheduler
 	config  settings.Scheduler
-	metrics *scheduleMetrics
+	metrics *monitor.Runs
 }
 
 // connectScheduler opens what the jobs need, and nothing else.
@@ -149,17 +151,17 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 }
 
 func newScheduling(command string, s *connect.Services, config settings.Scheduler, chosen []string) *scheduling {
-	metrics := newScheduleMetrics(chosen)
+	metrics := monitor.NewRuns(chosen)
 	return &scheduling{s, &pipeline.Scheduler{
-		Registry: s.Registry, Holder: holderName(command), Observe: metrics.observe, Log: connect.NewLogger(config.Log),
+		Registry: s.Registry, Holder: holderName(command), Observe: metrics.Observe, Log: connect.NewLogger(config.Log),
 	}, config, metrics}
 }
 
 // schedulerSurroundings are those of the chosen jobs.
-func schedulerSurroundings(c *settings.Scheduler) surroundings {
-	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
-	if s.storage != nil {
-		s.s3 = &s.storage.S3
+func schedulerSurroundings(c *settings.Scheduler) preflight.Surroundings {
+	s := preflight.Surroundings{Command: "schedule", Database: &c.Database, Redis: c.Redis, S3: c.S3, Storage: c.Storage}
+	if s.Storage != nil {
+		s.S3 = &s.Storage.S3
 	}
 	return s
 }
@@ -194,12 +196,12 @@ func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
 
 // serve runs the jobs, and tells how they go, until ctx is done.
 func (c *scheduling) serve(ctx context.Context, command string) error {
-	figures, err := newQueueFigures(ctx, command, c.config.Database, c.Log)
+	figures, err := monitor.NewQueue(ctx, command, c.config.Database, c.Log)
 	if err != nil {
 		return err
 	}
-	defer figures.close()
-	c.metrics.registry.MustRegister(figures, scheduleFigures{figures.registry})
+	defer figures.Close()
+	c.metrics.Registry.MustRegister(figures, monitor.Jobs{Registry: figures.Registry})
 	names := make([]string, len(c.Jobs))
 	for i, j := range c.Jobs {
 		names[i] = j.Name
@@ -207,7 +209,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, c.config.HTTP.Addr, c.metrics.registry, answers(c.Services.Registry.Ping), c.Log)
+		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, monitor.Answers(c.Services.Registry.Ping), c.Log)
 	})
 	group.Go(func() error {
 		c.Run(ctx)

@@ -35,7 +35,7 @@ func jobs() []job {
 		{
 			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
 			make: func(c *scheduling) pipeline.Job {
-				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: c.config.SpotMaxSize})
+				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: int64(c.config.SpotMaxSize)})
 			},
 		},
 		{
@@ -47,7 +47,7 @@ func jobs() []job {
 		{
 			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) pipeline.Job {
-				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.janitor.observe)
+				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
 			},
 		},
 	}

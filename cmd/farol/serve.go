@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -20,7 +18,9 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/lease"
 	"github.com/farol-preservation/farol/web/pull"
@@ -58,7 +58,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	}
 	memory.Fit(100, 0)
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+	if err := wait.ready(ctx, preflight.Surroundings{Command: "serve", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})
@@ -83,16 +83,16 @@ func runServe(ctx context.Context, wait waiting) error {
 	defer stop()
 	tokens := access.NewTokens(s.Registry, open)
 	queues := pull.New(s.DB, pull.Options{
-		MaxBody: config.Pull.MaxBody, Defaults: defaultsOf(config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
+		MaxBody: int64(config.Pull.MaxBody), Defaults: defaultsOf(config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
 		Direct: direct, NoListen: config.Database.Pooler != "" && direct == nil, Log: log,
 	})
-	metrics := newServeMetrics(queues)
+	metrics := monitor.NewRequests(queues)
 	mux := http.NewServeMux()
 	queues.Routes(mux)
 	lease.New(s.DB, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.collectors(), newPullFigures(s.Registry, log))...)
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.Collectors(), monitor.NewPull(s.Registry, log))...)
 	})
 	group.Go(func() error { return queues.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
@@ -105,7 +105,7 @@ func runServe(ctx context.Context, wait waiting) error {
 		}
 		return nil
 	})
-	group.Go(func() error { return servePull(ctx, metrics.observed(mux), listener, log) })
+	group.Go(func() error { return servePull(ctx, metrics.Observed(mux), listener, log) })
 	return group.Wait()
 }
 
@@ -119,7 +119,7 @@ func servePull(ctx context.Context, handler http.Handler, listener net.Listener,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	if err := serveUntil(ctx, server, listener); err != nil {
+	if err := monitor.ServeUntil(ctx, server, listener); err != nil {
 		return fmt.Errorf("serve the pull API: %w", err)
 	}
 	return nil
@@ -151,50 +151,6 @@ func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener ne
 	return listener, open, nil
 }
 
-// serveMetrics are a server's figures for Prometheus.
-type serveMetrics struct {
-	requests *prometheus.CounterVec
-	took     *prometheus.HistogramVec
-	waiting  prometheus.GaugeFunc
-}
-
-func newServeMetrics(queues *pull.API) serveMetrics {
-	return serveMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_pull_requests_total", Help: "Requests to the pull API, by path, method and status.",
-		}, []string{"path", "method", "code"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_pull_request_seconds", Help: "Time that requests to the pull API took; those to /pull and /v1/claim may have waited.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
-		}, []string{"path"}),
-		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "farol_pull_waiting", Help: "Calls that wait for messages in this process.",
-		}, func() float64 { return float64(queues.Waiting()) }),
-	}
-}
-
-func (m serveMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.took, m.waiting}
-}
-
-// observed counts requests by the route that they took, so that what somebody makes
-// up as a path makes no figure of its own.
-func (m serveMetrics) observed(mux *http.ServeMux) http.Handler {
-	var counted sync.Map // http.Handler by route
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, route := mux.Handler(r)
-		of, ok := counted.Load(route)
-		if !ok {
-			labels := prometheus.Labels{"path": route}
-			of, _ = counted.LoadOrStore(route, promhttp.InstrumentHandlerDuration(m.took.MustCurryWith(labels),
-				promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(labels), mux)))
-		}
-		if h, ok := of.(http.Handler); ok { // nothing else is stored
-			h.ServeHTTP(w, r)
-		}
-	})
-}
-
 // defaultsOf are what pulls ask for that name no value of their own.
 func defaultsOf(c settings.Pull) pull.Defaults {
 	return pull.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
@@ -207,4 +163,22 @@ func orderly(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// serveQueue serves health, the queue's figures and more for a command that works
+// on no items, until ctx is done; not at all if there is no address.
+func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, log *slog.Logger,
+	more ...prometheus.Collector,
+) error {
+	if http.Addr == "" {
+		return nil
+	}
+	figures, err := monitor.NewQueue(ctx, command, database, log)
+	if err != nil {
+		return err
+	}
+	defer figures.Close()
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(append(more, figures)...)
+	return monitor.Serve(ctx, http.Addr, metrics, monitor.Answers(s.Registry.Ping), log)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 )
@@ -113,7 +114,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := connect.NewLogger(config.Log)
 	if len(config.Idle) > 0 {
-		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
+		log.WarnContext(ctx, "settings without effect: this version has no such worker, or the same setting is set under another name", "settings", config.Idle)
 	}
 	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
@@ -123,14 +124,14 @@ func runWork(ctx context.Context, f workFlags) error {
 		return err
 	}
 	defer s.Close()
-	metrics := newWorkMetrics()
+	metrics := monitor.NewWork()
 	engine, err := startEngine(ctx, s.DB, config, metrics, log)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
 	if lacks := format.Unconfined(); len(lacks) > 0 {
-		log.WarnContext(ctx, "the kernel confines the children that identify formats in part only", "lacks", lacks)
+		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
 	}
 	formats, err := startIdentifier(ctx, config.Identify)
 	if err != nil {
@@ -145,13 +146,13 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
-		Memory: memory, Observe: metrics.observe, Log: log,
+		Memory: memory, Observe: metrics.Observe, Log: log,
 	})
 	if err != nil {
 		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
-	metrics.registry.MustRegister(heldLeases{engine})
+	metrics.Registry.MustRegister(monitor.Leases{Engine: engine})
 	besides, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err
@@ -161,8 +162,8 @@ func runWork(ctx context.Context, f workFlags) error {
 
 // auditing is what a worker does besides items: it checks copies, and repairs bad
 // ones if it is told to.
-func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, worker string, metrics *workMetrics) ([]func(context.Context) error, error) {
-	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.fixity).Run}
+func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, worker string, metrics *monitor.Work) ([]func(context.Context) error, error) {
+	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.Fixity).Run}
 	if config.Repair.Auto != "on" {
 		return besides, nil
 	}
@@ -176,22 +177,22 @@ func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, w
 // runWatched works, and tells how the work goes, until ctx is done or the worker
 // was asked to drain. What it does besides ends as soon as that.
 func runWatched(
-	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *workMetrics, log *slog.Logger,
+	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *monitor.Work, log *slog.Logger,
 ) error {
-	figures, err := newQueueFigures(ctx, "work", config.Database, log)
+	figures, err := monitor.NewQueue(ctx, "work", config.Database, log)
 	if err != nil {
 		return err
 	}
-	defer figures.close()
-	metrics.registry.MustRegister(figures, serviceStates{runner})
+	defer figures.Close()
+	metrics.Registry.MustRegister(figures, monitor.Services{Runner: runner})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(groupCtx, config.HTTP.Addr, metrics.registry, workReady(s.Registry.Ping, runner), log)
+		return monitor.Serve(groupCtx, config.HTTP.Addr, metrics.Registry, workReady(s.Registry.Ping, runner), log)
 	})
 	group.Go(func() error {
-		figures.watch(groupCtx)
+		figures.Watch(groupCtx)
 		return nil
 	})
 	for _, run := range besides {
@@ -206,7 +207,7 @@ func runWatched(
 
 // workReady is a worker's readiness: the database answers, and the services that fail
 // leave something to claim. It names the services that do not work.
-func workReady(ping func(context.Context) error, runner *pipeline.Runner) readiness {
+func workReady(ping func(context.Context) error, runner *pipeline.Runner) monitor.Readiness {
 	return func(ctx context.Context) (string, error) {
 		views, idle := runner.Services()
 		text := ""
@@ -247,7 +248,7 @@ func startIdentifier(ctx context.Context, config settings.Identify) (*format.Ide
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: config.Memory,
+		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: int64(config.Memory),
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 // Stackd runs the servers of tests. "stackd run COMMAND" starts one of each kind,
 // which all tests that COMMAND starts share. "stackd internal" is a child of a
-// [devstack.Stack], and "stackd identify" one of a format identifier, as "farol
+// [devstack.Stack], and "stackd identify" one of a format identifier, as "farol-dev
 // internal" is of a real one. It is a program of its own
 // so that the tests of one package neither wait for all the others to compile nor
 // fail with them.

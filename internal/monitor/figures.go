@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -23,13 +22,13 @@ const (
 	repeat    = 10 * time.Minute // between two warnings of the same
 )
 
-// queueFigures tells Prometheus of the queue as the database has it. They are the
-// same whichever process tells them: dashboards take the max, not the sum. They
+// Queue is the queue as the database has it. The figures are the same from whichever
+// process: dashboards take the max, not the sum. They
 // have one connection of their own, since a scrape must neither wait for the
 // stages nor keep them waiting.
-type queueFigures struct {
-	registry *registry.Registry
-	close    func()
+type Queue struct {
+	Registry *registry.Registry
+	Close    func()
 	log      *slog.Logger
 	descs    figureDescs
 	fresh    time.Duration
@@ -44,8 +43,8 @@ type queueFigures struct {
 
 type figureDescs struct{ items, oldestDue, failed, paused, live, dead, notify, seconds, transactions, up, took, held, failing *prometheus.Desc }
 
-// newQueueFigures connects when it is first asked. Close it.
-func newQueueFigures(ctx context.Context, command string, c settings.Database, log *slog.Logger) (*queueFigures, error) {
+// NewQueue connects when it is first asked. Close it.
+func NewQueue(ctx context.Context, command string, c settings.Database, log *slog.Logger) (*Queue, error) {
 	single := func(p *pgxpool.Config) { p.MaxConns, p.MinConns, p.MinIdleConns = 1, 0, 0 }
 	options := []registry.Option{single}
 	if c.Pooler != "" {
@@ -58,29 +57,29 @@ func newQueueFigures(ctx context.Context, command string, c settings.Database, l
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return &queueFigures{
-		registry: registry.New(db), close: db.Close, log: log, fresh: lookFresh, most: lookTime,
+	return &Queue{
+		Registry: registry.New(db), Close: db.Close, log: log, fresh: lookFresh, most: lookTime,
 		descs: figureDescs{
-			items: desc("farol_queue_items", "Live items, by what keeps them: due, delayed, waiting for another, running. Of what waits 100000 are counted at most.",
+			items: desc("farol_queue_items", "Live items by state: due, delayed, waiting for another item, running. Items that do not run are counted up to 100000.",
 				"action", "stage", "size_band", "state"),
-			oldestDue:    desc("farol_queue_oldest_due_seconds", "How long the first item has been due; 0 if none is.", "action", "stage", "size_band"),
-			failed:       desc("farol_failed_items", "Items of which no attempt runs and none will be made, as in the view failed.", "action", "stage"),
-			paused:       desc("farol_stage_paused", "Whether the stage is paused: then nothing of it is claimed.", "action", "stage"),
-			live:         desc("farol_table_live_rows", "Rows of the queue's tables, as PostgreSQL estimates.", "table"),
-			dead:         desc("farol_table_dead_rows", "Rows that vacuum has yet to clear away, as PostgreSQL estimates.", "table"),
-			notify:       desc("farol_notify_queue_ratio", "Share of PostgreSQL's queue of notices that is in use; when it is full, commits fail."),
-			seconds:      desc("farol_oldest_snapshot_seconds", "Age of what keeps vacuum from dead rows.", "kind"),
-			transactions: desc("farol_oldest_snapshot_transactions", "How many transactions began since.", "kind"),
-			up:           desc("farol_database_up", "Whether the last look at the database gave figures."),
-			took:         desc("farol_database_look_seconds", "How long that look took."),
-			held:         desc("farol_service_held", "Whether a service is held for all workers: then nothing that needs it is claimed.", "service"),
-			failing:      desc("farol_service_failing_workers", "Live workers that see a service fail.", "service"),
+			oldestDue:    desc("farol_queue_oldest_due_seconds", "How long the oldest due item has been due; 0 if there is none.", "action", "stage", "size_band"),
+			failed:       desc("farol_failed_items", "Failed items: no attempt runs and none will be made, as in the view failed.", "action", "stage"),
+			paused:       desc("farol_stage_paused", "Whether the stage is paused, so that no item of it is claimed.", "action", "stage"),
+			live:         desc("farol_table_live_rows", "Live rows of the queue's tables, estimated by PostgreSQL.", "table"),
+			dead:         desc("farol_table_dead_rows", "Dead rows of the queue's tables that vacuum has not removed, estimated by PostgreSQL.", "table"),
+			notify:       desc("farol_notify_queue_ratio", "Used share of PostgreSQL's NOTIFY queue; commits fail when it is full."),
+			seconds:      desc("farol_oldest_snapshot_seconds", "Age of the oldest snapshot that holds back vacuum.", "kind"),
+			transactions: desc("farol_oldest_snapshot_transactions", "Transactions that began since the oldest snapshot that holds back vacuum.", "kind"),
+			up:           desc("farol_database_up", "Whether the last query of the database succeeded."),
+			took:         desc("farol_database_look_seconds", "Duration of the last query of the database."),
+			held:         desc("farol_service_held", "Whether a service is held for all workers, so that no item that needs it is claimed.", "service"),
+			failing:      desc("farol_service_failing_workers", "Live workers for which the service fails.", "service"),
 		},
 	}, nil
 }
 
 // Describe is of prometheus.Collector.
-func (q *queueFigures) Describe(ch chan<- *prometheus.Desc) {
+func (q *Queue) Describe(ch chan<- *prometheus.Desc) {
 	d := q.descs
 	for _, desc := range []*prometheus.Desc{d.items, d.oldestDue, d.failed, d.paused, d.live, d.dead, d.notify, d.seconds, d.transactions, d.up, d.took, d.held, d.failing} {
 		ch <- desc
@@ -89,7 +88,7 @@ func (q *queueFigures) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is of prometheus.Collector. Without the database there are no figures,
 // rather than old ones.
-func (q *queueFigures) Collect(ch chan<- prometheus.Metric) {
+func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 	f, took, err := q.look()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -131,7 +130,7 @@ func (q *queueFigures) Collect(ch chan<- prometheus.Metric) {
 // look asks the database, or returns what it said a moment ago. Those who come
 // meanwhile wait for the same answer. That there was none is an answer, too: a
 // database in trouble is not asked more often for it.
-func (q *queueFigures) look() (registry.Figures, time.Duration, error) {
+func (q *Queue) look() (registry.Figures, time.Duration, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.at.IsZero() && time.Since(q.at) < q.fresh {
@@ -140,7 +139,7 @@ func (q *queueFigures) look() (registry.Figures, time.Duration, error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), q.most) // a scrape hands none over
 	defer cancel()
-	q.last, q.err = q.registry.Figures(ctx)
+	q.last, q.err = q.Registry.Figures(ctx)
 	q.at, q.took = time.Now(), time.Since(begun)
 	if q.err != nil {
 		q.log.WarnContext(ctx, "no figures of the queue", "err", q.err)
@@ -148,15 +147,15 @@ func (q *queueFigures) look() (registry.Figures, time.Duration, error) {
 	return q.last, q.took, q.err
 }
 
-// watch warns of what keeps vacuum from dead rows for too long, until ctx is done:
+// Watch warns of what keeps vacuum from dead rows for too long, until ctx is done:
 // a table that is a queue gets slower by the minute then.
-func (q *queueFigures) watch(ctx context.Context) {
+func (q *Queue) Watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	c := canary{log: q.log, warned: map[string]time.Time{}}
 	for {
 		bounded, cancel := context.WithTimeout(ctx, lookTime)
-		if list, err := q.registry.Oldest(bounded); err == nil { // if it does not answer, others say so
+		if list, err := q.Registry.Oldest(bounded); err == nil { // if it does not answer, others say so
 			c.hears(ctx, list, time.Now())
 		}
 		cancel()
@@ -188,22 +187,4 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 				"kind", s.Kind, "held_by", s.Name, "age", age.Round(time.Second), "transactions", s.Transactions)
 		}
 	}
-}
-
-// serveQueue serves health, the queue's figures and more for a command that works
-// on no items, until ctx is done; not at all if there is no address.
-func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, log *slog.Logger,
-	more ...prometheus.Collector,
-) error {
-	if http.Addr == "" {
-		return nil
-	}
-	figures, err := newQueueFigures(ctx, command, database, log)
-	if err != nil {
-		return err
-	}
-	defer figures.close()
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(append(more, figures)...)
-	return serveHTTP(ctx, http.Addr, metrics, answers(s.Registry.Ping), log)
 }

@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveHTTP(ctx, "127.0.0.1:0", metrics, answers(ready), slog.New(slog.NewJSONHandler(log, nil)))
+		ended <- Serve(ctx, "127.0.0.1:0", metrics, Answers(ready), slog.New(slog.NewJSONHandler(log, nil)))
 	}()
 	lines := bufio.NewReader(logged)
 	text, err := lines.ReadString('\n')
@@ -87,14 +87,14 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 
 func TestNothingIsServedWithoutAnAddress(t *testing.T) {
 	t.Parallel()
-	if err := serveHTTP(t.Context(), "", prometheus.NewRegistry(), nil, slog.New(slog.DiscardHandler)); err != nil {
+	if err := Serve(t.Context(), "", prometheus.NewRegistry(), nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAnAddressThatCannotBeUsedNamesItsSetting(t *testing.T) {
 	t.Parallel()
-	err := serveHTTP(t.Context(), "127.0.0.1:99999", prometheus.NewRegistry(), nil, slog.New(slog.DiscardHandler))
+	err := Serve(t.Context(), "127.0.0.1:99999", prometheus.NewRegistry(), nil, slog.New(slog.DiscardHandler))
 	if f := cli.FailureOf(err); err == nil || f.Code != cli.ExitFailed || !strings.Contains(f.Next, "FAROL_HTTP_ADDR") {
 		t.Errorf("serveHTTP = %v", err)
 	}

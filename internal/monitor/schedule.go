@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -11,22 +11,23 @@ import (
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
-// scheduleMetrics are what this process's jobs have done since it started.
-type scheduleMetrics struct {
-	registry *prometheus.Registry
+// Runs counts what the recurring jobs of this process did since it started.
+type Runs struct {
+	Registry *prometheus.Registry
 	runs     *prometheus.CounterVec
 	took     *prometheus.HistogramVec
-	janitor  janitorMetrics
+	Janitor  Janitor
 }
 
-func newScheduleMetrics(jobs []string) *scheduleMetrics {
-	m := &scheduleMetrics{
-		registry: prometheus.NewRegistry(),
+// NewRuns has a counter for each of the jobs.
+func NewRuns(jobs []string) *Runs {
+	m := &Runs{
+		Registry: prometheus.NewRegistry(),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "farol_schedule_runs_total", Help: "Runs of recurring jobs that this process made, by result.",
 		}, []string{"job", "result"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_schedule_run_seconds", Help: "Time that they took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+			Name: "farol_schedule_run_seconds", Help: "Duration of the runs of recurring jobs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
 		}, []string{"job"}),
 	}
 	for _, job := range jobs { // what has not happened is 0, and an alarm sees the first time
@@ -35,32 +36,33 @@ func newScheduleMetrics(jobs []string) *scheduleMetrics {
 		}
 	}
 	if slices.Contains(jobs, pipeline.JanitorJob) {
-		m.janitor = newJanitorMetrics(m.registry)
+		m.Janitor = newJanitor(m.Registry)
 	}
-	m.registry.MustRegister(m.runs, m.took)
+	m.Registry.MustRegister(m.runs, m.took)
 	return m
 }
 
-func (m *scheduleMetrics) observe(r pipeline.JobRun) {
+// Observe counts a run.
+func (m *Runs) Observe(r pipeline.JobRun) {
 	m.runs.WithLabelValues(r.Job, r.Outcome).Inc()
 	m.took.WithLabelValues(r.Job).Observe(r.Took.Seconds())
 }
 
-// scheduleFigures tells Prometheus of the jobs as the database has them, the same
-// whichever process tells them.
-type scheduleFigures struct{ registry *registry.Registry }
+// Jobs are the recurring jobs as the database has them, the same from whichever
+// process.
+type Jobs struct{ Registry *registry.Registry }
 
-func (scheduleFigures) descs() (last, next, late, failing, paused *prometheus.Desc) {
+func (Jobs) descs() (last, next, late, failing, paused *prometheus.Desc) {
 	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"job"}, nil) }
-	return desc("farol_schedule_last_run_timestamp_seconds", "When the job's last run came to its end, whoever made it."),
-		desc("farol_schedule_next_run_timestamp_seconds", "When the job is due."),
-		desc("farol_schedule_late_seconds", "How long it has been due without anybody running it; 0 if it is paused."),
-		desc("farol_schedule_failing", "Whether the last run could not do all."),
+	return desc("farol_schedule_last_run_timestamp_seconds", "When the job's last run ended, in any process."),
+		desc("farol_schedule_next_run_timestamp_seconds", "When the next run of the job is due."),
+		desc("farol_schedule_late_seconds", "How long the next run of the job has been overdue; 0 if the job is paused."),
+		desc("farol_schedule_failing", "Whether the last run of the job failed or was incomplete."),
 		desc("farol_schedule_paused", "Whether the job is paused.")
 }
 
 // Describe is of prometheus.Collector.
-func (f scheduleFigures) Describe(ch chan<- *prometheus.Desc) {
+func (f Jobs) Describe(ch chan<- *prometheus.Desc) {
 	last, next, late, failing, paused := f.descs()
 	for _, d := range []*prometheus.Desc{last, next, late, failing, paused} {
 		ch <- d
@@ -68,10 +70,10 @@ func (f scheduleFigures) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is of prometheus.Collector. Without the database there are no figures.
-func (f scheduleFigures) Collect(ch chan<- prometheus.Metric) {
+func (f Jobs) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
 	defer cancel()
-	list, err := upkeep.In(f.registry).Schedules(ctx)
+	list, err := upkeep.In(f.Registry).Schedules(ctx)
 	if err != nil {
 		return // farol_database_up says so
 	}

@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"encoding/json"
@@ -19,23 +19,23 @@ import (
 // exported are all metrics of workers and schedulers with their labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	figures, err := newQueueFigures(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
+	figures, err := NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(figures.close)
-	m := newWorkMetrics()
-	m.registry.MustRegister(figures, heldLeases{}, serviceStates{})
-	jobs := newScheduleMetrics(jobNames())
-	jobs.registry.MustRegister(scheduleFigures{})
+	t.Cleanup(figures.Close)
+	m := NewWork()
+	m.Registry.MustRegister(figures, Leases{}, Services{})
+	jobs := NewRuns(nil)
+	jobs.Registry.MustRegister(Jobs{})
 	ch := make(chan *prometheus.Desc)
 	go func() {
 		defer close(ch)
-		m.registry.Describe(ch)
-		jobs.registry.Describe(ch)
-		mirrorFigures{}.Describe(ch)
-		newPullFigures(nil, nil).Describe(ch)
-		for _, c := range newServeMetrics(nil).collectors() {
+		m.Registry.Describe(ch)
+		jobs.Registry.Describe(ch)
+		Mirror{}.Describe(ch)
+		NewPull(nil, nil).Describe(ch)
+		for _, c := range NewRequests(nil).Collectors() {
 			c.Describe(ch)
 		}
 	}()
@@ -79,7 +79,7 @@ func labelValues(t *testing.T) map[string][]string {
 		"outcome": {"done", "transient", "fatal", "released", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
 		"stage":   settings.StageNames(),
 	}
-	families, err := w.metrics.registry.Gather()
+	families, err := w.metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-package main
+// Package monitor lets Prometheus and probes watch a process.
+package monitor
 
 import (
 	"context"
@@ -15,11 +16,11 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 )
 
-// serveHTTP serves metrics and health on addr until ctx is done: /metrics;
+// Serve serves metrics and health on addr until ctx is done: /metrics;
 // /healthz, which answers as long as the process can; and /readyz, which answers
-// 503 while ready returns an error, and tells what else ready says. It returns when the last request has ended,
-// or 5 seconds after ctx; at once if addr is empty.
-func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, ready readiness, log *slog.Logger) error {
+// 503 while ready returns an error, and the text of ready. It returns when the last
+// request has ended, or 5 seconds after ctx; at once if addr is empty.
+func Serve(ctx context.Context, addr string, metrics *prometheus.Registry, ready Readiness, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
@@ -41,15 +42,15 @@ func serveHTTP(ctx context.Context, addr string, metrics *prometheus.Registry, r
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	if err := serveUntil(ctx, server, listener); err != nil {
+	if err := ServeUntil(ctx, server, listener); err != nil {
 		return fmt.Errorf("serve metrics and health: %w", err)
 	}
 	return nil
 }
 
-// serveUntil serves until ctx is done, and then gives requests that are under way 5
+// ServeUntil serves until ctx is done, and then gives requests that are under way 5
 // seconds to end.
-func serveUntil(ctx context.Context, server *http.Server, listener net.Listener) error {
+func ServeUntil(ctx context.Context, server *http.Server, listener net.Listener) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -69,16 +70,16 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener)
 	return err
 }
 
-// readiness tells whether a process can do its work; what else there is to say comes
-// in lines of their own, without names of hosts.
-type readiness func(context.Context) (string, error)
+// Readiness reports whether a process can do its work. Its text is lines without
+// names of hosts.
+type Readiness func(context.Context) (string, error)
 
-// answers is the readiness of what needs only that something answers.
-func answers(ping func(context.Context) error) readiness {
+// Answers is the readiness of what needs only that something answers.
+func Answers(ping func(context.Context) error) Readiness {
 	return func(ctx context.Context) (string, error) { return "", ping(ctx) }
 }
 
-func healthHandler(metrics *prometheus.Registry, ready readiness, log *slog.Logger) http.Handler {
+func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })

@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -28,8 +28,8 @@ import (
 type watched struct {
 	t       testing.TB
 	db      *pgxpool.Pool
-	figures *queueFigures
-	metrics *workMetrics
+	figures *Queue
+	metrics *Work
 	engines []*claim.Engine
 	bags    int
 }
@@ -42,7 +42,7 @@ func newWatched(t testing.TB) *watched {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	w := &watched{t: t, db: db, metrics: newWorkMetrics()}
+	w := &watched{t: t, db: db, metrics: NewWork()}
 	for range 2 {
 		o := claim.DefaultOptions()
 		o.Observer, o.Log = w.metrics, slog.New(slog.DiscardHandler)
@@ -53,13 +53,13 @@ func newWatched(t testing.TB) *watched {
 		t.Cleanup(e.Close)
 		w.engines = append(w.engines, e)
 	}
-	w.figures, err = newQueueFigures(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler))
+	w.figures, err = NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.figures.close)
+	t.Cleanup(w.figures.Close)
 	w.figures.fresh, w.figures.most = 0, testenv.Patience
-	w.metrics.registry.MustRegister(w.figures, heldLeases{w.engines[0]})
+	w.metrics.Registry.MustRegister(w.figures, Leases{Engine: w.engines[0]})
 	w.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	return w
 }
@@ -101,7 +101,7 @@ func (w *watched) settle(h *claim.Hold, next string, result error) {
 // scraped is what Prometheus gets: each sample by its name and labels.
 func (w *watched) scraped() map[string]float64 {
 	w.t.Helper()
-	return gathered(w.t, w.metrics.registry)
+	return gathered(w.t, w.metrics.Registry)
 }
 
 func gathered(t testing.TB, from prometheus.Gatherer) map[string]float64 {
@@ -307,12 +307,12 @@ func TestScrapesDoNotHammerTheDatabase(t *testing.T) {
 	var scrapes sync.WaitGroup
 	for range 50 {
 		scrapes.Go(func() {
-			if got := gathered(t, w.metrics.registry)["farol_queue_items Ingest 0 Store due"]; got != 1 {
+			if got := gathered(t, w.metrics.Registry)["farol_queue_items Ingest 0 Store due"]; got != 1 {
 				t.Errorf("%v items are due at Store, want 1", got)
 			}
 		})
 		scrapes.Go(func() { // as the canary does
-			if _, err := w.figures.registry.Oldest(t.Context()); err != nil {
+			if _, err := w.figures.Registry.Oldest(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

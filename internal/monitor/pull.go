@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 // pulled last.
 const mostMeasured = 500
 
-// pullFigures tells Prometheus of the queues of the pull API as the database has
-// them. They are the same whichever process tells them.
-type pullFigures struct {
+// Pull are the queues of the pull API as the database has them, the same from
+// whichever process.
+type Pull struct {
 	registry *registry.Registry
 	log      *slog.Logger
 
@@ -28,30 +28,31 @@ type pullFigures struct {
 	last []registry.Queue
 }
 
-func newPullFigures(r *registry.Registry, log *slog.Logger) *pullFigures {
+// NewPull asks the database at each scrape.
+func NewPull(r *registry.Registry, log *slog.Logger) *Pull {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return &pullFigures{
+	return &Pull{
 		registry: r, log: log,
-		depth:      desc("farol_pull_queue_depth", "Messages that the receiver which is furthest behind has yet to end; all if nobody has pulled.", "queue"),
-		oldest:     desc("farol_pull_queue_oldest_seconds", "Age of the oldest message that a receiver has yet to end; 0 if there is none.", "queue"),
-		failed:     desc("farol_pull_queue_failed", "Deliveries that have failed.", "queue"),
-		lag:        desc("farol_pull_receiver_lag", "Messages that a receiver was not given yet.", "queue", "receiver"),
-		processing: desc("farol_pull_receiver_processing", "Messages that a receiver was given and has not answered.", "queue", "receiver"),
-		behind:     desc("farol_pull_receiver_oldest_seconds", "Age of the oldest message that a receiver has yet to end; 0 if there is none.", "queue", "receiver"),
+		depth:      desc("farol_pull_queue_depth", "Messages that the slowest receiver has not finished; all messages if there is no receiver.", "queue"),
+		oldest:     desc("farol_pull_queue_oldest_seconds", "Age of the oldest message that a receiver has not finished; 0 if there is none.", "queue"),
+		failed:     desc("farol_pull_queue_failed", "Failed deliveries.", "queue"),
+		lag:        desc("farol_pull_receiver_lag", "Messages not yet delivered to the receiver.", "queue", "receiver"),
+		processing: desc("farol_pull_receiver_processing", "Messages delivered to the receiver and not yet acknowledged.", "queue", "receiver"),
+		behind:     desc("farol_pull_receiver_oldest_seconds", "Age of the oldest message that a receiver has not finished; 0 if there is none.", "queue", "receiver"),
 	}
 }
 
 // Describe is of prometheus.Collector.
-func (p *pullFigures) Describe(ch chan<- *prometheus.Desc) {
+func (p *Pull) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{p.depth, p.oldest, p.failed, p.lag, p.processing, p.behind} {
 		ch <- d
 	}
 }
 
 // Collect is of prometheus.Collector. Without the database there are no figures.
-func (p *pullFigures) Collect(ch chan<- prometheus.Metric) {
+func (p *Pull) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
@@ -67,7 +68,7 @@ func (p *pullFigures) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (p *pullFigures) look() []registry.Queue {
+func (p *Pull) look() []registry.Queue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.at.IsZero() && time.Since(p.at) < lookFresh {

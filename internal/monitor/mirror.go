@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -6,9 +6,8 @@ import (
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
-// mirrorFigures tells Prometheus what the mirror of this process has done and
-// found; of a standby there are no topics.
-type mirrorFigures struct{ mirror *nsqcompat.Mirror }
+// Mirror is what the NSQ mirror of this process did and found. A standby has no topics.
+type Mirror struct{ Of *nsqcompat.Mirror }
 
 // mirrorDescs are of each topic, in the order of mirrorValues.
 func mirrorDescs() (leads, published, failures *prometheus.Desc, topics []*prometheus.Desc) {
@@ -16,9 +15,9 @@ func mirrorDescs() (leads, published, failures *prometheus.Desc, topics []*prome
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	topic := func(name, help string) *prometheus.Desc { return desc(name, help, "topic") }
-	return desc("farol_mirror_leads", "Whether this process mirrors, and is no standby."),
-		desc("farol_mirror_published_total", "Messages that it has published."),
-		desc("farol_mirror_failures_total", "Attempts to publish that it made again."),
+	return desc("farol_mirror_leads", "Whether this process is the active mirror; 0 on a standby."),
+		desc("farol_mirror_published_total", "Messages that this mirror published to NSQ."),
+		desc("farol_mirror_failures_total", "Publish attempts that failed and were retried."),
 		[]*prometheus.Desc{
 			topic("farol_mirror_drift", "Messages by which nsqd's figures of the topic are off, as two looks in a row have found."),
 			topic("farol_mirror_claimable", "Items that are due, by the registry."),
@@ -33,7 +32,7 @@ func mirrorValues(t nsqcompat.TopicFigures) []int64 {
 }
 
 // Describe is of prometheus.Collector.
-func (mirrorFigures) Describe(ch chan<- *prometheus.Desc) {
+func (Mirror) Describe(ch chan<- *prometheus.Desc) {
 	leads, published, failures, topics := mirrorDescs()
 	for _, d := range append(topics, leads, published, failures) {
 		ch <- d
@@ -41,13 +40,13 @@ func (mirrorFigures) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is of prometheus.Collector.
-func (f mirrorFigures) Collect(ch chan<- prometheus.Metric) {
+func (f Mirror) Collect(ch chan<- prometheus.Metric) {
 	leads, published, failures, topics := mirrorDescs()
-	s := f.mirror.Stats()
+	s := f.Of.Stats()
 	ch <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, map[bool]float64{true: 1}[s.Leads])
 	ch <- prometheus.MustNewConstMetric(published, prometheus.CounterValue, float64(s.Published))
 	ch <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(s.Failures))
-	for _, t := range f.mirror.Figures() {
+	for _, t := range f.Of.Figures() {
 		for i, v := range mirrorValues(t) {
 			ch <- prometheus.MustNewConstMetric(topics[i], prometheus.GaugeValue, float64(v), t.Topic)
 		}

@@ -1,0 +1,42 @@
+package monitor
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Fixity counts the fixity checks of this process.
+type Fixity struct {
+	checks, bytes *prometheus.CounterVec
+	seconds       *prometheus.HistogramVec
+}
+
+func newFixity(r *prometheus.Registry) Fixity {
+	m := Fixity{
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_fixity_checks_total", Help: "Fixity checks that this process completed, by result.",
+		}, []string{"target", "result"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_fixity_bytes_total", Help: "Bytes that fixity checks read.",
+		}, []string{"target"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_fixity_seconds", Help: "Duration of fixity checks.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}, []string{"target"}),
+	}
+	for _, t := range storage.Targets() { // what has not happened is 0, and an alarm sees the first time
+		for _, result := range []string{"matched", "altered", "missing", "retried"} {
+			m.checks.WithLabelValues(t.Name, result)
+		}
+	}
+	r.MustRegister(m.checks, m.bytes, m.seconds)
+	return m
+}
+
+// Observe counts a check.
+func (m Fixity) Observe(o pipeline.FixityOutcome) {
+	m.checks.WithLabelValues(o.Target, o.Result).Inc()
+	m.bytes.WithLabelValues(o.Target).Add(float64(o.Bytes))
+	m.seconds.WithLabelValues(o.Target).Observe(o.Took.Seconds())
+}

@@ -1,0 +1,40 @@
+package monitor
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+// Janitor counts what the janitor of this process removed.
+type Janitor struct{ rounds, removed, bytes *prometheus.CounterVec }
+
+func newJanitor(r *prometheus.Registry) Janitor {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := Janitor{
+		rounds:  counter("farol_janitor_rounds_total", "Rounds of the janitor in this process, by result.", "result"),
+		removed: counter("farol_janitor_removed_total", "Objects and keys that the janitor removed.", "store", "what"),
+		bytes:   counter("farol_janitor_removed_bytes_total", "Bytes that the janitor removed, where the size is known.", "store", "what"),
+	}
+	m.rounds.WithLabelValues("done")
+	m.rounds.WithLabelValues("incomplete")
+	r.MustRegister(m.rounds, m.removed, m.bytes)
+	return m
+}
+
+// Observe counts a round.
+func (m Janitor) Observe(report *pipeline.Report) {
+	result := "done"
+	if len(report.Unchecked) > 0 {
+		result = "incomplete"
+	}
+	m.rounds.WithLabelValues(result).Inc()
+	for _, f := range report.Findings {
+		if f.Janitor == pipeline.Removed {
+			m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
+			m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package monitor
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/farol-preservation/farol/web/pull"
+)
+
+// Requests counts the requests to the HTTP APIs of this process.
+type Requests struct {
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	waiting  prometheus.GaugeFunc
+}
+
+// NewRequests counts requests, and calls that wait for messages in queues.
+func NewRequests(queues *pull.API) Requests {
+	return Requests{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "farol_pull_requests_total", Help: "Requests to the pull API, by path, method and status.",
+		}, []string{"path", "method", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_pull_request_seconds", Help: "Duration of requests to the pull API; those to /pull and /v1/claim include the time that they waited.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+		}, []string{"path"}),
+		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "farol_pull_waiting", Help: "Requests that wait for messages in this process.",
+		}, func() float64 { return float64(queues.Waiting()) }),
+	}
+}
+
+// Collectors are all metrics.
+func (m Requests) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.took, m.waiting}
+}
+
+// Observed counts requests by the route that they took, so that what somebody makes
+// up as a path makes no figure of its own.
+func (m Requests) Observed(mux *http.ServeMux) http.Handler {
+	var counted sync.Map // http.Handler by route
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, route := mux.Handler(r)
+		of, ok := counted.Load(route)
+		if !ok {
+			labels := prometheus.Labels{"path": route}
+			of, _ = counted.LoadOrStore(route, promhttp.InstrumentHandlerDuration(m.took.MustCurryWith(labels),
+				promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(labels), mux)))
+		}
+		if h, ok := of.(http.Handler); ok { // nothing else is stored
+			h.ServeHTTP(w, r)
+		}
+	})
+}

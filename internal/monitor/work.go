@@ -1,0 +1,130 @@
+package monitor
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+// Work counts what a worker process did since it started, in the words of the SQL
+// views and of the ledger.
+type Work struct {
+	Registry *prometheus.Registry
+
+	ended   *prometheus.CounterVec
+	took    *prometheus.HistogramVec
+	bytes   *prometheus.CounterVec
+	claims  prometheus.Histogram
+	claimed prometheus.Counter
+	settles prometheus.Histogram
+
+	attempts *prometheus.CounterVec
+	retried  *prometheus.CounterVec
+	failed   *prometheus.CounterVec
+	lost     *prometheus.CounterVec
+	Fixity   Fixity
+}
+
+// NewWork has counters for all stages.
+func NewWork() *Work {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	latency := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)})
+	}
+	m := &Work{
+		Registry: prometheus.NewRegistry(),
+		ended:    counter("farol_stage_outcomes_total", "Stage runs that ended, by outcome code; done means success.", "stage", "code"),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "farol_stage_seconds", Help: "Duration of stage runs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}, []string{"stage"}),
+		bytes:   counter("farol_stage_bytes_total", "Bytes of the items whose stage succeeded.", "stage"),
+		claims:  latency("farol_claim_seconds", "Duration of claim queries."),
+		claimed: prometheus.NewCounter(prometheus.CounterOpts{Name: "farol_claimed_items_total", Help: "Items that this process claimed."}),
+		settles: latency("farol_settle_seconds", "Time from the end of a stage until its outcome is recorded."),
+		attempts: counter("farol_attempts_total",
+			"Attempts that this process ended, its own and those of dead workers, by outcome as in the ledger.", "stage", "outcome"),
+		retried: counter("farol_succeeded_after_retries_total", "Stages that succeeded after at least one failed attempt.", "stage"),
+		failed:  counter("farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
+		lost:    counter("farol_leases_lost_total", "Leases that this process lost.", "stage"),
+	}
+	for _, stage := range settings.StepNames() { // what has not happened is 0, and an alarm sees the first time
+		m.retried.WithLabelValues(stage)
+		m.failed.WithLabelValues(stage)
+		m.lost.WithLabelValues(stage)
+	}
+	m.Fixity = newFixity(m.Registry)
+	m.Registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.attempts, m.retried, m.failed, m.lost)
+	return m
+}
+
+// Observe counts a stage that ended.
+func (m *Work) Observe(o pipeline.Outcome) {
+	code := o.Code
+	if code == "" {
+		code = "done"
+		m.bytes.WithLabelValues(o.Stage).Add(float64(o.Bytes))
+	}
+	m.ended.WithLabelValues(o.Stage, code).Inc()
+	m.took.WithLabelValues(o.Stage).Observe(o.Took.Seconds())
+}
+
+// Claimed is of claim.Observer.
+func (m *Work) Claimed(took time.Duration, items int) {
+	m.claims.Observe(took.Seconds())
+	m.claimed.Add(float64(items))
+}
+
+// Settled is of claim.Observer.
+func (m *Work) Settled(took time.Duration, _ int) { m.settles.Observe(took.Seconds()) }
+
+// Ended is of claim.Observer.
+func (m *Work) Ended(end claim.End) {
+	m.attempts.WithLabelValues(end.Stage, end.Outcome).Inc()
+	if end.Retried() {
+		m.retried.WithLabelValues(end.Stage).Inc()
+	}
+	if end.Failed() {
+		m.failed.WithLabelValues(end.Stage).Inc()
+	}
+}
+
+// Lost is of claim.Observer.
+func (m *Work) Lost(stage string) { m.lost.WithLabelValues(stage).Inc() }
+
+// Leases are those that an engine holds.
+type Leases struct{ Engine *claim.Engine }
+
+func heldDesc() *prometheus.Desc {
+	return prometheus.NewDesc("farol_leases_held", "Leases that this process holds.", []string{"stage"}, nil)
+}
+
+func (h Leases) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc() }
+
+func (h Leases) Collect(ch chan<- prometheus.Metric) {
+	held := h.Engine.Held()
+	for _, stage := range settings.StepNames() {
+		ch <- prometheus.MustNewConstMetric(heldDesc(), prometheus.GaugeValue, float64(held[stage]), stage)
+	}
+}
+
+// Services are those that the work of this process needs, as it sees them.
+type Services struct{ Runner *pipeline.Runner }
+
+func serviceDesc() *prometheus.Desc {
+	return prometheus.NewDesc("farol_service_ok", "Whether this process claims work that needs the service.", []string{"service"}, nil)
+}
+
+func (s Services) Describe(ch chan<- *prometheus.Desc) { ch <- serviceDesc() }
+
+func (s Services) Collect(ch chan<- prometheus.Metric) {
+	views, _ := s.Runner.Services()
+	for _, v := range views {
+		ch <- prometheus.MustNewConstMetric(serviceDesc(), prometheus.GaugeValue, map[bool]float64{true: 1}[v.OK], v.Service)
+	}
+}
