@@ -3,7 +3,6 @@ package claim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 )
-
-var errTimeout = errors.New("the stage took longer than its processing timeout")
 
 // beatForEver renews all leases of this process every heartbeat, until ctx is
 // done.
@@ -156,38 +153,19 @@ func (h *Hold) Check(ctx context.Context) error {
 	return nil
 }
 
-// heldLease is an item in progress, as a heartbeat renews it.
-type heldLease struct {
-	item, token int64
-	lease       time.Duration
-	file        string
-	lost        string // code for the ledger, if it turns out to be lost
-}
-
-// renewed is the result of a heartbeat.
-type renewed struct {
-	kept     map[int64]bool // by item: leases that it extended
-	draining bool           // the process is asked to stop
-	ago      *time.Duration // since the heartbeat before, by the database's clock; nil: there was none
-}
-
 func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error) {
-	ids, tokens := make([]int64, len(held)), make([]int64, len(held))
-	spans, files, lost := make([]time.Duration, len(held)), make([]string, len(held)), make([]string, len(held))
-	for i, h := range held {
-		ids[i], tokens[i], spans[i], files[i], lost[i] = h.item, h.token, h.lease, h.file, h.lost
-	}
-	var goneIDs, goneTokens []int64
-	var goneFiles, codes []string
-	for _, g := range gone {
-		goneIDs, goneTokens = append(goneIDs, g.item), append(goneTokens, g.token)
-		goneFiles, codes = append(goneFiles, g.file), append(codes, g.code)
+	args := []any{
+		column(held, func(h *heldLease) int64 { return h.item }), column(held, func(h *heldLease) int64 { return h.token }),
+		column(held, func(h *heldLease) time.Duration { return h.lease }), column(held, func(h *heldLease) string { return h.file }),
+		w.worker, w.node, w.pid, w.Host, w.Ticks, w.Group, w.OOMKills, w.pools, every.Seconds(),
+		column(gone, func(g *givenUp) int64 { return g.item }), column(gone, func(g *givenUp) int64 { return g.token }),
+		column(gone, func(g *givenUp) string { return g.file }), column(gone, func(g *givenUp) string { return g.code }),
+		column(held, func(h *heldLease) string { return h.lost }),
 	}
 	got := renewed{kept: map[int64]bool{}}
 	err := registry.Again(func() error {
 		clear(got.kept)
-		rows, _ := p.beat.Query(ctx, renewSQL, ids, tokens, spans, files,
-			w.worker, w.node, w.pid, w.Host, w.Ticks, w.Group, w.OOMKills, w.pools, every.Seconds(), goneIDs, goneTokens, goneFiles, codes, lost)
+		rows, _ := p.beat.Query(ctx, renewSQL, args...)
 		var id *int64
 		_, err := pgx.ForEachRow(rows, []any{&id, &got.draining, &got.ago}, func() error {
 			if id != nil {

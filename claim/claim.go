@@ -16,11 +16,11 @@
 // go into the next statement together, and so do ends of claims. Callers have a call for
 // each item and pay the price of a batch.
 //
-// The files from the bottom up: words (claim, filter, outcome, settings, observe); the
-// database (postgres, sql); what all parts share (core, wake); ends of claims (policy,
-// settle, service); leases (clock, hold, beat); claims (scan, claimer, fairness); upkeep
-// (notices, reap, upkeep); and [Engine], which puts the parts together, with remote, which
-// is for workers of other programs.
+// Calls between files go one way. From the bottom up: words (claim, filter, service,
+// outcome, settings, options, observe); the database (sql, postgres); what all parts share
+// (core); ends of claims (policy, settle, doubt); leases (clock, hold, beat); news of work
+// (notices); claims (scan, share, claimer, fairness); workers that are gone (reap); upkeep;
+// [Engine], which puts the parts together; and remote, for workers of other programs.
 package claim
 
 import (
@@ -39,7 +39,7 @@ type Item struct {
 	ID               int64
 	Token            int64
 	Entered          int64 // token with which the item came to this stage: the same for all attempts since
-	Action           string
+	Action           registry.Action
 	Stage            string
 	Topic            string // of this stage
 	Attempt          int    // claims of this stage that count, this one included

@@ -59,7 +59,7 @@ func (c *claims) claimer(f Filter) *claimer {
 	if c.claimers[key] == nil {
 		if len(c.claimers) >= mostFilters {
 			clear(c.claimers)
-			c.wake.unsubscribe()
+			c.wake.Unsubscribe()
 		}
 		c.claimers[key] = newClaimer(c, f)
 	}
@@ -97,31 +97,13 @@ type claimer struct {
 	round   int // which size band comes first, so that none of a pool's bands waits until another is empty
 }
 
-type request struct {
-	wants []Want
-	n     int
-	as    claimant
-}
-
-// claimant is for whom a call claims: nothing is for this process itself.
-type claimant struct {
-	identity
-
-	lease time.Duration // of all that it claims; 0: as the stages have it
-}
-
-type answer struct {
-	items []Item
-	err   error
-}
-
 // mostRequests is how many calls go into one statement.
 const mostRequests = 128
 
 func newClaimer(all *claims, f Filter) *claimer {
 	c := &claimer{claims: all, filter: f, cursors: cursor.New()}
 	c.asks = batch.New(1, mostRequests, c.claim)
-	all.wake.subscribe(c.cursors)
+	all.wake.Subscribe(c.cursors)
 	return c
 }
 
@@ -177,7 +159,11 @@ func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
 		items = append(items, got...)
 		failed = err
 	}
-	return c.share(ctx, requests, items, failed)
+	answers, back := share(requests, items, failed)
+	if len(back) > 0 {
+		c.claims.giveBack(ctx, back, "More was claimed than could be worked on.")
+	}
+	return answers
 }
 
 // together adds up what calls want, in the order of the first. All have the same
@@ -263,6 +249,16 @@ func (c *claimer) rescan(ctx context.Context, scans []cursor.Scan) {
 	}
 	c.cursors.Rescanned(scans, found, begun, time.Since(begun))
 	if len(found) > 0 {
-		c.claims.wake.ring()
+		c.claims.wake.Ring()
 	}
+}
+
+// served notes how far the virtual start times of the bands have come. An item that overtakes
+// by its priority got the time that was current then, so it moves them no further.
+func (c *claims) served(starts map[int16]int64) {
+	c.mu.Lock()
+	for band, start := range starts {
+		c.starts[band] = max(c.starts[band], start)
+	}
+	c.mu.Unlock()
 }

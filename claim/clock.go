@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/wake"
 )
 
 // The database's clock is the only one. When it is set, stored times are wrong: set back
@@ -81,7 +83,7 @@ func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 		c.rests = time.Now().Add(rest)
 	case by < 0:
 		c.log.WarnContext(ctx, "the database's clock was set back; stored times are moved back as far", "by", -by)
-		signal(c.setBack)
+		wake.Signal(c.setBack)
 	}
 }
 
@@ -97,7 +99,7 @@ const (
 	clampEvery = time.Minute
 )
 
-// clampForEver moves stored times that lie too far ahead: what is cheap every
+// clampForEver corrects stored times that lie too far ahead: the cheap ones every
 // minute, all at the start and when the clock was set back, and once more after
 // that, for what committed late.
 func (c *clock) clampForEver(ctx context.Context) {
@@ -113,8 +115,8 @@ func (c *clock) clampForEver(ctx context.Context) {
 		}
 		if n > 0 {
 			c.log.WarnContext(ctx, "stored times were ahead of the database's clock and were moved back", "items", n)
-			c.wake.reset("")
-			c.wake.ring()
+			c.wake.Reset("")
+			c.wake.Ring()
 		}
 		next := time.NewTimer(clampEvery*9/10 + c.jitter(clampEvery/10))
 		select {

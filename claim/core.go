@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/wake"
 )
 
 // statementTime bounds a statement of the queue. The slowest takes milliseconds.
@@ -25,7 +26,7 @@ type core struct {
 	self    worker
 	kernel  process.Kernel
 	jitter  func(below time.Duration) time.Duration // so that processes do not all do the same at once
-	wake    *wake
+	wake    *wake.Board
 
 	settings atomic.Pointer[settings]
 	services atomic.Pointer[[]ServiceHold]
@@ -70,17 +71,9 @@ func (c *core) readSettings(ctx context.Context) error {
 	}
 	c.services.Store(&r.holds)
 	if before := c.settings.Swap(s); before != nil && s.heartbeat() < before.heartbeat() {
-		signal(c.beatNow)
+		wake.Signal(c.beatNow)
 	}
 	return nil
-}
-
-// signal sends to a channel unless it has a value already.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // pause waits for d and tells whether ctx lasted as long.

@@ -75,8 +75,8 @@ func childWorker(arg string) int {
 func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	for ending, want := range map[string]struct{ outcome, code, note, row string }{
-		"kill":  {"killed", "killed", "was killed while it worked on this stage. The file in hand was data/killer.pdf.", "killed"},
-		"panic": {"panic", "panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1. The file in hand was data/killer.pdf.", "panic"},
+		"kill":  {"killed", "killed", "was killed while it worked on this stage. The file in progress was data/killer.pdf.", "killed"},
+		"panic": {"panic", "panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1. The file in progress was data/killer.pdf.", "panic"},
 	} {
 		t.Run(ending, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +96,7 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 				t.Errorf("the worker ended as %q, want %s", got, want.row)
 			}
 			if left := value[string](q, `SELECT worker FROM worker_processes`); exists(os.TempDir() + "/farol-worker-" + left) {
-				t.Error("its flight recorder is still there")
+				t.Error("its crash log is still there")
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestDeadWorkersItemMayBeLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.reapsOne(e)
-	if r := q.row(id); r.Code != "killed" || !strings.Contains(r.Note, "The file in hand was data/killer.pdf.") {
+	if r := q.row(id); r.Code != "killed" || !strings.Contains(r.Note, "The file in progress was data/killer.pdf.") {
 		t.Errorf("item = %+v", r)
 	}
 }
@@ -164,7 +164,7 @@ func TestItemThatKillsItsWorkersIsParked(t *testing.T) {
 		q.reapsOne(e)
 	}
 	r := q.row(id)
-	const want = "The file in hand was data/killer.pdf. Will not retry: failed 3 times, and 3 workers ended so."
+	const want = "The file in progress was data/killer.pdf. Will not retry: failed 3 times, and 3 workers died."
 	if r.Status != "Suspended" || r.Retry || !r.Review || r.Code != "killed" || !strings.Contains(r.Note, want) {
 		t.Errorf("item = %+v, want it parked with %q", r, want)
 	}

@@ -189,14 +189,14 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			v.signal(syscall.SIGCONT)
 			v.says("lost")
 			q.comesTo(v.t, "lease-lost")
-		}, "lease expired lease-lost", "was not heard of any more", "Pending 1"},
+		}, "lease expired lease-lost", "stopped sending heartbeats", "Pending 1"},
 		"the network": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
 			proxy.Cut()
 			v.says("lost")
 			q.reapsLapsed(v.t)
 			proxy.Resume()
 			q.comesTo(v.t, "unreachable")
-		}, "lease expired unreachable", "was not heard of any more", "Pending 1"},
+		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 1"},
 		"an error with a code": {"error", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.says("settled")
 		}, "transient bad-copy", "the copy is not what it should be", "Pending 1"},

@@ -65,7 +65,7 @@ func (p *postgres) reportService(ctx context.Context, worker string, r ServiceRe
 	if r.NextProbe > 0 {
 		next = &r.NextProbe
 	}
-	_, err = p.beat.Exec(ctx, `SELECT report_service($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+	_, err = p.upkeep.Exec(ctx, `SELECT report_service($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		worker, r.Service, string(r.State), r.Code, registry.StorableText(r.Said), registry.StorableText(r.Detail), next, r.OfProcess, scopes, r.Place)
 	if err != nil {
 		return fmt.Errorf("report the service %s: %w", r.Service, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/wake"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Engine is the queue as one process sees it. It is safe for concurrent use.
@@ -84,11 +86,11 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 	}
 	all := &core{
 		rules: s.ruleStore, options: o, log: o.Log, self: self, kernel: k, jitter: rand.N[time.Duration],
-		wake: newWake(), beatNow: make(chan struct{}, 1),
+		wake: wake.New(), beatNow: make(chan struct{}, 1),
 	}
-	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	background := func(do func(context.Context)) { running.Go(func() { do(beside) }) }
+	background := func(do func(context.Context)) { running.Go(func() { do(behind) }) }
 	e := &Engine{core: all, listens: true, close: func() {
 		stop()
 		running.Wait()
@@ -169,11 +171,11 @@ func (e *Engine) Wakes(ctx context.Context) (wakes <-chan struct{}, stop func())
 }
 
 // Wake makes all pools of this process poll for work now.
-func (e *Engine) Wake() { e.wake.ring() }
+func (e *Engine) Wake() { e.wake.Ring() }
 
 // NextStage is the stage that an item goes on to from another, in the order that this
 // process has read last; "" behind the last. Stages may be added at run time.
-func (e *Engine) NextStage(action, stage string) string {
+func (e *Engine) NextStage(action registry.Action, stage string) string {
 	return e.settings.Load().next[stageKey{action, stage}]
 }
 
@@ -250,11 +252,11 @@ func (e *Engine) rereadForEver(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, statementTime)
 		err := e.readSettings(call)
 		cancel()
-		signal(e.beatNow)
+		wake.Signal(e.beatNow)
 		if err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "cannot read changed settings; retrying later", "err", err)
 		}
-		e.wake.ring() // a stage may have been resumed
+		e.wake.Ring() // a stage may have been resumed
 	}
 }
 

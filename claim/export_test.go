@@ -22,7 +22,7 @@ func (e *Engine) FindOverdue(ctx context.Context) error { return e.claims.findOv
 
 // Reset makes all claims of the engine start at the beginning, as they do when
 // its listener has connected again.
-func (e *Engine) Reset() { e.wake.reset("") }
+func (e *Engine) Reset() { e.wake.Reset("") }
 
 // DropAll abandons all that the engine holds.
 func (e *Engine) DropAll() {

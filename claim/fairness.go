@@ -7,17 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
-
-// served notes how far the virtual start times of the bands have come. An item that overtakes
-// by its priority got the time that was current then, so it moves them no further.
-func (c *claims) served(starts map[int16]int64) {
-	c.mu.Lock()
-	for band, start := range starts {
-		c.starts[band] = max(c.starts[band], start)
-	}
-	c.mu.Unlock()
-}
 
 // recordServed records how far the virtual start times have come, where this process has
 // moved them since the last time.
@@ -66,7 +57,7 @@ func (c *claims) findOverdue(ctx context.Context) error {
 	return nil
 }
 
-func (p *postgres) overdue(ctx context.Context, action string, scans []cursor.Scan) (map[cursor.Partition][]int16, error) {
+func (p *postgres) overdue(ctx context.Context, action registry.Action, scans []cursor.Scan) (map[cursor.Partition][]int16, error) {
 	stages, bands, priorities, starts := columns(scans)
 	rows, _ := p.upkeep.Query(ctx, ofAction(action, overdueIngestSQL, overdueRequestsSQL), stages, bands, action, priorities, starts)
 	found := map[cursor.Partition][]int16{}

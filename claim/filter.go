@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Want is how many items of a stage may be claimed.
@@ -14,20 +16,20 @@ type Want struct {
 
 // Filter says which items a pool takes. An empty field matches everything.
 type Filter struct {
-	Action         string        // "" is Ingest
-	Stages         []Want        // in order of preference; calls that meet share the order of the first
-	MinSize        int64         // bytes
-	MaxSize        int64         // bytes, exclusive; 0: no bound
-	MinAge         time.Duration // since the item was made
-	Institutions   []string      // identifiers
-	Memory         int64         // bytes for lists of files; items that need more are skipped; 0: no bound
-	StorageOptions []string      // items of another option are skipped; items without a known option are not
-	Without        []Scope       // skipped
+	Action         registry.Action // "" is Ingest
+	Stages         []Want          // in order of preference; calls that meet share the order of the first
+	MinSize        int64           // bytes
+	MaxSize        int64           // bytes, exclusive; 0: no bound
+	MinAge         time.Duration   // since the item was made
+	Institutions   []string        // identifiers
+	Memory         int64           // bytes for lists of files; items that need more are skipped; 0: no bound
+	StorageOptions []string        // items of another option are skipped; items without a known option are not
+	Without        []Scope         // skipped
 }
 
-func (f Filter) action() string {
+func (f Filter) action() registry.Action {
 	if f.Action == "" {
-		return ingest
+		return registry.Ingest
 	}
 	return f.Action
 }
@@ -35,18 +37,17 @@ func (f Filter) action() string {
 // An ingest goes from stage to stage. All other actions are requests, which have
 // one stage to be processed at, and another when they are done.
 const (
-	ingest    = "Ingest"
 	requested = "Requested"
 	resolve   = "Resolve"
 )
 
-// StepOf names what is done with an item at a stage: of an ingest it is the stage,
+// StepOf names the step of an item at a stage: of an ingest it is the stage,
 // of a request, since all have the same, the action.
-func StepOf(action, stage string) string {
-	if action == ingest {
+func StepOf(action registry.Action, stage string) string {
+	if action == registry.Ingest {
 		return stage
 	}
-	return action
+	return string(action)
 }
 
 // key is the same for filters that take the same items, however many of them and
@@ -61,7 +62,7 @@ func (f Filter) key() string {
 	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge), f.Memory} {
 		b = binary.AppendVarint(b, n)
 	}
-	for _, list := range [][]string{{f.action()}, f.Institutions, f.StorageOptions, stages} {
+	for _, list := range [][]string{{string(f.action())}, f.Institutions, f.StorageOptions, stages} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, s := range list {
 			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Claims share a statement exactly if their filters take the same items.
@@ -15,7 +17,7 @@ func TestFilterKey(t *testing.T) {
 	names := rapid.SliceOfN(rapid.StringOfN(rapid.SampledFrom([]rune{'a', '"', ' ', 0, 1, 2}), 0, 3, -1), 0, 3)
 	filters := rapid.Custom(func(t *rapid.T) Filter {
 		f := Filter{
-			Action:  rapid.SampledFrom([]string{"", "Ingest", "Delete"}).Draw(t, "action"),
+			Action:  rapid.SampledFrom([]registry.Action{"", registry.Ingest, registry.Delete}).Draw(t, "action"),
 			MinSize: rapid.Int64Range(0, 2).Draw(t, "min"), MaxSize: rapid.Int64Range(0, 2).Draw(t, "max"),
 			Institutions: names.Draw(t, "institutions"), StorageOptions: names.Draw(t, "options"),
 		}

@@ -44,6 +44,23 @@ type leaseStore interface {
 	leave(ctx context.Context, worker string) error
 }
 
+var errTimeout = errors.New("the stage took longer than its processing timeout")
+
+// heldLease is an item in progress, as a heartbeat renews it.
+type heldLease struct {
+	item, token int64
+	lease       time.Duration
+	file        string
+	lost        string // code for the ledger, if it turns out to be lost
+}
+
+// renewed is the result of a heartbeat.
+type renewed struct {
+	kept     map[int64]bool // by item: leases that it extended
+	draining bool           // the process is asked to stop
+	ago      *time.Duration // since the heartbeat before, by the database's clock; nil: there was none
+}
+
 // givenUp is a claim that a process stopped working on, since it could not renew
 // its lease. It reports why, as soon as it can.
 type givenUp struct {

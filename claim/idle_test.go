@@ -65,9 +65,9 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 					return
 				case <-look:
 				}
-				for _, action := range []string{"Ingest", "Restore File", "Restore Object", "Delete", "Glacier Restore"} {
+				for _, action := range []registry.Action{registry.Ingest, registry.RestoreFile, registry.RestoreObject, registry.Delete, registry.GlacierRestore} {
 					stage := "Requested"
-					if action == "Ingest" {
+					if action == registry.Ingest {
 						stage = "Receive"
 					}
 					items, err := e.Claim(ctx, claim.Filter{Action: action, Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)

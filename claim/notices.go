@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/farol-preservation/farol/claim/wake"
 )
 
 // noticeStore is how processes learn of each other's work.
@@ -74,7 +76,7 @@ func (p *polls) isQuiet() bool {
 
 // wakes is [Engine.Wakes].
 func (n *notices) wakes(ctx context.Context) (<-chan struct{}, func()) {
-	c, forget := n.wake.wait()
+	c, forget := n.wake.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() { n.poll(ctx) })
@@ -99,7 +101,7 @@ func (n *notices) poll(ctx context.Context) {
 		}
 		due := n.mayBeDue(ctx)
 		if n.polls.found(due); due {
-			n.wake.ring()
+			n.wake.Ring()
 		}
 	}
 }
@@ -123,10 +125,10 @@ func (n *notices) announce(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.wake.pending:
+		case <-n.wake.Pending():
 		}
 		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := n.store.announce(call, n.wake.notice(n.self.worker))
+		err := n.store.announce(call, n.wake.Notice(n.self.worker))
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "NOTIFY failed; other workers will find the items at their next poll", "err", err)
@@ -144,12 +146,12 @@ func (n *notices) listen(ctx context.Context) {
 		err := n.store.listen(ctx, func(channel, payload string) {
 			switch channel {
 			case workChannel:
-				n.wake.receive(n.self.worker, payload)
+				n.wake.Receive(n.self.worker, payload)
 			case settingsChannel:
-				signal(n.changed)
+				wake.Signal(n.changed)
 			default: // what was sent before we listened was not received
-				n.wake.reset("")
-				n.wake.ring()
+				n.wake.Reset("")
+				n.wake.Ring()
 			}
 		})
 		if err != nil && ctx.Err() == nil {
@@ -177,7 +179,7 @@ const (
 
 // announce waits for no disk: a notice does not outlive a crash anyway.
 func (p *postgres) announce(ctx context.Context, payload string) error {
-	if _, err := p.beat.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
+	if _, err := p.upkeep.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
 		return fmt.Errorf("notify other workers: %w", err)
 	}
 	return nil

@@ -1,6 +1,10 @@
 package claim
 
-import "time"
+import (
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
 
 // Observer receives what an engine does, for metrics. It is called by many
 // goroutines at once and must not block.
@@ -19,14 +23,14 @@ type Observer interface {
 
 // End is the end of an attempt.
 type End struct {
-	Stage   string // see [StepOf]
-	Outcome string // as the ledger has it
-	Status  string // of the item afterwards
-	Attempt int    // which it was of those at the stage that count
+	Stage   string          // see [StepOf]
+	Outcome string          // as the ledger has it
+	Status  registry.Status // of the item afterwards
+	Attempt int             // which it was of those at the stage that count
 }
 
 // Failed tells whether no further attempt will be made of the item.
-func (e End) Failed() bool { return e.Status == "Failed" || e.Status == "Suspended" }
+func (e End) Failed() bool { return e.Status == registry.Failed || e.Status == registry.Suspended }
 
 // Retried tells whether the stage was done, but not at the first attempt.
 func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }

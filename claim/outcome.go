@@ -18,7 +18,7 @@ import (
 // transient: a retry that was not needed costs little, and a bag that was given
 // up on wrongly costs a person.
 
-// Fatal returns an error that trying again cannot mend. code is stable and
+// Fatal returns an error that a retry cannot fix. code is stable and
 // meant for programs; the message is what the depositor reads.
 func Fatal(code, format string, args ...any) error {
 	return &ending{kind: endFatal, code: code, err: fmt.Errorf(format, args...)}
@@ -74,7 +74,7 @@ func Code(err error) string {
 	}
 }
 
-// IsTransient tells whether trying again may mend err.
+// IsTransient tells whether a retry may fix err.
 func IsTransient(err error) bool {
 	var e *ending
 	if errors.As(err, &e) {
@@ -99,7 +99,7 @@ func Held(f *fault.Error, d time.Duration, result error) error {
 const heldDelay = time.Second
 
 // Doubt is an ending that one process alone must not decide, since the process
-// itself may be wrong: it may look into the wrong bucket, or with the wrong
+// itself may be wrong: it may read the wrong bucket, or with the wrong
 // rights. The ending takes effect once another process has come to the same at
 // the same stage, or this one again while no other is there to ask. Until then the
 // item is held. service is what may have misled the process.

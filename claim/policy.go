@@ -15,7 +15,7 @@ type move struct {
 	ID            int64
 	Token         int64
 	Stage         string
-	Status        string
+	Status        registry.Status
 	Delay         time.Duration
 	Attempt       int
 	Note          string
@@ -38,7 +38,7 @@ type move struct {
 func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
 	m := move{
 		ID: item.ID, Token: item.Token,
-		Stage: item.Stage, Status: "Pending", Attempt: item.Attempt, Code: Code(result),
+		Stage: item.Stage, Status: registry.Pending, Attempt: item.Attempt, Code: Code(result),
 	}
 	if result == nil {
 		return goOn(m, item, done, of)
@@ -63,12 +63,12 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 	case endSendBack:
 		m.Ended, m.Stage, m.Attempt, m.Topic = "sent back", e.stage, 0, of(e.stage).Topic
 	case endCancel:
-		m.Ended, m.Status = "cancelled", "Cancelled"
+		m.Ended, m.Status = "cancelled", registry.Cancelled
 	case endSuspend:
-		m.Ended, m.Status = "fatal", "Suspended"
+		m.Ended, m.Status = "fatal", registry.Suspended
 	case endFatal:
-		m.Ended, m.Status = "fatal", "Failed"
-		m.Outcome = item.Action + " failed due to fatal error."
+		m.Ended, m.Status = "fatal", registry.Failed
+		m.Outcome = string(item.Action) + " failed due to fatal error."
 	case endTransient, endPanic:
 		m.Ended = "transient"
 		if e.kind == endPanic {
@@ -76,7 +76,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 		}
 		m.Delay = of(item.Stage).backoff(item.Attempt)
 		if item.Attempt >= item.MaxAttempts {
-			m.Status, m.Delay = "Suspended", 0
+			m.Status, m.Delay = registry.Suspended, 0
 			m.Note = exhausted(m.Note, item.Attempt)
 		}
 	}
@@ -91,8 +91,8 @@ func goOn(m move, item Item, done Done, of func(stage string) StageSettings) mov
 		m.Stage, m.Topic = done.Next, of(done.Next).Topic
 		return m
 	}
-	m.Status, m.Outcome = "Success", done.Outcome
-	if item.Action != ingest {
+	m.Status, m.Outcome = registry.Success, done.Outcome
+	if item.Action != registry.Ingest {
 		m.Stage = resolve
 	}
 	if done.ObjectID != 0 {
@@ -119,12 +119,12 @@ func exhausted(note string, attempts int) string {
 
 // gaveUp tells whether the item is parked because its attempts are used up.
 func (m move) gaveUp() bool {
-	return m.Status == "Suspended" && (m.Ended == "transient" || m.Ended == "panic")
+	return m.Status == registry.Suspended && (m.Ended == "transient" || m.Ended == "panic")
 }
 
 // plainlyDone tells whether nothing is to be said of a move but where it goes.
 func (m move) plainlyDone() bool {
 	return m == move{
-		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: "Pending", Ended: "done", place: m.place,
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: registry.Pending, Ended: "done", place: m.place,
 	}
 }

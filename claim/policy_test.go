@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // policies say for each action at which stages a worker of it may take items.
@@ -85,7 +86,7 @@ func TestEachActionHasItsPolicy(t *testing.T) {
 	e := q.engine()
 	for action, policy := range policies() {
 		for _, stage := range stages {
-			f := claim.Filter{Action: action, Stages: []claim.Want{{Stage: stage, Most: 100}}}
+			f := claim.Filter{Action: registry.Action(action), Stages: []claim.Want{{Stage: stage, Most: 100}}}
 			got, err := e.Claim(context.Background(), f, 100)
 			if err != nil {
 				t.Fatalf("claim %s at %s: %v", action, stage, err)
@@ -94,7 +95,7 @@ func TestEachActionHasItsPolicy(t *testing.T) {
 			switch allowed := slices.Contains(policy, stage); {
 			case !allowed && len(got) > 0:
 				t.Errorf("%s at %s: %+v was claimed", action, stage, got)
-			case allowed && (len(got) != 1 || got[0].ID != want || got[0].Action != action || got[0].Stage != stage):
+			case allowed && (len(got) != 1 || got[0].ID != want || string(got[0].Action) != action || got[0].Stage != stage):
 				t.Errorf("%s at %s: claimed %+v, want item %d", action, stage, got, want)
 			}
 		}
@@ -126,7 +127,7 @@ func TestWhatIsNotDueIsNotClaimedOfAnyAction(t *testing.T) {
 			q.exec(change)
 			for action, policy := range policies() {
 				for _, stage := range policy {
-					got, err := e.Claim(context.Background(), claim.Filter{Action: action, Stages: []claim.Want{{Stage: stage, Most: 9}}}, 9)
+					got, err := e.Claim(context.Background(), claim.Filter{Action: registry.Action(action), Stages: []claim.Want{{Stage: stage, Most: 9}}}, 9)
 					if err != nil || len(got) > 0 {
 						t.Errorf("%s at %s: claimed %d, %v", action, stage, len(got), err)
 					}

@@ -20,8 +20,8 @@ import (
 // neither a claim nor a heartbeat ever waits for the many statements of the stages.
 type postgres struct {
 	hot    lane.Lane // claims and ends of claims
-	beat   lane.Lane // heartbeats and notices
-	upkeep lane.Lane // what may take its time
+	beat   lane.Lane // heartbeats, which wait for nothing else
+	upkeep lane.Lane // all that may take its time
 
 	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
 
@@ -55,6 +55,15 @@ func (p *postgres) close() {
 			l.Close()
 		}
 	}
+}
+
+// column is one field of each element of a list, as a statement takes it.
+func column[S, T any](list []S, of func(*S) T) []T {
+	values := make([]T, len(list))
+	for i := range list {
+		values[i] = of(&list[i])
+	}
+	return values
 }
 
 // querier is a lane or a transaction.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // deadWorker is what the workers of a host know of one that died there.
@@ -111,13 +112,13 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 			} else {
 				log.WarnContext(ctx, "worker gone; its attempt was ended")
 			}
-			if taken.end.Status == "Suspended" {
+			if taken.end.Status == registry.Suspended {
 				r.logGivenUp(ctx, taken.id, taken.end.Stage, taken.end.Attempt, taken.note)
 			}
 			r.options.Observer.Ended(taken.end)
 			put = append(put, taken.place)
 		}
-		r.wake.put(put)
+		r.wake.Put(put)
 		n += len(list)
 		if busy || len(list) < reapPage {
 			return n, !busy, nil
@@ -331,7 +332,7 @@ func newDeaths(dead []deadWorker, attempts map[string]int) (n deaths) {
 func reapIn(ctx context.Context, db querier, ids []int64, n deaths) ([]reaped, error) {
 	rows, _ := db.Query(ctx, reapSQL, ids, n.attempts, n.stages, n.items, n.files, n.workers, n.messages)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
-		var action string
+		var action registry.Action
 		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
 		r.end.Stage = StepOf(action, r.place.Partition.Stage)
 		if r.end.Outcome = strings.ReplaceAll(r.code, "-", " "); r.code == codeClaimLost {

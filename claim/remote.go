@@ -93,7 +93,7 @@ func (r *Remote) Check(ctx context.Context, stages []Want) error {
 
 func (s *settings) remote(stages []Want) error {
 	for _, w := range stages {
-		st, ok := s.stages[stageKey{ingest, w.Stage}]
+		st, ok := s.stages[stageKey{registry.Ingest, w.Stage}]
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: %s", ErrNoStage, w.Stage)
@@ -108,7 +108,7 @@ func (s *settings) remote(stages []Want) error {
 // of the stages that it asks for.
 func (s *settings) unrenewed(stages []Want) (lease time.Duration) {
 	for _, w := range stages {
-		lease = max(lease, s.of(ingest, w.Stage).UnrenewedLease)
+		lease = max(lease, s.of(registry.Ingest, w.Stage).UnrenewedLease)
 	}
 	return lease
 }
@@ -131,7 +131,7 @@ func (r *Remote) Claim(ctx context.Context, f Filter, n int, w RemoteWorker) ([]
 	for i, item := range items {
 		ids[i], tokens[i], at[item.ID] = item.ID, item.Token, item
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whoever waits
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime) // they are claimed, whether the caller waits or not
 	defer cancel()
 	rows, _ := r.db.Query(bounded, remoteLeasesSQL, ids, tokens)
 	list := make([]Leased, 0, len(items))
@@ -195,13 +195,10 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 
 func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemote, error) {
 	inOrder := slices.SortedFunc(slices.Values(list), func(a, b renewal) int { return cmp.Compare(a.item, b.item) }) // of locks
-	ids, tokens, files := make([]int64, len(list)), make([]int64, len(list)), make([]string, len(list))
-	for i, b := range inOrder {
-		ids[i], tokens[i], files[i] = b.item, b.token, b.file
-	}
 	found := map[[2]int64]renewedRemote{}
 	err := registry.Again(func() error {
-		rows, _ := r.db.Query(ctx, renewRemoteSQL, ids, tokens, files)
+		rows, _ := r.db.Query(ctx, renewRemoteSQL, column(inOrder, func(r *renewal) int64 { return r.item }),
+			column(inOrder, func(r *renewal) int64 { return r.token }), column(inOrder, func(r *renewal) string { return r.file }))
 		var key [2]int64
 		var l renewedRemote
 		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {

@@ -24,7 +24,7 @@ type scanStore interface {
 	behind(ctx context.Context, f Filter, scans []cursor.Scan) (map[cursor.Partition]cursor.Position, error)
 	// overdue lists the priorities of the partitions scanned whose first item has waited
 	// too long.
-	overdue(ctx context.Context, action string, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
+	overdue(ctx context.Context, action registry.Action, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
 	// serve records how far the virtual start times of the size bands have come.
 	serve(ctx context.Context, starts map[int16]int64) error
 }
@@ -109,12 +109,8 @@ func (p *postgres) behind(ctx context.Context, f Filter, scans []cursor.Scan) (m
 
 // columns are partitions and where their scans start, column by column.
 func columns(scans []cursor.Scan) (stages []string, bands, priorities []int16, starts []int64) {
-	stages, bands = make([]string, len(scans)), make([]int16, len(scans))
-	priorities, starts = make([]int16, len(scans)), make([]int64, len(scans))
-	for i, p := range scans {
-		stages[i], bands[i], priorities[i], starts[i] = p.Stage, p.Band, p.From.Priority, p.From.VirtualStart
-	}
-	return stages, bands, priorities, starts
+	return column(scans, func(s *cursor.Scan) string { return s.Stage }), column(scans, func(s *cursor.Scan) int16 { return s.Band }),
+		column(scans, func(s *cursor.Scan) int16 { return s.From.Priority }), column(scans, func(s *cursor.Scan) int64 { return s.From.VirtualStart })
 }
 
 // scanArgs are the first ten arguments of a statement that claims or peeks.
@@ -150,7 +146,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cu
 	if err := p.nameInstitutions(ctx, db, items); err != nil {
 		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
 	}
-	if f.action() != ingest && len(items) > 0 {
+	if f.action() != registry.Ingest && len(items) > 0 {
 		if err := readRequests(ctx, db, items); err != nil {
 			return items, fmt.Errorf("read what claimed items are about: %w", err)
 		}

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // StageSettings is how one stage of one action is treated: a row of
 // stage_settings, which administrators change at run time.
 type StageSettings struct {
-	Action        string
+	Action        registry.Action
 	Stage         string
 	Ordinal       int    // place in the order of the action's stages
 	Worker        string // who processes it: farol, or http for programs that ask over HTTP
@@ -79,7 +81,10 @@ type settings struct {
 	leases leaseTimes          // where they are not the database's
 }
 
-type stageKey struct{ action, stage string }
+type stageKey struct {
+	action registry.Action
+	stage  string
+}
 
 // override puts a process's own settings in the place of the database's.
 func (s *settings) override(o Options) error {
@@ -146,7 +151,7 @@ func (s *settings) shortestLease() time.Duration {
 }
 
 // of returns the settings of a stage, also those of an unknown stage.
-func (s *settings) of(action, stage string) StageSettings {
+func (s *settings) of(action registry.Action, stage string) StageSettings {
 	if st, ok := s.stages[stageKey{action, stage}]; ok {
 		return st
 	}
@@ -193,9 +198,9 @@ func nextStages(stages []StageSettings) map[stageKey]string {
 type leaseTimes map[string]time.Duration
 
 // of lists those of an action, with the stages that they are for.
-func (l leaseTimes) of(action string) (spans []time.Duration, stages []string) {
-	if action != ingest {
-		if d, ok := l[action]; ok {
+func (l leaseTimes) of(action registry.Action) (spans []time.Duration, stages []string) {
+	if action != registry.Ingest {
+		if d, ok := l[string(action)]; ok {
 			return []time.Duration{d}, []string{requested}
 		}
 		return nil, nil

@@ -41,7 +41,7 @@ func newSettler(c *core, s endStore) *settler {
 	return e
 }
 
-// Ending is what came of one claim.
+// Ending is how one claim ends.
 type Ending struct {
 	Item   Item
 	Done   Done
@@ -101,11 +101,11 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]error, error
 			switch m := moves[i]; {
 			case !ok:
 				errs[i] = ErrLost
-			case m.Status == "Pending" && m.Delay == 0:
+			case m.Status == registry.Pending && m.Delay == 0:
 				put = append(put, m.place)
 			}
 		}
-		s.wake.put(put)
+		s.wake.Put(put)
 		return errs, nil
 	case len(moves) == 1 || !refused(err):
 		return nil, err
@@ -190,27 +190,21 @@ func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
 }
 
 func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
-	sql, c := settleSQL, newMoveColumns(len(moves))
-	if !slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
-		sql, c.few = settleDoneSQL, true
+	inOrder := slices.Clone(moves) // of locks, as heartbeats have it; of a move that is listed twice, the first lands
+	slices.SortStableFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
+	sql, args := settleDoneSQL, doneColumns(inOrder)
+	if slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
+		sql, args = settleSQL, append(args, otherColumns(inOrder)...)
 	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
-	for i := len(moves) - 1; i >= 0; i-- { // of a move that is listed twice, the first lands
+	for i := len(moves) - 1; i >= 0; i-- {
 		at[claimed{moves[i].ID, moves[i].Token}] = i
-	}
-	order := make([]int, len(moves))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(moves[i].ID, moves[j].ID) }) // of locks, as heartbeats have it
-	for _, i := range order {
-		c.add(moves[i])
 	}
 	var landed []bool
 	err := registry.Again(func() error {
 		landed = make([]bool, len(moves))
-		rows, _ := p.hot.Query(ctx, sql, c.args()...)
+		rows, _ := p.hot.Query(ctx, sql, args...)
 		var m claimed
 		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
 			landed[at[m]] = true
@@ -222,6 +216,34 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 		return nil, fmt.Errorf("end %d claims: %w", len(moves), err)
 	}
 	return landed, nil
+}
+
+// doneColumns are the parameters of settle_done, and the first of settle.
+func doneColumns(moves []move) []any {
+	return []any{
+		column(moves, func(m *move) int64 { return m.ID }), column(moves, func(m *move) int64 { return m.Token }),
+		column(moves, func(m *move) string { return m.Stage }), column(moves, func(m *move) string { return m.Note }),
+		column(moves, func(m *move) string { return m.Topic }), column(moves, func(m *move) string { return m.File }),
+	}
+}
+
+// otherColumns are the rest of the parameters of settle. An empty text leaves what the item
+// has.
+func otherColumns(moves []move) []any {
+	some := func(text *string) *string {
+		if *text == "" {
+			return nil
+		}
+		return text
+	}
+	return []any{
+		column(moves, func(m *move) string { return string(m.Status) }), column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
+		column(moves, func(m *move) time.Duration { return m.Delay }), column(moves, func(m *move) *string { return some(&m.Outcome) }),
+		column(moves, func(m *move) string { return m.Code }), column(moves, func(m *move) *int64 { return m.ObjectID }),
+		column(moves, func(m *move) *string { return some(&m.StorageOption) }), column(moves, func(m *move) string { return m.Ended }),
+		column(moves, func(m *move) string { return m.Error }), column(moves, func(m *move) string { return m.Service }),
+		column(moves, func(m *move) int64 { return m.MemoryNeed }),
+	}
 }
 
 func (p *postgres) sentBack(ctx context.Context, item int64) (n int, err error) {
@@ -240,54 +262,4 @@ func (p *postgres) failures(ctx context.Context, item Item) (n int, err error) {
 		return 0, fmt.Errorf("count the failed attempts of item %d: %w", item.ID, err)
 	}
 	return n, nil
-}
-
-// moveColumns are moves as the statement takes them, column by column.
-type moveColumns struct {
-	few bool // the first six are all that is needed
-
-	id, token                         []int64
-	stage, status, note               []string
-	attempt                           []int32
-	delay                             []time.Duration
-	outcome, storageOption            []*string
-	code, ended, failure, file, topic []string
-	service                           []string
-	object                            []*int64
-	memoryNeed                        []int64
-}
-
-func newMoveColumns(n int) *moveColumns {
-	texts := func() []string { return make([]string, 0, n) }
-	return &moveColumns{
-		id: make([]int64, 0, n), token: make([]int64, 0, n), stage: texts(), status: texts(), note: texts(),
-		attempt: make([]int32, 0, n), delay: make([]time.Duration, 0, n),
-		outcome: make([]*string, 0, n), storageOption: make([]*string, 0, n), object: make([]*int64, 0, n),
-		memoryNeed: make([]int64, 0, n), code: texts(), ended: texts(), failure: texts(), file: texts(), topic: texts(), service: texts(),
-	}
-}
-
-func (c *moveColumns) add(m move) {
-	some := func(s string) *string {
-		if s == "" {
-			return nil
-		}
-		said := s // only now is it kept
-		return &said
-	}
-	c.id, c.token = append(c.id, m.ID), append(c.token, m.Token)
-	c.stage, c.status, c.note = append(c.stage, m.Stage), append(c.status, m.Status), append(c.note, m.Note)
-	c.attempt, c.delay = append(c.attempt, int32(m.Attempt)), append(c.delay, m.Delay) //nolint:gosec // a few
-	c.outcome, c.storageOption = append(c.outcome, some(m.Outcome)), append(c.storageOption, some(m.StorageOption))
-	c.object, c.memoryNeed = append(c.object, m.ObjectID), append(c.memoryNeed, m.MemoryNeed)
-	c.code, c.ended, c.failure = append(c.code, m.Code), append(c.ended, m.Ended), append(c.failure, m.Error)
-	c.file, c.topic, c.service = append(c.file, m.File), append(c.topic, m.Topic), append(c.service, m.Service)
-}
-
-func (c *moveColumns) args() []any {
-	args := []any{c.id, c.token, c.stage, c.note, c.topic, c.file}
-	if c.few {
-		return args
-	}
-	return append(args, c.status, c.attempt, c.delay, c.outcome, c.code, c.object, c.storageOption, c.ended, c.failure, c.service, c.memoryNeed)
 }

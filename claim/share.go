@@ -1,10 +1,30 @@
 package claim
 
-import "context"
+import "time"
 
-// share gives items to calls, each no more than it asked for. An item that none
-// of them can take, since each has its own bounds by stage, goes back.
-func (c *claimer) share(ctx context.Context, requests []request, items []Item, failed error) []answer {
+// request is one call of Claim.
+type request struct {
+	wants []Want
+	n     int
+	as    claimant
+}
+
+// claimant is for whom a call claims: nothing is for this process itself.
+type claimant struct {
+	identity
+
+	lease time.Duration // of all that it claims; 0: as the stages have it
+}
+
+// answer is what a call got.
+type answer struct {
+	items []Item
+	err   error
+}
+
+// share gives items to calls, each no more than it asked for. Items that none of them can
+// take, since each has its own bounds by stage, go back.
+func share(requests []request, items []Item, failed error) (answers []answer, back []Item) {
 	s := shares{requests: requests, answers: make([]answer, len(requests)), left: make([]map[string]int, len(requests))}
 	for i, r := range requests {
 		s.answers[i].err = failed
@@ -15,18 +35,14 @@ func (c *claimer) share(ctx context.Context, requests []request, items []Item, f
 	}
 	if len(requests) == 1 {
 		s.answers[0].items = items
-		return s.answers
+		return s.answers, nil
 	}
-	var back []Item
 	for _, item := range items {
 		if !s.give(item) && !s.swap(item) {
 			back = append(back, item)
 		}
 	}
-	if len(back) > 0 {
-		c.claims.giveBack(ctx, back, "More was claimed than could be worked on.")
-	}
-	return s.answers
+	return s.answers, back
 }
 
 // shares are who gets what of a claim that several calls made together.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // simStore is a database in memory with a clock of its own. What a call comes to
@@ -211,7 +212,7 @@ func (c *simConn) settle(ctx context.Context, moves []move) ([]bool, error) {
 			}
 			landed[k] = true
 			c.landed[[2]int64{m.ID, m.Token}] = m.Ended
-			c.leave(i, m.Status, now+m.Delay)
+			c.leave(i, string(m.Status), now+m.Delay)
 			if i.stage != m.Stage {
 				i.stage, i.entered = m.Stage, i.token
 			}
@@ -330,7 +331,7 @@ func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { re
 
 func (c *simConn) mayBeDue(context.Context) (bool, error) { return true, nil }
 
-func (c *simConn) overdue(ctx context.Context, _ string, _ []cursor.Scan) (map[cursor.Partition][]int16, error) {
+func (c *simConn) overdue(ctx context.Context, _ registry.Action, _ []cursor.Scan) (map[cursor.Partition][]int16, error) {
 	return nil, c.call(ctx, callOverdue, func(time.Duration) {})
 }
 

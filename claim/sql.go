@@ -1,6 +1,10 @@
 package claim
 
-import _ "embed" // the statements
+import (
+	_ "embed" // the statements
+
+	"github.com/farol-preservation/farol/registry"
+)
 
 // The queue's statements, each whole in a file of its own that begins with what it does
 // and the indexes that it relies on. Variants of a statement differ in what they must;
@@ -70,8 +74,8 @@ var (
 
 // ofAction is the variant of a statement for an action. Requests have an index of their
 // own, in which those of each action are together.
-func ofAction(action, ingests, requests string) string {
-	if action == ingest {
+func ofAction(action registry.Action, ingests, requests string) string {
+	if action == registry.Ingest {
 		return ingests
 	}
 	return requests

@@ -65,7 +65,7 @@ type stage interface {
 // Step is what is done with an item at one stage, and what the depositor reads when
 // it is done.
 type Step struct {
-	Action string
+	Action registry.Action
 	Stage  string
 	note   string // of the stages that always end alike; the others set it
 	needs  need

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Pool is a number of slots for items of some steps and sizes.
@@ -52,9 +53,9 @@ func (p Pool) Filters(steps []Step, most int) (filters []claim.Filter) {
 type poolView struct {
 	Pool
 
-	Stages  []string `json:"stages"`
-	Actions []string `json:"actions"`
-	Memory  int64    `json:"memory,omitempty"` // bytes for lists of files; 0: no bound
+	Stages  []string          `json:"stages"`
+	Actions []registry.Action `json:"actions"`
+	Memory  int64             `json:"memory,omitempty"` // bytes for lists of files; 0: no bound
 }
 
 // describe says what the pools take, in the terms of work_items.

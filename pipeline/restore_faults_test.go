@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -167,7 +168,7 @@ func TestRestorationGoesOnWhereItStopped(t *testing.T) {
 }
 
 // request takes the only item of an action that is due through its stage.
-func (a *archive) request(e *claim.Engine, action string) {
+func (a *archive) request(e *claim.Engine, action registry.Action) {
 	a.t.Helper()
 	items, err := e.Claim(context.Background(), claim.Filter{Action: action, Stages: []claim.Want{{Stage: "Requested", Most: 1}}}, 1)
 	if err != nil || len(items) != 1 {

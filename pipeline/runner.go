@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // RunnerOptions is what a process takes on.
@@ -230,7 +231,7 @@ func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.
 // first, since what is nearly done frees staging room and is waited for, within the
 // slots that each step has left in this process. The places are taken until
 // claim gives back what it did not get, so that two pools never share one.
-func (r *Runner) reserve(p Pool, action string, free int) []claim.Want {
+func (r *Runner) reserve(p Pool, action registry.Action, free int) []claim.Want {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var wants []claim.Want
@@ -268,7 +269,7 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 }
 
 // actions are those of a pool's steps.
-func (r *Runner) actions(p Pool) (list []string) {
+func (r *Runner) actions(p Pool) (list []registry.Action) {
 	for _, name := range p.Stages {
 		if a := r.steps[name].Action; !slices.Contains(list, a) {
 			list = append(list, a)
@@ -279,7 +280,7 @@ func (r *Runner) actions(p Pool) (list []string) {
 
 // claimOf takes items of one action; within narrows them to those on which a service
 // is tried, nil does not.
-func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string, n int, within *claim.Scope) []claim.Item {
+func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action registry.Action, n int, within *claim.Scope) []claim.Item {
 	wants := r.reserve(of, action, n)
 	var got []claim.Item
 	var err error

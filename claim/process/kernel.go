@@ -102,7 +102,7 @@ func (k Kernel) group() string {
 }
 
 // OOMKills counts the processes of a control group that the kernel has killed
-// for want of memory. A group that is gone with its last process is asked for at
+// because memory ran out. A group that is gone with its last process is looked up at
 // the nearest one above it; the root says nothing about anyone.
 func (k Kernel) OOMKills(group string) int64 {
 	for ; group != "" && group != "." && group != "/" && group != "memory"; group = filepath.Dir(group) {

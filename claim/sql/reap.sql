@@ -32,7 +32,7 @@ WITH dead AS MATERIALIZED (
 		SELECT CASE WHEN unaware.is THEN w.attempt - 1 WHEN w.attempt < m.most THEN w.attempt
 			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
 	) n
-), told AS MATERIALIZED (
+), judged AS MATERIALIZED (
 	SELECT dead.*,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END AS code,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END AS ended,
@@ -42,7 +42,7 @@ WITH dead AS MATERIALIZED (
 			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'
 			WHEN 'panic'  THEN 'The worker ' || of_worker || ' crashed while it worked on this stage' || coalesce(': ' || said.words, '') || '.'
 			WHEN 'unaware' THEN 'The worker ' || of_worker || ' did not receive the answer to its claim.'
-			ELSE 'The worker ' || of_worker || ' was not heard of any more while it worked on this stage.'
+			ELSE 'The worker ' || of_worker || ' stopped sending heartbeats while it worked on this stage.'
 		END AS what,
 		least(dead.attempt, 1 + failed_attempts(dead.id, dead.entered_token, dead.claim_token, '{lease expired,killed,oom,panic}')) AS kills
 	FROM dead
@@ -54,16 +54,16 @@ WITH dead AS MATERIALIZED (
 	FROM move_items(ARRAY(
 		SELECT ROW(id, claim_token, NULL, CASE WHEN parks THEN 'Suspended' ELSE 'Pending' END, attempt,
 			now() + CASE WHEN parks THEN '0' ELSE backoff END,
-			what || CASE WHEN file <> '' THEN ' The file in hand was ' || file || '.' ELSE '' END
+			what || CASE WHEN file <> '' THEN ' The file in progress was ' || file || '.' ELSE '' END
 				|| CASE WHEN NOT parks THEN '' ELSE ' Will not retry: failed ' || attempt || ' times, and '
-					|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' ended so. Interim processing data persists.' END,
+					|| kills || CASE kills WHEN 1 THEN ' worker' ELSE ' workers' END || ' died. Interim processing data persists.' END,
 			code, NULL, NULL,
 			ended, what, file, NULL, NULL,
 			NULL, NULL, NULL,
 			NULL, NULL, NULL, parks)::work_item_move
-		FROM told
+		FROM judged
 	), false, false) m
 )
-SELECT told.id, told.action, told.stage, told.size_band, told.priority, told.virtual_start, m.note, m.code, m.status, m.attempt
+SELECT judged.id, judged.action, judged.stage, judged.size_band, judged.priority, judged.virtual_start, m.note, m.code, m.status, m.attempt
 FROM moves m
-JOIN told ON told.id = m.id
+JOIN judged ON judged.id = m.id

@@ -1,5 +1,5 @@
--- settle_done: is settle for items whose stage is done and of which nothing is to be said
--- but where they go. These are most.
+-- settle_done: is settle for items whose stage is done, with nothing to record but the next
+-- stage. These are most.
 -- Index: work_items_pkey, work_item_attempts_pkey
 -- It writes the columns that the function moved returns for such a move, and what record_moves
 -- adds. It is a statement of its own because calling move_items costs a tenth of a transition.

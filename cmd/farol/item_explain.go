@@ -229,7 +229,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
 	case "no worker":
-		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", claim.StepOf(i.Action, i.Stage))
+		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", claim.StepOf(registry.Action(i.Action), i.Stage))
 	case "http worker":
 		return fmt.Sprintf("Start a program that works '%s' over HTTP: docs/workers.md; `farol stage list` says what waits.", i.Stage)
 	case "busy":

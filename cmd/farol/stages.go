@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // level is how much of a resource a worker uses.
@@ -94,7 +95,7 @@ func (w oldWorker) step() string {
 	if w.action == "" {
 		return ""
 	}
-	return claim.StepOf(w.action, w.stage)
+	return claim.StepOf(registry.Action(w.action), w.stage)
 }
 
 // ingestWorkers are those of the stages of an ingest.

@@ -43,7 +43,7 @@ func ofClaims() []mutant {
 			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor",
 		},
 		{
-			"virtual-start-not-recorded", "claim/fairness.go",
+			"virtual-start-not-recorded", "claim/claimer.go",
 			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
 			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
 		},

@@ -1,4 +1,6 @@
-package claim
+// Package wake tells the pools of a process that there may be work, and other processes
+// where.
+package wake
 
 import (
 	"fmt"
@@ -8,9 +10,9 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 )
 
-// wake is how waiting pools learn of work, and claims of where it is. A signal
-// says "poll again", not what there is.
-type wake struct {
+// Board tells waiting pools that there is work, and claims where it is. A signal says "poll
+// again", not what there is. It is safe for concurrent use.
+type Board struct {
 	pending chan struct{} // gets a value when other processes are to be notified
 
 	mu      sync.Mutex
@@ -19,31 +21,35 @@ type wake struct {
 	cursors []*cursor.Cursors
 }
 
-func newWake() *wake {
-	return &wake{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]bool{}}
+// New returns a board that nobody waits at.
+func New() *Board {
+	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]bool{}}
 }
 
-// subscribe adds the cursors of a filter to those that are lowered where work is put.
-func (w *wake) subscribe(c *cursor.Cursors) {
+// Pending gets a value when other processes are to be notified.
+func (w *Board) Pending() <-chan struct{} { return w.pending }
+
+// Subscribe adds the cursors of a filter to those that are lowered where work is put.
+func (w *Board) Subscribe(c *cursor.Cursors) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cursors = append(w.cursors, c)
 }
 
-// unsubscribe removes all cursors.
-func (w *wake) unsubscribe() {
+// Unsubscribe removes all cursors.
+func (w *Board) Unsubscribe() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cursors = nil
 }
 
-// put says where this process made items claimable. The places of one statement are put
+// Put says where this process made items claimable. The places of one statement are put
 // at once, so that others are notified of them at once too.
-func (w *wake) put(places []cursor.Place) {
+func (w *Board) Put(places []cursor.Place) {
 	if len(places) == 0 {
 		return
 	}
-	w.lower(places...)
+	w.Lower(places...)
 	w.mu.Lock()
 	for _, p := range places {
 		if best, ok := w.unsent[p.Partition]; !ok || p.Position.Before(best) {
@@ -51,12 +57,12 @@ func (w *wake) put(places []cursor.Place) {
 		}
 	}
 	w.mu.Unlock()
-	signal(w.pending)
-	w.ring()
+	Signal(w.pending)
+	w.Ring()
 }
 
-// lower makes all claims see items at places.
-func (w *wake) lower(places ...cursor.Place) {
+// Lower makes all claims see items at places.
+func (w *Board) Lower(places ...cursor.Place) {
 	w.mu.Lock()
 	cursors := w.cursors
 	w.mu.Unlock()
@@ -65,9 +71,9 @@ func (w *wake) lower(places ...cursor.Place) {
 	}
 }
 
-// reset makes the next claims of a stage start at the beginning; of all stages if it
+// Reset makes the next claims of a stage start at the beginning; of all stages if it
 // is "".
-func (w *wake) reset(stage string) {
+func (w *Board) Reset(stage string) {
 	w.mu.Lock()
 	cursors := w.cursors
 	w.mu.Unlock()
@@ -76,9 +82,9 @@ func (w *wake) reset(stage string) {
 	}
 }
 
-// notice is the payload for other processes: the name of this one, and a line for each
+// Notice is the payload for other processes: the name of this one, and a line for each
 // partition with the best place in which an item was put.
-func (w *wake) notice(worker string) string {
+func (w *Board) Notice(worker string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
@@ -90,9 +96,9 @@ func (w *wake) notice(worker string) string {
 	return b.String()
 }
 
-// receive takes a notice of another process or of a trigger. A line that names a
+// Receive takes a notice of another process or of a trigger. A line that names a
 // stage alone stands for anywhere in it.
-func (w *wake) receive(worker, notice string) {
+func (w *Board) Receive(worker, notice string) {
 	from, lines, _ := strings.Cut(notice, "\n")
 	if from == worker {
 		return // its own message
@@ -105,26 +111,26 @@ func (w *wake) receive(worker, notice string) {
 			exact = err == nil && n == 3
 		}
 		if exact {
-			w.lower(p)
+			w.Lower(p)
 		} else {
-			w.reset(stage)
+			w.Reset(stage)
 		}
 	}
-	w.ring()
+	w.Ring()
 }
 
-// ring wakes all pools that wait.
-func (w *wake) ring() {
+// Ring wakes all pools that wait.
+func (w *Board) Ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.waiting {
-		signal(c)
+		Signal(c)
 	}
 }
 
-// wait returns a channel that gets a value when there may be new work, until stop is
+// Wait returns a channel that gets a value when there may be new work, until stop is
 // called.
-func (w *wake) wait() (c chan struct{}, stop func()) {
+func (w *Board) Wait() (c chan struct{}, stop func()) {
 	c = make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,5 +139,13 @@ func (w *wake) wait() (c chan struct{}, stop func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.waiting, c)
+	}
+}
+
+// Signal sends to a channel unless it has a value already.
+func Signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
