@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,7 @@ func (p *process) kill() {
 		return
 	default:
 	}
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(-p.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended a moment ago
 		p.t.Errorf("kill %d: %v", p.Process.Pid, err)
 	}
 	<-p.ended
