@@ -46,12 +46,12 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "farol",
-		Short: "Take bags into preservation storage and look after them",
+		Short: "Ingest bags into preservation storage and preserve them",
 		Long: `Farol takes BagIt bags from depositors into preservation storage.
 
 Settings come from the environment; docs/configuration.md lists them. With --json a
 command prints JSON, and its error as JSON to standard error.
-Exit codes: 0 success; 1 failure, or the answer is no; 2 usage error, or unknown result.`,
+Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Version: build.This().Text(),
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	return cli.Group("migrate", "Bring the database's schema up to date", migrateUpCommand(), migrateStatusCommand())
+	return cli.Group("migrate", "Migrate the database schema", migrateUpCommand(), migrateStatusCommand())
 }
 
 func migrateUpCommand() *cobra.Command {
@@ -24,8 +24,8 @@ func migrateUpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Apply the migrations that the database lacks",
-		Long: `Apply the migrations that the database lacks, each in a transaction of its own.
+		Short: "Apply pending migrations",
+		Long: `Apply pending migrations, each in a transaction of its own.
 Any number of processes may do so at once; they take turns. At a terminal you are
 asked first: an older Farol may not work with the new schema.`,
 		Example: `  farol migrate up --dry-run
@@ -99,7 +99,7 @@ func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show which migrations the database has",
+		Short: "List applied and pending migrations",
 		Long:  "Tell which migrations the database has. The exit code is 1 if it lacks some.",
 		Example: `  farol migrate status
   farol migrate status --json`,
