@@ -1,10 +1,10 @@
-# Farol in one image. What a container does is its command: work, schedule,
+# The production program in one image. What a container does is its command: work, schedule,
 # mirror, migrate up, ...
 #
-# Both bases are tags, whose content changes as they are patched. To build from a
-# certain one, give a digest: docs/operators.md says how.
-ARG GO_IMAGE=golang:1.26-alpine
-ARG BASE_IMAGE=alpine:3.22
+# Both bases are pinned by version. A tag can still be moved: to pin the content, give
+# an image with its digest; docs/operators.md says how.
+ARG GO_IMAGE=golang:1.26.8-alpine
+ARG BASE_IMAGE=alpine:3.22.1
 
 FROM ${GO_IMAGE} AS build
 WORKDIR /src
@@ -19,6 +19,7 @@ FROM ${BASE_IMAGE}
 RUN apk add --no-cache ca-certificates && adduser -D -H -u 10001 farol
 COPY --from=build /farol /usr/local/bin/farol
 COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/farol/
+# A number, so that an orchestrator sees that it is not root.
 USER 10001
 ENTRYPOINT ["farol"]
 CMD ["--help"]

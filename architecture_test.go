@@ -49,7 +49,8 @@ func mayImport() map[string][]string {
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry", "storage"},
 		"internal/cli":      {"internal/human", "registry", "storage"},
 		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
-		"cmd":               append(top, "explain", "internal", "migrations", "nsqcompat", "pipeline"),
+		"preflight":         append(top, "internal/human", "internal/memory", "internal/settings", "migrations"),
+		"cmd":               append(top, "preflight", "explain", "internal", "migrations", "nsqcompat", "pipeline"),
 	}
 }
 
@@ -58,8 +59,8 @@ func mayImport() map[string][]string {
 func mayUse() map[string][]string {
 	return map[string][]string{
 		"github.com/aws/":            {"storage", "internal"},
-		"github.com/redis/":          {"progress", "cmd", "internal"},
-		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "cmd", "internal"},
+		"github.com/redis/":          {"progress", "cmd", "internal", "preflight"},
+		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "cmd", "internal", "preflight"},
 		"database/sql":               {"migrations"},
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
 		"github.com/richardlehane/":  {"format"},

@@ -303,6 +303,8 @@ func TestGatewayHasTheBucketOfEveryTarget(t *testing.T) {
 	}
 }
 
+// The image has the production program alone, which runs as a user without rights,
+// on bases of certain versions.
 func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
 	t.Parallel()
 	read := func(name, pattern string) string {
@@ -313,11 +315,19 @@ func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
 		}
 		m := regexp.MustCompile(pattern).FindSubmatch(text)
 		if m == nil {
-			t.Fatalf("%s names no version of Go", name)
+			t.Fatalf("%s has nothing like %s", name, pattern)
 		}
 		return string(m[1])
 	}
 	if want, got := read("go.mod", `(?m)^go (\d+\.\d+)`), read("Dockerfile", `(?m)^ARG GO_IMAGE=golang:(\d+\.\d+)`); got != want {
 		t.Errorf("Dockerfile builds with Go %s, go.mod says %s", got, want)
+	}
+	if built := read("Dockerfile", `(?m)go build .* (-o .*)$`); built != "-o /farol ./cmd/farol" {
+		t.Errorf("Dockerfile builds %s", built)
+	}
+	for _, pattern := range []string{
+		`(?m)^(USER [1-9]\d*)$`, `(?m)^(ARG GO_IMAGE=golang:\d+\.\d+\.\d+-alpine)$`, `(?m)^(ARG BASE_IMAGE=alpine:\d+\.\d+\.\d+)$`,
+	} {
+		read("Dockerfile", pattern)
 	}
 }

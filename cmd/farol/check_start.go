@@ -14,10 +14,11 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/monitor"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 // startWait is what --wait does for a process that runs until it is told to end.
-const startWait = "wait until what it needs is there, or for so long, instead of refusing to start"
+const startWait = "wait until all required services are available, at most for this long, instead of exiting"
 
 const (
 	forEver   = "forever"
@@ -67,14 +68,14 @@ func (w *waiting) Type() string { return "duration" }
 // pauses that grow, and returns the last findings. pause, if not nil, stands for the
 // process while it waits.
 func (w waiting) until(
-	ctx context.Context, s surroundings, enough func([]finding) bool, log *slog.Logger, pause func(context.Context, time.Duration, []finding),
-) ([]finding, error) {
+	ctx context.Context, s preflight.Surroundings, enough func([]preflight.Finding) bool, log *slog.Logger, pause func(context.Context, time.Duration, []preflight.Finding),
+) ([]preflight.Finding, error) {
 	if pause == nil {
-		pause = func(ctx context.Context, d time.Duration, _ []finding) { sleep(ctx, d) }
+		pause = func(ctx context.Context, d time.Duration, _ []preflight.Finding) { sleep(ctx, d) }
 	}
 	began := time.Now()
 	for next := firstWait; ; next = min(2*next, mostWait) {
-		all := s.examine(ctx)
+		all := s.Examine(ctx)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -83,10 +84,10 @@ func (w waiting) until(
 			return all, nil
 		}
 		next = min(next, left)
-		failed, _ := alike(all, func(f finding) bool { return f.State == stateFailed })
+		failed, _ := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed })
 		for _, f := range failed {
-			log.WarnContext(ctx, "waiting for what is needed",
-				"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.also, "to_do", f.Todo, "next_try", next)
+			log.WarnContext(ctx, "not ready; retrying the failed checks",
+				"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.Also, "to_do", f.Todo, "next_try", next)
 		}
 		pause(ctx, next, all)
 	}
@@ -104,30 +105,30 @@ func sleep(ctx context.Context, d time.Duration) {
 // ready returns nil when the process may start. Else it waits for that, answering
 // at addr that it is alive and not ready, or returns everything that is in the way.
 // What holds back some of the work only is logged.
-func (w waiting) ready(ctx context.Context, s surroundings, addr string, log *slog.Logger) error {
-	s.starting = true
+func (w waiting) ready(ctx context.Context, s preflight.Surroundings, addr string, log *slog.Logger) error {
+	s.Starting = true
 	waiter := &waiter{addr: addr, log: log}
 	defer waiter.end()
-	all, err := w.until(ctx, s, func(list []finding) bool { return refusal(s.command, list) == nil }, log, waiter.pause)
+	all, err := w.until(ctx, s, func(list []preflight.Finding) bool { return refusal(s.Command, list) == nil }, log, waiter.pause)
 	if err != nil {
 		return err
 	}
-	if err := refusal(s.command, all); err != nil {
+	if err := refusal(s.Command, all); err != nil {
 		return err
 	}
-	failed, _ := alike(all, func(f finding) bool { return f.State == stateFailed })
+	failed, _ := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed })
 	for _, f := range failed {
-		log.WarnContext(ctx, "this is not as needed; what needs it waits, the rest goes on",
-			"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.also, "to_do", f.Todo)
+		log.WarnContext(ctx, "a check failed; items that need this service wait, others continue",
+			"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.Also, "to_do", f.Todo)
 	}
 	for _, f := range all {
 		switch f.State {
-		case stateOK:
+		case preflight.OK:
 			if f.Service == fault.Scanner {
-				log.InfoContext(ctx, "files are checked for viruses", "scanner", f.Found)
+				log.InfoContext(ctx, "scanning files for viruses", "scanner", f.Found)
 			}
-		case stateWarning:
-			log.WarnContext(ctx, "this should be different", "service", f.Service, "check", f.Check, "found", f.Found, "to_do", f.Todo)
+		case preflight.Warning:
+			log.WarnContext(ctx, "a check reports a warning", "service", f.Service, "check", f.Check, "found", f.Found, "to_do", f.Todo)
 		}
 	}
 	return nil
@@ -142,14 +143,14 @@ type waiter struct {
 	ended chan struct{}
 }
 
-func (w *waiter) pause(ctx context.Context, d time.Duration, all []finding) {
+func (w *waiter) pause(ctx context.Context, d time.Duration, all []preflight.Finding) {
 	if w.stop == nil {
 		served, stop := context.WithCancel(ctx)
 		w.stop, w.ended = stop, make(chan struct{})
 		var names []string
 		for _, f := range all {
 			if f.Fatal {
-				names = append(names, f.name())
+				names = append(names, f.Name())
 			}
 		}
 		notReady := errors.New("waiting for " + strings.Join(names, "; "))

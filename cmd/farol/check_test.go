@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,15 +19,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
 // role makes a user of the database who may log in and nothing else, and has the
@@ -48,7 +45,7 @@ func (s *site) role() (name string) {
 }
 
 // surroundings are those of a worker of the site.
-func (s *site) surroundings() surroundings {
+func (s *site) surroundings() preflight.Surroundings {
 	s.t.Helper()
 	config, err := settings.Load(s.settings, settings.ReadWorker)
 	if err != nil {
@@ -58,7 +55,7 @@ func (s *site) surroundings() surroundings {
 }
 
 // found returns what was found of something.
-func found(t *testing.T, all []finding, service, what string) finding {
+func found(t *testing.T, all []preflight.Finding, service, what string) preflight.Finding {
 	t.Helper()
 	for _, f := range all {
 		if f.Service == service && f.Check == what {
@@ -66,7 +63,7 @@ func found(t *testing.T, all []finding, service, what string) finding {
 		}
 	}
 	t.Fatalf("nothing was found of %s, %s: %+v", service, what, all)
-	return finding{}
+	return preflight.Finding{}
 }
 
 // The rights that are named are enough: with no others a worker takes a bag to its
@@ -109,8 +106,8 @@ func TestRightsThatAreNamedAreEnough(t *testing.T) {
 	stop(t, w)
 
 	s.exec(`REVOKE INSERT ON alerts FROM ` + name)
-	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "rights")
-	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != stateFailed || !f.Fatal || f.Code != "database-denied" {
+	f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "rights")
+	if diff := cmp.Diff([]string{"INSERT ON alerts"}, f.Missing); diff != "" || f.State != preflight.Failed || !f.Fatal || f.Code != "database-denied" {
 		t.Errorf("after REVOKE: %+v\n%s", f, diff)
 	}
 	if !strings.Contains(f.Todo, "FAROL_DATABASE_URL") || !strings.Contains(f.Found, name) {
@@ -175,21 +172,21 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	direct := s.settings["FAROL_DATABASE_URL"]
 	name := s.role()
 	s.exec(`ALTER ROLE ` + name + ` SET default_transaction_read_only = on`)
-	f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers")
-	if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
+	f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "answers")
+	if f.State != preflight.Failed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_URL") {
 		t.Errorf("read-only: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = strings.Replace(direct, "/t_", "/u_", 1)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "answers"); f.Code != "database-missing" || !f.Fatal {
 		t.Errorf("no such database: %+v", f)
 	}
 	s.settings["FAROL_DATABASE_URL"] = direct
 	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateWarning || !strings.Contains(f.Found, "99999") {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Warning || !strings.Contains(f.Found, "99999") {
 		t.Errorf("a newer schema: %+v", f)
 	}
 	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (3, 99999)`)
-	if f := found(t, s.surroundings().checkDatabase(t.Context()), fault.Database, "schema"); f.State != stateFailed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Failed || !strings.Contains(f.Found, ": 3") || !f.Fatal {
 		t.Errorf("a schema that lacks a migration: %+v", f)
 	}
 }
@@ -201,25 +198,25 @@ func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {
 	s := newSite(t) // which has no restore bucket
 	s.settings["FAROL_TARGET_WASABI_OR_BUCKET"] = s.s3.Prefix + "nowhere"
 	around := s.surroundings()
-	all := around.examine(t.Context())
+	all := around.Examine(t.Context())
 	for service, what := range map[string]string{"s3:Wasabi-OR": "target", "s3:" + s.in.RestoreBucket: "restore bucket of test.edu"} {
-		if f := found(t, all, service, what); f.State != stateFailed || f.Fatal || f.Code == "" {
+		if f := found(t, all, service, what); f.State != preflight.Failed || f.Fatal || f.Code == "" {
 			t.Errorf("%+v", f)
 		}
 	}
 	if err := refusal("work", all); err != nil {
 		t.Errorf("a worker refuses to start: %v", err)
 	}
-	for i := range around.storage.Targets {
-		around.storage.Targets[i].Bucket = s.s3.Prefix + "nowhere"
+	for i := range around.Storage.Targets {
+		around.Storage.Targets[i].Bucket = s.s3.Prefix + "nowhere"
 	}
-	all = around.examine(t.Context())
+	all = around.Examine(t.Context())
 	err := refusal("work", all)
 	if f := found(t, all, "s3:Standard-VA", "target"); !f.Fatal || err == nil || cli.FailureOf(err).Code != cli.ExitUsage {
 		t.Errorf("no target is there: %+v, %v", f, err)
 	}
-	around.command = "schedule" // whose other jobs need no target
-	if err := refusal("schedule", around.examine(t.Context())); err != nil {
+	around.Command = "schedule" // whose other jobs need no target
+	if err := refusal("schedule", around.Examine(t.Context())); err != nil {
 		t.Errorf("a scheduler refuses to start: %v", err)
 	}
 }
@@ -242,56 +239,14 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 		s.settings[name] = u.String()
 	}
 	began := time.Now()
-	all := s.surroundings().examine(t.Context())
+	all := s.surroundings().Examine(t.Context())
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("the checks took %v", took)
 	}
 	for service, what := range map[string]string{"database": "answers", "redis": "answers", "s3:" + s.settings["FAROL_STAGING_BUCKET"]: "staging bucket"} {
-		if f := found(t, all, service, what); f.State != stateFailed || !f.Fatal || !strings.HasSuffix(f.Code, "-unavailable") {
+		if f := found(t, all, service, what); f.State != preflight.Failed || !f.Fatal || !strings.HasSuffix(f.Code, "-unavailable") {
 			t.Errorf("%+v", f)
 		}
-	}
-}
-
-// A directory for temporary files has to be there, writable, and have some space.
-func TestDiskIsLookedAt(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if f := diskFits(dir, true); f.State == stateFailed || !strings.Contains(f.Found, "free") {
-		t.Errorf("%+v", f)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for bad, code := range map[string]string{
-		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
-	} {
-		f := diskFits(bad, true)
-		if f.State != stateFailed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
-			t.Errorf("%s: %+v", bad, f)
-		}
-	}
-}
-
-// What a process may use of memory and files is held against what it promises.
-func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
-	t.Parallel()
-	n := hostNeeds{maxFiles: 400_000, children: 2}
-	if f := n.memoryFits(1 << 30); f.State != stateOK {
-		t.Errorf("1 GiB: %+v", f)
-	}
-	if f := n.memoryFits(256 << 20); f.State != stateWarning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
-		t.Errorf("256 MiB: %+v", f)
-	}
-	if f := filesFit(100); f.State != stateFailed {
-		t.Errorf("100 files: %+v", f)
-	}
-	if f := filesFit(unix.RLIM_INFINITY); f.State != stateOK {
-		t.Errorf("any number of files: %+v", f)
 	}
 }
 
@@ -310,7 +265,7 @@ func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
 	s.settings["FAROL_REDIS_URL"], s.settings["FAROL_HTTP_ADDR"] = u.String(), "127.0.0.1:0"
 	id := s.depositSample()
 	w := startProcess(t, s.binary, t.TempDir(), s.settings, "work", "--wait")
-	w.eventually("the worker to wait", func() bool { return strings.Contains(w.said(), "waiting for what is needed") })
+	w.eventually("the worker to wait", func() bool { return strings.Contains(w.said(), "not ready; retrying the failed checks") })
 	w.eventually("its health to be served", func() bool { return strings.Contains(w.said(), "serving metrics and health") })
 	for _, path := range []string{"/healthz", "/readyz"} {
 		_, after, _ := strings.Cut(w.said(), `msg="serving metrics and health" addr=`)
@@ -335,23 +290,18 @@ func TestClocksAreCompared(t *testing.T) {
 		want    string
 		fatal   bool
 	}{
-		{20 * time.Second, false, stateOK, false},
-		{-5 * time.Minute, false, stateWarning, false},
-		{time.Hour, false, stateWarning, false},
-		{time.Hour, true, stateFailed, true},
+		{20 * time.Second, false, preflight.OK, false},
+		{-5 * time.Minute, false, preflight.Warning, false},
+		{time.Hour, false, preflight.Warning, false},
+		{time.Hour, true, preflight.Failed, true},
 	} {
 		s := newSite(t)
 		s.settings["FAROL_S3_ENDPOINT"] = clockedS3(t, s.s3, tc.off, tc.refuses)
 		around := s.surroundings()
-		client := storage.NewClient(storage.Options{})
-		t.Cleanup(client.Close)
-		all := around.judged(around.checkS3Clock(t.Context(), client, around.storage.Target(around.storage.Staging)))
+		all := around.Examine(t.Context())
 		if f := found(t, all, "s3", "clock"); f.State != tc.want || f.Fatal != tc.fatal {
 			t.Errorf("%v off: %+v", tc.off, f)
 		}
-	}
-	if f := clockFits(-2 * time.Hour); f.State != stateWarning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
-		t.Errorf("%+v", f)
 	}
 }
 
@@ -362,32 +312,12 @@ func TestCheckThatIsInterruptedEnds(t *testing.T) {
 	s.settings["FAROL_REDIS_URL"] = "redis://127.0.0.1:1/0"
 	ctx, cancel := context.WithCancel(t.Context())
 	log := connect.NewLogger(settings.Log{Level: "error"})
-	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []finding) bool {
+	_, err := waiting(time.Hour).until(ctx, s.surroundings(), func(list []preflight.Finding) bool {
 		cancel()
 		return false
 	}, log, nil)
 	if err == nil || orderly(ctx, err) != nil {
 		t.Errorf("err = %v", err)
-	}
-}
-
-// Everything that may be named leads on to a setting or a command.
-func TestEveryTodoNamesWhereToLook(t *testing.T) {
-	t.Parallel()
-	names := bucketSettings{"THE_BUCKET", "THE_ENDPOINT", "THE_KEY", "THE_CA"}
-	kinds := []fault.Kind{
-		fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.Skewed, fault.WrongAnswer,
-	}
-	for _, k := range kinds {
-		e := &fault.Error{Service: "x", Kind: k, Err: errors.New("an answer")}
-		for _, f := range []finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
-			if !slices.ContainsFunc([]string{"THE_", "FAROL_", "NTP", "PostgreSQL"}, func(part string) bool { return strings.Contains(f.Todo, part) }) {
-				t.Errorf("%s: %q", k, f.Todo)
-			}
-			if f.Code == "" || !f.Fatal {
-				t.Errorf("%s: %+v", k, f)
-			}
-		}
 	}
 }
 
@@ -476,13 +406,13 @@ func TestRedisIsLookedAt(t *testing.T) {
 	s := newSite(t)
 	server := testenv.NewRedisServer(t)
 	s.settings["FAROL_REDIS_URL"] = server.URL
-	look := func(starting bool) []finding {
+	look := func(starting bool) []preflight.Finding {
 		around := s.surroundings()
-		around.starting = starting
-		return around.checkRedis(t.Context())
+		around.Starting = starting
+		return slices.DeleteFunc(around.Examine(t.Context()), func(f preflight.Finding) bool { return f.Service != fault.Redis })
 	}
 	server.Set("appendonly", "yes")
-	if all := look(true); worst(all) != stateOK {
+	if all := look(true); preflight.Worst(all) != preflight.OK {
 		t.Errorf("%+v", all)
 	}
 	if keys, err := server.Client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
@@ -490,7 +420,7 @@ func TestRedisIsLookedAt(t *testing.T) {
 	}
 	server.Set("maxmemory-policy", "allkeys-lru", "appendonly", "no")
 	for _, what := range []string{"eviction", "persistence"} {
-		if f := found(t, look(true), fault.Redis, what); f.State != stateWarning || f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
+		if f := found(t, look(true), fault.Redis, what); f.State != preflight.Warning || f.Fatal || !strings.Contains(f.Todo, "FAROL_REDIS_URL") {
 			t.Errorf("%+v", f)
 		}
 	}

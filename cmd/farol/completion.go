@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -58,7 +59,7 @@ func flagValues() map[string]values {
 		"may": constant(registry.Rights), "institution": institutionValues,
 		"items":  constant(func() []string { return append(planStates(), "all") }),
 		"worker": constant(func() []string { return []string{"http"} }),
-		"write":  constant(func() []string { return []string{writeHot, writeAll} }),
+		"write":  constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
 

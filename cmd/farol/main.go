@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -28,7 +27,7 @@ func main() {
 // run runs the command line and reports its error.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
-	parsed := false       // cobra tells a wrong command line by nothing else
+	parsed := false       // a wrong command line is recognized by nothing else
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -53,9 +52,16 @@ Settings come from the environment; docs/configuration.md lists them. With --jso
 command prints JSON, and its error as JSON to standard error.
 Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
-		Version: build.This().Text(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked, _ := cmd.Flags().GetBool("version"); asked {
+				return printVersion(cmd.OutOrStdout(), false)
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetVersionTemplate("farol {{.Version}}\n")
+	// Not by cobra's template: with text/template in it, the linker has to keep every
+	// method of every type, which is a third of the program.
+	root.Flags().BoolP("version", "v", false, "print the version")
 	for _, g := range commandGroups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -70,15 +76,15 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 	return root
 }
 
-// untilParentEnds ends ctx when this process is a helper whose parent is gone or
-// wants it to stop. A helper that does not end in time then is ended.
+// untilParentEnds ends ctx when farol-dev started this process and has ended or wants
+// it to stop. After ten more seconds the process exits.
 func untilParentEnds(ctx context.Context) context.Context {
 	if os.Getenv(settings.ChildEnv) == "" {
 		return ctx
 	}
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // whatever ends it, it is the end
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // an error is an end too
 		stop()
 		time.AfterFunc(10*time.Second, func() { os.Exit(1) })
 	}()

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func mirrorCommand() *cobra.Command {
@@ -67,7 +68,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 		return err
 	}
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, surroundings{command: "mirror", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+	if err := wait.ready(ctx, preflight.Surroundings{Command: "mirror", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})

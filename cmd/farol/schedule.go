@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -157,10 +158,10 @@ func newScheduling(command string, s *connect.Services, config settings.Schedule
 }
 
 // schedulerSurroundings are those of the chosen jobs.
-func schedulerSurroundings(c *settings.Scheduler) surroundings {
-	s := surroundings{command: "schedule", database: &c.Database, redis: c.Redis, s3: c.S3, storage: c.Storage}
-	if s.storage != nil {
-		s.s3 = &s.storage.S3
+func schedulerSurroundings(c *settings.Scheduler) preflight.Surroundings {
+	s := preflight.Surroundings{Command: "schedule", Database: &c.Database, Redis: c.Redis, S3: c.S3, Storage: c.Storage}
+	if s.Storage != nil {
+		s.S3 = &s.Storage.S3
 	}
 	return s
 }

@@ -35,7 +35,7 @@ func jobs() []job {
 		{
 			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
 			make: func(c *scheduling) pipeline.Job {
-				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: c.config.SpotMaxSize})
+				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: int64(c.config.SpotMaxSize)})
 			},
 		},
 		{

@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/preflight"
 )
 
 func serveCommand() *cobra.Command {
@@ -55,7 +56,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	}
 	memory.Fit(100, 0)
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, surroundings{command: "serve", database: &config.Database}, config.HTTP.Addr, log); err != nil {
+	if err := wait.ready(ctx, preflight.Surroundings{Command: "serve", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
 		return err
 	}
 	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})
@@ -83,7 +84,7 @@ func runServe(ctx context.Context, wait waiting) error {
 	mux := http.NewServeMux()
 	access := nsqcompat.NewAccess(s.Registry, open)
 	nsqcompat.NewPullAPI(queues, nsqcompat.PullOptions{
-		MaxBody: config.Pull.MaxBody, Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
+		MaxBody: int64(config.Pull.MaxBody), Defaults: pullDefaults(config.Pull), Stopping: ctx.Done(), Caller: access.Caller, Log: log,
 	}).Routes(mux)
 	nsqcompat.NewLeaseAPI(s.DB, engine, nsqcompat.LeaseOptions{Stop: ctx.Done(), Caller: access.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -18,14 +19,18 @@ func versionCommand() *cobra.Command {
   farol version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := build.This()
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), b)
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "farol %s\n", b.Text())
-			return err
+			return printVersion(cmd.OutOrStdout(), asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func printVersion(out io.Writer, asJSON bool) error {
+	b := build.This()
+	if asJSON {
+		return cli.WriteJSON(out, b)
+	}
+	_, err := fmt.Fprintf(out, "farol %s\n", b.Text())
+	return err
 }

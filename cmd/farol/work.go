@@ -114,7 +114,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := connect.NewLogger(config.Log)
 	if len(config.Idle) > 0 {
-		log.WarnContext(ctx, "settings without effect: this version has no such worker, or another name of the same setting counts", "settings", config.Idle)
+		log.WarnContext(ctx, "settings without effect: this version has no such worker, or the same setting is set under another name", "settings", config.Idle)
 	}
 	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
@@ -131,7 +131,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	defer engine.Close()
 	if lacks := format.Unconfined(); len(lacks) > 0 {
-		log.WarnContext(ctx, "the kernel confines the children that identify formats in part only", "lacks", lacks)
+		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
 	}
 	formats, err := startIdentifier(ctx, config.Identify)
 	if err != nil {
@@ -248,7 +248,7 @@ func startIdentifier(ctx context.Context, config settings.Identify) (*format.Ide
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: config.Memory,
+		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: int64(config.Memory),
 	})
 	if err != nil {
 		return nil, err

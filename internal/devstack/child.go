@@ -36,7 +36,7 @@ type child struct {
 	err     error
 }
 
-// launch starts "farol internal command" and returns when it is ready. The
+// launch starts "farol-dev internal COMMAND" and returns when it is ready. The
 // child gets none of our environment: there may be secrets in it, or settings
 // of other clusters.
 func (s *Stack) launch(ctx context.Context, service Service, command string, settings any) (*child, error) {

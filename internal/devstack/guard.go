@@ -30,7 +30,7 @@ type guarded struct {
 }
 
 // Guard runs one foreign server for as long as in stays open, and is the body
-// of "farol internal guard". The first line of in says what to run; out gets
+// of "farol-dev internal guard". The first line of in says what to run; out gets
 // "READY pid" once it runs.
 //
 // When in ends, because whoever started the guard stopped or died, or when ctx

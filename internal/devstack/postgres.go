@@ -31,7 +31,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		}
 	}
 	if p, ok := home.postmaster(); ok {
-		s.options.Log.WarnContext(ctx, "somebody else's PostgreSQL runs on the data and is stopped", "pid", p.pid)
+		s.options.Log.WarnContext(ctx, "stopping a foreign PostgreSQL that runs on the data directory", "pid", p.pid)
 		if err := home.evict(ctx); err != nil {
 			return err
 		}
@@ -94,10 +94,10 @@ func (s *Stack) adoptPostgres(ctx context.Context, home cluster, addr string) (*
 		return nil, nil //nolint:nilnil // as said above
 	}
 	if address(p.port) != addr {
-		s.options.Log.WarnContext(ctx, "somebody else's PostgreSQL runs on the data, but on another port, and is stopped", "pid", p.pid, "port", p.port)
+		s.options.Log.WarnContext(ctx, "stopping a foreign PostgreSQL that runs on the data directory, on another port", "pid", p.pid, "port", p.port)
 		return nil, home.evict(ctx)
 	}
-	s.options.Log.WarnContext(ctx, "somebody else has started PostgreSQL, which is let be", "pid", p.pid)
+	s.options.Log.WarnContext(ctx, "another process has restarted PostgreSQL; using it", "pid", p.pid)
 	c, err := s.launch(ctx, Postgres, "guard", guarded{Adopt: true, Dir: home.path})
 	if err != nil {
 		return nil, err

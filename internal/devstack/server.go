@@ -80,7 +80,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 			return death
 		}
 		service := string(sv.child.service)
-		s.options.Log.WarnContext(ctx, "server ended and is started again", "server", service, "err", death)
+		s.options.Log.WarnContext(ctx, "a server ended; restarting it", "server", service, "err", death)
 		if ended.Sub(began) > longestPause {
 			pause = firstPause // else what ended it may go on
 		}
@@ -92,7 +92,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 			return nil
 		}
 		sv.child = c
-		s.options.Log.WarnContext(ctx, "server is up again", "server", service, "took_ms", time.Since(ended).Milliseconds())
+		s.options.Log.WarnContext(ctx, "server restarted", "server", service, "took_ms", time.Since(ended).Milliseconds())
 	}
 }
 
@@ -107,7 +107,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 		}
 		if sv.answers != nil && sv.answers(ctx) {
 			if !foreign {
-				s.options.Log.WarnContext(ctx, "somebody else serves the address and is let be", "server", service)
+				s.options.Log.WarnContext(ctx, "another process serves the address; using it", "server", service)
 			}
 			wait, foreign, tries, *pause = lookPause, true, 1, firstPause
 			continue
@@ -125,7 +125,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 		}
 		tries++
 		wait = *pause
-		s.options.Log.WarnContext(ctx, "server could not be started again yet", "server", service, "err", err)
+		s.options.Log.WarnContext(ctx, "cannot restart the server; retrying", "server", service, "err", err)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 
 func main() {
 	out := bufio.NewWriter(os.Stdout)
-	if err := errors.Join(write(context.Background(), out, "./cmd/farol"), out.Flush()); err != nil {
+	if err := errors.Join(write(context.Background(), out, "./cmd/..."), out.Flush()); err != nil {
 		slog.Error("cannot write the notices", "err", err)
 		os.Exit(1)
 	}

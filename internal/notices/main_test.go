@@ -13,7 +13,7 @@ import (
 func TestNoticesAreThoseOfWhatIsLinked(t *testing.T) {
 	t.Parallel()
 	var want bytes.Buffer
-	if err := write(t.Context(), &want, "../../cmd/farol"); err != nil {
+	if err := write(t.Context(), &want, "../../cmd/..."); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join("..", "..", "go.mod")); err != nil { // a result of another go.mod is not reused
@@ -23,7 +23,7 @@ func TestNoticesAreThoseOfWhatIsLinked(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("THIRD_PARTY_NOTICES is not of what go.mod links (%v): run `make notices`", err)
 	}
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "../../cmd/farol")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "../../cmd/...")
 	list.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
 	modules, err := list.Output()
 	if err != nil || len(modules) == 0 {

@@ -15,75 +15,75 @@ import (
 )
 
 type Database struct {
-	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database that holds the registry and the queue; of several hosts (host:5432,other:5432) the one that takes writes is used"`
-	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"says that the URL leads to a pooler in transaction mode, such as PgBouncer, in whose sessions nothing may be left"`
-	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"leads past the pooler to the database itself: work hears of new items there, mirror and migrate do all there"`
-	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"person who runs the command, recorded beside the database role with what is changed by hand; without it, the user of the operating system"`
-	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"software that PREMIS events name: farol is this program with its version and the library by which it stores, aptrust the wording of the system before it, for reports that select events by it"`
+	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database of the registry and the queue. Of several hosts (host:5432,other:5432), the one that accepts writes is used"`
+	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"Mode of the connection pooler (such as PgBouncer) that the URL leads to, if any"`
+	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"Direct PostgreSQL URL that bypasses the pooler. farol work uses it for LISTEN; farol mirror and farol migrate use only it"`
+	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"Person who runs the command, recorded with the database role for every change by hand. Defaults to the user of the operating system"`
+	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"Software named in PREMIS events: farol names this program, its version and its storage library; aptrust uses the wording of APTrust"`
 }
 
 type Redis struct {
-	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items in work"`
+	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items"`
 }
 
 type NSQ struct {
-	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"address of nsqd's protocol, to which messages are published; it, or that of nsqlookupd, has to be set"`
-	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"address of nsqd's HTTP API; without it messages are only published: nsqd does not show the queue, and nothing is read from it"`
-	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"address of the HTTP API of nsqlookupd, which knows both addresses of nsqd; instead of these"`
-	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"whether pauses in NSQ and what others publish on the pipeline's topics are orders; off: nsqd shows the queue, and whatever is done there changes nothing in Farol"`
+	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"TCP address of nsqd, for publishing. Required unless FAROL_NSQLOOKUPD_HTTP_ADDR is set"`
+	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"HTTP address of nsqd. Without it the mirror only publishes: nsqd does not show the queue, and nothing is read from it"`
+	LookupdAddr string `env:"FAROL_NSQLOOKUPD_HTTP_ADDR" is:"host:port" doc:"HTTP address of nsqlookupd, which knows both addresses of nsqd. Use it instead of them"`
+	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"Obey pauses in NSQ, and messages that other programs publish on the pipeline's topics. With off, nsqd only shows the queue"`
 }
 
 type Log struct {
-	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"least level that is logged, to standard error"`
-	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"form of the log"`
+	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"Lowest level that is logged to standard error"`
+	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"Format of the log"`
 }
 
 type HTTP struct {
-	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"where metrics and health are served (/metrics, /healthz, /readyz), such as 127.0.0.1:9090; not at all if empty"`
+	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"Address of the metrics and health endpoints (/metrics, /healthz, /readyz), such as 127.0.0.1:9090. Not served if empty"`
 }
 
 // Pull is where and how the pull API is served.
 type Pull struct {
-	Addr    string `env:"FAROL_PULL_ADDR" envDefault:"127.0.0.1:4180" is:"host:port" doc:"where the pull API is served; on any other than a loopback address every request needs a token"`
-	MaxBody int64  `env:"FAROL_PULL_MAX_BODY" envDefault:"4194304" min:"1048576" doc:"bytes of the largest request, and so about those of the largest message"`
+	Addr    string `env:"FAROL_PULL_ADDR" envDefault:"127.0.0.1:4180" is:"host:port" doc:"Address of the pull API. On any address but a loopback one, every request needs a token"`
+	MaxBody Size   `env:"FAROL_PULL_MAX_BODY" envDefault:"4MiB" min:"1048576" doc:"Largest request, and so about the largest message"`
 
-	Timeout     time.Duration `env:"FAROL_PULL_TIMEOUT" envDefault:"60s" min:"0" doc:"how long a pull waits for messages that does not say it"`
-	Max         int           `env:"FAROL_PULL_MAX" envDefault:"1" min:"1" doc:"messages of each queue that a pull is given at most that does not say it"`
-	RetryNum    int           `env:"FAROL_PULL_RETRY_NUM" envDefault:"2" min:"0" doc:"how often a message that was not answered is given again, of a pull that does not say it"`
-	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"after how long that is done, of a pull that does not say it"`
+	Timeout     time.Duration `env:"FAROL_PULL_TIMEOUT" envDefault:"60s" min:"0" doc:"Default time that a pull waits for messages"`
+	Max         int           `env:"FAROL_PULL_MAX" envDefault:"1" min:"1" doc:"Default limit of messages of each queue in one pull"`
+	RetryNum    int           `env:"FAROL_PULL_RETRY_NUM" envDefault:"2" min:"0" doc:"Default number of redeliveries of an unanswered message"`
+	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"Default time after which an unanswered message is redelivered"`
 }
 
 type Read struct {
-	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"time between two looks into the receiving buckets; 0: none"`
+	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"Time between two scans of the receiving buckets; 0 disables them"`
 }
 
 // Work is how a worker process works the queue.
 type Work struct {
-	Lease     time.Duration `env:"FAROL_LEASE" min:"0" doc:"how long a claim of any stage lasts unless it is renewed, and so how soon a dead worker is noticed; at least three heartbeats; 0 goes by the lease in stage_settings, 30s at first"`
-	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"time between two renewals of a process's claims; 0 goes by the heartbeat in stage_settings, 10s at first"`
-	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"time between two looks at a queue from which nothing was heard"`
-	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"age at which items that ended for good leave the queue's table for its archive; 0: they stay"`
-	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"time for running stages to end after SIGTERM, before their items are given back"`
-	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"time between two looks at what is being restored from an archive class; 0 goes by the poll in retrieval_prices, some hours"`
-	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"files of one bag in work at once"`
-	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"how Storage Validation checks new copies: head compares what the provider says of each, read also reads each back and compares its SHA-256, except in archive classes"`
+	Lease     time.Duration `env:"FAROL_LEASE" min:"0" doc:"Lease of a claim in every stage, at least three heartbeats: a dead worker is detected when it expires. 0 uses the lease in stage_settings (30s by default)"`
+	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"Time between two renewals of the leases of a process. 0 uses the heartbeat in stage_settings (10s by default)"`
+	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"Time between two polls of a queue without notifications"`
+	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"Age at which finished items move from the queue's table to its archive; 0 keeps them in the table"`
+	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"Time that running stages get to finish after SIGTERM before their items return to the queue"`
+	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"Time between two polls of an object that an archive class is restoring. 0 uses the poll in retrieval_prices, some hours"`
+	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"Number of files of one bag that are processed at once"`
+	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"Method of Storage Validation: head compares the provider's report of each new copy; read also reads it back, except in archive classes, and compares its SHA-256"`
 }
 
 type Identify struct {
-	Workers int   `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"child processes that identify file formats"`
-	Memory  int64 `env:"FAROL_IDENTIFY_MEMORY" envDefault:"268435456" min:"67108864" doc:"bytes that each of them may use for a file"`
+	Workers int  `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"Number of child processes that identify file formats"`
+	Memory  Size `env:"FAROL_IDENTIFY_MEMORY" envDefault:"256MiB" min:"67108864" doc:"Memory limit of each of these processes"`
 }
 
 type Virus struct {
-	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that checks the files of a bag for viruses; if empty, they are not checked"`
-	MaxSize int64  `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"104857600" min:"1" doc:"bytes of the largest file that it checks as a whole, the least of its StreamMaxLength, MaxFileSize and MaxScanSize; larger ones are recorded as not checked"`
+	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that scans the files of bags for viruses. Without it files are not scanned"`
+	MaxSize Size   `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"100MiB" min:"1" doc:"Largest file that is scanned as a whole: the smallest of the daemon's StreamMaxLength, MaxFileSize and MaxScanSize. Larger files are recorded as not scanned"`
 }
 
 // Janitor says what the janitor removes, and when.
 type Janitor struct {
-	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"how long a bag that was refused stays in its receiving bucket, and what a failed or suspended item has left in staging and Redis stays; 336h are 14 days"`
-	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"age below which uploads and copies in preservation buckets are taken for those of a step under way"`
-	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"time between two rounds of the janitor; 0: none"`
+	Retention time.Duration `env:"FAROL_RETENTION" envDefault:"336h" doc:"Retention of refused bags in their receiving bucket, and of the staging objects and Redis keys of failed and suspended items (336h are 14 days)"`
+	OrphanAge time.Duration `env:"FAROL_ORPHAN_AGE" envDefault:"24h" doc:"Age from which an upload or a copy without a record counts as an orphan; younger ones may belong to a running stage"`
+	Interval  time.Duration `env:"FAROL_JANITOR_INTERVAL" envDefault:"15m" min:"0" doc:"Time between two rounds of the janitor; 0 disables them"`
 }
 
 // Worker is all that farol work reads.
@@ -141,7 +141,7 @@ func (s *Reader) readViruses() *virus.Scanner {
 	if c.Clamd == "" {
 		return nil
 	}
-	scanner, err := virus.New(c.Clamd, virus.Options{MaxSize: c.MaxSize})
+	scanner, err := virus.New(c.Clamd, virus.Options{MaxSize: int64(c.MaxSize)})
 	if err != nil {
 		s.wrong("FAROL_CLAMD", fmt.Sprintf("is %q: %v; it must be %s", c.Clamd, err, allowed(&c, "Clamd")))
 	}

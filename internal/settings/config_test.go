@@ -158,9 +158,9 @@ func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
 		{"FAROL_GRACE", "-1s", "it must be longer"},
 		{"FAROL_FILES", "0", "it must be a whole number from 1 on"},
 		{"FAROL_IDENTIFY_WORKERS", "two", "it must be a whole number from 1 on"},
-		{"FAROL_IDENTIFY_MEMORY", "1000", "it must be a whole number from 67108864 on"},
+		{"FAROL_IDENTIFY_MEMORY", "1000", "it must be a number of bytes such as 1048576, 64MiB or 1GiB, of at least 64MiB"},
 		{"FAROL_CLAMD", "clamd:3310", "it must be tcp://host:port or unix:///path"},
-		{"FAROL_CLAMD_MAX_SIZE", "0", "it must be a whole number from 1 on"},
+		{"FAROL_CLAMD_MAX_SIZE", "0", "is 0; it must be a number of bytes such as 1048576, 64MiB or 1GiB, of at least 1"},
 		{"FAROL_LOG_LEVEL", "loud", "it must be debug, info, warn or error"},
 		{"FAROL_LOG_FORMAT", "xml", "it must be text or json"},
 		{"FAROL_HTTP_ADDR", "9090", "it must be host:port"},
@@ -206,8 +206,25 @@ func TestLeaseIsAtLeastThreeHeartbeats(t *testing.T) {
 
 func TestBytesMayBeMoreThanFitInto32Bits(t *testing.T) {
 	t.Parallel()
-	if c := parsed(t, map[string]string{"FAROL_IDENTIFY_MEMORY": "8589934592"}); c.Identify.Memory != 8<<30 {
-		t.Errorf("%d bytes", c.Identify.Memory)
+	for _, text := range []string{"8589934592", "8GiB", "8 GiB"} {
+		if c := parsed(t, map[string]string{"FAROL_IDENTIFY_MEMORY": text}); c.Identify.Memory != 8<<30 {
+			t.Errorf("%s: %d bytes", text, c.Identify.Memory)
+		}
+	}
+	_, err := Load(enough(map[string]string{"FAROL_IDENTIFY_MEMORY": "1,5GiB"}), ReadWorker)
+	if err == nil || !strings.Contains(err.Error(), `FAROL_IDENTIFY_MEMORY is "1,5GiB"; it must be a number of bytes such as`) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// A size is written as it is read.
+func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+	t.Parallel()
+	for size, text := range map[Size]string{0: "0", 1: "1", 1023: "1023", 1024: "1KiB", 1025: "1025", 64 << 20: "64MiB", 10 << 30: "10GiB", 3 << 40: "3TiB"} {
+		var read Size
+		if err := read.UnmarshalText([]byte(text)); err != nil || read != size || size.String() != text {
+			t.Errorf("%d is written as %s and read as %d, %v", int64(size), size, int64(read), err)
+		}
 	}
 }
 

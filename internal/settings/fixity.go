@@ -8,19 +8,19 @@ import (
 
 // Fixity is how copies are checked.
 type Fixity struct {
-	Days     int `env:"FAROL_FIXITY_DAYS" old:"MAX_DAYS_SINCE_LAST_FIXITY" envDefault:"90" min:"1" doc:"days between two fixity checks of a copy, in storage targets whose policy leaves it open (farol fixity policy)"`
-	Slots    int `env:"FAROL_FIXITY_SLOTS" old:"APT_FIXITY_WORKERS" envDefault:"2" min:"0" doc:"copies that a worker reads at once to check them; 0: none"`
-	Batch    int `env:"FAROL_FIXITY_BATCH" old:"APT_FIXITY_BUFFER_SIZE" envDefault:"4" min:"0" doc:"copies that it claims beyond that while they are small, so that it need not wait for the next claim; at most"`
-	Attempts int `env:"FAROL_FIXITY_ATTEMPTS" old:"APT_FIXITY_MAX_ATTEMPTS" envDefault:"3" min:"1" doc:"tries to read a copy, with growing pauses, after which it is tried once a day"`
+	Days     int `env:"FAROL_FIXITY_DAYS" old:"MAX_DAYS_SINCE_LAST_FIXITY" envDefault:"90" min:"1" doc:"Days between two fixity checks of a copy, unless its target's policy sets another number (farol fixity policy)"`
+	Slots    int `env:"FAROL_FIXITY_SLOTS" old:"APT_FIXITY_WORKERS" envDefault:"2" min:"0" doc:"Number of copies that a worker checks at once; 0 disables checks"`
+	Batch    int `env:"FAROL_FIXITY_BATCH" old:"APT_FIXITY_BUFFER_SIZE" envDefault:"4" min:"0" doc:"Limit of small copies that a worker claims ahead"`
+	Attempts int `env:"FAROL_FIXITY_ATTEMPTS" old:"APT_FIXITY_MAX_ATTEMPTS" envDefault:"3" min:"1" doc:"Attempts to read a copy, with exponential backoff, before it is retried only once a day"`
 }
 
 // Repair is how bad copies are repaired, and when that stops by itself.
 type Repair struct {
-	Quarantine  string        `env:"FAROL_QUARANTINE_BUCKET" envDefault:"quarantine" is:"a bucket name" doc:"bucket of the S3 service for the bytes of bad copies that are replaced; made if it is missing"`
-	MaxFailures int           `env:"FAROL_REPAIR_MAX_FAILURES" envDefault:"10" min:"0" doc:"copies of a provider that may fail within an hour; if there are more, nothing there is repaired until an admin says so"`
-	MaxShare    int           `env:"FAROL_REPAIR_MAX_SHARE" envDefault:"5" min:"1" doc:"the same as a share, in per cent of the copies that were checked within that hour, once they are 100"`
-	Auto        string        `env:"FAROL_AUTO_REPAIR" envDefault:"off" is:"on or off" oneof:"on off" doc:"whether workers repair bad copies by themselves"`
-	After       time.Duration `env:"FAROL_REPAIR_AFTER" envDefault:"1h" doc:"how long a copy has to be known to be bad before workers repair it by themselves: until then it shows whether it is an incident"`
+	Quarantine  string        `env:"FAROL_QUARANTINE_BUCKET" envDefault:"quarantine" is:"a bucket name" doc:"Bucket of the S3 service for the bytes of bad copies that a repair replaces; created if missing"`
+	MaxFailures int           `env:"FAROL_REPAIR_MAX_FAILURES" envDefault:"10" min:"0" doc:"Repair limit: more failed copies of one provider within an hour stop repairs there until an admin resumes them"`
+	MaxShare    int           `env:"FAROL_REPAIR_MAX_SHARE" envDefault:"5" min:"1" doc:"Repair limit as a percentage of the copies checked within the hour, if at least 100 were"`
+	Auto        string        `env:"FAROL_AUTO_REPAIR" envDefault:"off" is:"on or off" oneof:"on off" doc:"Repair of bad copies by workers, without a person"`
+	After       time.Duration `env:"FAROL_REPAIR_AFTER" envDefault:"1h" doc:"Time between the discovery of a bad copy and its automatic repair: by then an incident shows"`
 }
 
 // readRepair refuses a bucket in which something else is.

@@ -217,8 +217,8 @@ func ParsePools(text string) ([]pipeline.Pool, error) {
 }
 
 type Pools struct {
-	Pools string `env:"FAROL_POOLS" is:"pools, separated by |" doc:"pools of farol work, separated by |, as --pool has them; without any, small and large"`
-	File  string `env:"FAROL_POOLS_FILE" is:"the path of a file" doc:"file with the pools of farol work, one a line, if FAROL_POOLS is not set"`
+	Pools string `env:"FAROL_POOLS" is:"pools, separated by |" doc:"Pools of farol work, separated by |, in the syntax of --pool"`
+	File  string `env:"FAROL_POOLS_FILE" is:"the path of a file" doc:"File with the pools of farol work, one per line, if FAROL_POOLS is not set"`
 }
 
 // readPools reads the pools of the environment; none if it has none.

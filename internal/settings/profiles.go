@@ -12,12 +12,12 @@ import (
 
 // Profiles says which profiles bags may follow besides the built-in ones.
 type Profiles struct {
-	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"BagIt profiles that bags may follow besides the built-in ones: each file *.json in it, by its BagIt-Profile-Identifier"`
+	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"Directory of BagIt profiles (*.json) that are accepted besides the built-in ones, by their BagIt-Profile-Identifier"`
 }
 
 // Bags says how large a bag's list of files may be.
 type Bags struct {
-	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"files that a bag may have, those that only a manifest lists included; a worker needs 1 KiB of memory for each and leaves bags that need more than it has to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
+	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"Limit of files in a bag, including those that only a manifest lists. A worker needs 1 KiB of memory per file and leaves larger bags to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
 }
 
 func (s *Reader) ReadMaxFiles() int {

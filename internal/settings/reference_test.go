@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,6 @@ func TestConfigurationIsDocumented(t *testing.T) {
 
 func settingsTables() string {
 	var b strings.Builder
-	b.WriteString("\n| name | default | meaning | used by |\n|---|---|---|---|\n")
 	for _, block := range []struct {
 		of    any
 		users string
@@ -69,8 +69,9 @@ func settingsTables() string {
 		{&Schedule{}, "`schedule`"},
 		{&Log{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
 	} {
+		fmt.Fprintf(&b, "\nUsed by %s:\n\n| name | type | default | meaning |\n|---|---|---|---|\n", block.users)
 		for _, f := range FieldsOf("", block.of) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, defaultOf(f), meaning(f), block.users)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), defaultOf(f), meaning(f))
 		}
 	}
 
@@ -83,13 +84,13 @@ func settingsTables() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s | %s |\n", name, spec.Bucket, spec.EnvVar, spec.Provider, spec.Region, class)
 	}
-	b.WriteString("\n| name | default | meaning |\n|---|---|---|\n")
+	b.WriteString("\n| name | type | default | meaning |\n|---|---|---|---|\n")
 	for _, f := range FieldsOf("FAROL_TARGET_<NAME>_", &Target{}) {
 		byDefault := defaultOf(f)
 		if f.byDefault == "" {
 			byDefault = "as above"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, byDefault, meaning(f))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), byDefault, meaning(f))
 	}
 
 	stagesTable(&b)
@@ -123,13 +124,34 @@ func defaultOf(f Field) string {
 	return "`" + f.byDefault + "`"
 }
 
+// meaning is the sentence of the setting, with the other names that it may have.
 func meaning(f Field) string {
-	text := f.doc + "; " + f.allowed()
+	text := f.doc + "."
 	if f.fromFile() {
-		text += "; or `" + f.Name + fileSuffix + "`, the path of a file with it"
+		text += " `" + f.Name + fileSuffix + "` names a file with it instead."
 	}
 	if f.old != "" {
-		text += "; old name `" + f.old + "`"
+		text += " Old name: `" + f.old + "`."
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	return escaped(text)
+}
+
+// escaped keeps a | from ending a cell.
+func escaped(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// Every meaning begins with a noun or a verb, and says nothing of how one looks it up.
+func TestMeaningsAreSentences(t *testing.T) {
+	t.Parallel()
+	riddle := regexp.MustCompile(`(?i)\b(how long|how often|what|whether|whoever|such as that|so long|for ever|anew|beside|its secret)\b`)
+	blocks := append(SettingBlocks(), &Target{})
+	for _, block := range blocks {
+		for _, f := range FieldsOf("", block) {
+			if first := f.doc[0]; first < 'A' || first > 'Z' || strings.HasSuffix(f.doc, ".") {
+				t.Errorf("%s: %q is no sentence without its end", f.Name, f.doc)
+			}
+			if found := riddle.FindString(f.doc); found != "" {
+				t.Errorf("%s: %q has %q", f.Name, f.doc, found)
+			}
+		}
+	}
 }

@@ -7,15 +7,15 @@ import (
 // Schedule is how often the recurring jobs are run that have no other
 // settings, and how much they do.
 type Schedule struct {
-	FixityEvery   time.Duration `env:"FAROL_FIXITY_FEED_INTERVAL" old:"QUEUE_FIXITY_INTERVAL" envDefault:"30m" min:"0" doc:"time between two feeds of fixity checks; 0: none"`
-	FixityItems   int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"2500" min:"0" doc:"copies that may be checked from one feed to the next"`
-	GlacierEvery  time.Duration `env:"FAROL_GLACIER_POLL_INTERVAL" envDefault:"15m" min:"0" doc:"time between two looks whether what items wait for from an archive class is ready; 0: none, and each waits for its own time"`
-	SpotEvery     time.Duration `env:"FAROL_SPOT_INTERVAL" envDefault:"24h" min:"0" doc:"time between two looks for institutions that are due for a spot restoration; 0: none"`
-	TopicLogEvery time.Duration `env:"FAROL_TOPIC_LOG_INTERVAL" envDefault:"1m" min:"0" doc:"time between two rounds that make partitions of the topic log and drop old ones; 0: none, and it is kept for ever"`
-	TopicKeep     time.Duration `env:"FAROL_TOPIC_KEEP" envDefault:"168h" doc:"how long messages of the pipeline's topics are kept that all readers have passed; one that was not heard of for four times as long is not waited for"`
-	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"how long messages that people posted to queues are kept that all receivers have been given and answered, with their results; 0: for ever"`
-	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"how long a receiver of a queue or topic is remembered that does not pull and has no answers on record; after that the same name begins at the first message; 0: never forgotten"`
-	SpotMaxSize   int64         `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10737418240" min:"10000" doc:"bytes of the largest object that is drawn for one"`
+	FixityEvery   time.Duration `env:"FAROL_FIXITY_FEED_INTERVAL" old:"QUEUE_FIXITY_INTERVAL" envDefault:"30m" min:"0" doc:"Time between two releases of copies for fixity checks; 0 disables them"`
+	FixityItems   int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"2500" min:"0" doc:"Number of copies in one release"`
+	GlacierEvery  time.Duration `env:"FAROL_GLACIER_POLL_INTERVAL" envDefault:"15m" min:"0" doc:"Time between two polls of all pending retrievals from archive classes; 0 disables them, and each item polls on its own schedule"`
+	SpotEvery     time.Duration `env:"FAROL_SPOT_INTERVAL" envDefault:"24h" min:"0" doc:"Time between two searches for institutions that are due for a spot restoration; 0 disables them"`
+	TopicLogEvery time.Duration `env:"FAROL_TOPIC_LOG_INTERVAL" envDefault:"1m" min:"0" doc:"Time between two rounds that create and drop partitions of the topic log; 0 disables them, and the log grows without limit"`
+	TopicKeep     time.Duration `env:"FAROL_TOPIC_KEEP" envDefault:"168h" doc:"Retention of messages that every reader has consumed. A reader silent for four times this long no longer holds messages back"`
+	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"Retention of posted messages that every receiver has answered, with their results; 0 keeps them"`
+	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"Time after which an idle receiver without answers on record is forgotten; the same name then starts at the first message. 0 keeps it"`
+	SpotMaxSize   Size          `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10GiB" min:"10000" doc:"Largest object that a spot restoration may choose"`
 }
 
 // Scheduler is what farol schedule reads: of the servers, those that its jobs

@@ -25,6 +25,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -137,6 +138,26 @@ func (s *Reader) duration(name string) (time.Duration, bool) {
 	return d, true
 }
 
+// Size is a number of bytes, which is written as 1048576, 64MiB or 1GiB.
+type Size int64
+
+// UnmarshalText is for the library that reads the environment.
+func (s *Size) UnmarshalText(text []byte) error {
+	n, err := human.ParseBytes(string(text))
+	*s = Size(n)
+	return err
+}
+
+// String writes a size as briefly as it can be read.
+func (s Size) String() string {
+	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if by := Size(1) << (10 * (4 - i)); s >= by && s%by == 0 {
+			return strconv.FormatInt(int64(s/by), 10) + unit
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
 // Field is a setting that a block declares.
 type Field struct {
 	Name, old, goName  string
@@ -185,10 +206,38 @@ func (f Field) allowed() string {
 	switch f.Value.Interface().(type) {
 	case time.Duration:
 		return "a duration such as 500ms, 30s or 5m"
-	case int, int64:
+	case Size:
+		return fmt.Sprintf("a number of bytes such as 1048576, 64MiB or 1GiB, of at least %v", Size(f.least))
+	case int:
 		return fmt.Sprintf("a whole number from %d on", f.least)
 	}
 	return f.is
+}
+
+// kind is the type of the setting for the reference.
+func (f Field) kind() string {
+	switch f.Value.Interface().(type) {
+	case time.Duration:
+		if f.least > 0 {
+			return "duration above 0"
+		}
+		return "duration"
+	case Size:
+		return fmt.Sprintf("size from %v", Size(f.least))
+	case int:
+		return fmt.Sprintf("number from %d", f.least)
+	case storage.Secret:
+		return "secret: " + bare(f.is)
+	}
+	if len(f.oneOf) > 0 {
+		return "`" + strings.Join(f.oneOf, "`, `") + "`"
+	}
+	return bare(f.is)
+}
+
+// bare is a noun without its article.
+func bare(noun string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(noun, "the "), "an "), "a ")
 }
 
 // check says what is wrong with a value that could be read; "" if nothing is.
@@ -198,7 +247,11 @@ func (f Field) check() string {
 		if v < 0 || v == 0 && f.least > 0 {
 			return fmt.Sprintf("is %v; it must be longer, such as %s", v, f.byDefault)
 		}
-	case int, int64:
+	case Size:
+		if v < Size(f.least) {
+			return fmt.Sprintf("is %v; it must be %s", v, f.allowed())
+		}
+	case int:
 		if n := f.Value.Int(); n < f.least {
 			return fmt.Sprintf("is %d; it must be %s", n, f.allowed())
 		}
@@ -206,7 +259,7 @@ func (f Field) check() string {
 		if v != "" && !f.permits(v) {
 			return fmt.Sprintf("is %q; it must be %s", v, f.is)
 		}
-	case storage.Secret: // whoever reads the block knows more
+	case storage.Secret: // the reader of the block checks it
 	}
 	return ""
 }

@@ -10,11 +10,11 @@ import (
 // S3 is where the receiving, staging and restoration buckets are, and the
 // preservation targets too unless they say otherwise.
 type S3 struct {
-	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service that has all buckets; if empty, AWS, and for a preservation target its own provider"`
-	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates to trust besides the system's"`
-	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"access key of the S3 service"`
-	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY,required,notEmpty" is:"a secret access key" doc:"its secret"`
-	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"region of the S3 service; without FAROL_S3_ENDPOINT each preservation target has its own"`
+	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service of all buckets. Without it, AWS; for a preservation target, its own provider"`
+	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted besides the system's"`
+	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"Access key of the S3 service"`
+	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY,required,notEmpty" is:"a secret access key" doc:"Secret of that access key"`
+	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"Region of the S3 service. Without FAROL_S3_ENDPOINT each preservation target has its own"`
 }
 
 // Target is a bucket on the service.
@@ -27,25 +27,25 @@ func (c S3) Target(bucket string) storage.Target {
 }
 
 type Staging struct {
-	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"bucket for what is in work; its name must contain \"staging\", since Cleanup deletes there"`
+	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"Bucket for the files of items in progress. Its name must contain \"staging\", since Cleanup deletes there"`
 }
 
 // Keep is where the interim metadata of items goes before it is deleted.
 type Keep struct {
-	Bucket string `env:"FAROL_KEEP_METADATA" is:"a bucket name" doc:"bucket, on the S3 service of the receiving buckets, that gets the interim metadata of each item (a line of JSON for each file) before it is deleted; if empty, it is not kept"`
+	Bucket string `env:"FAROL_KEEP_METADATA" is:"a bucket name" doc:"Bucket of the S3 service that keeps the interim metadata of each item, a line of JSON per file, before Redis forgets it. Without it, it is not kept"`
 }
 
 // Target is what of a preservation target may differ from its defaults.
 // The names begin with FAROL_TARGET_<NAME>_.
 type Target struct {
-	Bucket          string         `env:"BUCKET" is:"a bucket name" doc:"its bucket"`
-	Endpoint        string         `env:"ENDPOINT" is:"an http(s) URL" doc:"S3 service that has it"`
-	Region          string         `env:"REGION" is:"a region" doc:"region of that service"`
-	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates to trust besides the system's"`
-	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"access key, if it is not that of the other buckets"`
-	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"its secret"`
-	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"class that is sent with every write"`
-	Checksum        string         `env:"CHECKSUM" envDefault:"sha256" is:"sha256 or etag" oneof:"sha256 etag" doc:"what the server is asked to check: SHA-256, or an ETag that is the MD5, for servers without checksums"`
+	Bucket          string         `env:"BUCKET" is:"a bucket name" doc:"Bucket of the target"`
+	Endpoint        string         `env:"ENDPOINT" is:"an http(s) URL" doc:"S3 service of the target"`
+	Region          string         `env:"REGION" is:"a region" doc:"Region of that service"`
+	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted besides the system's"`
+	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"Access key, if it differs from that of the other buckets"`
+	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
+	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"Storage class of every write"`
+	Checksum        string         `env:"CHECKSUM" envDefault:"sha256" is:"sha256 or etag" oneof:"sha256 etag" doc:"Checksum that the server verifies: SHA-256, or an ETag that is the MD5, for servers without checksums"`
 }
 
 // Storage is all the buckets that a worker writes to.

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/devstack"
 )
 
-// Run is the body of "farol internal command", for the commands "s3", "nsq" and
+// Run is the body of "farol-dev internal COMMAND", for the commands "s3", "nsq" and
 // "guard". The first line of in has the settings; the server runs until in ends
 // or ctx does. Out gets one line, "READY", when it serves. It must be called
 // from the main goroutine of a process that does nothing else.

@@ -1,4 +1,4 @@
-// Stackd runs the children of a test's [devstack.Stack], as "farol internal"
+// Stackd runs the children of a test's [devstack.Stack], as "farol-dev internal"
 // does for a real one. It is a program of its own so that the tests of one
 // package neither wait for all the others to compile nor fail with them.
 package main

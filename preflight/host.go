@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"context"
@@ -26,20 +26,20 @@ const (
 	fileMemory = 1 << 10 // of a file in the lists of a bag
 )
 
-// hostNeeds is what a worker wants of its host.
-type hostNeeds struct {
-	maxFiles int // of a bag
-	children int // that identify formats
+// HostNeeds is what a worker wants of its host.
+type HostNeeds struct {
+	MaxFiles int // of a bag
+	Children int // that identify formats
 }
 
-func (s surroundings) checkDisk(context.Context) []finding {
-	return []finding{diskFits(os.TempDir(), s.starting || s.write != writeNothing)}
+func (s Surroundings) checkDisk(context.Context) []Finding {
+	return []Finding{diskFits(os.TempDir(), s.Starting || s.Write != WriteNothing)}
 }
 
 // diskFits looks at a directory for temporary files, and writes to it if it may.
-func diskFits(dir string, write bool) finding {
+func diskFits(dir string, write bool) Finding {
 	const what = "TMPDIR"
-	failed := func(err error, todo string) finding {
+	failed := func(err error, todo string) Finding {
 		e := fault.Host(err)
 		if e == nil {
 			e = &fault.Error{Service: fault.Disk, Kind: fault.Unavailable, Err: err}
@@ -85,8 +85,8 @@ func writeIn(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-func (s surroundings) checkLimits(context.Context) []finding {
-	list := []finding{s.host.memoryFits(memory.Limit("/proc", "/sys/fs/cgroup"))}
+func (s Surroundings) checkLimits(context.Context) []Finding {
+	list := []Finding{s.Host.memoryFits(memory.Limit("/proc", "/sys/fs/cgroup"))}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		list = append(list, filesFit(files.Cur))
@@ -96,7 +96,7 @@ func (s surroundings) checkLimits(context.Context) []finding {
 
 // childrenConfined says what keeps the children that identify formats from files,
 // network and credentials, should a file take one over.
-func childrenConfined(lacks []string) finding {
+func childrenConfined(lacks []string) Finding {
 	const what = "confined children"
 	if len(lacks) > 0 {
 		return warn(fault.Memory, what, "the kernel lacks "+strings.Join(lacks, " and "),
@@ -107,18 +107,18 @@ func childrenConfined(lacks []string) finding {
 
 // memoryFits compares the limit of the control group with the largest bag that the
 // settings promise to take. Bags that do not fit wait for another worker.
-func (n hostNeeds) memoryFits(limit int64) finding {
+func (n HostNeeds) memoryFits(limit int64) Finding {
 	const what = "memory limit"
-	files := memory.ListsWithin(memory.HeapWithin(limit, n.children)) / fileMemory
+	files := memory.ListsWithin(memory.HeapWithin(limit, n.Children)) / fileMemory
 	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
-	if files < int64(n.maxFiles) {
-		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.maxFiles),
+	if files < int64(n.MaxFiles) {
+		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.MaxFiles),
 			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")
 	}
 	return good(fault.Memory, what, found)
 }
 
-func filesFit(limit uint64) finding {
+func filesFit(limit uint64) Finding {
 	const what = "open files"
 	const todo = "raise the limit (ulimit -n, LimitNOFILE)"
 	switch {
@@ -131,11 +131,11 @@ func filesFit(limit uint64) finding {
 	return good(fault.Memory, what, "the limit is "+strconv.FormatUint(limit, 10))
 }
 
-func (s surroundings) checkScanner(ctx context.Context) []finding {
-	version, err := s.viruses.Version(ctx)
+func (s Surroundings) checkScanner(ctx context.Context) []Finding {
+	version, err := s.Viruses.Version(ctx)
 	if err != nil {
 		e := blamed(fault.Scanner, err, func(error) (fault.Kind, bool) { return "", false })
-		return []finding{bad(e, "answers", "see that clamd runs, and that FAROL_CLAMD leads to it; files wait at Format Identification until it answers").lesser()}
+		return []Finding{bad(e, "answers", "see that clamd runs, and that FAROL_CLAMD leads to it; files wait at Format Identification until it answers").lesser()}
 	}
-	return []finding{good(fault.Scanner, "answers", version)}
+	return []Finding{good(fault.Scanner, "answers", version)}
 }

@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"github.com/farol-preservation/farol/progress"
 )
 
-func (s surroundings) checkRedis(ctx context.Context) []finding {
-	options, err := redis.ParseURL(string(s.redis.URL))
+func (s Surroundings) checkRedis(ctx context.Context) []Finding {
+	options, err := redis.ParseURL(string(s.Redis.URL))
 	if err != nil { // the settings have been read, and what the parser says may hold a password
-		return []finding{redisFailed(errors.New("FAROL_REDIS_URL cannot be read"))}
+		return []Finding{redisFailed(errors.New("FAROL_REDIS_URL cannot be read"))}
 	}
 	options.ContextTimeoutEnabled, options.MaxRetries, options.DialerRetries, options.PoolSize = true, -1, 1, 1
 	client := redis.NewClient(options)
 	defer client.Close() //nolint:errcheck // nothing is under way on it
 	if err := client.Ping(ctx).Err(); err != nil {
-		return []finding{redisFailed(err)}
+		return []Finding{redisFailed(err)}
 	}
 	info, err := redisInfo(ctx, client)
-	list := []finding{s.redisAnswers(ctx, client, options.Addr, info)}
+	list := []Finding{s.redisAnswers(ctx, client, options.Addr, info)}
 	if err != nil {
 		return append(list, warn(fault.Redis, "settings", "it does not show INFO: "+err.Error(),
 			"see by yourself that it has appendonly yes and maxmemory-policy noeviction, or allow INFO to the user in FAROL_REDIS_URL"))
@@ -33,7 +33,7 @@ func (s surroundings) checkRedis(ctx context.Context) []finding {
 	return append(list, redisPersists(info), redisKeeps(info))
 }
 
-func redisFailed(err error) finding {
+func redisFailed(err error) Finding {
 	e := blamed(fault.Redis, err, func(err error) (fault.Kind, bool) {
 		var said redis.Error
 		if errors.As(err, &said) {
@@ -55,8 +55,8 @@ func redisFailed(err error) finding {
 
 // redisAnswers sees that Redis takes writes: by writing, if we may, or by what it
 // says of itself.
-func (s surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) finding {
-	if s.starting || s.write != writeNothing {
+func (s Surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) Finding {
+	if s.Starting || s.Write != WriteNothing {
 		const lua = `redis.call('SET', KEYS[1], '1', 'EX', 10) return redis.call('DEL', KEYS[1])`
 		if err := client.Eval(ctx, lua, []string{progress.Prefix + ":check:" + rand.Text()}).Err(); err != nil {
 			return redisFailed(err)
@@ -69,7 +69,7 @@ func (s surroundings) redisAnswers(ctx context.Context, client *redis.Client, ad
 	return good(fault.Redis, "answers", "Redis at "+addr+" answers")
 }
 
-func redisPersists(info map[string]string) finding {
+func redisPersists(info map[string]string) Finding {
 	if info["aof_enabled"] == "1" {
 		return good(fault.Redis, "persistence", "appendonly is on")
 	}
@@ -79,7 +79,7 @@ func redisPersists(info map[string]string) finding {
 
 // redisKeeps sees that Redis throws nothing away. What it evicted would be done again,
 // so that nothing is lost but time.
-func redisKeeps(info map[string]string) finding {
+func redisKeeps(info map[string]string) Finding {
 	policy := info["maxmemory_policy"]
 	limit := "no maxmemory"
 	if m := info["maxmemory_human"]; m != "" && info["maxmemory"] != "0" {

@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"context"
@@ -24,46 +24,46 @@ const (
 )
 
 // openRegistry opens the database for one check.
-func (s surroundings) openRegistry(ctx context.Context) (*registry.Registry, *pgxpool.Pool, error) {
+func (s Surroundings) openRegistry(ctx context.Context) (*registry.Registry, *pgxpool.Pool, error) {
 	var options []registry.Option
-	if s.database.Pooler != "" {
+	if s.Database.Pooler != "" {
 		options = append(options, registry.ThroughPooler)
 	}
-	db, err := registry.Connect(ctx, string(s.database.URL), "farol-check", append(options, func(c *pgxpool.Config) { c.MaxConns = 1 })...)
+	db, err := registry.Connect(ctx, string(s.Database.URL), "farol-check", append(options, func(c *pgxpool.Config) { c.MaxConns = 1 })...)
 	if err != nil {
 		return nil, nil, err
 	}
 	return registry.New(db), db, nil
 }
 
-func (s surroundings) checkDatabase(ctx context.Context) []finding {
+func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 	r, db, err := s.openRegistry(ctx)
 	if err != nil {
-		return []finding{databaseFailed(err)}
+		return []Finding{databaseFailed(err)}
 	}
 	defer db.Close()
 	before := time.Now()
 	server, err := r.Server(ctx)
 	if err != nil {
-		return []finding{databaseFailed(err)}
+		return []Finding{databaseFailed(err)}
 	}
 	skew := server.Clock.Sub(before.Add(time.Since(before) / 2))
-	list := []finding{postgresAnswers(server), clockFits(skew)}
+	list := []Finding{postgresAnswers(server), clockFits(skew)}
 	if !server.Hidden { // which is among the rights that are missing
 		schema := schemaFits(server)
 		list = append(list, schema)
-		if schema.State == stateFailed {
+		if schema.State == Failed {
 			return list // rights on what is not there cannot be had
 		}
 	}
-	missing, err := r.MissingRights(ctx, s.command)
+	missing, err := r.MissingRights(ctx, s.Command)
 	if err != nil {
 		return append(list, databaseFailed(err))
 	}
 	return append(list, rightsFit(server.User, missing))
 }
 
-func databaseFailed(err error) finding {
+func databaseFailed(err error) Finding {
 	e := blamed(fault.Database, err, func(err error) (fault.Kind, bool) {
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) {
@@ -83,7 +83,7 @@ func databaseFailed(err error) finding {
 	return bad(e, "answers", todo)
 }
 
-func postgresAnswers(server registry.Server) finding {
+func postgresAnswers(server registry.Server) Finding {
 	const what = "answers"
 	found := fmt.Sprintf("PostgreSQL %s, as %s, takes writes", server.Version, server.User)
 	switch {
@@ -99,7 +99,7 @@ func postgresAnswers(server registry.Server) finding {
 
 // schemaFits compares the migrations. A newer schema is that of an upgrade under
 // way, and serves this program too.
-func schemaFits(server registry.Server) finding {
+func schemaFits(server registry.Server) Finding {
 	const what = "schema"
 	ours, err := migrations.Versions()
 	if err != nil || len(ours) == 0 {
@@ -125,14 +125,14 @@ func schemaFits(server registry.Server) finding {
 
 // clockFits is about the database's clock: leases and delays go by it alone, so that
 // only logs and figures suffer.
-func clockFits(skew time.Duration) finding {
+func clockFits(skew time.Duration) Finding {
 	if skew.Abs() > slightSkew {
 		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "have both hosts set their clocks by NTP")
 	}
 	return good(fault.Database, "clock", "within a minute of this host's")
 }
 
-func rightsFit(role string, missing []string) finding {
+func rightsFit(role string, missing []string) Finding {
 	const what = "rights"
 	if len(missing) == 0 {
 		return good(fault.Database, what, role+" has all that are needed")

@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func s3Failed(service string, err error) *fault.Error {
 
 // bucketFailed is the finding about a bucket that cannot be used, with the settings
 // by which it is reached.
-func bucketFailed(e *fault.Error, what string, names bucketSettings) finding {
+func bucketFailed(e *fault.Error, what string, names bucketSettings) Finding {
 	todo := ""
 	switch e.Kind {
 	case fault.Denied:
@@ -79,25 +79,25 @@ func targetSettings(t storage.Target, shared settings.S3) bucketSettings {
 	return names
 }
 
-func (s surroundings) checkStaging(ctx context.Context, client *storage.Client) []finding {
+func (s Surroundings) checkStaging(ctx context.Context, client *storage.Client) []Finding {
 	const what = "staging bucket"
-	service, names := fault.Bucket(s.storage.Staging), sharedSettings("FAROL_STAGING_BUCKET")
-	b, err := client.Bucket(s.storage.Target(s.storage.Staging))
+	service, names := fault.Bucket(s.Storage.Staging), sharedSettings("FAROL_STAGING_BUCKET")
+	b, err := client.Bucket(s.Storage.Target(s.Storage.Staging))
 	if err != nil {
-		return []finding{bucketFailed(s3Failed(service, err), what, names)}
+		return []Finding{bucketFailed(s3Failed(service, err), what, names)}
 	}
 	if e := probeBucket(ctx, service, b); e != nil {
-		return []finding{bucketFailed(e, what, names)}
+		return []Finding{bucketFailed(e, what, names)}
 	}
-	list := []finding{stagingVersions(ctx, service, b)}
-	if s.write != writeNothing {
+	list := []Finding{stagingVersions(ctx, service, b)}
+	if s.Write != WriteNothing {
 		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}))
 	}
 	return list
 }
 
 // stagingVersions warns of versions, which Cleanup leaves there for ever.
-func stagingVersions(ctx context.Context, service string, b *storage.Bucket) finding {
+func stagingVersions(ctx context.Context, service string, b *storage.Bucket) Finding {
 	const what = "staging bucket"
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
 		return warn(service, what, "it answers, and keeps versions: whatever Cleanup deletes stays, and is paid for",
@@ -110,44 +110,44 @@ func stagingVersions(ctx context.Context, service string, b *storage.Bucket) fin
 const keepCheck = "bucket for metadata"
 
 // checkKeep looks at the bucket for interim metadata, without which Cleanup waits.
-func (s surroundings) checkKeep(ctx context.Context, client *storage.Client) []finding {
-	service, names := fault.Bucket(s.storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
-	b, err := client.Bucket(s.storage.Target(s.storage.Keep))
+func (s Surroundings) checkKeep(ctx context.Context, client *storage.Client) []Finding {
+	service, names := fault.Bucket(s.Storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
+	b, err := client.Bucket(s.Storage.Target(s.Storage.Keep))
 	if err != nil {
-		return []finding{bucketFailed(s3Failed(service, err), keepCheck, names).lesser()}
+		return []Finding{bucketFailed(s3Failed(service, err), keepCheck, names).lesser()}
 	}
 	if e := probeBucket(ctx, service, b); e != nil {
-		return []finding{bucketFailed(e, keepCheck, names).lesser()}
+		return []Finding{bucketFailed(e, keepCheck, names).lesser()}
 	}
-	list := []finding{good(service, keepCheck, "bucket "+b.Name()+" answers")}
-	if s.write != writeNothing {
+	list := []Finding{good(service, keepCheck, "bucket "+b.Name()+" answers")}
+	if s.Write != WriteNothing {
 		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}).lesser())
 	}
 	return list
 }
 
-func (s surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []finding {
+func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []Finding {
 	const what = "target"
-	service, names := fault.Bucket(t.Name), targetSettings(t, s.storage.S3)
+	service, names := fault.Bucket(t.Name), targetSettings(t, s.Storage.S3)
 	b, err := client.Bucket(t)
 	if err != nil {
-		return []finding{bucketFailed(s3Failed(service, err), what, names).lesser()}
+		return []Finding{bucketFailed(s3Failed(service, err), what, names).lesser()}
 	}
 	if e := probeBucket(ctx, service, b); e != nil {
-		return []finding{bucketFailed(e, what, names).lesser()}
+		return []Finding{bucketFailed(e, what, names).lesser()}
 	}
 	found := fmt.Sprintf("bucket %s answers, class %s", b.Name(), b.Class())
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
 		found += ", keeps versions"
 	}
-	list := []finding{good(service, what, found)}
-	if s.write == writeNothing {
+	list := []Finding{good(service, what, found)}
+	if s.Write == WriteNothing {
 		return list
 	}
 	trial := storage.Trial{Uploads: true, Delete: true, Erase: true}
-	if s.write == writeAll || !isArchive(b.Class()) {
+	if s.Write == WriteAll || !isArchive(b.Class()) {
 		trial.Object = true
-		trial.From, _ = client.Bucket(s.storage.Target(s.storage.Staging)) // whose failure has a row of its own
+		trial.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
 	}
 	return append(list, rights(ctx, service, b, names, trial).lesser())
 }
@@ -158,7 +158,7 @@ func isArchive(class string) bool {
 }
 
 // rights tries what a worker does in a bucket, and names what it may not.
-func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, t storage.Trial) finding {
+func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, t storage.Trial) Finding {
 	const what = "rights"
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
@@ -185,13 +185,13 @@ func rights(ctx context.Context, service string, b *storage.Bucket, names bucket
 
 // checkInstitutions looks at the buckets of all active institutions. What is wrong
 // with one holds back that institution's work.
-func (s surroundings) checkInstitutions(ctx context.Context, client *storage.Client) []finding {
+func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Client) []Finding {
 	r, db, err := s.openRegistry(ctx)
 	if err != nil {
 		return nil // the database has a row of its own
 	}
 	defer db.Close()
-	var lists [][2]finding
+	var lists [][2]Finding
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(bucketsAtOnce)
 	const page = 500
@@ -201,11 +201,11 @@ func (s surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 			break
 		}
 		start := len(lists)
-		lists = append(lists, make([][2]finding, len(institutions))...)
+		lists = append(lists, make([][2]Finding, len(institutions))...)
 		into := lists[start:]
 		for i, in := range institutions {
 			group.Go(func() error {
-				into[i] = [2]finding{
+				into[i] = [2]Finding{
 					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, storage.Trial{Delete: true}),
 					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, storage.Trial{Uploads: true}),
 				}
@@ -225,19 +225,19 @@ func (s surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 	if err := group.Wait(); err != nil {
 		return nil
 	}
-	var all []finding
+	var all []Finding
 	for _, pair := range lists {
 		all = append(all, pair[:]...)
 	}
 	return all
 }
 
-func (s surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial) finding {
+func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial) Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	service := fault.Bucket(name)
 	names := sharedSettings("`farol institution list`")
-	b, err := client.Bucket(s.s3.Target(name))
+	b, err := client.Bucket(s.S3.Target(name))
 	if err != nil {
 		return bucketFailed(s3Failed(service, err), what, names).lesser()
 	}
@@ -248,8 +248,8 @@ func (s surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		}
 		return f
 	}
-	if s.write != writeNothing {
-		if f := rights(ctx, service, b, names, t); f.State != stateOK {
+	if s.Write != WriteNothing {
+		if f := rights(ctx, service, b, names, t); f.State != OK {
 			f.Check = what
 			return f.lesser()
 		}
@@ -258,13 +258,13 @@ func (s surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 }
 
 // endpoints has one target for each service that has buckets of ours.
-func (s surroundings) endpoints() (list []storage.Target) {
-	if s.s3 != nil {
-		list = append(list, s.s3.Target("farol"))
+func (s Surroundings) endpoints() (list []storage.Target) {
+	if s.S3 != nil {
+		list = append(list, s.S3.Target("farol"))
 	}
-	if s.storage != nil {
-		list = append(list, s.storage.Target(s.storage.Staging))
-		list = append(list, s.storage.Targets...)
+	if s.Storage != nil {
+		list = append(list, s.Storage.Target(s.Storage.Staging))
+		list = append(list, s.Storage.Targets...)
 	}
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(t storage.Target) bool {
@@ -281,7 +281,7 @@ func s3URL(t storage.Target) string {
 // checkS3Clock compares this host's clock with the Date of an answer. A service that
 // refuses us for the difference is fatal; while requests are let in, since the
 // difference is made up for, it is not.
-func (s surroundings) checkS3Clock(ctx context.Context, client *storage.Client, t storage.Target) []finding {
+func (s Surroundings) checkS3Clock(ctx context.Context, client *storage.Client, t storage.Target) []Finding {
 	const service, what = "s3", "clock"
 	b, err := client.Bucket(t)
 	if err != nil {
@@ -294,14 +294,14 @@ func (s surroundings) checkS3Clock(ctx context.Context, client *storage.Client, 
 	case !known:
 		return nil
 	case skew.Abs() <= slightSkew:
-		return []finding{good(service, what, "within a minute of "+s3URL(t))}
+		return []Finding{good(service, what, "within a minute of "+s3URL(t))}
 	case skew.Abs() <= mostSkew:
-		return []finding{warn(service, what, text, "set the clock of this host by NTP: beyond 15 minutes S3 refuses requests")}
+		return []Finding{warn(service, what, text, "set the clock of this host by NTP: beyond 15 minutes S3 refuses requests")}
 	case err == nil || s3Failed(service, err).Kind != fault.Skewed:
-		return []finding{warn(service, what, text+"; requests are signed with its time", "set the clock of this host by NTP")}
+		return []Finding{warn(service, what, text+"; requests are signed with its time", "set the clock of this host by NTP")}
 	}
 	f := bad(&fault.Error{Service: service, Kind: fault.Skewed, Err: errors.New(text)}, what,
 		"set the clock of this host by NTP, or have FAROL_S3_ENDPOINT lead to a service whose clock is right")
 	f.Code = (&fault.Error{Service: fault.Bucket(t.Bucket), Kind: fault.Skewed, Err: err}).Code()
-	return []finding{f}
+	return []Finding{f}
 }

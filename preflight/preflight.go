@@ -1,6 +1,10 @@
-package main
+// Package preflight checks the surroundings of a process before it starts: the
+// database, Redis, the buckets, the clocks, the virus scanner and the host. It returns
+// findings, and prints nothing.
+package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +13,17 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
 
-// What can be said of a thing that a process needs.
+// States of a finding.
 const (
-	stateOK      = "ok"
-	stateWarning = "warning" // it works, and a person should know
-	stateFailed  = "failed"
+	OK      = "ok"
+	Warning = "warning" // it works, but a person should know
+	Failed  = "failed"
 )
 
 const institutionsCheck = "institutions' buckets"
@@ -29,8 +34,8 @@ const (
 	trialTime = 20 * time.Second // more, where rights are tried
 )
 
-// finding is a row of farol check.
-type finding struct {
+// Finding is the result of one check, as farol check prints it.
+type Finding struct {
 	Service string   `json:"service"` // as in package fault: database, redis, s3:Standard-VA, disk, ...
 	Check   string   `json:"check"`   // what of it was looked at
 	State   string   `json:"state"`
@@ -43,74 +48,75 @@ type finding struct {
 	cause string // of failures that have one cause, as far as is known; "" is what is to be done
 }
 
-// surroundings are what a process needs of the world around it; nil is nothing.
-type surroundings struct {
-	command  string // whose they are: work, schedule, serve or mirror
-	database *settings.Database
-	redis    *settings.Redis
-	s3       *settings.S3
-	storage  *settings.Storage // implies s3
-	viruses  *virus.Scanner
-	host     *hostNeeds
+// Surroundings are the servers and resources that a process needs; what is nil it does
+// not need.
+type Surroundings struct {
+	Command  string // whose they are: work, schedule, serve or mirror
+	Database *settings.Database
+	Redis    *settings.Redis
+	S3       *settings.S3
+	Storage  *settings.Storage // implies s3
+	Viruses  *virus.Scanner
+	Host     *HostNeeds
 
-	starting bool   // the process is to run: Redis and TMPDIR may be written to
-	write    string // writeNothing, or which buckets' rights are tried by writing
+	Starting bool   // the process is to run: Redis and TMPDIR may be written to
+	Write    string // writeNothing, or which buckets' rights are tried by writing
 }
 
 // check looks at one thing. It has a deadline, and one finding at least.
 type check struct {
 	service, what string
-	run           func(context.Context) []finding
+	run           func(context.Context) []Finding
 	time          time.Duration
 	lesser        bool // its failure holds back some of the work only
 }
 
 // checks are all that are to be made.
-func (s surroundings) checks(client *storage.Client) (list []check) {
-	add := func(service, what string, run func(context.Context) []finding) {
+func (s Surroundings) checks(client *storage.Client) (list []check) {
+	add := func(service, what string, run func(context.Context) []Finding) {
 		limit := checkTime
-		if s.write != writeNothing {
+		if s.Write != WriteNothing {
 			limit += trialTime
 		}
 		lesser := what == "target" || what == keepCheck || what == institutionsCheck || service == fault.Scanner
 		list = append(list, check{service, what, run, limit, lesser})
 	}
-	if s.database != nil {
+	if s.Database != nil {
 		add(fault.Database, "answers", s.checkDatabase)
 	}
-	if s.redis != nil {
+	if s.Redis != nil {
 		add(fault.Redis, "answers", s.checkRedis)
 	}
-	if s.storage != nil {
-		add(fault.Bucket(s.storage.Staging), "staging bucket", func(ctx context.Context) []finding { return s.checkStaging(ctx, client) })
-		if s.storage.Keep != "" {
-			add(fault.Bucket(s.storage.Keep), keepCheck, func(ctx context.Context) []finding { return s.checkKeep(ctx, client) })
+	if s.Storage != nil {
+		add(fault.Bucket(s.Storage.Staging), "staging bucket", func(ctx context.Context) []Finding { return s.checkStaging(ctx, client) })
+		if s.Storage.Keep != "" {
+			add(fault.Bucket(s.Storage.Keep), keepCheck, func(ctx context.Context) []Finding { return s.checkKeep(ctx, client) })
 		}
-		for _, t := range s.storage.Targets {
-			add(fault.Bucket(t.Name), "target", func(ctx context.Context) []finding { return s.checkTarget(ctx, client, t) })
+		for _, t := range s.Storage.Targets {
+			add(fault.Bucket(t.Name), "target", func(ctx context.Context) []Finding { return s.checkTarget(ctx, client, t) })
 		}
 	}
 	for _, t := range s.endpoints() {
-		add("s3", "clock", func(ctx context.Context) []finding { return s.checkS3Clock(ctx, client, t) })
+		add("s3", "clock", func(ctx context.Context) []Finding { return s.checkS3Clock(ctx, client, t) })
 	}
-	if s.s3 != nil && s.database != nil {
-		add("s3", institutionsCheck, func(ctx context.Context) []finding { return s.checkInstitutions(ctx, client) })
+	if s.S3 != nil && s.Database != nil {
+		add("s3", institutionsCheck, func(ctx context.Context) []Finding { return s.checkInstitutions(ctx, client) })
 	}
-	if s.viruses != nil {
+	if s.Viruses != nil {
 		add(fault.Scanner, "answers", s.checkScanner)
 	}
-	if s.host != nil {
+	if s.Host != nil {
 		add(fault.Disk, "TMPDIR", s.checkDisk)
 		add(fault.Memory, "limits", s.checkLimits)
 	}
 	return list
 }
 
-// examine makes all checks at the same time, in bounded time whatever hangs, and
+// Examine makes all checks at the same time, in bounded time whatever hangs, and
 // returns what they found in the order of the list.
-func (s surroundings) examine(ctx context.Context) []finding {
+func (s Surroundings) Examine(ctx context.Context) []Finding {
 	limit := allChecks
-	if s.write != writeNothing {
+	if s.Write != WriteNothing {
 		limit += trialTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -118,13 +124,13 @@ func (s surroundings) examine(ctx context.Context) []finding {
 	client := storage.NewClient(storage.Options{Stall: checkTime})
 	defer client.Close()
 	checks := s.checks(client)
-	results := make([]chan []finding, len(checks))
+	results := make([]chan []Finding, len(checks))
 	for i, c := range checks {
 		// A look at a disk that hangs cannot be ended: its goroutine is left behind.
-		results[i] = make(chan []finding, 1)
+		results[i] = make(chan []Finding, 1)
 		go func() { results[i] <- c.bounded(ctx) }()
 	}
-	var all []finding
+	var all []Finding
 	for i, c := range checks {
 		select {
 		case found := <-results[i]:
@@ -136,14 +142,14 @@ func (s surroundings) examine(ctx context.Context) []finding {
 	return s.judged(all)
 }
 
-func (c check) bounded(ctx context.Context) []finding {
+func (c check) bounded(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, c.time)
 	defer cancel()
 	return c.run(ctx)
 }
 
 // silent is what is found of a check that did not end in time.
-func (c check) silent() finding {
+func (c check) silent() Finding {
 	f := bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer in time")}, c.what,
 		"see that it answers, and that nothing on the way drops packets")
 	if c.lesser {
@@ -156,7 +162,7 @@ func (c check) silent() finding {
 // work needs (one target of several, the buckets of one institution, the virus
 // scanner) does not: that work waits, and the rest goes on. docs/operators.md has
 // the rule.
-func (s surroundings) judged(all []finding) []finding {
+func (s Surroundings) judged(all []Finding) []Finding {
 	targets, buckets := tally{}, tally{}
 	for i := range all {
 		f := &all[i]
@@ -173,7 +179,7 @@ func (s surroundings) judged(all []finding) []finding {
 	}
 	for i := range all {
 		f := &all[i]
-		if f.State == stateFailed && (s.command == "work" && f.Check == "target" && targets.none() || strings.HasPrefix(f.Service, "s3:") && buckets.none()) {
+		if f.State == Failed && (s.Command == "work" && f.Check == "target" && targets.none() || strings.HasPrefix(f.Service, "s3:") && buckets.none()) {
 			f.Fatal = true
 		}
 	}
@@ -182,37 +188,37 @@ func (s surroundings) judged(all []finding) []finding {
 
 // needsFor reports whether all work of the process needs something. The jobs of a
 // scheduler need the database, and each what it needs besides.
-func (s surroundings) needsFor(service, what string) bool {
-	return service == fault.Database || s.command == "work" || service == "s3" && what == "clock"
+func (s Surroundings) needsFor(service, what string) bool {
+	return service == fault.Database || s.Command == "work" || service == "s3" && what == "clock"
 }
 
 // tally counts how many of several do.
 type tally struct{ all, failed int }
 
-func (t *tally) add(f finding) {
+func (t *tally) add(f Finding) {
 	t.all++
-	if f.State == stateFailed {
+	if f.State == Failed {
 		t.failed++
 	}
 }
 
 func (t *tally) none() bool { return t.all > 0 && t.failed == t.all }
 
-func good(service, what, found string) finding {
-	return finding{Service: service, Check: what, State: stateOK, Found: found}
+func good(service, what, found string) Finding {
+	return Finding{Service: service, Check: what, State: OK, Found: found}
 }
 
-func warn(service, what, found, todo string) finding {
-	return finding{Service: service, Check: what, State: stateWarning, Found: found, Todo: todo}
+func warn(service, what, found, todo string) Finding {
+	return Finding{Service: service, Check: what, State: Warning, Found: found, Todo: todo}
 }
 
 // bad is a failure of something that all work needs.
-func bad(e *fault.Error, what, todo string) finding {
-	return finding{Service: e.Service, Check: what, State: stateFailed, Found: saidBy(e), Code: e.Code(), Todo: todo, Fatal: true}
+func bad(e *fault.Error, what, todo string) Finding {
+	return Finding{Service: e.Service, Check: what, State: Failed, Found: saidBy(e), Code: e.Code(), Todo: todo, Fatal: true}
 }
 
 // lesser is a failure that holds back some of the work only.
-func (f finding) lesser() finding {
+func (f Finding) lesser() Finding {
 	f.Fatal = false
 	return f
 }
@@ -248,14 +254,14 @@ func blamed(service string, err error, sort func(error) (fault.Kind, bool)) *fau
 	return &fault.Error{Service: service, Kind: fault.Unavailable, Err: err}
 }
 
-// worst is the state of the whole.
-func worst(all []finding) string {
-	for _, state := range []string{stateFailed, stateWarning} {
-		if slices.ContainsFunc(all, func(f finding) bool { return f.State == state }) {
+// Worst is the state of the whole.
+func Worst(all []Finding) string {
+	for _, state := range []string{Failed, Warning} {
+		if slices.ContainsFunc(all, func(f Finding) bool { return f.State == state }) {
 			return state
 		}
 	}
-	return stateOK
+	return OK
 }
 
 func skewText(d time.Duration) string {
@@ -264,4 +270,39 @@ func skewText(d time.Duration) string {
 		word = "ahead of"
 	}
 	return fmt.Sprintf("the clock of this host is %v %s", d.Abs().Round(time.Second), word)
+}
+
+// Buckets in which the rights are tried by writing.
+const (
+	WriteNothing = ""
+	WriteHot     = "hot" // those that charge by the day
+	WriteAll     = "all" // and those that charge for months, whatever becomes of an object
+)
+
+func (f Finding) Name() string { return human.Line(f.Service + ", " + f.Check) }
+
+// Group are a finding, with the names of others about which the same is to be done.
+type Group struct {
+	Finding
+
+	Also []string
+}
+
+// Alike groups some of the findings, and counts them.
+func Alike(all []Finding, some func(Finding) bool) (groups []Group, n int) {
+	at := map[[2]string]int{}
+	for _, f := range all {
+		if !some(f) {
+			continue
+		}
+		n++
+		key := [2]string{f.Code, cmp.Or(f.cause, f.Todo)}
+		if i, ok := at[key]; ok {
+			groups[i].Also = append(groups[i].Also, f.Name())
+			continue
+		}
+		at[key] = len(groups)
+		groups = append(groups, Group{Finding: f})
+	}
+	return groups, n
 }

@@ -1,0 +1,85 @@
+package preflight
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/farol-preservation/farol/fault"
+)
+
+// A directory for temporary files has to be there, writable, and have some space.
+func TestDiskIsLookedAt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if f := diskFits(dir, true); f.State == Failed || !strings.Contains(f.Found, "free") {
+		t.Errorf("%+v", f)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for bad, code := range map[string]string{
+		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
+	} {
+		f := diskFits(bad, true)
+		if f.State != Failed || !f.Fatal || !strings.Contains(f.Todo, "TMPDIR") || !strings.Contains(f.Found, bad) || code != "" && f.Code != code {
+			t.Errorf("%s: %+v", bad, f)
+		}
+	}
+}
+
+// What a process may use of memory and files is held against what it promises.
+func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
+	t.Parallel()
+	n := HostNeeds{MaxFiles: 400_000, Children: 2}
+	if f := n.memoryFits(1 << 30); f.State != OK {
+		t.Errorf("1 GiB: %+v", f)
+	}
+	if f := n.memoryFits(256 << 20); f.State != Warning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
+		t.Errorf("256 MiB: %+v", f)
+	}
+	if f := filesFit(100); f.State != Failed {
+		t.Errorf("100 files: %+v", f)
+	}
+	if f := filesFit(unix.RLIM_INFINITY); f.State != OK {
+		t.Errorf("any number of files: %+v", f)
+	}
+}
+
+// Everything that may be named leads on to a setting or a command.
+func TestEveryTodoNamesWhereToLook(t *testing.T) {
+	t.Parallel()
+	names := bucketSettings{"THE_BUCKET", "THE_ENDPOINT", "THE_KEY", "THE_CA"}
+	kinds := []fault.Kind{
+		fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.Skewed, fault.WrongAnswer,
+	}
+	for _, k := range kinds {
+		e := &fault.Error{Service: "x", Kind: k, Err: errors.New("an answer")}
+		for _, f := range []Finding{bucketFailed(e, "x", names), databaseFailed(e), redisFailed(e)} {
+			if !slices.ContainsFunc([]string{"THE_", "FAROL_", "NTP", "PostgreSQL"}, func(part string) bool { return strings.Contains(f.Todo, part) }) {
+				t.Errorf("%s: %q", k, f.Todo)
+			}
+			if f.Code == "" || !f.Fatal {
+				t.Errorf("%s: %+v", k, f)
+			}
+		}
+	}
+}
+
+// Leases go by the database's clock, so that a difference is only a warning.
+func TestClockOfTheDatabaseIsCompared(t *testing.T) {
+	t.Parallel()
+	if f := clockFits(-2 * time.Hour); f.State != Warning || !strings.Contains(f.Found, "2h0m0s ahead of that of the database") {
+		t.Errorf("%+v", f)
+	}
+}
