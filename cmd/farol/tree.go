@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/commands/accounts"
+)
 
 // groupTools is the group of cobra's own commands too.
 const groupTools = "tools"
@@ -21,7 +25,7 @@ func commandGroups() []commandGroup {
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
 			stageCommand(), pauseCommand(), resumeCommand(), workersCommand(), drainCommand(), servicesCommand(), queueCommand(),
 		}},
-		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{institutionCommand(), userCommand(), tokenCommand()}},
+		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{accounts.Institution(), accounts.User(), accounts.Token()}},
 		{"run", "Run the services:", []*cobra.Command{
 			workCommand(), scheduleCommand(), readBucketsCommand(), mirrorCommand(), serveCommand(),
 		}},
