@@ -46,7 +46,7 @@ func mayImport() map[string][]string {
 		"internal/build":    nil,
 		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
-		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry"},
+		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry", "storage"},
 		"internal/cli":      {"internal/human", "registry", "storage"},
 		"internal/settings": {"bag", "claim", "internal/human", "pipeline", "storage", "virus"},
 		"preflight":         append(top, "internal/human", "internal/memory", "internal/settings", "migrations"),

@@ -20,7 +20,7 @@ import (
 )
 
 func deleteCommand() *cobra.Command {
-	return cli.Group("delete", "Have objects and files deleted, by two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
+	return cli.Group("delete", "Delete objects and files; needs two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
 		deleteListCommand(), deleteShowCommand())
 }
 
@@ -32,8 +32,8 @@ func deleteRequestCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "request IDENTIFIER... --by EMAIL",
-		Short: "Ask for the deletion of objects and files",
-		Long: `Ask for the deletion of objects and files, by their identifiers. Nothing is
+		Short: "Request the deletion of objects and files",
+		Long: `Request the deletion of objects and files, by their identifiers. Nothing is
 deleted before an institutional admin has approved it with the token that is
 printed here, once: give it to the person who is to approve.
 
@@ -143,7 +143,7 @@ func deleteCancelCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "cancel REQUEST --by EMAIL",
-		Short:   "End a request that nobody has approved",
+		Short:   "Cancel a deletion request that is not approved",
 		Example: `  farol delete cancel 3 --by first@test.edu`,
 		Args:    cli.OneArg("request by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -240,7 +240,7 @@ func deleteShowCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show REQUEST",
-		Short: "Show a deletion request, and the receipts of what was deleted",
+		Short: "Show a deletion request and its receipts",
 		Example: `  farol delete show 3
   farol delete show 3 --json`,
 		Args: cli.OneArg("request by its number"),

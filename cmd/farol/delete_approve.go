@@ -24,7 +24,7 @@ func deleteApproveCommand() *cobra.Command {
 	var f deletionApproval
 	c := &cobra.Command{
 		Use:   "approve REQUEST --token TOKEN --by EMAIL",
-		Short: "Approve a deletion, and have it done",
+		Short: "Approve a deletion request",
 		Long: `Approve a deletion that another institutional admin of the same institution has
 asked for, with the token that was printed then. Only where there is no other may
 it be the same person. Retention and pending work are looked at once more: either

@@ -19,7 +19,7 @@ func doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for orphans in every store, and for what should not be",
+		Short: "Report orphans and inconsistencies in the database, Redis and all buckets",
 		Long: `Look at the database, Redis and all buckets, and report what belongs to no item,
 what is on record and not there, and what the janitor does about it. It changes
 nothing, and items in work are no findings. It walks every preservation bucket

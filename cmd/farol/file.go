@@ -24,7 +24,7 @@ func fileListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list OBJECT",
-		Short: "List the files of an object, by name",
+		Short: "List the files of an object",
 		Example: `  farol file list test.edu/photographs
   farol file list test.edu/photographs --state A --json
   farol file list test.edu/photographs --limit 2 --after test.edu/photographs/data/1.jpg`,

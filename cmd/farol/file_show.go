@@ -19,7 +19,7 @@ import (
 func fileShowCommand() *cobra.Command {
 	return recordCommand(&cobra.Command{
 		Use:   "show IDENTIFIER",
-		Short: "Show all that is on record of a file",
+		Short: "Show the records of a file",
 		Long: `Show a file, also a deleted one: the digests of its present content and of earlier
 ones, each copy and what was seen of it, the copies that were bad, its events, and
 the receipts of its deletion. --premis writes it as PREMIS 3 XML.`,

@@ -19,7 +19,7 @@ import (
 )
 
 func fixityCommand() *cobra.Command {
-	return cli.Group("fixity", "See that stored copies are what was stored",
+	return cli.Group("fixity", "Verify stored copies against their recorded checksums",
 		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
 }
 
@@ -28,7 +28,7 @@ func fixityStatusCommand() *cobra.Command {
 	var worst int
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show how well copies are checked, and which are bad",
+		Short: "Show the state of fixity checks and all bad copies",
 		Long: `Tell how many of the copies that are to be checked every so often are overdue,
 which are bad or cannot be checked, how many were checked lately, and when all
 that is due will be done at the present rate.

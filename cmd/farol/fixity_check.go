@@ -21,7 +21,7 @@ func fixityCheckCommand() *cobra.Command {
 	var again, asJSON bool
 	c := &cobra.Command{
 		Use:   "check IDENT...",
-		Short: "Have the copies of files or objects checked now",
+		Short: "Check the copies of files or objects now",
 		Long: `Have the copies of files, or of all files of objects, checked before all others,
 whatever the scheduler allows. It does not wait for that: farol fixity status, the
 PREMIS events and the table fixity_failures have the results.

@@ -22,7 +22,7 @@ func fixityImportCommand() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import REPORT.csv... --target NAME",
-		Short: "Take in checksum reports of S3 Batch Operations",
+		Short: "Import checksum reports of S3 Batch Operations",
 		Long: `Put on record what completion reports of S3 Batch Operations say of copies. Its
 operation "Compute checksum" reads objects anew, archived ones too, and reports
 the digests; those of SHA-256, SHA-1 and MD5 over whole objects are compared with

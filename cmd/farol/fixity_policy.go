@@ -25,7 +25,7 @@ func fixityPolicyCommand() *cobra.Command {
 	var f policyFlags
 	c := &cobra.Command{
 		Use:   "policy [TARGET]",
-		Short: "Show or set how often the copies in a storage target are checked",
+		Short: "Show or set the fixity schedule of a storage target",
 		Long: `Show how often the copies in each storage target are checked, or set it for one.
 A change counts at once, for all copies that there are.
 

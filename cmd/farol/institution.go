@@ -118,7 +118,7 @@ func institutionSetCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "set IDENTIFIER --spot-restore-days N",
-		Short: "Have an object of an institution restored at random every so often",
+		Short: "Set how often a random object of an institution is restored as a test",
 		Long: `Have ` + "`farol schedule`" + ` draw an object of an institution every N days and restore it,
 to see that it can be. The institution gets an alert with the result, and the bag
 in its restore bucket. 0 is never.`,
@@ -169,7 +169,7 @@ func institutionListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the institutions",
+		Short: "List institutions",
 		Example: `  farol institution list
   farol institution list --json`,
 		Args: cobra.NoArgs,

@@ -19,7 +19,7 @@ import (
 )
 
 func itemCommand() *cobra.Command {
-	return cli.Group("item", "Look at work items, and decide about them",
+	return cli.Group("item", "List, explain and change work items",
 		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
 		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
 }
@@ -45,10 +45,10 @@ func itemRequeueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "requeue ID",
 		Short: "Put an item back into the queue",
-		Long: `Put an item back into the queue, at the stage that it came to or an earlier one,
-with all its attempts ahead of it. An item whose bag was found invalid begins at
-Receive, so that the bag is read again. A worker that has the item at this moment loses
-it. Items that succeeded or were cancelled stay as they are.`,
+		Long: `Put an item back into the queue, at its stage or an earlier one, with its attempts
+reset. An item whose bag was invalid starts at Receive, so that the bag is read
+again. A worker that processes the item loses its lease. Items that succeeded or
+were cancelled stay as they are.`,
 		Example: `  farol item requeue 7
   farol item requeue 7 --to Validate --json`,
 		Args: cli.OneArg("item by its ID"),
@@ -63,7 +63,7 @@ it. Items that succeeded or were cancelled stay as they are.`,
 }
 
 func acceptFlag(c *cobra.Command, accept *bool) {
-	c.Flags().BoolVar(accept, "accept-missing", false, "let a deletion go on although copies were found missing")
+	c.Flags().BoolVar(accept, "accept-missing", false, "continue a deletion although copies are missing")
 }
 
 func stageFlag(c *cobra.Command, stage *string) {
@@ -105,9 +105,9 @@ func itemCancelCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End an item for good",
-		Long: `End an item for good. A worker that has it at this moment loses it. To ingest the
-bag after all, the depositor uploads it again.`,
+		Short: "Cancel an item",
+		Long: `Cancel an item. A worker that processes it loses its lease. To ingest the bag after
+all, the depositor uploads it again.`,
 		Example: `  farol item cancel 7
   farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
 		Args: cli.OneArg("item by its ID"),
@@ -126,9 +126,9 @@ func itemPriorityCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "priority [--json] ID N",
-		Short: "Let an item go before others, or after them",
-		Long: `Let an item go before others, or after them. N is from -100, which goes first, to
-100; items begin with 0. It holds from the next claim on, for all stages to come.`,
+		Short: "Set an item's priority",
+		Long: `Set an item's priority. N is from -100, which is claimed first, to 100; the
+default is 0. It applies from the next claim on, in all later stages.`,
 		Example: `  farol item priority 7 -10
   farol item priority --json 8 20`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -157,9 +157,9 @@ func itemReleaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release ID",
 		Short: "Take a running item from its worker",
-		Long: `Take a running item from its worker, as when that hangs. The item is Pending at once,
-at the same stage, keeps what the stage has finished, and the attempt does not
-count. To begin the stage anew, use requeue.`,
+		Long: `Take a running item from its worker, for example when the worker hangs. The item is
+Pending at once, at the same stage, keeps what the stage has finished, and the
+attempt does not count. To restart the stage from its beginning, use requeue.`,
 		Example: `  farol item release 7
   farol item release 8 --json`,
 		Args: cli.OneArg("item by its ID"),

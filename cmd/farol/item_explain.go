@@ -19,7 +19,7 @@ func itemExplainCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Explain on one page what happened to an item, and what to do",
+		Short: "Explain what happened to an item and what to do",
 		Long: `Explain on one page what an item is, what happened to it, which file of the bag
 something is wrong with, what was expected and what was found, whose fault it is
 (the bag's or the system's), what it waits for, and what to do. It says nothing
@@ -88,7 +88,7 @@ func progressOf(e *explain.Explanation) (lines []string) {
 	case e.Item.Status == "Started" && c.FilesDone != nil:
 		lines = append(lines, c.Stage+": "+c.Done(), c.Pace())
 		for _, hand := range c.FileLines() {
-			lines = append(lines, "in hand: "+hand)
+			lines = append(lines, "in progress: "+hand)
 		}
 	case e.Item.Status == "Started" && c.Counts():
 		lines = append(lines, c.Stage+": "+c.Done())
@@ -107,7 +107,7 @@ func whyLines(e *explain.Explanation) (lines []string) {
 		lines = append(lines, "On record: "+human.Line(human.Shorten(e.Item.Note, 2*mostWords)))
 	}
 	if e.InHand != "" && len(e.Faults) == 0 {
-		lines = append(lines, "File in hand: "+human.Line(e.InHand))
+		lines = append(lines, "Current file: "+human.Line(e.InHand))
 	}
 	shown := e.Faults[:min(len(e.Faults), mostFaults)]
 	for _, f := range shown {
@@ -161,7 +161,7 @@ func printed(list []explain.Entry) (lines []string) {
 			lines = append(lines, "    "+human.Line(human.Shorten(c.Error, mostWords)))
 		}
 		if c.InHand != "" && c.Outcome != "done" {
-			lines = append(lines, "    file in hand: "+human.Line(c.InHand))
+			lines = append(lines, "    current file: "+human.Line(c.InHand))
 		}
 	}
 	return lines

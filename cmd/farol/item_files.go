@@ -26,7 +26,7 @@ func itemFilesCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "files ID",
-		Short: "List the files of an item, by name, with the state of each",
+		Short: "List the files of an item with their states",
 		Long: `List the files of an item, by name, and what has become of each so far.
 
 Of an ingest in work, or one that failed: read (its digests are known, the bag is

@@ -21,9 +21,9 @@ func itemNextCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "next",
-		Short: "List what workers would claim now, and claim nothing",
+		Short: "List the items that workers would claim now",
 		Long: `List the items that a worker with these pools would claim now, in its order:
-late stages first, then by priority and by turn. Nothing is claimed.
+late stages first, then by priority, then in fair-queueing order. Nothing is claimed.
 
 ` + settings.PoolHelp,
 		Example: `  farol item next

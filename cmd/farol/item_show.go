@@ -25,7 +25,7 @@ func itemShowCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all that is known of an item",
+		Short: "Show everything recorded about an item",
 		Long: `Show an item: where it stands and what it waits for, how far its stage has come in
 files and bytes, at what rate and for how long still, every attempt, and what is on
 record of its object. "item watch" follows it, "item explain" says why.`,
@@ -149,7 +149,7 @@ func progressLines(v *explain.Item) (lines [][]string) {
 	}
 	lines = append(lines, []string{"Rate", c.Pace()})
 	for _, hand := range c.FileLines() {
-		lines = append(lines, []string{"In hand", hand})
+		lines = append(lines, []string{"In progress", hand})
 	}
 	return lines
 }
@@ -163,7 +163,7 @@ func printAttempts(w io.Writer, attempts []registry.Attempt) error {
 		}
 		what := human.Line(a.Error)
 		if a.FileInHand != "" {
-			what = strings.TrimSpace(what + " (file in hand: " + human.Line(a.FileInHand) + ")")
+			what = strings.TrimSpace(what + " (current file: " + human.Line(a.FileInHand) + ")")
 		}
 		rows = append(rows, []string{
 			a.Stage, strconv.Itoa(a.Attempt), human.Time(a.ClaimedAt), human.Duration(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,

@@ -32,15 +32,15 @@ func itemWatchCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "watch ID",
-		Short: "Follow an item until it has ended",
-		Long: `Follow an item until it has ended, or until Ctrl-C: which stage it is at, files and
-bytes, the rate, the time left and the files in hand. On a terminal the picture is
-drawn anew each second; elsewhere there is a line for each change, with --json an
-object. The database and Redis may be away for a while.
+		Short: "Follow an item until it ends",
+		Long: `Follow an item until it ends, or until Ctrl-C: its stage, files and bytes, the rate,
+the time left and the files in progress. On a terminal the display is redrawn each
+second; elsewhere there is a line for each change, with --json an object. It survives
+outages of the database and of Redis.
 
 Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
-2 that was not found out: there is no such item, it was interrupted, or the
-database stayed away for ten minutes.`,
+2 unknown result: there is no such item, it was interrupted, or the database did
+not answer for ten minutes.`,
 		Example: `  farol item watch 7
   farol item watch 7 --json`,
 		Args: cli.OneArg("item by its ID"),

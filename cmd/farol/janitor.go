@@ -20,7 +20,7 @@ func janitorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "janitor",
-		Short: "Remove what items that ended or failed have left behind",
+		Short: "Remove leftovers of ended and failed items",
 		Long: `Make one round of the janitor at once. ` + "`farol schedule`" + ` makes one every
 FAROL_JANITOR_INTERVAL.
 

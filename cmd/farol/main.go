@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "farol",
-		Short: "Take bags into preservation storage and look after them",
+		Short: "Ingest bags into preservation storage and preserve them",
 		Long: `Farol takes BagIt bags from depositors into preservation storage.
 
 Settings come from the environment; docs/configuration.md lists them. With --json a

@@ -25,7 +25,7 @@ func mirrorCommand() *cobra.Command {
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "mirror",
-		Short: "Show the queue in NSQ, for what was built around it",
+		Short: "Mirror the queue to NSQ for existing dashboards",
 		Long: `Publish every hand-off between stages to nsqd, on the topics that the pipeline's
 predecessor used, and consume them as its workers did, so that nsqd's figures are
 those of the queue, until SIGTERM or Ctrl-C. What others publish on these topics
@@ -96,7 +96,7 @@ func mirrorStatusCommand() *cobra.Command {
 	var requests, asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Compare the registry with what nsqd shows",
+		Short: "Compare the registry with nsqd",
 		Long: `Show each topic as the registry has it and as nsqd shows it, whether or not a
 mirror runs. With --requests, the orders that came by NSQ instead, and how each
 was answered.

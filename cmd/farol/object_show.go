@@ -22,7 +22,7 @@ import (
 func objectShowCommand() *cobra.Command {
 	return recordCommand(&cobra.Command{
 		Use:   "show IDENTIFIER",
-		Short: "Show all that is on record of an object",
+		Short: "Show the records of an object",
 		Long: `Show an object: its description, its files and copies, how many of these nobody has
 read and how many are bad, its events, its work items, and what deletions did to it.
 --premis writes it with all its files as PREMIS 3 XML.`,

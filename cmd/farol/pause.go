@@ -22,9 +22,9 @@ func pauseCommand() *cobra.Command {
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "pause STAGE | --all",
-		Short: "Stop claims of a stage, or of all",
-		Long: `Stop claims of a stage, or of all. What runs goes on, and what comes to the stage
-waits. The stages are those of farol item list --help, and Fixity Check, which has
+		Short: "Pause a stage, or all stages",
+		Long: `Pause a stage, or all stages. Running items continue; new items of the stage
+wait. The stages are those of farol item list --help, and Fixity Check, which has
 no items: it stops the checks of stored copies. --all stops these as well, and asks
 first at a terminal; --yes and --dry-run go with it.`,
 		Example: `  farol pause Store --reason 'The bucket moves.'
@@ -48,7 +48,7 @@ func resumeCommand() *cobra.Command {
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "resume STAGE | --all",
-		Short: "Let a stage be claimed again, or all",
+		Short: "Resume a stage, or all stages",
 		Example: `  farol resume Store
   farol resume --all --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -141,7 +141,7 @@ func workersCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
-		Short: "List the worker processes that live",
+		Short: "List live worker processes",
 		Example: `  farol workers
   farol workers --json`,
 		Args: cobra.NoArgs,
@@ -189,7 +189,7 @@ func drainCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "drain WORKER",
-		Short: "Ask a worker to stop",
+		Short: "Drain a worker",
 		Long: `Ask a worker to stop, as SIGTERM does: it claims nothing more, what runs gets its
 FAROL_GRACE to end, and what is left goes back at once. farol serve ends too; what
 programs have leased stays theirs. farol workers lists the names.`,
@@ -213,7 +213,7 @@ programs have leased stays theirs. farol workers lists the names.`,
 			case asJSON:
 				return cli.WriteJSON(cmd.OutOrStdout(), w)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s claims nothing more; it has %s in hand.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
 			return err
 		},
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func planCommand() *cobra.Command {
-	c := cli.Group("plan", "Change many items: look first, then do it, and undo it",
+	c := cli.Group("plan", "Change many items by a plan that can be reviewed and undone",
 		planRequeueCommand(), planCancelCommand(), planPriorityCommand(),
 		planApplyCommand(), planShowCommand(), planListCommand(), planUndoCommand())
 	c.Long = `Change many items at once. A plan keeps which items are meant and how they stood,
@@ -52,8 +52,8 @@ func planRequeueCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue",
-		Short: "Plan to put items back into the queue",
-		Long: `Plan to put items back into the queue, as ` + "`farol item requeue`" + ` does with one.
+		Short: "Plan to requeue items",
+		Long: `Plan to requeue items, as ` + "`farol item requeue`" + ` does with one.
 Nothing is changed before the plan is applied.` + conditionHelp,
 		Example: `  farol plan requeue --status Suspended --error-code target-missing
   farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
@@ -75,8 +75,8 @@ func planCancelCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "cancel",
-		Short: "Plan to end items for good",
-		Long: `Plan to end items for good, as ` + "`farol item cancel`" + ` does with one. Nothing is
+		Short: "Plan to cancel items",
+		Long: `Plan to cancel items, as ` + "`farol item cancel`" + ` does with one. Nothing is
 changed before the plan is applied.` + conditionHelp,
 		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage Receive --institution example.edu --reason 'These were trials.'`,
 		Args:    cobra.NoArgs,
@@ -92,7 +92,7 @@ func planPriorityCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "priority NUMBER",
-		Short: "Plan to let items go before others, or after them",
+		Short: "Plan to set the priority of items",
 		Long: `Plan to set the priority of items: lower goes first, from -100 to 100, and items
 begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
 		Example: `  farol plan priority 50 --stage Receive --where 'size > 1000000000'
@@ -147,7 +147,7 @@ func planApplyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "apply ID",
-		Short: "Do what a plan says, or the rest of it",
+		Short: "Apply a plan, or the rest of it",
 		Long: `Do what a plan says, item by item. An item that has changed since the plan was made
 is left alone. If that is so for more than the tolerance, nothing is done.
 
@@ -178,7 +178,7 @@ func planUndoCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "undo ID",
-		Short: "Put back what a plan has changed",
+		Short: "Undo a plan",
 		Long: `Put back the items that a plan has changed, each to how it stood before. Those that
 somebody has had since stay as they are, and the exit code is 1 if there are such.
 A plan that was applied in part will not be applied any further.

@@ -27,7 +27,7 @@ func planShowCommand() *cobra.Command {
 	var items string
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show a plan and what has become of its items",
+		Short: "Show a plan and the state of its items",
 		Long: `Show what a plan does, how far it has come, and why items of it were refused, had
 changed or were not put back. With --items, list those items instead.`,
 		Example: `  farol plan show 1

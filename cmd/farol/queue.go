@@ -24,7 +24,7 @@ func queueListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the queues, with what waits in them",
+		Short: "List queues with their depth",
 		Example: `  farol queue list
   farol queue list --json`,
 		Args: cobra.NoArgs,
@@ -55,7 +55,7 @@ func queueShowCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a queue and how far each of its receivers is",
+		Short: "Show a queue and the position of each receiver",
 		Example: `  farol queue show scans
   farol queue show scans --json`,
 		Args: cli.OneArg("name"),

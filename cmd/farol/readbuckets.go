@@ -21,7 +21,7 @@ func readBucketsCommand() *cobra.Command {
 	var interval time.Duration
 	c := &cobra.Command{
 		Use:   "read-buckets",
-		Short: "Make a work item for each new bag in the receiving buckets",
+		Short: "Create a work item for each new bag in the receiving buckets",
 		Long: `Look into the receiving bucket of every institution and make a work item for each
 tar that has none, again and again until SIGTERM or Ctrl-C. It is the job
 read-buckets of ` + "`farol schedule`" + ` alone: any number of both may run at once, and one of

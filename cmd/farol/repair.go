@@ -23,7 +23,7 @@ func repairCommand() *cobra.Command {
 	var f repairFlags
 	c := &cobra.Command{
 		Use:   "repair IDENT... | --all | --release PROVIDER --by EMAIL",
-		Short: "Replace bad copies by verified good ones",
+		Short: "Repair bad copies from verified good ones",
 		Long: `Replace copies that failed their fixity check by good ones of the same files: of
 one file or object, or all there are. That a copy is bad is seen once more first;
 its bytes are put into the bucket FAROL_QUARANTINE_BUCKET; a good copy from another

@@ -109,9 +109,9 @@ func whyNotCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why-not ID",
 		Short: "Explain why an item is not running",
-		Long: `Tell what keeps an item from being claimed now, each reason with what to do about
-it: it has ended, runs, or waits; its stage is paused or at its cap; no worker takes
-it; others go before it.`,
+		Long: `List the reasons why an item is not claimed now, each with the next step: it has
+ended, runs, or waits; its stage is paused or at its cap; no worker takes it; other
+items come first.`,
 		Example: `  farol why-not 7
   farol why-not 7 --json`,
 		Args: cli.OneArg("item by its ID"),

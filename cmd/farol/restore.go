@@ -20,7 +20,7 @@ import (
 )
 
 func restoreCommand() *cobra.Command {
-	return cli.Group("restore", "Have objects and files given back", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
+	return cli.Group("restore", "Restore objects and files", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
 }
 
 // restoreFlags say how something is to be given back.
@@ -41,7 +41,7 @@ func restoreOneCommand(what string) *cobra.Command {
 	example := map[string]string{"object": "test.edu/photographs", "file": "test.edu/photographs/data/1.jpg"}[what]
 	c := &cobra.Command{
 		Use:   what + " IDENTIFIER",
-		Short: "Have one " + what + " given back",
+		Short: "Restore one " + what,
 		Long: how + ` Nothing appears there before its bytes were found to be those on
 record.
 
@@ -174,7 +174,7 @@ func restoreApproveCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "approve ITEM --by EMAIL",
-		Short: "Let a restoration go on that costs more than the cap",
+		Short: "Approve a restoration that exceeds the cost cap",
 		Long: `Let a restoration from an archive class go on that costs more than the cap. An
 admin may, or an institutional admin of the same institution who has not asked
 for it.`,

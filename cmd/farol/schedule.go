@@ -29,7 +29,7 @@ func scheduleCommand() *cobra.Command {
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "schedule",
-		Short: "Run the recurring jobs: read buckets, feed fixity, poll Glacier, clean up, spot-restore",
+		Short: "Run recurring jobs: read buckets, schedule fixity checks, poll Glacier, clean up, spot-restore",
 		Long: `Run the recurring jobs whenever they are due, until SIGTERM or Ctrl-C:
 
 ` + jobsHelp() + `
@@ -94,7 +94,7 @@ func scheduleRunCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "run JOB",
-		Short: "Run a job now, whether or not it is due or paused",
+		Short: "Run a job now, even if it is not due or is paused",
 		Long: `Run a job at once. It is due again when its interval is over.
 
 Exit codes: 0 done; 1 it could not do all, or another process runs it; 2 wrong

@@ -21,7 +21,7 @@ func scheduleListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "Show when each job ran last and runs next, and what came of it",
+		Short: "List recurring jobs with their last result and next run",
 		Long: `Show the recurring jobs. "schedule pause" holds one up, and "schedule run" runs one at
 once.`,
 		Example: `  farol schedule list

@@ -16,7 +16,7 @@ import (
 
 func servicesCommand() *cobra.Command {
 	var asJSON, failing bool
-	c := cli.Group("services", "List the services that work needs, and hold or release one", servicesHoldCommand(), servicesReleaseCommand())
+	c := cli.Group("services", "List the services that items need; hold or release one", servicesHoldCommand(), servicesReleaseCommand())
 	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what
 each process has of its own (its disk, its settings).
 
@@ -58,8 +58,8 @@ func servicesHoldCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "hold SERVICE",
-		Short: "Stop claims of items that need a service",
-		Long: `Stop claims of items that need a service, until it is released. What runs goes on,
+		Short: "Hold a service: stop claims of items that need it",
+		Long: `Hold a service: stop claims of items that need it, until it is released. What runs goes on,
 items that need it wait, and all others go on. farol services lists the names.`,
 		Example: `  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
   farol services hold redis`,
@@ -79,7 +79,7 @@ func servicesReleaseCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "release SERVICE",
-		Short: "End a hold, and have workers try the service now",
+		Short: "Release a held service, and retry it now",
 		Long: `End a hold. Workers that see the service fail do not wait for their next probe but
 try one item at once; if that fails too, they hold it again.`,
 		Example: `  farol services release s3:Wasabi-OR`,

@@ -19,14 +19,14 @@ import (
 )
 
 func stageCommand() *cobra.Command {
-	return cli.Group("stage", "Look at the stages, and add such as other programs work", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
+	return cli.Group("stage", "List and change stages, and add stages that other programs process", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
 }
 
 func stageListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the stages in their order, with who works them and what is there",
+		Short: "List stages in their order, with workers and item counts",
 		Example: `  farol stage list
   farol stage list --json`,
 		Args: cobra.NoArgs,
@@ -76,7 +76,7 @@ func stageAddCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "add NAME --after STAGE --worker http",
-		Short: "Put a stage into the order of an ingest, for programs that ask over HTTP",
+		Short: "Add an ingest stage that programs process over HTTP",
 		Long: `Put a stage into the order of an ingest, behind another one. Programs in any
 language work it, which claim its items over HTTP: docs/workers.md. Workers hear of
 it within seconds; bags that leave the stage before it meanwhile pass it by. The
@@ -131,8 +131,8 @@ func stageRemoveCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take an added stage out of the order again",
-		Long: `Take an added stage out of the order again, if no item waits or runs at it. Items
+		Short: "Remove an added stage",
+		Long: `Remove an added stage, if no item waits or runs at it. Items
 that are parked at it stay parked, and can be requeued to another stage.`,
 		Example: `  farol stage remove 'Virus Scan'
   farol stage remove OCR --json`,

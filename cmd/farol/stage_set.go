@@ -21,7 +21,7 @@ func stageSetCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set STAGE",
-		Short: "Set how many items of a stage run at once, how long and how often",
+		Short: "Set the cap, timeout and maximum attempts of a stage",
 		Long: `Set the cap of a stage in all processes together, its processing timeout, and after
 how many attempts an item waits for a person. Workers go by it within five seconds.`,
 		Example: `  farol stage set Record --cap 4

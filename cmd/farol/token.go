@@ -18,7 +18,7 @@ import (
 )
 
 func tokenCommand() *cobra.Command {
-	return cli.Group("token", "Let programs use the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
+	return cli.Group("token", "Manage access tokens for the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
 }
 
 func tokenAddCommand() *cobra.Command {
@@ -27,7 +27,7 @@ func tokenAddCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "add NAME --may RIGHT,...",
-		Short: "Make a token",
+		Short: "Create a token",
 		Long: `Make a token, and show it: this once. Its rights are post (messages to queues), pull
 (messages from queues and from the pipeline's topics) and lease (items at stages
 that are worked on over HTTP). A token of an institution may lease its items, and
@@ -92,7 +92,7 @@ func tokenListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens, without their secrets",
+		Short: "List tokens without their secrets",
 		Example: `  farol token list
   farol token list --json`,
 		Args: cobra.NoArgs,
@@ -136,7 +136,7 @@ func tokenRemoveCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "End a token",
+		Short: "Revoke a token",
 		Long: `End a token. Programs that use it are refused within two seconds, and nobody can
 make the same token again.`,
 		Example: `  farol token remove dashboard --dry-run

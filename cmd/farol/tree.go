@@ -14,7 +14,7 @@ type commandGroup struct {
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validateCommand()}},
-		{"items", "Look at items, and decide about them:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
+		{"items", "List, explain and change work items:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
 		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
 			objectCommand(), fileCommand(), restoreCommand(), deleteCommand(), fixityCommand(), repairCommand(), identifyCommand(),
 		}},

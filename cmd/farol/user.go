@@ -13,7 +13,7 @@ import (
 )
 
 func userCommand() *cobra.Command {
-	return cli.Group("user", "Register the people who ask for restorations and deletions",
+	return cli.Group("user", "Manage people who request restorations and deletions",
 		userAddCommand(), userListCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true))
 }
 
@@ -77,7 +77,7 @@ func userListCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the people",
+		Short: "List people",
 		Example: `  farol user list
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
@@ -114,9 +114,9 @@ func userListCommand() *cobra.Command {
 }
 
 func userActiveCommand(verb string, active bool) *cobra.Command {
-	short := "Keep a person from asking for anything more"
+	short := "Deactivate a person's account"
 	if active {
-		short = "Let a person ask for things again"
+		short = "Activate a person's account again"
 	}
 	var asJSON bool
 	c := &cobra.Command{

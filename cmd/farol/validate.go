@@ -31,8 +31,8 @@ func validateCommand() *cobra.Command {
 	var rules bagRules
 	c := &cobra.Command{
 		Use:   "validate BAG...",
-		Short: "Judge whether bags would be accepted",
-		Long: `Tell whether bags would be accepted, by the code that the pipeline itself runs. A
+		Short: "Validate bags",
+		Long: `Report whether bags would be accepted, by the code that the pipeline itself runs. A
 bag is a local tar file, or unpacked in a directory. A directory that is no bag
 stands for all files *.tar in it, not for those further down. "-" reads a tar from
 standard input. All errors are listed at once; docs/validation-codes.md explains
@@ -46,8 +46,8 @@ A bag is judged by the profile that its BagIt-Profile-Identifier names: a
 built-in one (` + strings.Join(bag.BuiltInProfiles(), ", ") + `) or one of the directory
 FAROL_PROFILES, and APTrust's if it names none that is known.
 
-Exit codes: 0 the bag is valid; 1 it is not; 2 that could not be found out, or a
-manifest cannot be verified and nothing else is wrong. For several bags it is the
+Exit codes: 0 the bag is valid; 1 it is not; 2 unknown result, or a manifest cannot
+be verified and nothing else is wrong. For several bags it is the
 highest of their codes.`,
 		Example: `  farol validate photographs.tar
   farol validate photographs/

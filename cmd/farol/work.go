@@ -27,7 +27,7 @@ func workCommand() *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
 		Use:   "work",
-		Short: "Claim work items and take them through their stages",
+		Short: "Run a worker: claim work items and process their stages",
 		Long: `Claim work items from the database and take them through their stages, until
 SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
 FAROL_GRACE to end, and what is left goes back at once. Start as many as you

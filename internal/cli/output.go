@@ -85,5 +85,12 @@ func OneOf(flag, value string, allowed []string) (string, error) {
 			return a, nil
 		}
 	}
-	return "", Usage(fmt.Errorf("%s is %q", flag, value), "name one of: "+strings.Join(allowed, ", "))
+	what := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(flag, "--"), "the "), "-", " ")
+	switch what {
+	case "to", "after":
+		what = "stage"
+	case "may":
+		what = "right"
+	}
+	return "", Usage(fmt.Errorf("unknown %s %q", what, value), "name one of: "+strings.Join(allowed, ", "))
 }

@@ -26,7 +26,7 @@ func exported(t *testing.T) map[string][]string {
 	t.Cleanup(figures.Close)
 	m := NewWork()
 	m.Registry.MustRegister(figures, Leases{}, Services{})
-	jobs := NewRuns(nil)
+	jobs := NewRuns([]string{"janitor"})
 	jobs.Registry.MustRegister(Jobs{})
 	ch := make(chan *prometheus.Desc)
 	go func() {
