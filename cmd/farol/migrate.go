@@ -24,8 +24,8 @@ func migrateUpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Apply missing migrations",
-		Long: `Apply missing migrations, each in its own transaction, and then, in one transaction,
+		Short: "Apply pending migrations",
+		Long: `Apply pending migrations, each in its own transaction, and then, in one transaction,
 the files of functions and views that have changed. Several processes may do so at
 once: a lock admits one at a time. On a terminal you are asked first, since an older
 Farol may not work with the new schema.`,
@@ -95,9 +95,9 @@ func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "List migrations and when they were applied",
-		Long: `List migrations, and the files of functions and views, with when each was applied.
-The exit code is 1 if some are missing.`,
+		Short: "List applied and pending migrations",
+		Long: `List migrations, and files of functions and views, with the time at which each was applied.
+The exit code is 1 if some are pending.`,
 		Example: `  farol migrate status
   farol migrate status --json`,
 		Args: cobra.NoArgs,
