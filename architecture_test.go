@@ -39,6 +39,26 @@ func mayImport() map[string][]string {
 	}
 }
 
+// inPipeline tells which other packages of pipeline each of them may import, the
+// lowest first. What is beside each other knows nothing of the other.
+func inPipeline() map[string][]string {
+	base := []string{"cause", "copies", "lists", "retry"}
+	return map[string][]string{
+		"retry":   nil,
+		"cause":   nil,
+		"copies":  {"cause", "retry"},
+		"lists":   {"cause", "copies"},
+		"interim": {"cause", "lists"},
+		"":        {"cause", "copies", "retry"}, // the runner knows no stage
+		"restore": append(base, ""),
+		"remove":  append(base, ""),
+		"ingest":  append(base, "interim", ""),
+		"steps":   {"ingest", "remove", "restore", ""},
+		"fixity":  base,
+		"upkeep":  append(base, "interim", "restore"),
+	}
+}
+
 // mayUse tells which of our packages may import a library: whatever speaks to
 // the outside is in one place. The stack of internal is made of such libraries.
 func mayUse() map[string][]string {
@@ -69,7 +89,10 @@ type source struct {
 	syntax  *ast.File
 }
 
-func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
+// isTest tells whether only tests use the file.
+func (s source) isTest() bool {
+	return strings.HasSuffix(s.path, "_test.go") || path.Dir(s.path) == "pipeline/pipelinetest"
+}
 
 // sources parses every Go file of the module.
 func sources(t *testing.T) []source {
@@ -134,6 +157,28 @@ func TestPackagesImportOnlyWhatIsBelowThem(t *testing.T) {
 			top, _, _ := strings.Cut(below, "/")
 			if ours && top != s.top && !s.isTest() && !slices.Contains(allowed, top) {
 				t.Errorf("%s imports %s; %s may import %q of ours", s.path, imported, s.top, allowed)
+			}
+		}
+	}
+}
+
+// The runner is below the steps that it is given, and no stage knows another's room.
+func TestPackagesOfThePipelineImportOnlyWhatIsBelowThem(t *testing.T) {
+	t.Parallel()
+	rules := inPipeline()
+	for _, s := range sources(t) {
+		if s.top != "pipeline" || s.isTest() {
+			continue
+		}
+		own := strings.TrimPrefix(strings.TrimPrefix(path.Dir(s.path), "pipeline"), "/")
+		allowed, known := rules[own]
+		if !known {
+			t.Errorf("%s: no rule says what pipeline/%s may import", s.path, own)
+		}
+		for _, imported := range s.imports {
+			below, ours := strings.CutPrefix(imported, module+"/pipeline")
+			if below = strings.TrimPrefix(below, "/"); ours && !slices.Contains(allowed, below) {
+				t.Errorf("%s imports pipeline/%s; pipeline/%s may import %q of pipeline", s.path, below, own, allowed)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/pipeline/retry"
 )
 
 const (
@@ -161,7 +162,7 @@ func (g *breakers) tell(ctx context.Context) {
 			g.byName[r.Service].unsaid = true
 		}
 		g.mu.Unlock()
-		pause(ctx, time.Second)
+		retry.Pause(ctx, time.Second)
 		return
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -182,7 +182,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 		return fmt.Errorf("upload README.txt: %w", err)
 	}
 
-	reader := &pipeline.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
+	reader := &upkeep.BucketReader{Registry: d.registry, Receiving: d.receiving, Log: slog.New(slog.DiscardHandler)}
 	n, err := reader.ReadAll(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 // examine asks the doctor whether anything was left behind. What the refused bags
@@ -15,8 +15,8 @@ import (
 func (d *demo) examine(ctx context.Context) error {
 	const retention, orphanAge = 14 * 24 * time.Hour, 24 * time.Hour // the defaults
 	j := newJanitor(d.services, janitorConfig{Retention: retention, OrphanAge: orphanAge}, "demo", d.log)
-	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
-	report.Findings = slices.DeleteFunc(report.Findings, func(f pipeline.Finding) bool { return f.Why == pipeline.OpenReview })
+	report := (&upkeep.Doctor{Janitor: j}).Examine(ctx)
+	report.Findings = slices.DeleteFunc(report.Findings, func(f upkeep.Finding) bool { return f.Why == upkeep.OpenReview })
 	if report.NeedsPerson() || len(report.Unchecked) > 0 {
 		return errors.Join(errors.New("the doctor found something that should not be"), writeFindings(d.out, report))
 	}

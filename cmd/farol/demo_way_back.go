@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -52,7 +52,7 @@ func (d *demo) restore(ctx context.Context, object string) error {
 	if err != nil {
 		return err
 	}
-	q.Class = pipeline.ArchiveClass(option, func(target string) string { return d.targets[target].Class() }, false)
+	q.Class = restore.ArchiveClass(option, func(target string) string { return d.targets[target].Class() }, false)
 	_, err = requests.In(d.registry).RequestRestoration(ctx, q)
 	return err
 }

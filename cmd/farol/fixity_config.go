@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/pipeline"
+	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -63,20 +64,21 @@ func readAuditConfig(s *settings) (c auditConfig) {
 }
 
 // newFixity is what checks copies in a worker of this name.
-func newFixity(deps pipeline.Deps, c fixityConfig, worker string, metrics fixityMetrics) *pipeline.Fixity {
-	return &pipeline.Fixity{
-		Deps: deps, Worker: worker, Slots: c.Slots, Batch: c.Batch, Attempts: c.Attempts, Days: c.Days, Observe: metrics.observe,
+func newFixity(deps pipeline.Deps, c fixityConfig, worker string, metrics fixityMetrics) *fixitypkg.Checker {
+	return &fixitypkg.Checker{
+		Registry: deps.Registry, Targets: deps.Targets, Log: deps.Log,
+		Worker: worker, Slots: c.Slots, Batch: c.Batch, Attempts: c.Attempts, Days: c.Days, Observe: metrics.observe,
 	}
 }
 
 // newRepairer is what repairs bad copies in a process of this name.
-func newRepairer(s *services, c repairConfig, worker string, log *slog.Logger) (*pipeline.Repairer, error) {
+func newRepairer(s *services, c repairConfig, worker string, log *slog.Logger) (*fixitypkg.Repairer, error) {
 	quarantine, err := s.receiving(c.Quarantine)
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline.Repairer{
-		Deps:   pipeline.Deps{Registry: s.registry, Targets: s.targets, Version: thisBuild().Version, Log: log},
+	return &fixitypkg.Repairer{
+		Registry: s.registry, Targets: s.targets, Log: log,
 		Worker: worker, Quarantine: quarantine,
 		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
 	}, nil
@@ -119,7 +121,7 @@ func newFixityMetrics(r *prometheus.Registry) fixityMetrics {
 	return m
 }
 
-func (m fixityMetrics) observe(o pipeline.FixityOutcome) {
+func (m fixityMetrics) observe(o fixitypkg.Outcome) {
 	m.checks.WithLabelValues(o.Target, o.Result).Inc()
 	m.bytes.WithLabelValues(o.Target).Add(float64(o.Bytes))
 	m.seconds.WithLabelValues(o.Target).Observe(o.Took.Seconds())

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/fixity"
 )
 
 func fixityImportCommand() *cobra.Command {
@@ -53,8 +53,8 @@ type importFlags struct {
 type importReport struct {
 	File string    `json:"file"`
 	Date time.Time `json:"date"`
-	pipeline.ReportSum
-	Problems []pipeline.ReportProblem `json:"problems"` // the first 10,000
+	fixity.Sum
+	Problems []fixity.Problem `json:"problems"` // the first 10,000
 }
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
@@ -79,7 +79,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	reports := []importReport{}
 	perfect := true
 	for _, name := range files {
-		r := &pipeline.FixityReport{Registry: s.registry, Target: target.Name, Bucket: s.targets[target.Name], At: date}
+		r := &fixity.Report{Registry: s.registry, Target: target.Name, Bucket: s.targets[target.Name], At: date}
 		report, err := importFile(ctx, r, in, out, name, f.asJSON)
 		if err != nil {
 			return err
@@ -114,8 +114,8 @@ func dateOf(text string) (time.Time, error) {
 }
 
 // importFile imports one report.
-func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out io.Writer, name string, asJSON bool) (importReport, error) {
-	report := importReport{File: name, Problems: []pipeline.ReportProblem{}}
+func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writer, name string, asJSON bool) (importReport, error) {
+	report := importReport{File: name, Problems: []fixity.Problem{}}
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -135,7 +135,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	}
 	report.Date = r.At.UTC()
 	var broken error // standard output
-	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
+	sum, err := r.Import(ctx, in, func(p fixity.Problem) {
 		switch {
 		case !asJSON:
 			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, plain(firstOf(p.File, p.Key, "-")), plain(p.Problem)); err != nil {
@@ -145,7 +145,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 			report.Problems = append(report.Problems, p)
 		}
 	})
-	report.ReportSum = sum
+	report.Sum = sum
 	if err != nil || broken != nil {
 		return report, failure{
 			code: exitFailed, err: errors.Join(err, broken),

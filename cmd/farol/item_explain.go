@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -113,7 +113,7 @@ func (e *explanation) conclude(attempts []registry.Attempt, changes []registry.C
 		e.Since = *i.StageStartedAt
 	}
 	e.Summary = e.summary()
-	e.Odd = append(pipeline.WarningsOf(attempts), warningsAtEnd(found, attempts)...)
+	e.Odd = append(interim.WarningsOf(attempts), warningsAtEnd(found, attempts)...)
 	if i.ErrorCode != "" && i.Status != "Started" && i.Status != "Success" {
 		v := verdictOn(i.ErrorCode)
 		v.Todo = strings.ReplaceAll(v.Todo, "{id}", fmt.Sprint(i.ID))

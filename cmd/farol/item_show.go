@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -90,7 +90,7 @@ func readItem(ctx context.Context, id int64, warnings io.Writer) (*itemView, err
 	v := &itemView{Attempts: []registry.Attempt{}, Changes: []registry.Change{}, Events: []registry.Event{}}
 	err := withItem(ctx, id, func(c itemConfig, r *registry.Registry, item registry.WorkItem, attempts []registry.Attempt) error {
 		v.Item, v.State, v.Attempts = item, stateOf(item, time.Now()), append(v.Attempts, attempts...)
-		v.Warnings = pipeline.WarningsOf(attempts)
+		v.Warnings = interim.WarningsOf(attempts)
 		changes, err := r.Changes(ctx, id)
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 func janitorCommand() *cobra.Command {
@@ -52,19 +54,19 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 		return err
 	}
 	defer done()
-	var report *pipeline.Report
+	var report *upkeep.Report
 	if dryRun {
 		report = j.Look(ctx)
-	} else if report, err = j.Round(ctx); errors.Is(err, pipeline.ErrBusy) {
+	} else if report, err = j.Round(ctx); errors.Is(err, upkeep.ErrBusy) {
 		return failure{code: exitFailed, err: errors.New("another janitor is at work"), next: "`farol schedule list` tells who; try again when its round is over"}
 	}
 	if report == nil {
 		return err
 	}
 	if !dryRun { // what stays is the doctor's to tell
-		report.Findings = thatJanitor(report.Findings, pipeline.Removed)
+		report.Findings = thatJanitor(report.Findings, upkeep.Removed)
 	} else {
-		report.Findings = thatJanitor(report.Findings, pipeline.Removes, pipeline.Waits)
+		report.Findings = thatJanitor(report.Findings, upkeep.Removes, upkeep.Waits)
 	}
 	if asJSON {
 		err = errors.Join(err, writeJSON(out, report))
@@ -81,18 +83,19 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 }
 
 // newJanitor has a name of its own for each start.
-func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *pipeline.Janitor {
-	return &pipeline.Janitor{
-		Deps: pipeline.Deps{
-			Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Kept: s.kept, Targets: s.targets,
-			Version: thisBuild().Version, Log: log,
-		},
+func newJanitor(s *services, c janitorConfig, name string, log *slog.Logger) *upkeep.Janitor {
+	d := pipeline.Deps{
+		Registry: s.registry, Progress: s.progress, Staging: s.staging, Kept: s.kept, Version: thisBuild().Version, Log: log,
+	}
+	return &upkeep.Janitor{
+		Registry: s.registry, Progress: s.progress, Receiving: s.receiving, Staging: s.staging, Targets: s.targets,
+		Keep: ingest.Keeper(d), Log: log,
 		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
 	}
 }
 
 // connectJanitor opens all stores for a command that looks at them.
-func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
+func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(), error) {
 	config, err := load(readStoresConfig)
 	if err != nil {
 		return nil, nil, err
@@ -104,8 +107,8 @@ func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, fun
 	return newJanitor(s, config.Janitor, holderName(command), newLogger(config.Log)), s.close, nil
 }
 
-func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {
-	kept := []pipeline.Finding{}
+func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {
+	kept := []upkeep.Finding{}
 	for _, f := range list {
 		for _, k := range kinds {
 			if f.Janitor == k {
@@ -134,13 +137,13 @@ func newJanitorMetrics(r *prometheus.Registry) janitorMetrics {
 	return m
 }
 
-func (m janitorMetrics) observe(report *pipeline.Report) {
+func (m janitorMetrics) observe(report *upkeep.Report) {
 	result := "done"
 	if len(report.Unchecked) > 0 {
 		result = "incomplete"
 	}
 	m.rounds.WithLabelValues(result).Inc()
-	for _, f := range thatJanitor(report.Findings, pipeline.Removed) {
+	for _, f := range thatJanitor(report.Findings, upkeep.Removed) {
 		m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
 		m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))
 	}

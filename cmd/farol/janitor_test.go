@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -62,7 +62,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	chosen := []string{pipeline.JanitorJob}
+	chosen := []string{upkeep.JanitorJob}
 	c := newScheduling("schedule", s, schedulerConfig{
 		Janitor: janitorConfig{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
 	}, chosen)
@@ -105,9 +105,9 @@ func TestSchedulerCleansUp(t *testing.T) {
 func TestJanitorCountsWhatItRemoved(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	newJanitorMetrics(r).observe(&pipeline.Report{Findings: []pipeline.Finding{
-		{Store: "redis", What: "keys", Count: 2, Bytes: 100, Janitor: pipeline.Removed},
-		{Store: "redis", What: "keys", Count: 5, Bytes: 500, Janitor: pipeline.Waits},
+	newJanitorMetrics(r).observe(&upkeep.Report{Findings: []upkeep.Finding{
+		{Store: "redis", What: "keys", Count: 2, Bytes: 100, Janitor: upkeep.Removed},
+		{Store: "redis", What: "keys", Count: 5, Bytes: 500, Janitor: upkeep.Waits},
 	}})
 	want := map[string]float64{
 		"farol_janitor_rounds_total done": 1, "farol_janitor_rounds_total incomplete": 0,

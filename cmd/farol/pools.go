@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -37,7 +38,7 @@ const mostSlots = 10000
 // goes out.
 func defaultPools() []pipeline.Pool {
 	const gib = 1 << 30
-	in, out := stageNames(), namesOf(pipeline.Requests(pipeline.Deps{}))
+	in, out := stageNames(), namesOf(steps.Requests(pipeline.Deps{}))
 	return []pipeline.Pool{
 		{Name: "small", Stages: in, MaxSize: gib, Slots: 8},
 		{Name: "large", Stages: in, MinSize: gib, Slots: 2},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 func readBucketsCommand() *cobra.Command {
@@ -63,9 +63,9 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		return err
 	}
 	defer s.close()
-	c := newScheduling("read-buckets", s, schedulerConfig{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
+	c := newScheduling("read-buckets", s, schedulerConfig{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{upkeep.ReadBucketsJob})
 	if !once {
-		c.Jobs = []pipeline.Job{c.reader().Job(interval)}
+		c.Jobs = []upkeep.Job{c.reader().Job(interval)}
 		return c.serve(ctx, "read-buckets")
 	}
 	created, err := c.reader().ReadAll(ctx)

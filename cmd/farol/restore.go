@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -97,7 +97,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	if q.Class = pipeline.ArchiveClass(option, config.classOf, f.fromArchive); f.fromArchive && q.Class == "" {
+	if q.Class = restore.ArchiveClass(option, config.classOf, f.fromArchive); f.fromArchive && q.Class == "" {
 		return failure{code: exitFailed, err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), next: "leave --from-archive out"}
 	}
 	if f.dryRun {

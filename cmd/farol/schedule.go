@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -120,7 +120,7 @@ func holderName(command string) string {
 // scheduling is a scheduler with what its jobs work with.
 type scheduling struct {
 	*services
-	*pipeline.Scheduler
+	*upkeep.Scheduler
 	config  schedulerConfig
 	metrics *scheduleMetrics
 }
@@ -146,7 +146,7 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 
 func newScheduling(command string, s *services, config schedulerConfig, chosen []string) *scheduling {
 	metrics := newScheduleMetrics(chosen)
-	return &scheduling{s, &pipeline.Scheduler{
+	return &scheduling{s, &upkeep.Scheduler{
 		Registry: s.registry, Holder: holderName(command), Observe: metrics.observe, Log: newLogger(config.Log),
 	}, config, metrics}
 }
@@ -162,7 +162,7 @@ func (c *schedulerConfig) surroundings() surroundings {
 
 // leaveOut leaves out the jobs whose interval is 0.
 func (c *scheduling) leaveOut() error {
-	c.Jobs = slices.DeleteFunc(c.Jobs, func(j pipeline.Job) bool { return j.Every <= 0 })
+	c.Jobs = slices.DeleteFunc(c.Jobs, func(j upkeep.Job) bool { return j.Every <= 0 })
 	if len(c.Jobs) == 0 {
 		return usage(errors.New("there is no job to run: the intervals of all are 0"), "set one of them, or choose other --jobs")
 	}
@@ -235,7 +235,7 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	}
 	defer c.close()
 	run, err := c.Now(ctx, c.Jobs[0])
-	if errors.Is(err, pipeline.ErrBusy) {
+	if errors.Is(err, upkeep.ErrBusy) {
 		return failure{
 			code: exitFailed, err: fmt.Errorf("%s: %w", name, err),
 			next: "`farol schedule list` tells who; try again when that has ended",
@@ -256,7 +256,7 @@ type runView struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func viewOf(r pipeline.JobRun) runView {
+func viewOf(r upkeep.JobRun) runView {
 	v := runView{Job: r.Job, Outcome: fmt.Sprint(r.Outcome), Result: r.Result, Seconds: r.Took.Seconds()}
 	if r.Err != nil {
 		v.Error = inWords(r.Err)
@@ -265,7 +265,7 @@ func viewOf(r pipeline.JobRun) runView {
 }
 
 // tellRuns writes what came of some runs, and returns what they could not do.
-func tellRuns(out io.Writer, asJSON bool, runs ...pipeline.JobRun) error {
+func tellRuns(out io.Writer, asJSON bool, runs ...upkeep.JobRun) error {
 	var errs []error
 	views := []runView{}
 	for _, r := range runs {

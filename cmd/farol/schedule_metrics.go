@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/farol-preservation/farol/pipeline"
+	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -30,18 +30,18 @@ func newScheduleMetrics(jobs []string) *scheduleMetrics {
 		}, []string{"job"}),
 	}
 	for _, job := range jobs { // what has not happened is 0, and an alarm sees the first time
-		for _, result := range []string{pipeline.Ran, pipeline.Failed, pipeline.Lost} {
+		for _, result := range []string{upkeeppkg.Ran, upkeeppkg.Failed, upkeeppkg.Lost} {
 			m.runs.WithLabelValues(job, result)
 		}
 	}
-	if slices.Contains(jobs, pipeline.JanitorJob) {
+	if slices.Contains(jobs, upkeeppkg.JanitorJob) {
 		m.janitor = newJanitorMetrics(m.registry)
 	}
 	m.registry.MustRegister(m.runs, m.took)
 	return m
 }
 
-func (m *scheduleMetrics) observe(r pipeline.JobRun) {
+func (m *scheduleMetrics) observe(r upkeeppkg.JobRun) {
 	m.runs.WithLabelValues(r.Job, r.Outcome).Inc()
 	m.took.WithLabelValues(r.Job).Observe(r.Took.Seconds())
 }

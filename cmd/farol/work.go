@@ -17,6 +17,8 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/steps"
 )
 
 func workCommand() *cobra.Command {
@@ -62,11 +64,11 @@ type workFlags struct {
 }
 
 // stageNames are the ingest stages in their order.
-func stageNames() []string { return namesOf(pipeline.Ingest(pipeline.Deps{})) }
+func stageNames() []string { return namesOf(ingest.Steps(pipeline.Deps{})) }
 
 // stepNames are all that a worker can do: the ingest stages, and what is requested
 // by its action.
-func stepNames() []string { return namesOf(pipeline.Steps(pipeline.Deps{})) }
+func stepNames() []string { return namesOf(steps.All(pipeline.Deps{})) }
 
 func namesOf(steps []pipeline.Step) (names []string) {
 	for _, s := range steps {
@@ -154,7 +156,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		ReadBack: config.Verify == "read",
 		Version:  thisBuild().Version, Log: log,
 	}
-	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
+	runner, err := pipeline.NewRunner(engine, deps, steps.All(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
 		Memory: memory, Observe: metrics.observe, Log: log,
 	})
