@@ -156,7 +156,7 @@ func (g *breakers) tell(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		g.log.DebugContext(ctx, "the state of services was not reported; retrying", "service", r.Service, "err", err)
+		g.log.DebugContext(ctx, "cannot report the state of services; retrying", "service", r.Service, "err", err)
 		g.mu.Lock()
 		for _, r := range reports[i:] {
 			g.byName[r.Service].unsaid = true

@@ -22,7 +22,7 @@ func (r *Runner) keepFaults(ctx context.Context, w *Work, result error) {
 	ctx, cancel := context.WithTimeout(ctx, lastCount)
 	defer cancel()
 	if err := r.progress.Fail(ctx, w.Claim(), faults); err != nil && !errors.Is(err, progress.ErrLost) {
-		w.Log.WarnContext(ctx, "the failure's details are in the note only", "err", err)
+		w.Log.WarnContext(ctx, "cannot save the details of the failure; only the note has them", "err", err)
 	}
 }
 

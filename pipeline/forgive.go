@@ -59,11 +59,11 @@ func (m *mark) forgive(ctx context.Context) bool {
 	}
 	forgiven, err := m.w.forgive(ctx, m.w.Item.ID, m.w.Item.Token)
 	if err != nil {
-		m.w.Log.WarnContext(ctx, "attempts that got on are not forgiven yet", "err", err)
+		m.w.Log.WarnContext(ctx, "cannot reset the attempt counter; retrying", "err", err)
 		return false
 	}
 	if forgiven {
-		m.w.Log.InfoContext(ctx, "the attempts before got on, and do not count", "attempts", m.w.Item.Attempt-1)
+		m.w.Log.InfoContext(ctx, "earlier attempts made progress; attempt counter reset", "attempts", m.w.Item.Attempt-1)
 		m.w.Hold.Item.Attempt = 1
 	}
 	return true

@@ -76,7 +76,7 @@ func (w *Work) Enter(ctx context.Context, files int) error {
 		return nil
 	}
 	if !r.files.TryAcquire(weight) {
-		w.Log.InfoContext(ctx, "waits for memory, which other large bags have", "files", files)
+		w.Log.InfoContext(ctx, "waiting for memory: other bags use the whole file-list budget", "files", files)
 		if err := r.files.Acquire(ctx, weight); err != nil {
 			return context.Cause(ctx)
 		}

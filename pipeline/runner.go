@@ -309,7 +309,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action string
 	}
 	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		r.options.Log.WarnContext(ctx, "no claim", "pool", p.Name, "err", err)
+		r.options.Log.WarnContext(ctx, "claim failed; retrying in 1s", "pool", p.Name, "err", err)
 		retry.Pause(ctx, time.Second)
 	}
 	return got
@@ -365,7 +365,7 @@ func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	}
 	if errors.Is(result, claim.ErrLost) {
 		hold.Abandon()
-		log.WarnContext(ctx, "work dropped, the item is no longer ours", "took", took)
+		log.WarnContext(ctx, "lost the item's lease; another worker will continue", "took", took)
 		return
 	}
 
@@ -375,7 +375,7 @@ func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	r.keepFaults(settled, w, result) // before another attempt can begin
 	if err := r.settle(settled, hold, done, result); err != nil {
 		hold.Abandon()
-		log.WarnContext(settled, "outcome not recorded", "result", result, "err", err)
+		log.WarnContext(settled, "cannot record the outcome; another worker will repeat the stage when the lease expires", "result", result, "err", err)
 		return
 	}
 	r.logOutcome(settled, log, result, took)
@@ -399,7 +399,7 @@ func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, 
 		if err == nil || errors.Is(err, claim.ErrLost) || !retry.Pause(ctx, wait) {
 			return err
 		}
-		r.options.Log.WarnContext(ctx, "outcome will be recorded again", "item", hold.Item.ID, "err", err)
+		r.options.Log.WarnContext(ctx, "cannot record the outcome; retrying", "item", hold.Item.ID, "err", err)
 	}
 }
 
@@ -410,7 +410,7 @@ func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error,
 	case claim.NeedsPerson(result):
 		log.ErrorContext(ctx, "item needs a person", "code", code, "result", result, "took", took)
 	default:
-		log.WarnContext(ctx, "stage not done", "code", code, "result", result, "took", took)
+		log.WarnContext(ctx, "stage failed; will retry", "code", code, "result", result, "took", took)
 	}
 }
 
@@ -427,6 +427,6 @@ func (r *Runner) clear(ctx context.Context, w *Work, ended bool) {
 		err = r.progress.ClearStage(ctx, w.Claim(), w.Pass())
 	}
 	if err != nil && !errors.Is(err, progress.ErrLost) {
-		w.Log.WarnContext(ctx, "progress of a finished stage stays in Redis until cleanup", "err", err)
+		w.Log.WarnContext(ctx, "cannot clear the progress of a finished stage; it remains in Redis until cleanup", "err", err)
 	}
 }

@@ -149,7 +149,7 @@ func (r *fixityRun) claim(ctx context.Context) {
 	defer cancel()
 	list, err := fixity.In(r.Registry).Claim(sent, fixity.Claim{Worker: r.Worker, Targets: targets, Most: most, Days: r.Days, Lease: r.Lease})
 	if err != nil {
-		r.Log.WarnContext(ctx, "no copies to check were claimed", "err", err)
+		r.Log.WarnContext(ctx, "claim of copies to check failed; retrying", "err", err)
 	}
 	r.mu.Lock()
 	for _, c := range list {
@@ -223,7 +223,7 @@ func (r *fixityRun) keep(ctx context.Context) {
 		r.mu.Unlock()
 		if err := r.renew(ctx, holds, stale); err != nil && ctx.Err() == nil {
 			// What another process takes over meanwhile, it will not let us record.
-			r.Log.WarnContext(ctx, "leases of fixity checks were not renewed", "err", err)
+			r.Log.WarnContext(ctx, "cannot renew leases of fixity checks; retrying", "err", err)
 		}
 	}
 }
@@ -276,6 +276,6 @@ func (r *fixityRun) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
 	if err := fixity.In(r.Registry).Release(ctx, holds...); err != nil {
-		r.Log.WarnContext(ctx, "copies were not given back; their leases will lapse", "copies", len(holds), "err", err)
+		r.Log.WarnContext(ctx, "cannot release copies; their leases will expire", "copies", len(holds), "err", err)
 	}
 }

@@ -40,7 +40,7 @@ func (r *fixityRun) one(ctx context.Context, c fixity.Copy) {
 		r.observe(check, "dropped")
 		if errors.Is(context.Cause(ctx), errTakenAway) {
 			r.drop(c)
-			r.logOf(c).WarnContext(ctx, "check dropped, the copy is no longer ours to check")
+			r.logOf(c).WarnContext(ctx, "lost the lease of a fixity check; another worker will check the copy")
 		}
 	default:
 		result := r.retry(ctx, c, err)
@@ -83,11 +83,11 @@ func (r *fixityRun) retry(ctx context.Context, c fixity.Copy, err error) (result
 	log := r.logOf(c)
 	switch {
 	case failed != nil:
-		log.WarnContext(ctx, "a check that failed was not put off; its lease will lapse", "err", errors.Join(err, failed))
+		log.WarnContext(ctx, "fixity check failed and cannot be postponed; its lease will expire", "err", errors.Join(err, failed))
 	case result != "archived":
-		log.WarnContext(ctx, "copy will be checked again later", "attempts", attempts, "err", err)
+		log.WarnContext(ctx, "fixity check failed; will retry later", "attempts", attempts, "err", err)
 	case r.firstArchived(c.Target):
-		log.WarnContext(ctx, "copies are archived, and cannot be read without a restoration: see `farol fixity policy`", "err", err)
+		log.WarnContext(ctx, "copies are archived and unreadable without a restoration; change the target with `farol fixity policy`", "err", err)
 	}
 	return result
 }
@@ -96,9 +96,9 @@ func (r *fixityRun) retry(ctx context.Context, c fixity.Copy, err error) (result
 // and a look tomorrow would say no more.
 func (r *fixityRun) there(ctx context.Context, c fixity.Copy) (result string) {
 	if err := fixity.In(r.Registry).Drop(ctx, holdOf(c)); err != nil {
-		r.logOf(c).WarnContext(ctx, "a check was not ended; its lease will lapse", "err", err)
+		r.logOf(c).WarnContext(ctx, "cannot end a fixity check; its lease will expire", "err", err)
 	}
-	r.logOf(c).InfoContext(ctx, "copy is there, and archived: it cannot be read without a restoration")
+	r.logOf(c).InfoContext(ctx, "copy exists and is archived; it is unreadable without a restoration")
 	return "archived"
 }
 
@@ -157,7 +157,7 @@ func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fi
 	defer cancel()
 	ends, err := fixity.In(r.Registry).Record(write, results...)
 	if err != nil {
-		r.Log.WarnContext(ctx, "what was found of copies will be recorded again", "copies", len(checks), "err", err)
+		r.Log.WarnContext(ctx, "cannot record fixity results; retrying", "copies", len(checks), "err", err)
 		return checks
 	}
 	for i, c := range checks {
@@ -176,18 +176,18 @@ func (r *fixityRun) told(ctx context.Context, c fixityCheck, end fixity.End) str
 	log := r.logOf(c.copy)
 	switch {
 	case end != fixity.Recorded:
-		log.InfoContext(ctx, "check dropped, the copy was replaced or deleted meanwhile")
+		log.InfoContext(ctx, "fixity check dropped: the copy was replaced or deleted during the check")
 		return "dropped"
 	case c.is.Found == "":
 		log.ErrorContext(ctx, "copy is missing", "expected", c.copy.SHA256)
 		return "missing"
 	case c.is.Found != c.copy.SHA256:
-		log.ErrorContext(ctx, "copy is not what was stored", "expected", c.copy.SHA256, "found", c.is.Found)
+		log.ErrorContext(ctx, "checksum mismatch", "expected", c.copy.SHA256, "found", c.is.Found)
 		return "altered"
 	case c.is.Wavered:
-		log.WarnContext(ctx, "copy is as it should be, but was read as something else before", "bytes", c.is.Bytes)
+		log.WarnContext(ctx, "checksum matches, but an earlier read did not match", "bytes", c.is.Bytes)
 	default:
-		log.InfoContext(ctx, "copy is as it should be", "bytes", c.is.Bytes, "took", c.took)
+		log.InfoContext(ctx, "checksum matches", "bytes", c.is.Bytes, "took", c.took)
 	}
 	return "matched"
 }

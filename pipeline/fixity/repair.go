@@ -150,7 +150,7 @@ func (r *Repairer) holding(ctx context.Context, w fixity.Repair, do func(context
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
 	if released := fixity.In(r.Registry).Release(end, w.Hold); released != nil {
-		r.Log.WarnContext(ctx, "a bad copy was not given back; its lease will lapse", "failure", w.Failure, "err", released)
+		r.Log.WarnContext(ctx, "cannot release a bad copy; its lease will expire", "failure", w.Failure, "err", released)
 	}
 	return err
 }
@@ -287,7 +287,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 		for after := int64(0); ; {
 			list, err := fixity.In(r.Registry).BadCopies(ctx, "", known, after, 100)
 			if err != nil && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "bad copies were not listed", "err", err)
+				r.Log.WarnContext(ctx, "cannot list bad copies; retrying", "err", err)
 			}
 			if len(list) == 0 {
 				break
@@ -316,9 +316,9 @@ func (r *Repairer) Told(ctx context.Context, d Repair) bool {
 	case RepairDone:
 		log.InfoContext(ctx, "bad copy repaired", "from", d.From, "bad_bytes", d.QuarantinedAs)
 	case RepairGood:
-		log.InfoContext(ctx, "bad copy is good again")
+		log.InfoContext(ctx, "bad copy was good again; no repair needed")
 	default:
-		log.ErrorContext(ctx, "bad copy was not repaired", "reason", d.Reason)
+		log.ErrorContext(ctx, "cannot repair a bad copy", "reason", d.Reason)
 		return false
 	}
 	return true

@@ -183,7 +183,7 @@ func (s *cleanup) tarThere(ctx context.Context, w *work) (bool, error) {
 	case err != nil:
 		return false, cause.Storage(err)
 	case object.ETag != w.Item.ETag:
-		w.Log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", w.Item.Name, "etag", object.ETag)
+		w.Log.InfoContext(ctx, "receiving bucket has a newer upload; leaving it there", "key", w.Item.Name, "etag", object.ETag)
 		return false, nil
 	}
 	return true, nil

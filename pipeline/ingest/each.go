@@ -133,7 +133,7 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 			failed.add(cause.InFile(files[0].Path, fmt.Errorf("%s: %w", files[0].Path, err)))
 			return nil
 		}
-		w.Log.WarnContext(ctx, "file will be tried again", "path", files[0].Path, "try", try, "err", err)
+		w.Log.WarnContext(ctx, "file failed; retrying", "path", files[0].Path, "try", try, "err", err)
 		if !retry.Pause(ctx, time.Duration(try*try)*200*time.Millisecond) {
 			return context.Cause(ctx)
 		}

@@ -98,7 +98,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof 
 	if resume != nil {
 		start = resume.Start()
 		files = len(resume.Files)
-		w.Log.InfoContext(ctx, "reading on from a checkpoint", "offset", start, "files", files)
+		w.Log.InfoContext(ctx, "resuming from a checkpoint", "offset", start, "files", files)
 	}
 	w.StartCounting(ctx, progress.Counters{
 		FilesBefore: int64(files), FilesTotal: -1, BytesBefore: start, BytesTotal: w.Item.Size,
@@ -152,7 +152,7 @@ func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(
 	}
 	err = write(string(z.EncodeAll(line, nil)))
 	if err != nil && !errors.Is(err, progress.ErrLost) {
-		w.Log.WarnContext(ctx, "checkpoint not kept", "err", err)
+		w.Log.WarnContext(ctx, "cannot save a checkpoint; a restart will read more of the bag again", "err", err)
 		return nil
 	}
 	return w.ProgressErr(err)
@@ -175,7 +175,7 @@ func (s *receive) resume(ctx context.Context, w *work, inFile bool) (*bag.Checkp
 	for _, entry := range entries {
 		var c bag.Checkpoint
 		if err := lists.DecodeCheckpoint(z, entry, &c); err != nil {
-			w.Log.WarnContext(ctx, "checkpoints are not readable, the bag is read from its start", "err", err)
+			w.Log.WarnContext(ctx, "checkpoints are unreadable; reading the bag from its start", "err", err)
 			return nil, nil
 		}
 		if all == nil {
@@ -204,7 +204,7 @@ func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, al
 	}
 	var p bag.Partial
 	if err := lists.DecodeCheckpoint(z, entry, &p); err != nil {
-		w.Log.WarnContext(ctx, "a checkpoint is not readable, the file that was in hand is read from its start", "err", err)
+		w.Log.WarnContext(ctx, "checkpoint is unreadable; reading the current file from its start", "err", err)
 		return all, nil
 	}
 	switch {
@@ -312,7 +312,7 @@ func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*ba
 			now = proof.Name() + " " + hex.EncodeToString(b.Whole)
 		}
 		if now != "" && now == before {
-			w.Log.InfoContext(ctx, "two reads of the tar agree with each other, but not with its ETag, which is no digest of it", "digest", now)
+			w.Log.InfoContext(ctx, "two reads of the tar have the same digest; its ETag is not a digest and is ignored", "digest", now)
 			return b, nil
 		}
 		if err := s.forget(ctx, w, now); err != nil {
@@ -322,7 +322,7 @@ func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*ba
 			return nil, cause.WrongAnswer(tar, "two reads of the bag differ", "read %s twice: its %s, and before %s", w.Item.Name, now, before)
 		}
 		before = now
-		w.Log.WarnContext(ctx, "the bucket does not confirm what was read of the tar; reading it again", "digest", now, "bucket_tells", proof.Known())
+		w.Log.WarnContext(ctx, "digest of the tar does not match what the bucket reports; reading it again", "digest", now, "bucket_tells", proof.Known())
 	}
 }
 
@@ -341,13 +341,13 @@ func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof) (*bag.Bag, error) {
 	b, err := s.read(ctx, w, tar, proof, true)
 	if errors.Is(err, bag.ErrCheckpoint) {
-		w.Log.WarnContext(ctx, "the file that was in hand is read from its start", "err", err)
+		w.Log.WarnContext(ctx, "checkpoint does not fit; reading the current file from its start", "err", err)
 		b, err = s.read(ctx, w, tar, proof, false)
 	}
 	if !errors.Is(err, bag.ErrChanged) {
 		return b, err
 	}
-	w.Log.WarnContext(ctx, "the checkpoints are not of this tar; reading it from its start", "err", err)
+	w.Log.WarnContext(ctx, "checkpoints belong to another tar; reading the bag from its start", "err", err)
 	if err := s.forget(ctx, w, ""); err != nil {
 		return nil, err
 	}

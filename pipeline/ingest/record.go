@@ -79,7 +79,7 @@ func (r *recorder) fetchAll(ctx context.Context) error {
 	for _, name := range []string{lists.InventoryName, lists.PlanName, lists.FormatsName, lists.CopiesName} {
 		err := r.fetchOne(ctx, name)
 		if lists.Unreadable(ctx, err) {
-			r.w.Log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
+			r.w.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
 			err = r.fetchOne(ctx, name)
 		}
 		if err != nil {

@@ -128,7 +128,7 @@ func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object regis
 				if err != nil || !bad {
 					return err
 				}
-				w.Log.WarnContext(groupCtx, "a copy of a file is bad; the file is stored again from the bag", "file", f.Identifier)
+				w.Log.WarnContext(groupCtx, "copy is bad; storing the file again from the bag", "file", f.Identifier)
 				keys := make([]string, len(f.Copies))
 				for i, c := range f.Copies {
 					keys[i] = c.Key

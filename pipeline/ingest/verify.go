@@ -233,7 +233,7 @@ func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
 		case errors.Is(kept, progress.ErrLost):
 			return w.ProgressErr(kept)
 		case kept != nil:
-			w.Log.WarnContext(ctx, "bad copy not noted; Store replaces it only if its size, checksum or metadata differ", "err", kept)
+			w.Log.WarnContext(ctx, "cannot note a bad copy; Store will replace it only if its size, checksum or metadata differ", "err", kept)
 		}
 	}
 	return claim.SendBackAs("bad-copy", "Store", errors.Join(each...))

@@ -38,7 +38,7 @@ func (a *Area) Bag(ctx context.Context) (b *bag.Bag, id string, err error) {
 func (a *Area) Inventory(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	b, id, err = a.inventoryOnce(ctx, do)
 	if Unreadable(ctx, err) {
-		a.Log.WarnContext(ctx, "inventory is not readable; reading it again")
+		a.Log.WarnContext(ctx, "inventory is unreadable; reading it again")
 		b, id, err = a.inventoryOnce(ctx, do)
 	}
 	return b, id, err

@@ -79,7 +79,7 @@ func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about a
 	var said json.RawMessage // what was wrong of it must leave nothing in about
 	rows, err := readListOnce(ctx, a, name, inventoryID, &said, index)
 	if Unreadable(ctx, err) {
-		a.Log.WarnContext(ctx, "list is not readable; reading it again", "list", name, "err", err)
+		a.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
 		rows, err = readListOnce(ctx, a, name, inventoryID, &said, index)
 	}
 	if err == nil && about != nil {
@@ -131,7 +131,7 @@ func (a *Area) Remade(ctx context.Context, err error) error {
 	if !errors.As(err, &list) {
 		return err
 	}
-	a.Log.WarnContext(ctx, "list is of no use", "list", list.name, "err", list.err)
+	a.Log.WarnContext(ctx, "list is unusable; sending the item back to the stage that makes it", "list", list.name, "err", list.err)
 	return a.missing(list.name)
 }
 

@@ -72,7 +72,7 @@ func (u *Unrecorded) CopiesOf(ctx context.Context, s upkeep.ItemState) (c upkeep
 	}
 	c, err = copiesIn(fromStart(inventory), s, onRecord)
 	if errors.Is(err, bag.ErrInventory) {
-		u.Log.WarnContext(ctx, "the inventory is damaged, and copies of the item may stay", "item", s.ID, "err", err)
+		u.Log.WarnContext(ctx, "inventory is damaged; copies of the item may remain in preservation", "item", s.ID, "err", err)
 		return upkeep.UnrecordedCopies{}, nil
 	}
 	return c, err

@@ -50,7 +50,7 @@ func (l *layout) judge(ctx context.Context, g *giving, staged storage.Object) er
 	if claim.Code(first) != "restore-invalid" {
 		return first
 	}
-	g.w.Log.WarnContext(ctx, "the restored bag is not valid; reading it again", "err", first)
+	g.w.Log.WarnContext(ctx, "restored bag is invalid; reading it again", "err", first)
 	second := l.judgeOnce(ctx, g, staged)
 	if second != nil && claim.Code(second) == "restore-invalid" && second.Error() != first.Error() {
 		return cause.WrongAnswer(g.Staging, "two reads differ", "the restored bag was read twice: %v, and then %v", first, second)

@@ -81,13 +81,13 @@ func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.St
 	if known {
 		return
 	}
-	g.w.Log.WarnContext(ctx, "a copy is of no use, the next one is tried", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
+	g.w.Log.WarnContext(ctx, "copy is unusable; trying the next one", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
 	prove := func(ctx context.Context) error {
 		_, err := g.Targets.Prove(ctx, g.Registry, c, f.SHA256, err)
 		return err
 	}
 	if failed := prove(ctx); failed != nil {
-		g.w.Log.WarnContext(ctx, "a bad copy will be put on record at the end of the restoration", "url", c.URL, "err", failed)
+		g.w.Log.WarnContext(ctx, "cannot record a bad copy; retrying at the end of the restoration", "url", c.URL, "err", failed)
 		g.mu.Lock()
 		g.untold = append(g.untold, prove)
 		g.mu.Unlock()

@@ -83,7 +83,7 @@ func (g *giveBack) abandon(ctx context.Context) {
 		err = g.abortNamed(ctx)
 	}
 	if err != nil {
-		g.w.Log.WarnContext(ctx, "the uploads of a restoration that failed are left to the janitor", "err", err)
+		g.w.Log.WarnContext(ctx, "cannot abort the uploads of a failed restoration; the janitor will", "err", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func (g *giveBack) give(ctx context.Context) error {
 		}
 	}
 	if err := g.Staging.Delete(ctx, lists.Key(g.w.Item.ID, stagedRestore)); err != nil {
-		g.w.Log.WarnContext(ctx, "what was staged of the restoration is left to the janitor", "err", err)
+		g.w.Log.WarnContext(ctx, "cannot delete what was staged for the restoration; the janitor will", "err", err)
 	}
 	g.w.ObjectID = g.w.Item.Request.ObjectID
 	if err := g.tell(ctx); err != nil {

@@ -101,7 +101,7 @@ func (r *BucketReader) Create(ctx context.Context, in registry.Institution, list
 	ids, err := r.Registry.CreateIngests(ctx, in, listed, uploads)
 	switch {
 	case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:
-		r.Log.ErrorContext(ctx, "no item can be made of an upload; it is left", "institution", in.Identifier, "key", uploads[0].Key, "err", err)
+		r.Log.ErrorContext(ctx, "cannot make an item of an upload; leaving the upload in the bucket", "institution", in.Identifier, "key", uploads[0].Key, "err", err)
 		return 0, nil
 	case errors.Is(err, registry.ErrRefused):
 		for i := range uploads {
@@ -127,7 +127,7 @@ func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, w
 		r.told = map[string]bool{}
 	}
 	r.told[name] = true
-	r.Log.InfoContext(ctx, "not a bag, left alone", "institution", in.Identifier, "key", key, "why", why)
+	r.Log.InfoContext(ctx, "upload is not a bag; leaving it in the bucket", "institution", in.Identifier, "key", key, "why", why)
 }
 
 // NotABag says why an object in a receiving bucket is not taken for a bag; ""

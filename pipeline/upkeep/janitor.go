@@ -110,7 +110,7 @@ func (j *Janitor) look(ctx context.Context, act bool) *Report {
 func (r *round) trouble(ctx context.Context, store string, err error) {
 	r.report.failed(store, err)
 	if r.act && ctx.Err() == nil {
-		r.log.WarnContext(ctx, "the janitor will come again", "store", store, "err", err)
+		r.log.WarnContext(ctx, "cleanup failed; the janitor will retry in its next round", "store", store, "err", err)
 	}
 }
 

@@ -159,7 +159,7 @@ func (r *round) removeBag(ctx context.Context, bucket *storage.Bucket, key strin
 		return r.removed(ctx, s.ID, t)
 	})
 	if errors.Is(err, storage.ErrChanged) {
-		r.log.InfoContext(ctx, "a newer upload stays in the receiving bucket", "key", key)
+		r.log.InfoContext(ctx, "receiving bucket has a newer upload; leaving it there", "key", key)
 		return nil
 	}
 	return err

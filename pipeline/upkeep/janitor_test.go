@@ -681,7 +681,7 @@ func TestRoundGoesOnWhereAnotherBrokeOff(t *testing.T) {
 	a.Through(proxy)
 	cut := a.janitor()
 	a.Deps = direct
-	const told = "the janitor will come again"
+	const told = "cleanup failed; the janitor will retry in its next round"
 	rounds := 0
 	for after := int64(12_000); left() > 0; after *= 2 { // each round comes further
 		proxy.CutAfter(after)

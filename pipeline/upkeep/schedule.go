@@ -91,7 +91,7 @@ func (s *Scheduler) again(ctx context.Context, j Job) {
 			run, wait, err = s.whenDue(ctx, j)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "job could not be begun", "job", j.Name, "err", err)
+			s.Log.WarnContext(ctx, "cannot start the job; retrying", "job", j.Name, "err", err)
 		}
 		if run != nil {
 			s.log(ctx, *run, run.Result == said)
@@ -105,7 +105,7 @@ func (s *Scheduler) log(ctx context.Context, run JobRun, same bool) {
 	log := s.Log.With("job", run.Job, "took", run.Took.Round(time.Millisecond), "result", run.Result)
 	switch {
 	case run.Outcome == Failed, run.Outcome == Lost:
-		log.WarnContext(ctx, "job not done", "outcome", run.Outcome, "err", run.Err)
+		log.WarnContext(ctx, "job failed; will retry when it is due", "outcome", run.Outcome, "err", run.Err)
 	case same:
 		log.DebugContext(ctx, "job done", "outcome", run.Outcome)
 	default:
@@ -234,7 +234,7 @@ func (s *Scheduler) keep(ctx context.Context, run upkeep.Run, lease time.Duratio
 			drop(fmt.Errorf("not renewed for %v: %w", time.Since(renewed).Round(time.Millisecond), registry.ErrLost))
 			return
 		default:
-			s.Log.WarnContext(ctx, "a run was not renewed", "job", run.Job, "err", err)
+			s.Log.WarnContext(ctx, "cannot renew the lease of a run; retrying", "job", run.Job, "err", err)
 		}
 	}
 }
