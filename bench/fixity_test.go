@@ -24,7 +24,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/migrations"
-	"github.com/farol-preservation/farol/pipeline"
+	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
@@ -255,12 +255,10 @@ func checkAll(b *testing.B, db *pgxpool.Pool, bucket *storage.Bucket, slots, fil
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	var done atomic.Int64
-	f := &pipeline.Fixity{
-		Deps: pipeline.Deps{
-			Registry: registry.New(db), Targets: map[string]*storage.Bucket{"Standard-VA": bucket}, Log: slog.New(slog.DiscardHandler),
-		},
+	f := &fixitypkg.Checker{
+		Registry: registry.New(db), Targets: map[string]*storage.Bucket{"Standard-VA": bucket}, Log: slog.New(slog.DiscardHandler),
 		Worker: "bench", Slots: slots, Batch: 4, Days: 90, Attempts: 3,
-		Observe: func(o pipeline.FixityOutcome) {
+		Observe: func(o fixitypkg.Outcome) {
 			if o.Result != "matched" {
 				b.Errorf("a check came to %+v", o)
 			}

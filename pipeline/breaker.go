@@ -177,10 +177,10 @@ func (b *breaker) log(ctx context.Context, log *slog.Logger, now time.Time) {
 	switch {
 	case !ok && b.since.IsZero():
 		b.since = now
-		log.WarnContext(ctx, "service failing; this worker claims nothing that needs it", "service", b.service, "code", b.cause.Code(), "said", b.cause.Said, "err", b.cause)
+		log.WarnContext(ctx, "service is failing; this worker claims no items that need it", "service", b.service, "code", b.cause.Code(), "said", b.cause.Said, "err", b.cause)
 	case !ok && !b.alarm && now.Sub(b.since) > alarmAfter && b.probe != nil:
 		b.alarm = true
-		log.ErrorContext(ctx, "service still failing; its items wait", "service", b.service, "code", b.cause.Code(), "since", b.since, "err", b.cause)
+		log.ErrorContext(ctx, "service is still failing; items that need it wait", "service", b.service, "code", b.cause.Code(), "since", b.since, "err", b.cause)
 	case ok && !b.since.IsZero():
 		log.InfoContext(ctx, "service works again", "service", b.service, "failed_for", now.Sub(b.since).Round(time.Second))
 		b.since, b.alarm = time.Time{}, false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -155,13 +156,13 @@ func (g *breakers) tell(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		g.log.DebugContext(ctx, "the state of services was not reported; retrying", "service", r.Service, "err", err)
+		g.log.DebugContext(ctx, "cannot report the state of services; retrying", "service", r.Service, "err", err)
 		g.mu.Lock()
 		for _, r := range reports[i:] {
 			g.byName[r.Service].unsaid = true
 		}
 		g.mu.Unlock()
-		pause(ctx, time.Second)
+		retry.Pause(ctx, time.Second)
 		return
 	}
 }

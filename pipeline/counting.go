@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
 )
 
@@ -20,16 +21,16 @@ const (
 	lastCount = time.Second
 )
 
-// counting is how far an attempt has come with its stage, for people to see. It
+// Counting is how far an attempt has come with its stage, for people to see. It
 // costs Redis one small write a second, whatever the number of files. Figures grow
 // within an attempt, and never beyond their totals.
-type counting struct {
+type Counting struct {
 	mu     sync.Mutex
 	c      progress.Counters
 	done   int64 // bytes of finished files
 	begun  time.Time
-	hands  map[*inHand]struct{}
-	byFile map[int]*inHand
+	hands  map[*group]struct{}
+	byFile map[int]*group
 	save   func(context.Context, progress.Counters) error
 	gotOn  func(ctx context.Context, before int64) // see mark
 	again  bool                                    // there was an attempt before
@@ -37,9 +38,10 @@ type counting struct {
 	ended  chan struct{}
 }
 
-// inHand is a group of files that is being worked on.
-type inHand struct {
-	first  *file
+// A group is some files that are being worked on.
+type group struct {
+	index  int // of the first file in the inventory, and its path
+	path   string
 	files  int
 	size   int64
 	copies int64            // that are made of it
@@ -47,7 +49,7 @@ type inHand struct {
 	before map[string]bool  // buckets of which it is known what an earlier attempt sent
 }
 
-func (h *inHand) bytes() int64 {
+func (h *group) bytes() int64 {
 	var sum int64
 	for _, n := range h.sent {
 		sum += n
@@ -55,33 +57,34 @@ func (h *inHand) bytes() int64 {
 	return min(sum/h.copies, h.size)
 }
 
-// begin starts counting, with the totals and what earlier attempts have finished.
+// StartCounting starts counting, with the totals and what earlier attempts have finished.
 // Figures are written until end, or until ctx is done.
-func (c *counting) begin(ctx context.Context, d Deps, w *work, start progress.Counters) {
+func (w *Work) StartCounting(ctx context.Context, start progress.Counters) {
+	c := &w.Count
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stop != nil {
 		return // a stage that begins again within its attempt goes on counting
 	}
-	start.Stage, start.Token = w.item.Stage, w.item.Token
+	start.Stage, start.Token = w.Item.Stage, w.Item.Token
 	start.Files, start.Bytes = start.FilesBefore, start.BytesBefore
 	c.c, c.done, c.begun = start, start.BytesBefore, time.Now()
-	c.hands, c.byFile = map[*inHand]struct{}{}, map[int]*inHand{}
-	c.save = func(ctx context.Context, n progress.Counters) error { return d.Progress.Count(ctx, w.claim(), n) }
-	c.gotOn, c.again = (&mark{d, w, -1}).gotOn, w.item.Attempt > 1
+	c.hands, c.byFile = map[*group]struct{}{}, map[int]*group{}
+	c.save = func(ctx context.Context, n progress.Counters) error { return w.Progress.Count(ctx, w.Claim(), n) }
+	c.gotOn, c.again = (&mark{w, -1}).gotOn, w.Item.Attempt > 1
 	ctx, c.stop = context.WithCancel(ctx)
 	c.ended = make(chan struct{})
 	go c.run(ctx)
 }
 
 // run writes the figures. What Redis does not take is no loss to the item.
-func (c *counting) run(ctx context.Context) {
+func (c *Counting) run(ctx context.Context) {
 	defer close(c.ended)
 	look := func(n progress.Counters) { c.gotOn(ctx, n.FilesBefore+n.BytesBefore) }
 	if c.again {
 		look(c.now())
 	}
-	for next := countAfter; pause(ctx, next); next = countEvery {
+	for next := countAfter; retry.Pause(ctx, next); next = countEvery {
 		n := c.now()
 		_ = c.save(ctx, n)
 		look(n)
@@ -89,7 +92,7 @@ func (c *counting) run(ctx context.Context) {
 }
 
 // end stops writing. Of an attempt that did not finish, the last figures stay.
-func (c *counting) end(ctx context.Context, finished bool) {
+func (c *Counting) end(ctx context.Context, finished bool) {
 	c.mu.Lock()
 	stop := c.stop
 	c.mu.Unlock()
@@ -107,14 +110,14 @@ func (c *counting) end(ctx context.Context, finished bool) {
 }
 
 // now returns the figures as they are.
-func (c *counting) now() progress.Counters {
+func (c *Counting) now() progress.Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.c
 	n.Elapsed, n.Busy = time.Since(c.begun), max(n.Busy, len(c.hands))
 	n.InHand = slices.Clone(n.InHand)
 	for h := range c.hands {
-		n.InHand = append(n.InHand, progress.InHand{Path: h.first.path, Files: h.files, Size: h.size, Bytes: h.bytes()})
+		n.InHand = append(n.InHand, progress.InHand{Path: h.path, Files: h.files, Size: h.size, Bytes: h.bytes()})
 	}
 	slices.SortFunc(n.InHand, func(a, b progress.InHand) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Path, b.Path))
@@ -122,56 +125,54 @@ func (c *counting) now() progress.Counters {
 	return n
 }
 
-// take notes that a group is in hand, of each file of which so many copies are made.
-func (c *counting) take(files []*file) *inHand {
-	h := &inHand{first: files[0], files: len(files), copies: 1, sent: map[string]int64{}, before: map[string]bool{}}
-	for _, f := range files {
-		h.size += f.size
-	}
+// Take notes that a group is in hand: so many files of so many bytes in all, the first
+// of which has this index and path.
+func (c *Counting) Take(index int, path string, files int, size int64) *group {
+	h := &group{index: index, path: path, files: files, size: size, copies: 1, sent: map[string]int64{}, before: map[string]bool{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hands[h] = struct{}{}
-	c.byFile[files[0].index] = h
+	c.byFile[index] = h
 	return h
 }
 
-// drop notes that a group is out of hand, finished or not.
-func (c *counting) drop(h *inHand) {
+// Drop notes that a group is out of hand, finished or not.
+func (c *Counting) Drop(h *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.hands, h)
-	delete(c.byFile, h.first.index)
+	delete(c.byFile, h.index)
 }
 
-// finish counts a file of a group.
-func (c *counting) finish(h *inHand, f *file) {
+// Finish counts a file of a group, which has this size.
+func (c *Counting) Finish(h *group, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.c.Files++
-	c.done += f.size
+	c.done += size
 	if h.files--; h.files == 0 {
 		delete(c.hands, h) // its bytes are counted now
 	} else {
-		h.size -= f.size
+		h.size -= size
 	}
 	c.moved()
 }
 
-// copies says of a large file how many copies are made of it.
-func (c *counting) copies(f *file, n int) {
+// Copies says of a large file how many copies are made of it.
+func (c *Counting) Copies(index, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h := c.byFile[f.index]; h != nil {
+	if h := c.byFile[index]; h != nil {
 		h.copies = int64(max(n, 1))
 	}
 }
 
-// parts returns what counts the parts of a large file that come to be in a bucket.
+// Parts returns what counts the parts of a large file that come to be in a bucket.
 // What an earlier attempt sent is told of first.
-func (c *counting) parts(f *file, bucket string) func(bytes int64, before bool) {
+func (c *Counting) Parts(index int, bucket string) func(bytes int64, before bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.byFile[f.index]
+	h := c.byFile[index]
 	if h == nil {
 		return nil
 	}
@@ -189,8 +190,8 @@ func (c *counting) parts(f *file, bucket string) func(bytes int64, before bool) 
 	}
 }
 
-// read notes how far the tar was read, and what is read now.
-func (c *counting) read(path string, files int, bytes int64) {
+// Read notes how far the tar was read, and what is read now.
+func (c *Counting) Read(path string, files int, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stop == nil {
@@ -206,7 +207,7 @@ func (c *counting) read(path string, files int, bytes int64) {
 
 // moved adds up the bytes. A file that is given up takes none of them back, or
 // people would see figures that fall.
-func (c *counting) moved() {
+func (c *Counting) moved() {
 	sum := c.done
 	for h := range c.hands {
 		sum += h.bytes()

@@ -1,4 +1,4 @@
-package pipeline
+package pipeline_test
 
 import (
 	"archive/tar"
@@ -16,29 +16,33 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
 )
 
 // counters are those that people see of an item.
 func (a *archive) counters(id int64) (progress.Counters, bool) {
-	a.t.Helper()
-	c, _, ok, err := a.deps.Progress.Counters(context.Background(), id)
+	a.T.Helper()
+	c, _, ok, err := a.Deps.Progress.Counters(context.Background(), id)
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	return c, ok
 }
 
 // watchCounting looks at figures all the time, and fails the test when one falls or
 // goes beyond its total. The function that it returns ends that.
-func watchCounting(t *testing.T, c *counting) (stop func()) {
+func watchCounting(t *testing.T, c *pipeline.Counting) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
 		var last progress.Counters
-		for pause(ctx, time.Millisecond) {
-			n := c.now()
+		for retry.Pause(ctx, time.Millisecond) {
+			n := c.Now()
 			if n.Stage == "" {
 				continue
 			}
@@ -61,16 +65,16 @@ func watchCounting(t *testing.T, c *counting) (stop func()) {
 func TestFiguresAreRightAtTheEndOfEachStage(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	sample := a.sample()
-	id := a.deposit("sample.tar", sample)
+	sample := a.Sample()
+	id := a.Deposit("sample.tar", sample)
 	const payload = 10*15_000 + 10*120_000 + 3<<20
-	engine := a.engine()
-	steps := Ingest(a.deps)
+	engine := a.Engine()
+	steps := ingest.Steps(a.Deps)
 	for i, step := range steps[:len(steps)-1] {
-		w := a.hold(engine, step.Stage)
-		stop := watchCounting(t, &w.count)
-		err := step.run.Run(w.hold.Context(), w)
-		w.count.end(t.Context(), false)
+		w := a.Hold(engine, step.Stage)
+		stop := watchCounting(t, &w.Count)
+		err := step.Run.Run(w.Hold.Context(), w)
+		w.Count.End(t.Context(), false)
 		stop()
 		if err != nil {
 			t.Fatalf("%s: %v", step.Stage, err)
@@ -80,7 +84,7 @@ func TestFiguresAreRightAtTheEndOfEachStage(t *testing.T) {
 			t.Fatalf("%s: nothing was counted", step.Stage)
 		}
 		tags := got.BytesTotal - payload // of the two tag files
-		want := progress.Counters{Stage: step.Stage, Token: w.item.Token, Files: sampleFiles, FilesTotal: sampleFiles, Bytes: got.BytesTotal, BytesTotal: got.BytesTotal}
+		want := progress.Counters{Stage: step.Stage, Token: w.Item.Token, Files: pipelinetest.SampleFiles, FilesTotal: pipelinetest.SampleFiles, Bytes: got.BytesTotal, BytesTotal: got.BytesTotal}
 		switch step.Stage {
 		case "Receive":
 			want.Files, want.FilesTotal, want.BytesTotal, want.Bytes = regularFiles(t, sample), -1, int64(len(sample)), int64(len(sample))
@@ -98,7 +102,7 @@ func TestFiguresAreRightAtTheEndOfEachStage(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.Stage, diff)
 		}
-		if err := w.hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, Note: step.note}, nil); err != nil {
+		if err := w.Hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, Note: step.Note}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,24 +129,24 @@ func TestFiguresGoOnAfterAnAttemptThatFailed(t *testing.T) {
 	t.Parallel()
 	const files, size = 60, 120_000
 	a := newArchive(t)
-	a.deps.Files = 1
+	a.Deps.Files = 1
 	spec := bagtest.Spec{Name: "figures"}
 	for i := range files {
 		spec.Files = append(spec.Files, bagtest.File{Path: "data/" + string(rune('a'+i/26)) + string(rune('a'+i%26)), Size: size})
 	}
-	id := a.deposit("figures.tar", a.bag(spec))
-	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.s3.Endpoint, "https://"))
-	a.through(proxy)
-	engine := a.engine()
-	a.upTo(engine, "Copy To Staging")
+	id := a.Deposit("figures.tar", a.Bag(spec))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
 	proxy.CutAfter(files * size) // every byte passes twice
-	a.one(engine, "Copy To Staging")
+	a.One(engine, "Copy To Staging")
 	first, ok := a.counters(id)
 	if !ok || first.Stage != "Copy To Staging" || first.Files < 3 || first.Files >= files || first.FilesBefore != 0 ||
 		first.FilesTotal != files+2 || first.Bytes < (first.Files-2)*size || first.Bytes >= first.BytesTotal {
 		t.Fatalf("of the first attempt: %+v, %v", first, ok)
 	}
-	summary, err := a.deps.Progress.Summary(t.Context(), id)
+	summary, err := a.Deps.Progress.Summary(t.Context(), id)
 	if err != nil || len(summary) != 1 {
 		t.Fatalf("summary %v, %v", summary, err)
 	}
@@ -155,15 +159,15 @@ func TestFiguresGoOnAfterAnAttemptThatFailed(t *testing.T) {
 	}
 
 	proxy.Resume()
-	a.exec(`UPDATE work_items SET run_at = now()`)
-	w := a.hold(engine, "Copy To Staging")
-	stop := watchCounting(t, &w.count)
-	err = Ingest(a.deps)[3].run.Run(w.hold.Context(), w)
-	w.count.end(t.Context(), false)
+	a.Exec(`UPDATE work_items SET run_at = now()`)
+	w := a.Hold(engine, "Copy To Staging")
+	stop := watchCounting(t, &w.Count)
+	err = ingest.Steps(a.Deps)[3].Run.Run(w.Hold.Context(), w)
+	w.Count.End(t.Context(), false)
 	stop()
 	second, _ := a.counters(id)
 	if err != nil || second.FilesBefore != kept || second.Files != files+2 || second.Bytes != second.BytesTotal || second.BytesBefore != first.Bytes ||
-		second.Token != w.item.Token || second.Token == first.Token {
+		second.Token != w.Item.Token || second.Token == first.Token {
 		t.Errorf("of the second attempt: %+v after %+v, %v", second, first, err)
 	}
 }
@@ -173,14 +177,14 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	client := testenv.Redis(t)
-	a.deps.Progress = progress.New(client, "flushed")
-	id := a.deposit("sample.tar", a.sample())
-	w := a.hold(a.engine(), "Receive")
-	w.count.begin(w.hold.Context(), a.deps, w, progress.Counters{FilesTotal: 10, BytesTotal: 1000, FilesBefore: 2, BytesBefore: 100})
+	a.Deps.Progress = progress.New(client, "flushed")
+	id := a.Deposit("sample.tar", a.Sample())
+	w := a.Hold(a.Engine(), "Receive")
+	w.StartCounting(w.Hold.Context(), progress.Counters{FilesTotal: 10, BytesTotal: 1000, FilesBefore: 2, BytesBefore: 100})
 	known := func() bool { _, ok := a.counters(id); return ok }
 	testenv.Eventually(t, "the first figures", known)
-	hand := w.count.take([]*file{{index: 3, path: "data/a", size: 50}})
-	w.count.finish(hand, hand.first)
+	hand := w.Count.Take(3, "data/a", 1, 50)
+	w.Count.Finish(hand, 50)
 	if err := client.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +195,7 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 	if c, _ := a.counters(id); c.Files != 3 || c.Bytes != 150 || c.FilesBefore != 2 || c.FilesTotal != 10 {
 		t.Errorf("after FLUSHDB: %+v", c)
 	}
-	w.count.end(t.Context(), true)
+	w.Count.End(t.Context(), true)
 }
 
 // Parts of a large file count as they come, for all its copies together, and those
@@ -199,14 +203,14 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 func TestFiguresOfALargeFile(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.deposit("sample.tar", a.sample())
-	w := a.hold(a.engine(), "Receive")
-	w.count.begin(w.hold.Context(), a.deps, w, progress.Counters{FilesTotal: 2, BytesTotal: 1100})
-	defer w.count.end(t.Context(), true)
-	big, small := &file{index: 1, path: "big", size: 1000}, &file{index: 2, path: "small", size: 100}
+	a.Deposit("sample.tar", a.Sample())
+	w := a.Hold(a.Engine(), "Receive")
+	w.StartCounting(w.Hold.Context(), progress.Counters{FilesTotal: 2, BytesTotal: 1100})
+	defer w.Count.End(t.Context(), true)
+	const big = 1 // its index
 	check := func(when string, bytes, before int64, hands ...progress.InHand) {
 		t.Helper()
-		n := w.count.now()
+		n := w.Count.Now()
 		if n.Bytes != bytes || n.BytesBefore != before {
 			t.Errorf("%s: %d bytes and %d before, want %d and %d", when, n.Bytes, n.BytesBefore, bytes, before)
 		}
@@ -214,29 +218,29 @@ func TestFiguresOfALargeFile(t *testing.T) {
 			t.Errorf("%s: in hand (-want +got):\n%s", when, diff)
 		}
 	}
-	hand, other := w.count.take([]*file{big}), w.count.take([]*file{small})
+	hand, other := w.Count.Take(big, "big", 1, 1000), w.Count.Take(2, "small", 1, 100)
 	inHand := func(bytes int64) []progress.InHand {
 		return []progress.InHand{{Path: "big", Files: 1, Size: 1000, Bytes: bytes}, {Path: "small", Files: 1, Size: 100}}
 	}
-	w.count.copies(big, 2)
+	w.Count.Copies(big, 2)
 	check("at first", 0, 0, inHand(0)...)
-	sent := w.count.parts(big, "one")
+	sent := w.Count.Parts(big, "one")
 	sent(400, true) // by an earlier attempt
 	check("a part of an earlier attempt", 200, 200, inHand(200)...)
 	sent(400, false)
 	check("a part", 400, 200, inHand(400)...)
-	sent = w.count.parts(big, "one") // another try
+	sent = w.Count.Parts(big, "one") // another try
 	check("another try", 400, 200, inHand(0)...)
 	sent(400, true)
 	check("some of what the try before sent", 400, 200, inHand(200)...)
 	sent(400, true)
 	check("what the try before sent", 400, 200, inHand(400)...)
 	sent(200, false)
-	w.count.parts(big, "two")(1000, false)
+	w.Count.Parts(big, "two")(1000, false)
 	check("all parts", 1000, 200, inHand(1000)...)
-	w.count.finish(hand, big)
-	w.count.drop(hand)
+	w.Count.Finish(hand, 1000)
+	w.Count.Drop(hand)
 	check("finished", 1000, 200, progress.InHand{Path: "small", Files: 1, Size: 100})
-	w.count.drop(other)
+	w.Count.Drop(other)
 	check("given up", 1000, 200)
 }

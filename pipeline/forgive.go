@@ -11,10 +11,13 @@ import (
 // the item's doing. A bag of a week's work may lose its worker many times; one that
 // kills its workers gets no further, and is parked.
 type mark struct {
-	Deps
-	w   *work
+	w   *Work
 	far int64 // -1: not known yet
 }
+
+// forgive makes the attempts before the one of a claim not count, if they are not yet
+// forgiven: see [registry.Registry.ForgiveAttempts].
+type forgive func(ctx context.Context, item, token int64) (bool, error)
 
 // markName is the name of the mark in Redis.
 const markName = "mark"
@@ -25,7 +28,7 @@ func (m *mark) gotOn(ctx context.Context, before int64) {
 	if m.far < 0 && m.read(ctx, before) != nil {
 		return
 	}
-	if before <= m.far || m.w.item.Attempt > 1 && !m.forgive(ctx) {
+	if before <= m.far || m.w.Item.Attempt > 1 && !m.forgive(ctx) {
 		return
 	}
 	if m.keep(ctx, before) == nil {
@@ -35,7 +38,7 @@ func (m *mark) gotOn(ctx context.Context, before int64) {
 
 // read reads the mark. If there is none, this attempt makes the first.
 func (m *mark) read(ctx context.Context, before int64) error {
-	text, err := m.Progress.Get(ctx, m.w.item.ID, m.w.passOf(), markName)
+	text, err := m.w.Progress.Get(ctx, m.w.Item.ID, m.w.Pass(), markName)
 	if err != nil {
 		return err
 	}
@@ -51,18 +54,21 @@ func (m *mark) read(ctx context.Context, before int64) error {
 }
 
 func (m *mark) forgive(ctx context.Context) bool {
-	forgiven, err := m.Registry.ForgiveAttempts(ctx, m.w.item.ID, m.w.item.Token)
+	if m.w.forgive == nil {
+		return true
+	}
+	forgiven, err := m.w.forgive(ctx, m.w.Item.ID, m.w.Item.Token)
 	if err != nil {
-		m.w.log.WarnContext(ctx, "attempts that got on are not forgiven yet", "err", err)
+		m.w.Log.WarnContext(ctx, "cannot reset the attempt counter; retrying", "err", err)
 		return false
 	}
 	if forgiven {
-		m.w.log.InfoContext(ctx, "the attempts before got on, and do not count", "attempts", m.w.item.Attempt-1)
-		m.w.hold.Item.Attempt = 1
+		m.w.Log.InfoContext(ctx, "earlier attempts made progress; attempt counter reset", "attempts", m.w.Item.Attempt-1)
+		m.w.Hold.Item.Attempt = 1
 	}
 	return true
 }
 
 func (m *mark) keep(ctx context.Context, before int64) error {
-	return m.Progress.Put(ctx, m.w.claim(), m.w.passOf(), markName, strconv.FormatInt(before, 10))
+	return m.w.Progress.Put(ctx, m.w.Claim(), m.w.Pass(), markName, strconv.FormatInt(before, 10))
 }

@@ -1,4 +1,4 @@
-package pipeline
+package pipeline_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
 )
 
@@ -16,24 +18,24 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	client := testenv.Redis(t)
-	a.deps.Progress = progress.New(client, "marks")
-	id := a.deposit("sample.tar", a.sample())
-	engine := a.engine()
+	a.Deps.Progress = progress.New(client, "marks")
+	id := a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
 	attempt := func(before ...int64) {
 		t.Helper()
-		w := a.hold(engine, "Receive")
-		m := &mark{a.deps, w, -1}
+		w := a.Hold(engine, "Receive")
+		m := pipeline.NewMark(w, a.Deps.Registry)
 		for _, n := range before {
-			m.gotOn(t.Context(), n)
+			m.GotOn(t.Context(), n)
 		}
-		if err := w.hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
+		if err := w.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
 			t.Fatal(err)
 		}
-		a.exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
+		a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
 	}
 	expect := func(status string, count int) {
 		t.Helper()
-		if item := a.item(id); item.Status != status || item.Attempt != count {
+		if item := a.Item(id); item.Status != status || item.Attempt != count {
 			t.Fatalf("item is %s with %d attempts, want %s with %d", item.Status, item.Attempt, status, count)
 		}
 	}
@@ -60,31 +62,31 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 func TestOnlyTheClaimForgives(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	id := a.deposit("sample.tar", a.sample())
-	engine := a.engine()
+	id := a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
 	forgives := func(token int64, want bool) {
 		t.Helper()
-		before := a.item(id).Attempt
-		forgiven, err := a.deps.Registry.ForgiveAttempts(t.Context(), id, token)
+		before := a.Item(id).Attempt
+		forgiven, err := a.Deps.Registry.ForgiveAttempts(t.Context(), id, token)
 		if forgiven != want || err != nil {
 			t.Errorf("claim %d: forgiven %v, %v, want %v", token, forgiven, err, want)
 		}
-		if after := a.item(id).Attempt; !want && after != before || want && after != 1 {
+		if after := a.Item(id).Attempt; !want && after != before || want && after != 1 {
 			t.Errorf("claim %d: attempt %d became %d", token, before, after)
 		}
 	}
-	first := a.hold(engine, "Receive")
-	forgives(first.item.Token, false)
-	if err := first.hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
+	first := a.Hold(engine, "Receive")
+	forgives(first.Item.Token, false)
+	if err := first.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
 		t.Fatal(err)
 	}
-	a.exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
-	second := a.hold(engine, "Receive")
-	forgives(first.item.Token, false)
-	forgives(second.item.Token+1, false)
-	forgives(second.item.Token, true)
-	forgives(second.item.Token, false)
-	if n := value[int](a, `SELECT count(*) FROM attempt_resets`); n != 1 {
+	a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
+	second := a.Hold(engine, "Receive")
+	forgives(first.Item.Token, false)
+	forgives(second.Item.Token+1, false)
+	forgives(second.Item.Token, true)
+	forgives(second.Item.Token, false)
+	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM attempt_resets`); n != 1 {
 		t.Errorf("%d are on record, want 1", n)
 	}
 }

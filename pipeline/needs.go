@@ -10,32 +10,33 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// need is a set of services that a step cannot do without.
-type need int
+// Need is a set of services that a step cannot do without.
+type Need int
 
 const (
-	needRedis need = 1 << iota
-	needStaging
-	needReceiving // of the item's institution
-	needRestore   // likewise
-	needTargets   // each that the storage option names
-	needOneTarget // any of these
-	needScanner
-	needIdentifier
-	needDisk
-	needKept // the bucket for the interim metadata
+	NeedRedis Need = 1 << iota
+	NeedStaging
+	NeedReceiving // of the item's institution
+	NeedRestore   // likewise
+	NeedTargets   // each that the storage option names
+	NeedOneTarget // any of these
+	NeedScanner
+	NeedIdentifier
+	NeedDisk
+	NeedKept // the bucket for the interim metadata
 )
 
 // probe asks a service whether it does its work.
 type probe func(ctx context.Context) error
 
 // needing lists the steps that need something.
-func needing(steps []Step, n need) (names []string) {
+func needing(steps []Step, n Need) (names []string) {
 	for _, s := range steps {
-		if s.needs&n != 0 {
+		if s.Needs&n != 0 {
 			names = append(names, s.Name())
 		}
 	}
@@ -52,29 +53,29 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 			list = append(list, &breaker{service: service, ofProcess: ofProcess, probe: p, scopes: scopes, state: claim.ServiceOK, unsaid: true})
 		}
 	}
-	all := func(n need) claim.Scope { return claim.Scope{Steps: needing(steps, n)} }
+	all := func(n Need) claim.Scope { return claim.Scope{Steps: needing(steps, n)} }
 	if d.Progress != nil {
-		add(fault.Redis, false, d.Progress.Probe, all(needRedis))
+		add(fault.Redis, false, d.Progress.Probe, all(NeedRedis))
 	}
 	if d.Staging != nil {
-		add(d.Staging.Service(), false, d.Staging.Probe, all(needStaging))
+		add(d.Staging.Service(), false, d.Staging.Probe, all(NeedStaging))
 	}
 	if d.Kept != nil {
-		add(d.Kept.Service(), false, d.Kept.Probe, all(needKept))
+		add(d.Kept.Service(), false, d.Kept.Probe, all(NeedKept))
 	}
 	if d.Viruses != nil {
-		add(fault.Scanner, false, d.scannerProbe, all(needScanner))
+		add(fault.Scanner, false, d.scannerProbe, all(NeedScanner))
 	}
-	add(fault.Identifier, true, d.identifierProbe, all(needIdentifier))
-	add(fault.Disk, true, diskProbe, all(needDisk))
+	add(fault.Identifier, true, d.identifierProbe, all(NeedIdentifier))
+	add(fault.Disk, true, diskProbe, all(NeedDisk))
 	for _, t := range storage.Targets() {
 		b := d.Targets[t.Name]
 		if b == nil {
 			continue
 		}
-		scopes := []claim.Scope{{Steps: needing(steps, needTargets), StorageOptions: []string{t.Option}}}
+		scopes := []claim.Scope{{Steps: needing(steps, NeedTargets), StorageOptions: []string{t.Option}}}
 		if len(storage.TargetsOf(t.Option)) == 1 {
-			scopes = append(scopes, claim.Scope{Steps: needing(steps, needOneTarget), StorageOptions: []string{t.Option}})
+			scopes = append(scopes, claim.Scope{Steps: needing(steps, NeedOneTarget), StorageOptions: []string{t.Option}})
 		}
 		add(b.Service(), false, b.Probe, scopes...)
 		if n := len(list); n > 0 && list[n-1].service == b.Service() {
@@ -102,7 +103,7 @@ func unconfigured(d Deps, steps []Step) *breaker {
 			}
 		}
 	}
-	names := needing(steps, needTargets)
+	names := needing(steps, NeedTargets)
 	if len(options) == 0 || len(names) == 0 {
 		return nil
 	}
@@ -119,9 +120,9 @@ func unconfigured(d Deps, steps []Step) *breaker {
 // bucketOf is the breaker of a bucket that belongs to an item's institution.
 func bucketOf(d Deps, steps []Step, item claim.Item, service string) *breaker {
 	name := strings.TrimPrefix(service, fault.Bucket(""))
-	n := needRestore
-	if item.Action == "Ingest" {
-		n = needReceiving
+	n := NeedRestore
+	if slices.ContainsFunc(steps, func(s Step) bool { return s.Action == item.Action && s.Needs&NeedReceiving != 0 }) {
+		n = NeedReceiving
 	}
 	g := &breaker{
 		service: service, state: claim.ServiceOK, unsaid: true,
@@ -141,7 +142,7 @@ func bucketOf(d Deps, steps []Step, item claim.Item, service string) *breaker {
 
 func (d Deps) scannerProbe(ctx context.Context) error {
 	_, err := d.Viruses.Version(ctx)
-	return scannerErr(ctx, err)
+	return cause.Scanner(ctx, err)
 }
 
 func (d Deps) identifierProbe(ctx context.Context) error {
@@ -149,18 +150,18 @@ func (d Deps) identifierProbe(ctx context.Context) error {
 		return nil
 	}
 	_, err := d.Formats.Identify(ctx, "probe.txt", 5, strings.NewReader("probe"))
-	return identifierErr(ctx, err)
+	return cause.Identifier(ctx, err)
 }
 
 // diskProbe tells whether TMPDIR takes what the lists of a bag need.
 func diskProbe(context.Context) (err error) {
 	f, err := os.CreateTemp("", "farol-probe-*")
 	if err != nil {
-		return fmt.Errorf("spool: %w", ofHost(err))
+		return fmt.Errorf("spool: %w", cause.Host(err))
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
-		return fmt.Errorf("spool: %w", ofHost(err))
+		return fmt.Errorf("spool: %w", cause.Host(err))
 	}
 	return nil
 }

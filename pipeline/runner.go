@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -41,6 +42,8 @@ type Runner struct {
 	steps    map[string]Step // by name
 	order    []string        // of names
 	progress *progress.Store
+	forgive  forgive
+	memory   *memoryBudget
 	keeps    bool // interim metadata is kept before it is deleted
 	options  RunnerOptions
 	breakers *breakers
@@ -59,7 +62,10 @@ var errStopping = errors.New("the worker was told to stop")
 func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Runner, error) {
 	r := &Runner{
 		engine: engine, steps: map[string]Step{},
-		progress: d.Progress, keeps: d.Kept != nil, options: o, running: map[string]int{},
+		progress: d.Progress, memory: newMemoryBudget(d.MaxFiles, d.Memory), keeps: d.Kept != nil, options: o, running: map[string]int{},
+	}
+	if d.Registry != nil {
+		r.forgive = d.Registry.ForgiveAttempts
 	}
 	for _, s := range steps {
 		r.steps[s.Name()] = s
@@ -222,7 +228,7 @@ func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.
 	for _, item := range got {
 		items.Go(func() {
 			defer r.free(p, of, item.Step())
-			r.one(work, item)
+			r.Process(work, item)
 		})
 	}
 }
@@ -304,8 +310,8 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 	}
 	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		r.options.Log.WarnContext(ctx, "no claim", "pool", p.Name, "err", err)
-		pause(ctx, time.Second)
+		r.options.Log.WarnContext(ctx, "claim failed; retrying in 1s", "pool", p.Name, "err", err)
+		retry.Pause(ctx, time.Second)
 	}
 	return got
 }
@@ -339,25 +345,28 @@ func (r *Runner) free(p *poolRun, of, step string) {
 	}
 }
 
-// one takes an item through one stage. What the stage came to is logged here
-// and nowhere else.
-func (r *Runner) one(ctx context.Context, item claim.Item) {
+// Process takes a claimed item through the stage that it is at, and settles it. What
+// the stage came to is logged here and nowhere else.
+func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	step := r.steps[item.Step()]
 	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
 	hold := r.engine.Hold(ctx, item)
-	w := &work{item: item, hold: hold, log: log, note: step.note, outcome: "Ingest complete"}
+	w := &Work{
+		Item: item, Hold: hold, Log: log, Note: step.Note,
+		Progress: r.progress, forgive: r.forgive, memory: r.memory,
+	}
 	defer w.leave()
 	start := time.Now()
-	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.run.Run(ctx, w) }))
+	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.Run.Run(ctx, w) }))
 	result = r.judge(ctx, item, result)
 	took := time.Since(start)
-	w.count.end(ctx, result == nil)
+	w.Count.end(ctx, result == nil)
 	if r.options.Observe != nil {
 		r.options.Observe(Outcome{Stage: item.Step(), Code: claim.Code(result), Took: took, Bytes: item.Size})
 	}
 	if errors.Is(result, claim.ErrLost) {
 		hold.Abandon()
-		log.WarnContext(ctx, "work dropped, the item is no longer ours", "took", took)
+		log.WarnContext(ctx, "lost the item's lease; another worker will continue", "took", took)
 		return
 	}
 
@@ -367,11 +376,11 @@ func (r *Runner) one(ctx context.Context, item claim.Item) {
 	r.keepFaults(settled, w, result) // before another attempt can begin
 	if err := r.settle(settled, hold, done, result); err != nil {
 		hold.Abandon()
-		log.WarnContext(settled, "outcome not recorded", "result", result, "err", err)
+		log.WarnContext(settled, "cannot record the outcome; another worker will repeat the stage when the lease expires", "result", result, "err", err)
 		return
 	}
 	r.logOutcome(settled, log, result, took)
-	if result == nil && (done.Next != "" || item.Action != "Ingest") { // of which Cleanup leaves nothing
+	if result == nil && (done.Next != "" || !step.Clears) {
 		r.clear(settled, w, done.Next == "")
 	}
 }
@@ -388,10 +397,10 @@ func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error
 func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, result error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := hold.Settle(ctx, done, result)
-		if err == nil || errors.Is(err, claim.ErrLost) || !pause(ctx, wait) {
+		if err == nil || errors.Is(err, claim.ErrLost) || !retry.Pause(ctx, wait) {
 			return err
 		}
-		r.options.Log.WarnContext(ctx, "outcome will be recorded again", "item", hold.Item.ID, "err", err)
+		r.options.Log.WarnContext(ctx, "cannot record the outcome; retrying", "item", hold.Item.ID, "err", err)
 	}
 }
 
@@ -402,6 +411,23 @@ func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error,
 	case claim.NeedsPerson(result):
 		log.ErrorContext(ctx, "item needs a person", "code", code, "result", result, "took", took)
 	default:
-		log.WarnContext(ctx, "stage not done", "code", code, "result", result, "took", took)
+		log.WarnContext(ctx, "stage failed; will retry", "code", code, "result", result, "took", took)
+	}
+}
+
+// clear forgets what a finished stage, or a request at its end, has in Redis. What
+// stays there is cleaned up later. A stage has put into its list what is to be kept.
+func (r *Runner) clear(ctx context.Context, w *Work, ended bool) {
+	var err error
+	switch {
+	case ended && r.keeps:
+		return // the janitor keeps it first
+	case ended:
+		err = r.progress.Clear(ctx, w.Item.ID)
+	default:
+		err = r.progress.ClearStage(ctx, w.Claim(), w.Pass())
+	}
+	if err != nil && !errors.Is(err, progress.ErrLost) {
+		w.Log.WarnContext(ctx, "cannot clear the progress of a finished stage; it remains in Redis until cleanup", "err", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/pipeline"
+	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -41,7 +41,7 @@ looked at.`,
 // diagnosis is what farol doctor prints as JSON.
 type diagnosis struct {
 	Healthy bool `json:"healthy"` // nothing needs a person, and all was looked at
-	*pipeline.Report
+	*upkeeppkg.Report
 	Janitor *upkeep.Round `json:"janitor"` // null if that was not found out
 }
 
@@ -55,12 +55,12 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 		return err
 	}
 	defer done()
-	report := (&pipeline.Doctor{Janitor: j}).Examine(ctx)
+	report := (&upkeeppkg.Doctor{Janitor: j}).Examine(ctx)
 	v := diagnosis{Report: report}
 	if last, err := upkeep.In(j.Registry).LastRound(ctx); err == nil {
 		v.Janitor = &last
 	} else {
-		report.Unchecked = append(report.Unchecked, pipeline.Unchecked{Store: "database", Error: err.Error()})
+		report.Unchecked = append(report.Unchecked, upkeeppkg.Unchecked{Store: "database", Error: err.Error()})
 	}
 	v.Healthy = !report.NeedsPerson() && len(report.Unchecked) == 0
 	if asJSON {
@@ -106,7 +106,7 @@ func writeDiagnosis(out io.Writer, v diagnosis) error {
 
 // writeFindings writes each finding with its names, and what could not be looked
 // at.
-func writeFindings(out io.Writer, report *pipeline.Report) error {
+func writeFindings(out io.Writer, report *upkeeppkg.Report) error {
 	var b strings.Builder
 	for _, f := range report.Findings {
 		mark := " "
@@ -145,15 +145,15 @@ func writeFindings(out io.Writer, report *pipeline.Report) error {
 }
 
 // doing says what the janitor does about a finding.
-func doing(f pipeline.Finding) string {
+func doing(f upkeeppkg.Finding) string {
 	switch {
-	case f.Janitor == pipeline.Removes:
+	case f.Janitor == upkeeppkg.Removes:
 		return "removes them in its next round"
-	case f.Janitor == pipeline.Waits && f.Due != nil:
+	case f.Janitor == upkeeppkg.Waits && f.Due != nil:
 		return "removes them from " + human.Time(*f.Due) + " on"
-	case f.Janitor == pipeline.Waits:
+	case f.Janitor == upkeeppkg.Waits:
 		return "removes them when they are due"
-	case f.Janitor == pipeline.Leaves:
+	case f.Janitor == upkeeppkg.Leaves:
 		return "leaves them"
 	}
 	return "removed them"

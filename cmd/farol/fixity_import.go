@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/fixity"
 )
 
 func fixityImportCommand() *cobra.Command {
@@ -58,8 +58,8 @@ type importFlags struct {
 type importReport struct {
 	File string    `json:"file"`
 	Date time.Time `json:"date"`
-	pipeline.ReportSum
-	Problems []pipeline.ReportProblem `json:"problems"` // the first 10,000
+	fixity.Sum
+	Problems []fixity.Problem `json:"problems"` // the first 10,000
 }
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
@@ -84,7 +84,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	reports := []importReport{}
 	perfect := true
 	for _, name := range files {
-		r := &pipeline.FixityReport{Registry: s.Registry, Target: target.Name, Bucket: s.Targets[target.Name], At: date}
+		r := &fixity.Report{Registry: s.Registry, Target: target.Name, Bucket: s.Targets[target.Name], At: date}
 		report, err := importFile(ctx, r, in, out, name, f.asJSON)
 		if err != nil {
 			return err
@@ -119,8 +119,8 @@ func dateOf(text string) (time.Time, error) {
 }
 
 // importFile imports one report.
-func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out io.Writer, name string, asJSON bool) (importReport, error) {
-	report := importReport{File: name, Problems: []pipeline.ReportProblem{}}
+func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writer, name string, asJSON bool) (importReport, error) {
+	report := importReport{File: name, Problems: []fixity.Problem{}}
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -140,7 +140,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 	}
 	report.Date = r.At.UTC()
 	var broken error // standard output
-	sum, err := r.Import(ctx, in, func(p pipeline.ReportProblem) {
+	sum, err := r.Import(ctx, in, func(p fixity.Problem) {
 		switch {
 		case !asJSON:
 			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, p.Line, human.Line(cmp.Or(p.File, p.Key, "-")), human.Line(p.Problem)); err != nil {
@@ -150,7 +150,7 @@ func importFile(ctx context.Context, r *pipeline.FixityReport, in io.Reader, out
 			report.Problems = append(report.Problems, p)
 		}
 	})
-	report.ReportSum = sum
+	report.Sum = sum
 	if err != nil || broken != nil {
 		return report, cli.Failure{
 			Code: cli.ExitFailed, Err: errors.Join(err, broken),

@@ -16,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -104,9 +104,9 @@ type identifyReport struct {
 	Files   int64  `json:"files"` // that the flags take
 	Bytes   int64  `json:"bytes"`
 	Version string `json:"signature_version"` // of this program
-	pipeline.Backfilled
-	LeftFiles []pipeline.Left `json:"left_files"` // the first 10,000
-	Sample    []string        `json:"sample,omitempty"`
+	upkeep.Backfilled
+	LeftFiles []upkeep.Left `json:"left_files"` // the first 10,000
+	Sample    []string      `json:"sample,omitempty"`
 }
 
 // mostLeft bounds the files that JSON lists as left.
@@ -134,7 +134,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 		return err
 	}
 	defer formats.Close()
-	report := identifyReport{DryRun: f.dryRun, LeftFiles: []pipeline.Left{}}
+	report := identifyReport{DryRun: f.dryRun, LeftFiles: []upkeep.Left{}}
 	if report.Version, err = formats.Version(ctx); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if f.dryRun {
 		return dryRun(ctx, s.Registry, filter, count, report, f.asJSON, out)
 	}
-	b := &pipeline.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
+	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
 	for _, t := range config.Storage.Targets {
 		b.Prefer[t.Name] = t.RestorePriority
 	}
@@ -204,10 +204,10 @@ func dryRun(ctx context.Context, r *registry.Registry, f registry.FormatFilter, 
 	return err
 }
 
-func backfill(ctx context.Context, b *pipeline.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
+func backfill(ctx context.Context, b *upkeep.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
 	show := cli.NewBar(c.Files, decor.CountersNoUnit("%d / %d files"))
 	var broken error // standard output
-	sum, err := b.Run(ctx, f, c, show.Set, func(l pipeline.Left) {
+	sum, err := b.Run(ctx, f, c, show.Set, func(l upkeep.Left) {
 		switch {
 		case !asJSON:
 			if _, err := fmt.Fprintf(out, "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {

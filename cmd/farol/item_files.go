@@ -17,12 +17,14 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
 func itemFilesCommand() *cobra.Command {
-	var page pipeline.FilePage
+	var page interim.Page
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "files ID",
@@ -72,10 +74,10 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 
 // fileStates are those that files of items can be in.
 func fileStates() []string {
-	return append(pipeline.FileStates(), registry.ItemFileStates()...)
+	return append(interim.States(), registry.ItemFileStates()...)
 }
 
-func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON bool) error {
+func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool) error {
 	const most = 10 * time.Minute // the lists of a large bag are fetched first
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
@@ -89,7 +91,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 		if l.gone != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
 		}
-		return cli.WriteJSON(out, append([]pipeline.ItemFile{}, l.files...))
+		return cli.WriteJSON(out, append([]interim.File{}, l.files...))
 	case l.gone != "":
 		_, err := fmt.Fprintln(out, l.gone)
 		return err
@@ -99,7 +101,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page pipeline.FilePage, asJSON 
 
 // itemFileList reads a page of an item's files from where it is known.
 type itemFileList struct {
-	page     pipeline.FilePage
+	page     interim.Page
 	warnings io.Writer
 
 	registry *registry.Registry
@@ -107,7 +109,7 @@ type itemFileList struct {
 	item     registry.WorkItem
 	attempts []registry.Attempt
 
-	files []pipeline.ItemFile
+	files []interim.File
 	gone  string // why nothing is known of the files
 }
 
@@ -169,7 +171,7 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
 	}
 	d.Progress = s.Progress
-	m, err := d.Interim(ctx, l.item, l.attempts)
+	m, err := ingest.InterimReader(d).Read(ctx, l.item, l.attempts)
 	if err != nil {
 		return false, noFilesRead(err)
 	}
@@ -177,7 +179,7 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	if l.files, err = l.page.Of(m.Files(ctx)); err != nil {
 		return false, noFilesRead(err)
 	}
-	if m.Faults != nil && m.Faults.More > 0 && slices.ContainsFunc(l.files, func(f pipeline.ItemFile) bool { return f.State == "failed" }) {
+	if m.Faults != nil && m.Faults.More > 0 && slices.ContainsFunc(l.files, func(f interim.File) bool { return f.State == "failed" }) {
 		fmt.Fprintf(l.warnings, "The last attempt had %d more faults, whose files are not known.\n", m.Faults.More)
 	}
 	return m.Known() || len(l.files) > 0, nil
@@ -194,11 +196,11 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 		return false, err
 	}
 	defer s.Close()
-	d := pipeline.Deps{}
-	if d.Kept, err = s.Receiving(keep.Bucket); err != nil {
+	bucket, err := s.Receiving(keep.Bucket)
+	if err != nil {
 		return false, err
 	}
-	k, err := d.KeptOf(ctx, l.item.ID)
+	k, err := interim.Open(ctx, bucket, l.item.ID)
 	if errors.Is(err, storage.ErrNotFound) {
 		return false, nil
 	}
@@ -221,9 +223,9 @@ func (l *itemFileList) onRecord(ctx context.Context) error {
 	}
 	list, err := l.registry.ItemFiles(ctx, f)
 	for _, x := range list {
-		of := pipeline.ItemFile{Path: x.Path, Size: x.Size, State: x.State, Message: x.Message, UUID: x.UUID, Format: x.Format, PUID: x.PUID}
+		of := interim.File{Path: x.Path, Size: x.Size, State: x.State, Message: x.Message, UUID: x.UUID, Format: x.Format, PUID: x.PUID}
 		for _, target := range x.Targets {
-			of.Copies = append(of.Copies, pipeline.FileCopy{Target: target})
+			of.Copies = append(of.Copies, interim.Copy{Target: target})
 		}
 		l.files = append(l.files, of)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -71,7 +72,7 @@ func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registr
 	var items []registry.WorkItem
 	var filters []claim.Filter
 	for _, p := range pools {
-		filters = append(filters, p.Filters(pipeline.Steps(pipeline.Deps{}), limit)...)
+		filters = append(filters, p.Filters(steps.All(pipeline.Deps{}), limit)...)
 	}
 	var held []claim.Scope
 	for _, h := range engine.ServiceHolds() {

@@ -13,6 +13,8 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 func janitorCommand() *cobra.Command {
@@ -55,19 +57,19 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 		return err
 	}
 	defer done()
-	var report *pipeline.Report
+	var report *upkeep.Report
 	if dryRun {
 		report = j.Look(ctx)
-	} else if report, err = j.Round(ctx); errors.Is(err, pipeline.ErrBusy) {
+	} else if report, err = j.Round(ctx); errors.Is(err, upkeep.ErrBusy) {
 		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is at work"), Next: "`farol schedule list` tells who; try again when its round is over"}
 	}
 	if report == nil {
 		return err
 	}
 	if !dryRun { // what stays is the doctor's to tell
-		report.Findings = thatJanitor(report.Findings, pipeline.Removed)
+		report.Findings = thatJanitor(report.Findings, upkeep.Removed)
 	} else {
-		report.Findings = thatJanitor(report.Findings, pipeline.Removes, pipeline.Waits)
+		report.Findings = thatJanitor(report.Findings, upkeep.Removes, upkeep.Waits)
 	}
 	if asJSON {
 		err = errors.Join(err, cli.WriteJSON(out, report))
@@ -84,18 +86,19 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 }
 
 // newJanitor has a name of its own for each start.
-func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.Logger) *pipeline.Janitor {
-	return &pipeline.Janitor{
-		Deps: pipeline.Deps{
-			Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
-			Version: build.This().Version, Log: log,
-		},
+func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.Logger) *upkeep.Janitor {
+	d := pipeline.Deps{
+		Registry: s.Registry, Progress: s.Progress, Staging: s.Staging, Kept: s.Kept, Version: build.This().Version, Log: log,
+	}
+	return &upkeep.Janitor{
+		Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Targets: s.Targets,
+		Keep: ingest.Keeper(d), Log: log,
 		Retention: c.Retention, OrphanAge: c.OrphanAge, Holder: name,
 	}
 }
 
 // connectJanitor opens all stores for a command that looks at them.
-func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, func(), error) {
+func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(), error) {
 	config, err := connect.Load(settings.ReadStores)
 	if err != nil {
 		return nil, nil, err
@@ -107,8 +110,8 @@ func connectJanitor(ctx context.Context, command string) (*pipeline.Janitor, fun
 	return newJanitor(s, config.Janitor, holderName(command), connect.NewLogger(config.Log)), s.Close, nil
 }
 
-func thatJanitor(list []pipeline.Finding, kinds ...string) []pipeline.Finding {
-	kept := []pipeline.Finding{}
+func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {
+	kept := []upkeep.Finding{}
 	for _, f := range list {
 		for _, k := range kinds {
 			if f.Janitor == k {

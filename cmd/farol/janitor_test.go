@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -63,7 +63,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	chosen := []string{pipeline.JanitorJob}
+	chosen := []string{upkeep.JanitorJob}
 	c := newScheduling("schedule", s, settings.Scheduler{
 		Janitor: settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
 	}, chosen)

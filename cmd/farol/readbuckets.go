@@ -13,7 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 func readBucketsCommand() *cobra.Command {
@@ -67,9 +67,9 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		return err
 	}
 	defer s.Close()
-	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{pipeline.ReadBucketsJob})
+	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP}, []string{upkeep.ReadBucketsJob})
 	if !once {
-		c.Jobs = []pipeline.Job{c.reader().Job(interval)}
+		c.Jobs = []upkeep.Job{c.reader().Job(interval)}
 		return c.serve(ctx, "read-buckets")
 	}
 	created, err := c.reader().ReadAll(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -88,9 +88,9 @@ func (f *repairFlags) check(args []string) (err error) {
 
 // repairReport is what farol repair prints as JSON.
 type repairReport struct {
-	DryRun bool              `json:"dry_run"`
-	Copies []pipeline.Repair `json:"copies"`
-	Brakes []fixity.Brake    `json:"brakes"`
+	DryRun bool               `json:"dry_run"`
+	Copies []fixitypkg.Repair `json:"copies"`
+	Brakes []fixity.Brake     `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -118,12 +118,12 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.all {
 		identifiers = []string{""}
 	}
-	report := repairReport{DryRun: f.dryRun, Copies: []pipeline.Repair{}}
+	report := repairReport{DryRun: f.dryRun, Copies: []fixitypkg.Repair{}}
 	for _, identifier := range identifiers {
 		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
-		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipeline.Repair) error {
+		if err := repairEach(ctx, r, identifier, f.dryRun, func(d fixitypkg.Repair) error {
 			report.Copies = append(report.Copies, d)
 			if f.asJSON {
 				return nil
@@ -155,7 +155,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 }
 
 // repairEach repairs what is bad of a file or an object, or all with "".
-func repairEach(ctx context.Context, r *pipeline.Repairer, identifier string, dryRun bool, told func(pipeline.Repair) error) error {
+func repairEach(ctx context.Context, r *fixitypkg.Repairer, identifier string, dryRun bool, told func(fixitypkg.Repair) error) error {
 	for after := int64(0); ; {
 		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
@@ -174,15 +174,15 @@ func repairEach(ctx context.Context, r *pipeline.Repairer, identifier string, dr
 	}
 }
 
-func writeRepair(out io.Writer, d pipeline.Repair) error {
+func writeRepair(out io.Writer, d fixitypkg.Repair) error {
 	text := d.Result
 	switch {
-	case d.Result == pipeline.RepairLeft:
+	case d.Result == fixitypkg.RepairLeft:
 		text += ": " + human.Line(d.Reason)
 	case d.From != "":
 		text += " from " + d.From
 	}
-	if d.QuarantinedAs != "" && d.Result == pipeline.RepairDone {
+	if d.QuarantinedAs != "" && d.Result == fixitypkg.RepairDone {
 		text += "; the bad bytes are at " + d.QuarantinedAs
 	}
 	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", human.Line(d.File), d.Target, d.Problem, text)
@@ -199,17 +199,17 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	case asJSON:
 		err = cli.WriteJSON(out, r)
 	case r.DryRun:
-		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[pipeline.RepairWould], "copy", "copies"), results[pipeline.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[fixitypkg.RepairWould], "copy", "copies"), results[fixitypkg.RepairLeft])
 	default:
-		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[pipeline.RepairDone], "copy", "copies"),
-			results[pipeline.RepairGood], results[pipeline.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[fixitypkg.RepairDone], "copy", "copies"),
+			results[fixitypkg.RepairGood], results[fixitypkg.RepairLeft])
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(r.Brakes) > 0 && results[pipeline.RepairLeft] > 0:
+	case len(r.Brakes) > 0 && results[fixitypkg.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
-	case results[pipeline.RepairLeft] > 0:
+	case results[fixitypkg.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "see to what is said of those that are left, and start it again"}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -100,7 +100,7 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	if q.Class = pipeline.ArchiveClass(option, config.ClassOf, f.fromArchive); f.fromArchive && q.Class == "" {
+	if q.Class = restore.ArchiveClass(option, config.ClassOf, f.fromArchive); f.fromArchive && q.Class == "" {
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no archived copy: it is kept under %s", identifier, option), Next: "leave --from-archive out"}
 	}
 	if f.dryRun {

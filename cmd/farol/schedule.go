@@ -19,7 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/preflight"
 )
 
@@ -126,7 +126,7 @@ func holderName(command string) string {
 // scheduling is a scheduler with what its jobs work with.
 type scheduling struct {
 	*connect.Services
-	*pipeline.Scheduler
+	*upkeep.Scheduler
 	config  settings.Scheduler
 	metrics *monitor.Runs
 }
@@ -152,7 +152,7 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 
 func newScheduling(command string, s *connect.Services, config settings.Scheduler, chosen []string) *scheduling {
 	metrics := monitor.NewRuns(chosen)
-	return &scheduling{s, &pipeline.Scheduler{
+	return &scheduling{s, &upkeep.Scheduler{
 		Registry: s.Registry, Holder: holderName(command), Observe: metrics.Observe, Log: connect.NewLogger(config.Log),
 	}, config, metrics}
 }
@@ -168,7 +168,7 @@ func schedulerSurroundings(c *settings.Scheduler) preflight.Surroundings {
 
 // leaveOut leaves out the jobs whose interval is 0.
 func (c *scheduling) leaveOut() error {
-	c.Jobs = slices.DeleteFunc(c.Jobs, func(j pipeline.Job) bool { return j.Every <= 0 })
+	c.Jobs = slices.DeleteFunc(c.Jobs, func(j upkeep.Job) bool { return j.Every <= 0 })
 	if len(c.Jobs) == 0 {
 		return cli.Usage(errors.New("there is no job to run: the intervals of all are 0"), "set one of them, or choose other --jobs")
 	}
@@ -241,7 +241,7 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	}
 	defer c.Close()
 	run, err := c.Now(ctx, c.Jobs[0])
-	if errors.Is(err, pipeline.ErrBusy) {
+	if errors.Is(err, upkeep.ErrBusy) {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", name, err),
 			Next: "`farol schedule list` tells who; try again when that has ended",
@@ -262,7 +262,7 @@ type runView struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func viewOf(r pipeline.JobRun) runView {
+func viewOf(r upkeep.JobRun) runView {
 	v := runView{Job: r.Job, Outcome: fmt.Sprint(r.Outcome), Result: r.Result, Seconds: r.Took.Seconds()}
 	if r.Err != nil {
 		v.Error = cli.InWords(r.Err)
@@ -271,7 +271,7 @@ func viewOf(r pipeline.JobRun) runView {
 }
 
 // tellRuns writes what came of some runs, and returns what they could not do.
-func tellRuns(out io.Writer, asJSON bool, runs ...pipeline.JobRun) error {
+func tellRuns(out io.Writer, asJSON bool, runs ...upkeep.JobRun) error {
 	var errs []error
 	views := []runView{}
 	for _, r := range runs {

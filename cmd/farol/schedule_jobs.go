@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -12,41 +12,41 @@ import (
 type job struct {
 	name, does, setting string
 	needs               settings.JobNeeds
-	make                func(*scheduling) pipeline.Job
+	make                func(*scheduling) upkeep.Job
 }
 
 // jobs are all there are, in the order in which --once runs them.
 func jobs() []job {
 	return []job{
 		{
-			name: pipeline.ReadBucketsJob, does: "makes an item of each new bag", setting: "FAROL_READ_INTERVAL", needs: settings.JobNeeds{S3: true},
-			make: func(c *scheduling) pipeline.Job { return c.reader().Job(c.config.Read.Interval) },
+			name: upkeep.ReadBucketsJob, does: "makes an item of each new bag", setting: "FAROL_READ_INTERVAL", needs: settings.JobNeeds{S3: true},
+			make: func(c *scheduling) upkeep.Job { return c.reader().Job(c.config.Read.Interval) },
 		},
 		{
-			name: pipeline.FixityFeedJob, does: "lets copies be checked", setting: "FAROL_FIXITY_FEED_INTERVAL",
-			make: func(c *scheduling) pipeline.Job {
-				return c.deps().FixityFeed(c.config.FixityEvery, c.config.FixityItems)
+			name: upkeep.FixityFeedJob, does: "lets copies be checked", setting: "FAROL_FIXITY_FEED_INTERVAL",
+			make: func(c *scheduling) upkeep.Job {
+				return c.recurring().FixityFeed(c.config.FixityEvery, c.config.FixityItems)
 			},
 		},
 		{
-			name: pipeline.GlacierPollJob, does: "looks for retrievals that are ready", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: settings.JobNeeds{Storage: true},
-			make: func(c *scheduling) pipeline.Job { return c.deps().GlacierPoll(c.config.GlacierEvery) },
+			name: upkeep.GlacierPollJob, does: "looks for retrievals that are ready", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			make: func(c *scheduling) upkeep.Job { return c.recurring().GlacierPoll(c.config.GlacierEvery) },
 		},
 		{
-			name: pipeline.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
-			make: func(c *scheduling) pipeline.Job {
-				return c.deps().SpotRestore(c.config.SpotEvery, pipeline.Spot{Least: pipeline.LeastSpot, Most: int64(c.config.SpotMaxSize)})
+			name: upkeep.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			make: func(c *scheduling) upkeep.Job {
+				return c.recurring().SpotRestore(c.config.SpotEvery, upkeep.Spot{Least: upkeep.LeastSpot, Most: int64(c.config.SpotMaxSize)})
 			},
 		},
 		{
-			name: pipeline.TopicLogJob, does: "keeps the topic log", setting: "FAROL_TOPIC_LOG_INTERVAL",
-			make: func(c *scheduling) pipeline.Job {
-				return c.deps().KeepTopicLog(c.config.TopicLogEvery, registry.TopicLogKeep{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep, Receivers: c.config.ReceiverKeep})
+			name: upkeep.TopicLogJob, does: "keeps the topic log", setting: "FAROL_TOPIC_LOG_INTERVAL",
+			make: func(c *scheduling) upkeep.Job {
+				return c.recurring().KeepTopicLog(c.config.TopicLogEvery, registry.TopicLogKeep{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep, Receivers: c.config.ReceiverKeep})
 			},
 		},
 		{
-			name: pipeline.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
-			make: func(c *scheduling) pipeline.Job {
+			name: upkeep.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
+			make: func(c *scheduling) upkeep.Job {
 				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
 			},
 		},
@@ -70,10 +70,10 @@ func jobNames() (names []string) {
 	return names
 }
 
-func (c *scheduling) deps() pipeline.Deps {
-	return pipeline.Deps{Registry: c.Services.Registry, Targets: c.Targets, Log: c.Log}
+func (c *scheduling) recurring() upkeep.Jobs {
+	return upkeep.Jobs{Registry: c.Services.Registry, Targets: c.Targets, Log: c.Log}
 }
 
-func (c *scheduling) reader() *pipeline.BucketReader {
-	return &pipeline.BucketReader{Registry: c.Services.Registry, Receiving: c.Receiving, Log: c.Log}
+func (c *scheduling) reader() *upkeep.BucketReader {
+	return &upkeep.BucketReader{Registry: c.Services.Registry, Receiving: c.Receiving, Log: c.Log}
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/steps"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -67,7 +69,7 @@ func newJudging(t *testing.T) *judging {
 // run takes all bags through Receive and Validate.
 func (j *judging) run() {
 	j.t.Helper()
-	if _, err := (&pipeline.BucketReader{Registry: j.deps.Registry, Receiving: j.deps.Receiving, Log: j.deps.Log}).ReadAll(j.t.Context()); err != nil {
+	if _, err := (&upkeep.BucketReader{Registry: j.deps.Registry, Receiving: j.deps.Receiving, Log: j.deps.Log}).ReadAll(j.t.Context()); err != nil {
 		j.t.Fatal(err)
 	}
 	o := claim.DefaultOptions()
@@ -76,7 +78,7 @@ func (j *judging) run() {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	runner, err := pipeline.NewRunner(engine, j.deps, pipeline.Steps(j.deps), pipeline.RunnerOptions{
+	runner, err := pipeline.NewRunner(engine, j.deps, steps.All(j.deps), pipeline.RunnerOptions{
 		Pools: []pipeline.Pool{{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2}}, Log: j.deps.Log,
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/steps"
 )
 
 func workCommand() *cobra.Command {
@@ -144,7 +145,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		ReadBack: config.Verify == "read",
 		Version:  build.This().Version, Log: log,
 	}
-	runner, err := pipeline.NewRunner(engine, deps, pipeline.Steps(deps), pipeline.RunnerOptions{
+	runner, err := pipeline.NewRunner(engine, deps, steps.All(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
 		Memory: memory, Observe: metrics.Observe, Log: log,
 	})

@@ -3,7 +3,7 @@ package monitor
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -35,7 +35,7 @@ func newFixity(r *prometheus.Registry) Fixity {
 }
 
 // Observe counts a check.
-func (m Fixity) Observe(o pipeline.FixityOutcome) {
+func (m Fixity) Observe(o fixity.Outcome) {
 	m.checks.WithLabelValues(o.Target, o.Result).Inc()
 	m.bytes.WithLabelValues(o.Target).Add(float64(o.Bytes))
 	m.seconds.WithLabelValues(o.Target).Observe(o.Took.Seconds())

@@ -3,7 +3,7 @@ package monitor
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 
 // Janitor counts what the janitor of this process removed.
@@ -25,14 +25,14 @@ func newJanitor(r *prometheus.Registry) Janitor {
 }
 
 // Observe counts a round.
-func (m Janitor) Observe(report *pipeline.Report) {
+func (m Janitor) Observe(report *upkeep.Report) {
 	result := "done"
 	if len(report.Unchecked) > 0 {
 		result = "incomplete"
 	}
 	m.rounds.WithLabelValues(result).Inc()
 	for _, f := range report.Findings {
-		if f.Janitor == pipeline.Removed {
+		if f.Janitor == upkeep.Removed {
 			m.removed.WithLabelValues(f.Store, f.What).Add(float64(f.Count))
 			m.bytes.WithLabelValues(f.Store, f.What).Add(float64(f.Bytes))
 		}

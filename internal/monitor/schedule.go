@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/farol-preservation/farol/pipeline"
+	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -31,11 +31,11 @@ func NewRuns(jobs []string) *Runs {
 		}, []string{"job"}),
 	}
 	for _, job := range jobs { // what has not happened is 0, and an alarm sees the first time
-		for _, result := range []string{pipeline.Ran, pipeline.Failed, pipeline.Lost} {
+		for _, result := range []string{upkeeppkg.Ran, upkeeppkg.Failed, upkeeppkg.Lost} {
 			m.runs.WithLabelValues(job, result)
 		}
 	}
-	if slices.Contains(jobs, pipeline.JanitorJob) {
+	if slices.Contains(jobs, upkeeppkg.JanitorJob) {
 		m.Janitor = newJanitor(m.Registry)
 	}
 	m.Registry.MustRegister(m.runs, m.took)
@@ -43,7 +43,7 @@ func NewRuns(jobs []string) *Runs {
 }
 
 // Observe counts a run.
-func (m *Runs) Observe(r pipeline.JobRun) {
+func (m *Runs) Observe(r upkeeppkg.JobRun) {
 	m.runs.WithLabelValues(r.Job, r.Outcome).Inc()
 	m.took.WithLabelValues(r.Job).Observe(r.Took.Seconds())
 }

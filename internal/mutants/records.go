@@ -1,6 +1,8 @@
 package main
 
-import "slices"
+import (
+	"slices"
+)
 
 // ofRecords are the mistakes in what goes on record of copies, uploads and deletions.
 func ofRecords() []mutant { return slices.Concat(ofHealing(), ofUploads(), ofTelling()) }
@@ -10,34 +12,34 @@ func ofHealing() []mutant {
 	const heals = "TestDepositHealsBadCopies"
 	return []mutant{
 		{
-			"bad-file-is-unchanged", "pipeline/reingest.go",
+			"bad-file-is-unchanged", "pipeline/ingest/reingest.go",
 			`one.Unchanged && (k.Bad || !hasAll(k.Targets, p.StorageOption))`, `one.Unchanged && !hasAll(k.Targets, p.StorageOption)`,
-			"./pipeline", heals,
+			"./pipeline/steps", heals,
 		},
 		{
-			"copies-not-looked-at", "pipeline/reingest.go",
+			"copies-not-looked-at", "pipeline/ingest/reingest.go",
 			`bad, err := s.anyBad(groupCtx, f)`, `bad, err := false, error(nil); _ = f`,
-			"./pipeline", heals,
+			"./pipeline/steps", heals,
 		},
 		{
-			"needed-tar-deleted", "pipeline/cleanup.go",
+			"needed-tar-deleted", "pipeline/ingest/cleanup.go",
 			`if err != nil || again == "" {`, `if err != nil || again != "" {`,
-			"./pipeline", "TestCleanupKeepsATarThatIsNeeded",
+			"./pipeline/steps", "TestCleanupKeepsATarThatIsNeeded",
 		},
 		{
 			"healed-and-still-bad", "registry/record.sql",
 			`WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)`, `WHERE false AND b.storage_record_id = s.id AND NOT s.url = ANY (r.urls)`,
-			"./pipeline", heals,
+			"./pipeline/steps", heals,
 		},
 		{
-			"lost-copies-passed-over", "pipeline/delete.go",
+			"lost-copies-passed-over", "pipeline/remove/delete.go",
 			`if err != nil || all == 0 {`, `if true {`,
-			"./pipeline", "TestDeletionTellsOfMissingCopies",
+			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
 		},
 		{
 			"receipt-for-what-was-lost", "registry/requests/receipts.go",
 			`WHERE r.removed_at IS NULL AND NOT r.found_missing`, `WHERE r.removed_at IS NULL`,
-			"./pipeline", "TestDeletionTellsOfMissingCopies",
+			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
 		},
 	}
 }
@@ -53,23 +55,23 @@ func ofUploads() []mutant {
 		{
 			"repetition-of-a-bad-copy", "registry/receiving.go",
 			`OR EXISTS (SELECT FROM storage_records s JOIN fixity_failures b ON b.storage_record_id = s.id AND b.state = 'open' WHERE s.generic_file_id = f.id)`, ``,
-			"./pipeline", "TestRepeatedUploadIsAnswered",
+			"./pipeline/steps", "TestRepeatedUploadIsAnswered",
 		},
 		{
 			"repetition-of-what-was-deleted", "registry/receiving.go",
 			`(f.state = 'D' OR f.deleted_by_item IS NOT NULL
 		OR NOT EXISTS (SELECT FROM storage_records s WHERE s.generic_file_id = f.id)`, `(false`,
-			"./pipeline", "TestRepeatedUploadIsAnswered",
+			"./pipeline/steps", "TestRepeatedUploadIsAnswered",
 		},
 		{
-			"one-upload-stops-all", "pipeline/buckets.go",
+			"one-upload-stops-all", "pipeline/upkeep/buckets.go",
 			`case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:`, `case errors.Is(err, registry.ErrRefused):`,
-			"./pipeline", "TestUploadsThatNobodyTakes",
+			"./pipeline/steps", "TestUploadsThatNobodyTakes",
 		},
 		{
-			"any-name-is-taken", "pipeline/receive.go",
+			"any-name-is-taken", "pipeline/ingest/receive.go",
 			`if f, ok := bag.JudgeName(key); !ok {`, `if f, ok := bag.JudgeName(key); !ok && key == "" {`,
-			"./pipeline", "TestBagOfAnIllegalNameFails",
+			"./pipeline/upkeep", "TestBagOfAnIllegalNameFails",
 		},
 	}
 }
@@ -79,31 +81,31 @@ func ofTelling() []mutant {
 	const day = "TestADayEndsTruthfully"
 	return []mutant{
 		{
-			"bad-copy-leaves-no-trace", "pipeline/giving.go",
+			"bad-copy-leaves-no-trace", "pipeline/restore/reading.go",
 			`if failed := prove(ctx); failed != nil {`, `if failed := ctx.Err(); failed != nil {`,
-			"./pipeline", "TestRestorationTellsOfBadCopies",
+			"./pipeline/steps", "TestRestorationTellsOfBadCopies",
 		},
 		{
 			"unread-copy-is-checked", "registry/record.sql",
 			`CASE c.verified_by WHEN 'read' THEN c.verified_at END`, `c.verified_at`,
-			"./pipeline", day,
+			"./pipeline/steps", day,
 		},
 		{
 			"replaced-copy-without-event", "registry/upkeep/retired.go",
 			`FROM gone g JOIN generic_files f ON f.id = g.generic_file_id`, `FROM gone g JOIN generic_files f ON f.id = g.generic_file_id AND false`,
-			"./pipeline", day,
+			"./pipeline/steps", day,
 		},
 		{
 			"new-address-without-event", "registry/record.sql",
 			`'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
 	FROM recording r`, `'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
 	FROM recording r WHERE r.is_new`,
-			"./pipeline", day,
+			"./pipeline/steps", day,
 		},
 		{
 			"outcome-of-before", "migrations/repeatable/21_transition.sql",
 			`RETURN action || CASE status WHEN 'Cancelled'`, `RETURN NULL || CASE status WHEN 'Cancelled'`,
-			"./pipeline", day,
+			"./pipeline/steps", day,
 		},
 		{
 			"pause-lifted-by-nsq", "migrations/repeatable/11_pauses.sql",

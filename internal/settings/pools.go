@@ -11,6 +11,8 @@ import (
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -38,7 +40,7 @@ const mostSlots = 10000
 // goes out.
 func DefaultPools() []pipeline.Pool {
 	const gib = 1 << 30
-	in, out := StageNames(), namesOf(pipeline.Requests(pipeline.Deps{}))
+	in, out := StageNames(), namesOf(steps.Requests(pipeline.Deps{}))
 	return []pipeline.Pool{
 		{Name: "small", Stages: in, MaxSize: gib, Slots: 8},
 		{Name: "large", Stages: in, MinSize: gib, Slots: 2},
@@ -258,11 +260,11 @@ func ParseSize(name, text string) (int64, error) {
 }
 
 // StageNames are the ingest stages in their order.
-func StageNames() []string { return namesOf(pipeline.Ingest(pipeline.Deps{})) }
+func StageNames() []string { return namesOf(ingest.Steps(pipeline.Deps{})) }
 
 // StepNames are all that a worker can do: the ingest stages, and what is requested
 // by its action.
-func StepNames() []string { return namesOf(pipeline.Steps(pipeline.Deps{})) }
+func StepNames() []string { return namesOf(steps.All(pipeline.Deps{})) }
 
 func namesOf(steps []pipeline.Step) (names []string) {
 	for _, s := range steps {

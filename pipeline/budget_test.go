@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+)
+
+// Large bags wait for each other and small ones for nobody. Who waits in vain
+// takes nothing away.
+func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
+	t.Parallel()
+	waits := make(lines, 10)
+	r := newMemoryBudget(100_000, 0)
+	enter := func(ctx context.Context, files int) (*Work, error) {
+		w := &Work{Log: slog.New(slog.NewTextHandler(waits, nil)), memory: r}
+		return w, w.Enter(ctx, files)
+	}
+	first, err := enter(t.Context(), 60_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Enter(t.Context(), 60_000); err != nil { // it has its room already
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err := enter(t.Context(), fewFiles); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := enter(t.Context(), 40_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, claim.ErrLost)
+	defer stop()
+	if _, err := enter(gone, 40_000); !errors.Is(err, claim.ErrLost) {
+		t.Errorf("entered a full room, or was not told why not: %v", err)
+	}
+	in := make(chan error, 1)
+	go func() {
+		_, err := enter(t.Context(), 5_000_000) // larger than the room: it gets all there is
+		in <- err
+	}()
+	for line := ""; !strings.Contains(line, "files=5000000"); { // the third waits
+		line = <-waits
+	}
+	first.leave()
+	select {
+	case err := <-in:
+		t.Fatalf("entered with the second still there: %v", err)
+	default:
+	}
+	second.leave()
+	if err := <-in; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines takes what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}

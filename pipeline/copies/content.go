@@ -1,0 +1,121 @@
+package copies
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Content is what the copies of a file must be: its bytes, by their digests, and its name.
+type Content struct {
+	Path     string
+	Size     int64
+	MD5      [16]byte
+	SHA256   [32]byte
+	Parts    [][32]byte // SHA-256 of each part, if it goes in parts
+	PartsMD5 [][16]byte // likewise, if a bucket keeps no SHA-256
+}
+
+// UploadOf describes a file to a bucket: its digests, so that the bytes are checked once
+// more on their way, and what people find at a copy that has lost its registry.
+func UploadOf(institution, object string, f *Content, contentType string, encodePath bool) storage.Upload {
+	metadata := map[string]string{
+		"institution": institution,
+		"md5":         hex.EncodeToString(f.MD5[:]),
+		"sha256":      hex.EncodeToString(f.SHA256[:]),
+	}
+	describe(metadata, "bag", object, false)
+	describe(metadata, "bagpath", f.Path, encodePath)
+	return storage.Upload{Size: f.Size, SHA256: f.SHA256, MD5: f.MD5, ContentType: contentType, Metadata: metadata}
+}
+
+// describe adds a name to metadata as it is, or query-escaped under another key
+// where headers would not carry it unharmed: they take printable ASCII, and some
+// providers reject two spaces in a row. S3 allows 2 KB of metadata in all, so
+// of a name too long for that only the beginning is kept, under a third key.
+func describe(metadata map[string]string, key, name string, encode bool) {
+	const most = 1400
+	plain := name != "" && name == strings.TrimSpace(name) && !strings.Contains(name, "  ")
+	for _, c := range []byte(name) {
+		plain = plain && c >= ' ' && c <= '~'
+	}
+	if plain && !encode {
+		metadata[key] = name
+		return
+	}
+	escaped := url.QueryEscape(name)
+	if len(escaped) <= most {
+		metadata[key+"-encoded"] = escaped
+		return
+	}
+	cut := escaped[:most]
+	if i := strings.LastIndexByte(cut, '%'); i > most-3 {
+		cut = cut[:i]
+	}
+	metadata[key+"-encoded-beginning"] = cut
+}
+
+// EncodesPath tells whether copies at a target always carry their path encoded.
+func EncodesPath(target string) bool { return strings.HasPrefix(target, "Wasabi") }
+
+// Compare holds a copy against what it should be. A provider that keeps no
+// checksum is taken at its ETag: the content's MD5 or, of a copy that was made in
+// parts, that of their MD5s.
+func Compare(object storage.Object, want storage.Upload, f *Content) error {
+	if object.Size != want.Size {
+		return Wrong("it has %d bytes and should have %d", object.Size, want.Size)
+	}
+	whole, composite := storage.ExpectedChecksum(f.SHA256, nil), storage.ExpectedChecksum(f.SHA256, f.Parts)
+	switch {
+	case object.SHA256 != "":
+		if object.SHA256 != whole && object.SHA256 != composite {
+			return Wrong("its SHA-256 is %s and should be %s", object.SHA256, whole)
+		}
+	case object.ETag == storage.ExpectedETag(f.MD5, nil):
+	case len(f.Parts) == 0:
+		return Wrong("its ETag is %s and should be the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
+	case len(f.PartsMD5) == 0:
+		return Wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
+	case object.ETag != storage.ExpectedETag(f.MD5, f.PartsMD5):
+		return Wrong("its ETag is %s and should be the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, f.PartsMD5))
+	}
+	if object.ContentType != want.ContentType {
+		return Wrong("its content type is %q and should be %q", object.ContentType, want.ContentType)
+	}
+	for key, value := range want.Metadata {
+		if object.Metadata[key] != value {
+			return Wrong("its metadata %s is %q and should be %q", key, object.Metadata[key], value)
+		}
+	}
+	return nil
+}
+
+// Wrong says that a copy is not what it should be. Asking again may find it
+// right, since some providers show what they hold late.
+//
+// The last two arguments are what was found and what should be, if there are two.
+func Wrong(format string, args ...any) error {
+	m := &cause.Mismatch{Text: fmt.Sprintf(format, args...)}
+	if n := len(args); n >= 2 {
+		m.Found, m.Expected = fmt.Sprintf("%v", args[n-2]), fmt.Sprintf("%v", args[n-1])
+	}
+	return claim.Transient("bad-copy", m)
+}
+
+// ObjectOf reads from the metadata of a copy which object it was made for, as
+// describe wrote it; "" if that cannot be told.
+func ObjectOf(o storage.Object) string {
+	if object := o.Metadata["bag"]; object != "" {
+		return object
+	}
+	object, err := url.QueryUnescape(o.Metadata["bag-encoded"])
+	if err != nil {
+		return ""
+	}
+	return object
+}

@@ -1,0 +1,86 @@
+package copies
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Prove puts on record, as a fixity check would, what a reader has seen of a copy that
+// it could not use: that it is missing, or has other bytes. What was only suspected,
+// since its end was not read, is read here. Of any other error it says nothing.
+// proven tells whether the copy is bad.
+func (t Targets) Prove(ctx context.Context, r *registry.Registry, c registry.StoredCopy, sha256 string, seen error) (proven bool, err error) {
+	b, err := t.Holding(c.Target, c.Bucket)
+	if err != nil {
+		return false, err
+	}
+	result := fixity.Result{Key: c.Key, Algorithm: string(bag.SHA256), Expected: sha256, StoredAt: c.StoredAt}
+	result.ID = c.ID
+	var bytes *badBytes
+	switch {
+	case errors.Is(seen, storage.ErrNotFound):
+		if err := b.Check(ctx); err != nil { // so says a bucket that is gone, too
+			return false, err
+		}
+	case errors.As(seen, &bytes):
+		result.Algorithm, result.Expected, result.Found = string(bytes.algorithm), bytes.expected, bytes.found
+	case errors.Is(seen, ErrBadCopy) && sha256 != "":
+		l, err := Look(ctx, b, c.Key, sha256, time.Second)
+		if err != nil || l.Found == sha256 {
+			return false, err
+		}
+		result.Found, result.Bytes = l.Found, l.Bytes
+	default:
+		return false, nil
+	}
+	return true, recordProof(ctx, r, result)
+}
+
+// recordProof waits a while for who is changing the file at this moment.
+func recordProof(ctx context.Context, r *registry.Registry, result fixity.Result) error {
+	const (
+		tries      = 10
+		proofPause = 500 * time.Millisecond
+	)
+	for range tries {
+		ends, err := fixity.In(r).Record(ctx, result)
+		if err != nil || ends[0] != fixity.Busy {
+			return err
+		}
+		if !retry.Pause(ctx, proofPause) {
+			return context.Cause(ctx)
+		}
+	}
+	return errors.New("what was seen of a bad copy is not on record, since its file is being changed")
+}
+
+// AsStored is errBadCopy of a copy whose provider describes it otherwise than is on
+// record: that is for who reads it to prove. A copy that was written in parts has a
+// checksum of these, which says nothing here.
+func AsStored(o storage.Object, f registry.StoredFile, c registry.StoredCopy) error {
+	whole := ""
+	if sum, err := hex.DecodeString(f.SHA256); err == nil && len(sum) == 32 {
+		whole = storage.ExpectedChecksum([32]byte(sum), nil)
+	}
+	switch {
+	case o.Size != f.Size:
+		return fmt.Errorf("%w: it has %d bytes and should have %d", ErrBadCopy, o.Size, f.Size)
+	case whole != "" && o.SHA256 == whole:
+		return nil
+	case whole != "" && o.SHA256 != "" && !strings.Contains(o.SHA256, "-"):
+		return fmt.Errorf("%w: its provider has another SHA-256 of it", ErrBadCopy)
+	case c.ETag != "" && o.ETag != c.ETag:
+		return fmt.Errorf("%w: its ETag is %s and was %s", ErrBadCopy, o.ETag, c.ETag)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+// Package copies reads copies in preservation storage, judges them by what is on record,
+// and puts on record that one is bad.
+package copies
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Targets are the preservation targets of this process, by name.
+type Targets map[string]*storage.Bucket
+
+// Holding returns the bucket of a target in which a copy on record is.
+func (t Targets) Holding(target, bucket string) (*storage.Bucket, error) {
+	b, ok := t[target]
+	switch {
+	case !ok:
+		return nil, cause.NoTarget(target)
+	case b.Name() != bucket:
+		return nil, cause.OtherBucket(target, b.Name(), bucket)
+	}
+	return b, nil
+}
+
+// ByPriority orders copies: the one to restore from comes first.
+func (t Targets) ByPriority(copies []registry.StoredCopy) []registry.StoredCopy {
+	of := func(c registry.StoredCopy) int {
+		if b := t[c.Target]; b != nil {
+			return b.Priority()
+		}
+		return 1 << 30
+	}
+	return slices.SortedStableFunc(slices.Values(copies), func(a, b registry.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
+}
+
+// Of returns the buckets that a storage option's copies go to, the primary
+// first, with their names.
+func (t Targets) Of(option string) ([]string, []*storage.Bucket, error) {
+	names := storage.TargetsOf(option)
+	if len(names) == 0 {
+		return nil, nil, claim.Fatal("storage-option", "there is no storage option %q", option)
+	}
+	buckets := make([]*storage.Bucket, len(names))
+	for i, name := range names {
+		b, ok := t[name]
+		if !ok {
+			return nil, nil, cause.NoTarget(name)
+		}
+		buckets[i] = b
+	}
+	return names, buckets, nil
+}

@@ -1,0 +1,18 @@
+package fixity
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/pipeline/steps"
+)
+
+func TestMain(m *testing.M) { pipelinetest.Main(m) }
+
+// archive is what the tests of this package add to one.
+type archive struct{ *pipelinetest.Archive }
+
+func newArchive(t testing.TB) *archive {
+	t.Helper()
+	return &archive{pipelinetest.New(t, steps.All)}
+}

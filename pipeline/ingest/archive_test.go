@@ -1,0 +1,22 @@
+package ingest
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/pipeline/remove"
+	"github.com/farol-preservation/farol/pipeline/restore"
+)
+
+func TestMain(m *testing.M) { pipelinetest.Main(m) }
+
+// archive is what the tests of this package add to one.
+type archive struct{ *pipelinetest.Archive }
+
+func newArchive(t testing.TB) *archive {
+	t.Helper()
+	return &archive{pipelinetest.New(t, func(d pipeline.Deps) []pipeline.Step {
+		return append(append(Steps(d), restore.Steps(d)...), remove.Steps(d)...)
+	})}
+}

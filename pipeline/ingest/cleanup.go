@@ -1,0 +1,221 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/interim"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// cleanup ends a recorded ingest: copies that it replaced, what it has in
+// staging under its own prefix, its progress, and last the tar, if that is still
+// the one that was ingested. Each step may be done again; none needs what
+// another has deleted, but for keeping the interim metadata, which comes before that
+// is deleted and is not done twice.
+type cleanup struct {
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
+	Targets   copies.Targets
+	keep      *interim.Keeper // nil: interim metadata is not kept
+}
+
+func (s *cleanup) Run(ctx context.Context, w *work) error {
+	object, err := s.Registry.Object(ctx, w.Item.ObjectIdentifier)
+	if errors.Is(err, registry.ErrNotFound) || err == nil && object.ETag != w.Item.ETag {
+		// The tar may be the only copy there is.
+		return claim.Fatal("not-recorded", "The bag %s is not on record, so nothing of it was deleted.", w.Item.Name)
+	}
+	if err != nil {
+		return err
+	}
+	w.ObjectID, w.Outcome = object.ID, "Ingest complete"
+	attempts, err := s.Registry.Attempts(ctx, w.Item.ID)
+	if err == nil {
+		err = s.onRecord(ctx, w, attempts)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.needed(ctx, w, object); err != nil {
+		return err
+	}
+	if err := w.Hold.Check(ctx); err != nil {
+		return err
+	}
+	if err := s.retired(ctx, w); err != nil {
+		return err
+	}
+	if err := s.keepAtEnd(ctx, w, attempts); err != nil {
+		return err
+	}
+	if err := s.staging(ctx, w); err != nil {
+		return err
+	}
+	if err := w.Progress.Clear(ctx, w.Item.ID); err != nil {
+		return fmt.Errorf("clear the progress: %w", err)
+	}
+	if found := interim.RemarkOf(attempts); found != "" {
+		w.Note += " " + found // the last word that the depositor reads
+	}
+	return s.tar(ctx, w)
+}
+
+// needed sends an item back whose tar has the good bytes of a file whose copy was
+// found bad since the bag was compared with the record: before they go, they are used.
+func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
+	bad, err := fixity.In(s.Registry).BadFiles(ctx, object.ID)
+	if err != nil || len(bad) == 0 {
+		return err
+	}
+	if there, err := s.tarThere(ctx, w); err != nil || !there {
+		return err
+	}
+	again := ""
+	_, _, err = w.lists.Inventory(ctx, func(i int, f *bag.File) {
+		if i == 0 { // see there
+			again = ""
+		}
+		if sum, ok := bad[object.Identifier+"/"+f.Path]; ok && sum == f.Digests.Hex(bag.SHA256) {
+			again = f.Path
+		}
+	})
+	if err != nil || again == "" {
+		return err
+	}
+	return claim.SendBack("Reingest Check", fmt.Sprintf("A copy of %s was found to be bad. The bag has its bytes, which are stored again.", again))
+}
+
+// retired deletes the copies that the record named before this item changed it.
+func (s *cleanup) retired(ctx context.Context, w *work) error {
+	list, err := upkeep.In(s.Registry).RetiredCopies(ctx, w.Item.ID)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	keysIn := map[upkeep.RetiredCopy][]string{}
+	for _, c := range list {
+		if _, err := s.Targets.Holding(c.Target, c.Bucket); err != nil {
+			return err
+		}
+		place := upkeep.RetiredCopy{Target: c.Target, Bucket: c.Bucket}
+		keysIn[place] = append(keysIn[place], c.Key)
+	}
+	const batch = 1000
+	for place, keys := range keysIn {
+		for some := range slices.Chunk(keys, batch) {
+			if err := s.Targets[place.Target].Delete(ctx, some...); err != nil {
+				return fmt.Errorf("delete replaced copies in %s: %w", place.Target, cause.Storage(err))
+			}
+			if err := upkeep.In(s.Registry).RecordRetired(ctx, w.Item.ID, place.Target, some); err != nil {
+				return err
+			}
+		}
+	}
+	return upkeep.In(s.Registry).ForgetRetiredCopies(ctx, w.Item.ID)
+}
+
+func (s *cleanup) staging(ctx context.Context, w *work) error {
+	prefix := lists.Key(w.Item.ID, "") // with its slash: item 12 is not item 123
+	if _, err := s.Staging.AbortUploads(ctx, prefix, time.Now().Add(24*time.Hour)); err != nil {
+		return fmt.Errorf("abort uploads to staging: %w", cause.Storage(err))
+	}
+	const batch, atOnce = 250, 4
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	remove := func(keys []string) {
+		group.Go(func() error { return s.Staging.Delete(groupCtx, keys...) })
+	}
+	var keys []string
+	for object, err := range s.Staging.List(groupCtx, prefix, "") {
+		if err != nil {
+			return fmt.Errorf("list the staging area: %w", cause.Storage(errors.Join(err, group.Wait())))
+		}
+		if keys = append(keys, object.Key); len(keys) == batch {
+			remove(keys)
+			keys = nil
+		}
+	}
+	remove(keys)
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("clear the staging area: %w", cause.Storage(err))
+	}
+	return nil
+}
+
+// tar deletes the bag from the receiving bucket. A newer upload under the same
+// key is left for an item of its own.
+func (s *cleanup) tar(ctx context.Context, w *work) error {
+	there, err := s.tarThere(ctx, w)
+	if err != nil || !there {
+		return err
+	}
+	receiving, err := s.Receiving(w.Item.Bucket)
+	if err != nil {
+		return fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	return cause.Storage(receiving.Delete(ctx, w.Item.Name))
+}
+
+// tarThere tells whether the bag is still in the receiving bucket.
+func (s *cleanup) tarThere(ctx context.Context, w *work) (bool, error) {
+	receiving, err := s.Receiving(w.Item.Bucket)
+	if err != nil {
+		return false, fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	object, err := receiving.Head(ctx, w.Item.Name)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, cause.Storage(err)
+	case object.ETag != w.Item.ETag:
+		w.Log.InfoContext(ctx, "receiving bucket has a newer upload; leaving it there", "key", w.Item.Name, "etag", object.ETag)
+		return false, nil
+	}
+	return true, nil
+}
+
+// keepAtEnd keeps the interim metadata of an item that Cleanup is about to delete.
+func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.Attempt) error {
+	if s.keep == nil {
+		return nil
+	}
+	item, err := s.Registry.WorkItem(ctx, w.Item.ID)
+	if err != nil {
+		return err
+	}
+	return s.keep.Keep(ctx, interim.Keeping{Item: item, Attempts: attempts, Pass: w.Pass(), Check: w.Hold.Check})
+}
+
+const lastStage = "Cleanup"
+
+// onRecord sees that the object is on record as this item brought it, or as an earlier
+// item did that brought the same. Else the tar may be the only copy that there is.
+func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Attempt) error {
+	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool { return a.Stage == "Record" && a.Outcome != nil && *a.Outcome == "done" }) {
+		return nil
+	}
+	earlier, err := s.Registry.Repeats(ctx, w.Item.ID)
+	switch {
+	case err != nil:
+		return err
+	case earlier == 0:
+		return claim.SendBack("Receive", "What is on record is no longer what this bag brings. It is ingested.")
+	}
+	w.Note, w.Outcome = repeatedNote(earlier), "Already on record"
+	return nil
+}

@@ -1,0 +1,137 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// stageFiles copies what will be stored from the tar to the staging bucket, below
+// the item's own prefix: small neighbours in one object, each other file under
+// its key. It reads the tar by the offsets of the inventory, in parallel; parts of
+// large files the store copies by itself if it can. Every byte is checked against
+// the digests that Receive computed, so that a tar which changed between the two
+// reads is noticed whatever its ETag says.
+type stageFiles struct {
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
+	Files     int // at once
+}
+
+func (s *stageFiles) Run(ctx context.Context, w *work) error {
+	_, files, _, err := w.toStore(ctx)
+	if err != nil {
+		return err
+	}
+	receiving, tar, err := w.tar(s.Receiving)
+	if err != nil {
+		return err
+	}
+	_, err = w.each(ctx, s.Files, lists.InTheTarByPack(files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		first := group[0]
+		switch {
+		case first.Pack.Shared():
+			if err := s.pack(ctx, w, receiving, tar, first.Pack); err != nil {
+				return err
+			}
+			for _, f := range group {
+				finished(f, "")
+			}
+			return nil
+		case first.Size > lists.WholeFile:
+			if err := s.large(ctx, w, receiving, tar, first); err != nil {
+				return err
+			}
+			finished(first, "")
+			return nil
+		}
+		return lists.ReadGroup(ctx, tar, group, lists.AtTar, func(f *lists.File, content []byte) error {
+			key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
+			if !w.there(ctx, s.Staging, key, f, up) {
+				if _, err := s.Staging.Put(ctx, key, bytes.NewReader(content), up); err != nil {
+					return s.digestErr(ctx, receiving, tar, f, err)
+				}
+			}
+			finished(f, "")
+			return nil
+		})
+	})
+	return err
+}
+
+// pack copies small files as one object. Its key says what is in it, so that one
+// which is there already is this one; Store checks each file that it takes out.
+func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, p *lists.Pack) error {
+	if w.again() {
+		if o, err := s.Staging.Head(ctx, lists.Key(w.Item.ID, p.Key())); err == nil && o.Size == p.Size() {
+			return nil
+		}
+	}
+	content := bytes.NewBuffer(make([]byte, 0, p.Size()))
+	err := lists.ReadGroup(ctx, tar, p.Files, lists.AtTar, func(f *lists.File, c []byte) error {
+		if got := sha256.Sum256(c); got != f.SHA256 {
+			return s.digestErr(ctx, receiving, tar, f,
+				fmt.Errorf("%w: SHA-256 of %s in the tar is %x now, Receive found %x", storage.ErrDigest, f.Path, got, f.SHA256))
+		}
+		content.Write(c)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	up := storage.Upload{
+		Size: p.Size(), SHA256: sha256.Sum256(content.Bytes()), MD5: md5.Sum(content.Bytes()), ContentType: "application/octet-stream",
+	}
+	_, err = s.Staging.Put(ctx, lists.Key(w.Item.ID, p.Key()), content, up)
+	return cause.Storage(err)
+}
+
+// large copies a larger file without holding it: in one request, or in parts of
+// which those that the staging bucket has already are not sent again.
+func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, f *lists.File) error {
+	key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
+	if w.there(ctx, s.Staging, key, f, up) {
+		return nil
+	}
+	var parts storage.Parts
+	if storage.PartSize(f.Size) > 0 {
+		var err error
+		if parts, err = w.parts(ctx, f, s.Staging, key); err != nil {
+			return err
+		}
+	}
+	source := storage.Source{Bucket: receiving, Key: w.Item.Name, IfMatch: w.Item.ETag, Range: true, Offset: f.Offset}
+	_, err := s.Staging.Copy(ctx, source, key, up, parts)
+	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) {
+		if gone := w.gone(ctx, receiving); gone != nil { // else it is not the tar's doing
+			return gone
+		}
+	}
+	return s.digestErr(ctx, receiving, tar, f, err)
+}
+
+// digestErr has a file read again that is not what Receive has read, if that is what
+// an error says. If it is so in the tar, the inventory is of no use.
+func (s *stageFiles) digestErr(ctx context.Context, receiving *storage.Bucket, tar lists.Opener, f *lists.File, err error) error {
+	if !errors.Is(err, storage.ErrDigest) {
+		return cause.Storage(err)
+	}
+	sum, readErr := copies.Agreed(ctx, receiving, f.Path, func() (io.ReadCloser, error) { return tar(ctx, f.Offset, f.Size) })
+	switch {
+	case readErr != nil:
+		return readErr
+	case sum != f.SHA256:
+		return claim.SendBack("Receive", fmt.Sprintf("The file %s in the bag has not the digest that Receive found. The bag is read again.", f.Path))
+	}
+	return cause.Storage(err)
+}

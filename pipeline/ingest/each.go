@@ -1,0 +1,257 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// maxErrors is how many files may fail before a stage gives up on the others. It
+// also gives up when as many as are done at a time fail one after the other: it
+// is not the files then, but what they go to.
+const maxErrors = 30
+
+// each runs do for all files that the stage has not finished yet, several groups
+// at a time, and returns the result of each by its place in the inventory. What
+// is finished goes to Redis as it comes: a worker that is killed loses the files
+// in hand, and those of the last saveEvery. After a failure the other files are still done.
+func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do doGroup) (map[int]string, error) {
+	results, err := w.Progress.Begin(ctx, w.Claim(), w.Pass())
+	if err != nil {
+		return nil, w.ProgressErr(err)
+	}
+	todo, figures := left(groups, results)
+	w.StartCounting(ctx, figures)
+	if len(todo) == 0 {
+		return results, nil
+	}
+	if results == nil {
+		results = map[int]string{}
+	}
+
+	saver := newSaver(func(batch map[int]string) error {
+		return w.ProgressErr(w.Progress.Done(ctx, w.Claim(), w.Pass(), batch))
+	})
+	failed := &failures{mostInARow: max(atOnce, 2)}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, files := range todo {
+		group.Go(func() error {
+			if failed.tooMany() {
+				return nil
+			}
+			return w.Hold.Do(func(context.Context) error { return w.tryGroup(groupCtx, files, do, saver, failed) })
+		})
+	}
+	err = group.Wait()
+	saved, saveErr := saver.close()
+	maps.Copy(results, saved)
+	if err := errors.Join(err, failed.err(), saveErr); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// left returns what of the groups is not finished yet, and the figures to begin
+// with.
+func left(groups [][]*lists.File, results map[int]string) (todo [][]*lists.File, c progress.Counters) {
+	for _, files := range groups {
+		var some []*lists.File
+		for _, f := range files {
+			c.FilesTotal++
+			c.BytesTotal += f.Size
+			if _, done := results[f.Index]; done {
+				c.FilesBefore++
+				c.BytesBefore += f.Size
+				continue
+			}
+			some = append(some, f)
+		}
+		if len(some) > 0 {
+			todo = append(todo, some)
+		}
+	}
+	return todo, c
+}
+
+// doGroup does the files of a group and reports each that is finished.
+type doGroup func(ctx context.Context, files []*lists.File, finished func(f *lists.File, result string)) error
+
+// tries is how often a stage tries a file before it reports the failure; the
+// item's own attempts come on top, with longer waits.
+const tries = 3
+
+func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s *saver, failed *failures) error {
+	size := int64(0)
+	for _, f := range files {
+		size += f.Size
+	}
+	hand := w.Count.Take(files[0].Index, files[0].Path, len(files), size)
+	defer w.Count.Drop(hand)
+	for try := 1; ; try++ {
+		w.Hold.CurrentFile(files[0].Path)
+		if err := w.Hold.Check(ctx); err != nil {
+			return err
+		}
+		done := map[*lists.File]bool{}
+		err := do(ctx, files, func(f *lists.File, result string) {
+			done[f] = true
+			s.add(f.Index, result)
+			w.Count.Finish(hand, f.Size)
+		})
+		if err == nil {
+			failed.success()
+			return nil
+		}
+		var left []*lists.File
+		for _, f := range files {
+			if !done[f] {
+				left = append(left, f)
+			}
+		}
+		files = left
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case len(files) == 0:
+			return err
+		case final(err):
+			return cause.InFile(files[0].Path, err)
+		case try == tries:
+			failed.add(cause.InFile(files[0].Path, fmt.Errorf("%s: %w", files[0].Path, err)))
+			return nil
+		}
+		w.Log.WarnContext(ctx, "file failed; retrying", "path", files[0].Path, "try", try, "err", err)
+		if !retry.Pause(ctx, time.Duration(try*try)*200*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// final tells whether another try within the stage is pointless.
+func final(err error) bool {
+	return !claim.IsTransient(err) ||
+		errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrChanged) || errors.Is(err, storage.ErrNotFound)
+}
+
+// failures collects what went wrong with files while others go on.
+type failures struct {
+	mostInARow int
+
+	mu     sync.Mutex
+	errs   []error
+	inARow int
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+	f.inARow++
+}
+
+func (f *failures) success() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inARow = 0
+}
+
+func (f *failures) tooMany() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.errs) >= maxErrors || f.inARow >= f.mostInARow
+}
+
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// saveEvery is the pause between two writes of results. What a worker that is
+// killed had finished in it is done again.
+const saveEvery = 3 * time.Millisecond
+
+// saver writes results to Redis in the batches that come together while the
+// write before is under way and for saveEvery after it, so that few are unsaved
+// at any moment and many small files cost few round trips.
+type saver struct {
+	save func(map[int]string) error
+	more chan struct{}
+	end  chan struct{}
+
+	mu      sync.Mutex
+	pending map[int]string
+	all     map[int]string
+	err     error
+}
+
+func newSaver(save func(map[int]string) error) *saver {
+	s := &saver{
+		save: save, more: make(chan struct{}, 1), end: make(chan struct{}),
+		pending: map[int]string{}, all: map[int]string{},
+	}
+	go s.run()
+	return s
+}
+
+func (s *saver) add(index int, result string) {
+	s.mu.Lock()
+	s.pending[index] = result
+	s.all[index] = result
+	s.mu.Unlock()
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+func (s *saver) run() {
+	defer close(s.end)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for range s.more {
+		<-pause.C
+		s.flush()
+		pause.Reset(saveEvery)
+	}
+	s.flush()
+}
+
+func (s *saver) flush() {
+	s.mu.Lock()
+	batch := s.pending
+	s.pending = map[int]string{}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return
+	}
+	err := s.save(batch)
+	s.mu.Lock()
+	s.err = err // the last word: progress that cannot be kept now may be kept later
+	s.mu.Unlock()
+}
+
+// close waits for the last write and returns all results. Only the loss of the
+// claim is an error: progress that Redis would not keep costs time after a
+// crash, nothing more.
+func (s *saver) close() (map[int]string, error) {
+	close(s.more)
+	<-s.end
+	if errors.Is(s.err, claim.ErrLost) {
+		return s.all, s.err
+	}
+	return s.all, nil
+}

@@ -1,0 +1,862 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Redis may lose everything at any moment.
+func TestEmptiedRedisCostsOnlyTime(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	client := testenv.Redis(t)
+	a.Deps.Progress = progress.New(client, "flushed")
+	id := a.Deposit("sample.tar", a.Sample())
+	ctx, stop := context.WithCancel(context.Background())
+	var flusher sync.WaitGroup
+	flusher.Go(func() {
+		for retry.Pause(ctx, 5*time.Millisecond) {
+			if err := client.FlushDB(ctx).Err(); err != nil && ctx.Err() == nil {
+				t.Errorf("FLUSHDB: %v", err)
+			}
+		}
+	})
+	a.Work()
+	stop()
+	flusher.Wait()
+	a.Intact(id)
+}
+
+// Connections to S3 that break, again and again, cost tries and no more.
+func TestBrokenConnectionsToS3(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	id := a.Deposit("sample.tar", a.Sample())
+	a.Through(proxy)
+	a.Exec(`UPDATE stage_settings SET max_attempts = 100, backoff_first = '10 milliseconds', backoff_most = '100 milliseconds'`)
+	ctx, stop := context.WithCancel(context.Background())
+	var breaker sync.WaitGroup
+	breaker.Go(func() {
+		for cuts := 0; cuts < 12 && retry.Pause(ctx, 10*time.Millisecond); cuts++ {
+			proxy.CutAfter(400_000)
+			retry.Pause(ctx, 150*time.Millisecond)
+			proxy.Resume()
+			retry.Pause(ctx, 100*time.Millisecond)
+		}
+		proxy.Resume()
+	})
+	a.Work()
+	stop()
+	breaker.Wait()
+	a.Intact(id)
+}
+
+// A database that goes away for a while stops nothing for good.
+func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.Deposit("sample.tar", a.Sample())
+	addr := a.DB.Config().ConnConfig.Host + ":" + portOf(a)
+	proxy := testenv.NewProxy(t, addr)
+	cut, err := registry.Connect(context.Background(), strings.Replace(a.DB.Config().ConnString(), addr, proxy.Addr(), 1), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Close()
+	direct := a.DB
+	a.DB, a.Deps.Registry = cut, registry.New(cut)
+	stop := a.Start()
+	for range 5 {
+		retry.Pause(t.Context(), 60*time.Millisecond)
+		proxy.Cut()
+		retry.Pause(t.Context(), 300*time.Millisecond)
+		proxy.Resume()
+	}
+	a.DB, a.Deps.Registry = direct, registry.New(direct)
+	a.AtRest()
+	stop()
+	a.Intact(id)
+}
+
+// A connection that breaks once costs a file another try, and not the item an
+// attempt.
+func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.Deposit("sample.tar", a.Sample())
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	proxy.CutAfter(2 << 20)
+	var mender sync.WaitGroup
+	mender.Go(func() {
+		defer proxy.Resume()
+		for !strings.Contains(a.Log.String(), "will be tried again") && retry.Pause(t.Context(), 10*time.Millisecond) {
+		}
+	})
+	a.One(engine, "Copy To Staging")
+	mender.Wait()
+	if item := a.Item(id); item.Stage != "Format Identification" {
+		t.Errorf("item = %+v", item)
+	}
+}
+
+// A stage that failed half-way does not do again what it had finished.
+func TestStageIsTakenUpWhereItStood(t *testing.T) {
+	t.Parallel()
+	const files, size = 400, 16_000
+	a := newArchive(t)
+	a.Deps.Files = 1 // one object at a time: what was in flight is one at most
+	spec := bagtest.Spec{Name: "packs"}
+	for i := range files {
+		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
+	}
+	id := a.Deposit("packs.tar", a.Bag(spec))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	staging := a.Deps.Staging
+	a.Through(proxy)
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	// Every byte passes twice, from the tar and to staging: half of them pass.
+	proxy.CutAfter(files * size)
+	a.One(engine, "Copy To Staging")
+	if item := a.Item(id); item.Status != "Pending" || item.Stage != "Copy To Staging" || item.Attempt != 0 {
+		t.Fatalf("after the cut: %+v", item)
+	}
+	if n := strings.Count(a.Log.String(), "try=2"); n > 2 {
+		t.Errorf("%d objects were tried against a store that was away; it should give up after 2 in a row", n)
+	}
+	first := a.written(staging)
+	if len(first) < 3 {
+		t.Fatalf("%d objects were staged before the cut; the test needs some", len(first))
+	}
+
+	proxy.Resume()
+	a.Exec(`UPDATE work_items SET run_at = now()`)
+	left := int64(2 * files * size)
+	for _, o := range first {
+		left -= 2 * o.Size
+	}
+	before := proxy.Bytes()
+	a.One(engine, "Copy To Staging")
+	if item := a.Item(id); item.Stage != "Format Identification" {
+		t.Fatalf("second attempt: %+v", item)
+	}
+	if kept, err := a.Deps.Progress.Summary(t.Context(), id); err != nil || len(kept) != 0 {
+		t.Errorf("a finished stage left %v in Redis, %v", kept, err)
+	}
+	if passed := proxy.Bytes() - before; passed > left*11/10 { // tar, HTTP and TLS need some too
+		t.Errorf("the second attempt moved %d bytes, %d were left", passed, left)
+	}
+	second := a.written(staging)
+	if len(second) <= len(first) {
+		t.Fatalf("%d objects before the cut and %d in the end; the test needs a part to be left", len(first), len(second))
+	}
+	again := 0
+	for key, o := range first {
+		if !second[key].LastModified.Equal(o.LastModified) {
+			again++
+		}
+	}
+	if again > 1 {
+		t.Errorf("%d of %d objects were written again", again, len(first))
+	}
+	a.Work()
+	if item := a.Item(id); item.Status != "Success" {
+		t.Errorf("item = %+v", item)
+	}
+}
+
+// A Redis that was emptied while a stage failed half-way costs questions: what is
+// there already, and is what it should be, is not sent again.
+func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
+	t.Parallel()
+	const files, size = 40, 70_000 // too large to be packed
+	for _, stage := range []string{"Copy To Staging", "Store"} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.Deps.Files = 1
+			client := testenv.Redis(t)
+			a.Deps.Progress = progress.New(client, "emptied")
+			spec := bagtest.Spec{Name: "many", StorageOption: "Wasabi-OR"}
+			for i := range files {
+				spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
+			}
+			id := a.Deposit("many.tar", a.Bag(spec))
+			proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+			staging, stored, receiving := a.Deps.Staging, a.Deps.Targets["Wasabi-OR"], a.Deps.Receiving
+			a.Through(proxy)
+			if stage == "Store" { // so that the bytes come through here, but pass the proxy once
+				a.Deps.Staging = staging
+			} else {
+				a.Deps.Receiving = receiving
+				stored = staging
+			}
+			engine := a.Engine()
+			a.UpTo(engine, stage)
+			proxy.CutAfter(files * size / 2)
+			a.One(engine, stage)
+			if item := a.Item(id); item.Status != "Pending" || item.Stage != stage {
+				t.Fatalf("after the cut: %+v", item)
+			}
+			first := len(a.written(stored))
+			if first < files/4 {
+				t.Fatalf("%d objects were written before the cut; the test needs some", first)
+			}
+			if err := client.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Resume()
+			a.Exec(`UPDATE work_items SET run_at = now()`)
+			before := proxy.Bytes()
+			a.One(engine, stage)
+			if item := a.Item(id); item.Status != "Pending" || item.Stage == stage {
+				t.Fatalf("second attempt: %+v", item)
+			}
+			most := int64(files-first+2)*size*11/10 + 5_000*files // what was left, and the questions
+			if passed := proxy.Bytes() - before; passed > most {
+				t.Errorf("the second attempt moved %d bytes although %d of %d objects were there", passed, first, files)
+			}
+			a.Work()
+			if item := a.Item(id); item.Status != "Success" {
+				t.Errorf("item = %+v", item)
+			}
+		})
+	}
+}
+
+// Nor are small files that are staged together.
+func TestWithoutRedisNoPackIsSentAgain(t *testing.T) {
+	t.Parallel()
+	const files, size = 100, 10_000
+	a := newArchive(t)
+	client := testenv.Redis(t)
+	a.Deps.Progress = progress.New(client, "emptied")
+	spec := bagtest.Spec{Name: "packs"}
+	for i := range files {
+		spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%03d.bin", i), Size: size})
+	}
+	a.Deposit("packs.tar", a.Bag(spec))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	w := a.Hold(engine, "Copy To Staging")
+	var moved [2]int64
+	for i := range moved {
+		before := proxy.Bytes()
+		again := &pipeline.Work{Item: w.Item, Hold: w.Hold, Log: w.Log, Progress: a.Deps.Progress}
+		again.Item.Token += int64(i)
+		ctx, end := context.WithCancel(t.Context())
+		err := a.Stage("Copy To Staging").Run(ctx, again)
+		end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved[i] = proxy.Bytes() - before
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if moved[0] < 2*files*size || moved[1] > files*size/5 {
+		t.Errorf("%d bytes passed, and then %d", moved[0], moved[1])
+	}
+}
+
+// A file of many parts is taken up at the part where it stood; an upload that
+// nobody remembers is not paid for. Where the server can copy parts of the tar, no
+// byte of them comes through the worker.
+func TestLargeFileIsTakenUpAtItsParts(t *testing.T) {
+	t.Parallel()
+	const mib, size = 1 << 20, 260 << 20
+	a := newArchive(t)
+	id := a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", Files: []bagtest.File{{Path: "data/film", Size: size}}}))
+	a.Client = storage.NewClient(storage.Options{Concurrency: 1})
+	t.Cleanup(a.Client.Close)
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	staging, receiving := a.Deps.Staging, a.Deps.Receiving
+	a.Through(proxy)
+	onServer := a.Deps.Receiving
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	a.Deps.Receiving = receiving // elsewhere, so that the bytes come through here
+	cut := func(after int64) {
+		t.Helper()
+		proxy.CutAfter(after)
+		a.One(engine, "Copy To Staging")
+		if item := a.Item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
+			t.Fatalf("after the cut: %+v", item)
+		}
+		proxy.Resume()
+		a.Exec(`UPDATE work_items SET run_at = now()`)
+	}
+	cut(50 * mib) // in the first part
+	a.Deps.Progress = progress.New(testenv.Redis(t), "another")
+	cut(165 * mib) // in the third
+
+	before := proxy.Bytes()
+	a.One(engine, "Copy To Staging")
+	if item := a.Item(id); item.Stage != "Format Identification" {
+		t.Fatalf("third attempt: %+v", item)
+	}
+	if passed := proxy.Bytes() - before; passed > (size-128*mib)*21/20 {
+		t.Errorf("the third attempt moved %d MiB", passed/mib)
+	}
+	if n, err := staging.AbortUploads(context.Background(), "", time.Now().Add(24*time.Hour)); err != nil || n != 0 {
+		t.Errorf("%d uploads were forgotten, %v", n, err)
+	}
+
+	a.Deps.Receiving = onServer
+	a.Exec(`SELECT requeue(1, 'Copy To Staging')`)
+	before = proxy.Bytes()
+	a.One(engine, "Copy To Staging")
+	if passed := proxy.Bytes() - before; a.Item(id).Stage != "Format Identification" || passed > 5*mib {
+		t.Errorf("%d MiB came through the worker; item %+v", passed/mib, a.Item(id))
+	}
+	a.Work()
+	if item := a.Item(id); item.Status != "Success" {
+		t.Errorf("item = %+v", item)
+	}
+}
+
+// written returns the objects in the staging bucket that hold files.
+func (a *archive) written(staging *storage.Bucket) map[string]storage.Object {
+	a.T.Helper()
+	objects := map[string]storage.Object{}
+	for o, err := range staging.List(context.Background(), "", "") {
+		if err != nil {
+			a.T.Fatal(err)
+		}
+		if !strings.HasSuffix(o.Key, ".zst") {
+			objects[o.Key] = o
+		}
+	}
+	return objects
+}
+
+// A bag that is replaced or removed while it is being ingested ends so.
+func TestBagThatIsReplacedOrRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		meanwhile func(*archive)
+		status    string
+		code      string
+	}{
+		"replaced": {func(a *archive) {
+			tar := a.Bag(bagtest.Spec{Name: "sample", Title: "Another"})
+			if _, err := a.Receiving.Put(context.Background(), "sample.tar", strings.NewReader(string(tar)), storage.Upload{Size: int64(len(tar))}); err != nil {
+				a.T.Fatal(err)
+			}
+		}, "Cancelled", "bag-changed"},
+		"removed": {func(a *archive) {
+			if err := a.Receiving.Delete(context.Background(), "sample.tar"); err != nil {
+				a.T.Fatal(err)
+			}
+		}, "Suspended", "bag-gone"},
+	} {
+		for _, before := range []string{"Receive", "Copy To Staging", "Format Identification"} {
+			t.Run(name+" before "+before, func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				engine := a.Engine()
+				for _, s := range Steps(a.Deps) {
+					if s.Stage == before {
+						tc.meanwhile(a)
+					}
+					if !a.Item(id).Retry {
+						break
+					}
+					a.One(engine, s.Stage)
+					if s.Stage == before { // one look is not believed
+						if item := a.Item(id); item.Status != "Pending" || item.ErrorCode != tc.code {
+							t.Errorf("after the first look: %+v", item)
+						}
+						a.Exec(`UPDATE work_items SET run_at = now()`)
+						a.One(engine, s.Stage)
+					}
+				}
+				if item := a.Item(id); item.Status != tc.status || item.ErrorCode != tc.code {
+					t.Errorf("item = %+v, want %s, %s", item, tc.status, tc.code)
+				}
+			})
+		}
+	}
+}
+
+// Once late stages have begun, a newer upload is left for an item of its own.
+func TestCleanupLeavesANewerUpload(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	first := a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
+	steps := Steps(a.Deps)
+	for _, s := range steps[:6] {
+		a.One(engine, s.Stage)
+	}
+	second := a.Deposit("sample.tar", a.Bag(bagtest.Spec{Name: "sample", Title: "Newer"}))
+	if item := a.Item(second); item.WaitsFor == nil || *item.WaitsFor != first {
+		t.Fatalf("the newer upload does not wait: %+v", item)
+	}
+	for _, s := range steps[6:] {
+		a.One(engine, s.Stage)
+	}
+	if item := a.Item(first); item.Status != "Success" {
+		t.Fatalf("first = %+v", item)
+	}
+	if got := a.Keys(a.Receiving); len(got) != 1 {
+		t.Fatalf("receiving has %v, want the newer upload", got)
+	}
+	a.Work()
+	if item := a.Item(second); item.Status != "Success" {
+		t.Errorf("second = %+v", item)
+	}
+	if title := pipelinetest.Value[string](a, `SELECT title FROM intellectual_objects`); title != "Newer" {
+		t.Errorf("title = %q", title)
+	}
+}
+
+// What earlier stages left is made again when it is gone.
+func TestLostStagingIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
+	a.UpTo(engine, "Store")
+	if err := a.Deps.Staging.Delete(context.Background(), a.Keys(a.Deps.Staging)...); err != nil {
+		t.Fatal(err)
+	}
+	a.Work()
+	a.Intact(id)
+	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`); n != 1 {
+		t.Errorf("%d stages sent the item back, want 1", n)
+	}
+}
+
+// Files that were lost or changed while they lay in staging are taken from the
+// tar again.
+func TestDamagedStagingIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	lost := func([]byte) []byte { return nil }
+	changed := func(content []byte) []byte {
+		content[len(content)/2] ^= 1
+		return content
+	}
+	cut := func(content []byte) []byte { return content[:len(content)/2] }
+	for name, tc := range map[string]struct {
+		packed bool
+		damage func(content []byte) []byte // nil deletes
+	}{
+		"small files changed":  {true, changed},
+		"small files cut":      {true, cut},
+		"small files lost":     {true, lost},
+		"a file alone changed": {false, changed},
+		"a file alone cut":     {false, cut},
+		"a file alone lost":    {false, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.Deposit("sample.tar", a.Sample())
+			engine := a.Engine()
+			a.UpTo(engine, "Store")
+			damaged := 0
+			for key := range a.written(a.Deps.Staging) {
+				if strings.Contains(key, "/pack-") == tc.packed {
+					a.damage(key, tc.damage)
+					damaged++
+				}
+			}
+			if damaged == 0 {
+				t.Fatal("there was nothing to damage")
+			}
+			a.One(engine, "Store")
+			if a.Item(id).ErrorCode == "sent-back" && a.Item(id).Stage == "Store" { // not found: a second look has to agree
+				a.Exec(`UPDATE work_items SET run_at = now()`)
+				a.One(engine, "Store")
+			}
+			if item := a.Item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
+				t.Errorf("item is %s at %s, want it sent back to Copy To Staging", item.Status, item.Stage)
+			}
+			a.Work()
+			a.Intact(id)
+		})
+	}
+}
+
+// damage replaces a staged object by what is made of it, or deletes it.
+func (a *archive) damage(key string, change func([]byte) []byte) {
+	a.T.Helper()
+	content := change(a.Content(a.Deps.Staging, key))
+	var err error
+	if content == nil {
+		err = a.Deps.Staging.Delete(context.Background(), key)
+	} else {
+		_, err = a.Deps.Staging.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))})
+	}
+	if err != nil {
+		a.T.Fatal(err)
+	}
+}
+
+// What a target says wrongly of its copy is told of the target; the staging area
+// is not blamed for it. Buckets that encrypt with keys of KMS have such ETags.
+func TestTargetThatDisagreesIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]bagtest.File{
+		"a small file": {Path: "data/a.bin", Size: 1000}, "a file alone": {Path: "data/a.bin", Size: 2 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.Deposit("sample.tar", a.Bag(bagtest.Spec{Name: "sample", Files: []bagtest.File{file}}))
+			a.Exec(`UPDATE stage_settings SET max_attempts = 1`)
+			a.Deps.Targets["Standard-OR"] = a.disagreeing(a.Deps.Targets["Standard-OR"])
+			engine := a.Engine()
+			a.UpTo(engine, "Store")
+			a.One(engine, "Store")
+			item := a.Item(id)
+			if item.Status != "Pending" || item.Attempt != 0 || item.Stage != "Store" || item.ErrorCode != "storage-wrong-answer" ||
+				!strings.Contains(item.Note, "Standard-OR") || !strings.Contains(item.Note, "digest mismatch") {
+				t.Errorf("item = %+v", item)
+			}
+		})
+	}
+}
+
+// disagreeing is a bucket that answers to each PUT with an ETag of its own.
+func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
+	a.T.Helper()
+	return a.Behind(b, func(proxy *httputil.ReverseProxy) http.Handler {
+		proxy.ModifyResponse = func(r *http.Response) error {
+			if r.Request.Method == http.MethodPut {
+				r.Header.Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+			}
+			return nil
+		}
+		return proxy
+	})
+}
+
+// What Copy To Staging reads must be what Receive has read, whatever the ETag
+// says of it. If it is not, twice, the bag is read again.
+func TestTarThatReadsDifferentlyIsNotStaged(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"data/c.bin", "data/streamed.bin"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.Deposit("sample.tar", a.Sample())
+			engine := a.Engine()
+			a.One(engine, "Receive")
+			a.One(engine, "Validate")
+			a.changeInventory(id, func(b *bag.Bag) {
+				at := slices.IndexFunc(b.Files, func(f *bag.File) bool { return f.Path == path })
+				b.Files[at].Digests.SHA256[0] ^= 1
+			})
+			a.One(engine, "Reingest Check")
+			a.One(engine, "Copy To Staging")
+			item := a.Item(id)
+			if item.Status != "Pending" || item.Stage != "Receive" || !strings.Contains(item.Note, path) {
+				t.Errorf("item = %+v", item)
+			}
+			a.Work()
+			a.Intact(id)
+		})
+	}
+}
+
+// changeInventory puts another inventory in place of the item's.
+func (a *archive) changeInventory(id int64, change func(*bag.Bag)) {
+	a.T.Helper()
+	key := fmt.Sprintf("%d/%s", id, lists.InventoryName)
+	b, err := bag.ReadInventory(bytes.NewReader(a.Content(a.Deps.Staging, key)))
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	change(b)
+	var other bytes.Buffer
+	if err := bag.WriteInventory(&other, b); err != nil {
+		a.T.Fatal(err)
+	}
+	if _, err := a.Deps.Staging.Put(context.Background(), key, &other, storage.Upload{Size: int64(other.Len())}); err != nil {
+		a.T.Fatal(err)
+	}
+}
+
+// A list that an earlier pass left is not taken for this one's.
+func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	a.changeInventory(id, func(b *bag.Bag) { b.Files[0].ModTime = b.Files[0].ModTime.Add(time.Hour) })
+	a.One(engine, "Copy To Staging")
+	if item := a.Item(id); item.Stage != "Reingest Check" || item.Status != "Pending" {
+		t.Errorf("item is %s at %s, want it sent back to Reingest Check", item.Status, item.Stage)
+	}
+	a.Work()
+	a.Intact(id)
+}
+
+func portOf(a *archive) string {
+	return pipelinetest.Value[string](a, `SELECT inet_server_port()::text`)
+}
+
+// A large bag whose reading broke off is read on from its last checkpoint.
+func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const mib = 1 << 20
+	a.checkpointEvery(16 * mib)
+	var files []bagtest.File
+	for _, name := range []string{"a", "b", "c", "d"} {
+		files = append(files, bagtest.File{Path: "data/" + name, Size: 10 * mib})
+	}
+	id := a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", Files: files}))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	engine := a.Engine()
+	proxy.CutAfter(75 * mib / 2)
+	a.One(engine, "Receive")
+	if item := a.Item(id); item.Stage != "Receive" || item.Status != "Pending" {
+		t.Fatalf("after the cut: %+v", item)
+	}
+	proxy.Resume()
+	a.Exec(`UPDATE work_items SET run_at = now()`)
+	// The reply to the last one was lost, and it was sent again.
+	w := &pipeline.Work{Item: claim.Item{
+		ID: id, Stage: "Receive",
+		Token: pipelinetest.Value[int64](a, `SELECT claim_token FROM work_items`), Entered: pipelinetest.Value[int64](a, `SELECT entered_token FROM work_items`),
+	}}
+	kept, err := a.Deps.Progress.Entries(t.Context(), id, w.Pass(), lists.Checkpoints)
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("%d checkpoints were kept, %v", len(kept), err)
+	}
+	if err := a.Deps.Progress.Append(t.Context(), w.Claim(), w.Pass(), lists.Checkpoints, kept[len(kept)-1]); err != nil {
+		t.Fatal(err)
+	}
+	before := proxy.Bytes()
+	a.One(engine, "Receive")
+	a.One(engine, "Validate")
+	if item := a.Item(id); item.Stage != "Reingest Check" {
+		t.Fatalf("second attempt: %+v", item)
+	}
+	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE stage = 'Receive' AND outcome = 'held'`); n != 1 {
+		t.Errorf("%d attempts were held for the cut", n)
+	}
+	if read := proxy.Bytes() - before; read > 45*mib/2 {
+		t.Errorf("the second attempt read %d MiB of 40", read/mib)
+	}
+	b, _, err := (&lists.Area{Bucket: a.Deps.Staging, Item: id, Log: a.Deps.Log}).Bag(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, f := range b.Files {
+		paths = append(paths, f.Path)
+	}
+	slices.Sort(paths)
+	if n := len(slices.Compact(slices.Clone(paths))); n != len(paths) || !slices.Contains(paths, "data/d") {
+		t.Errorf("the inventory has %v", paths)
+	}
+}
+
+// A kill near the end of a large file costs what came after its last checkpoint;
+// a checkpoint that another version made costs the file, and is no reason to fail.
+func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for name, tt := range map[string]struct {
+		damage func(text string) string
+		least  int // MiB that are read again
+		most   int
+	}{
+		"as it was kept":       {func(text string) string { return text }, 7, 15},
+		"by another version":   {func(text string) string { return strings.Replace(text, `"hashes":["`, `"hashes":["eA==","`, 1) }, 38, 50},
+		"that is not readable": {func(string) string { return "{" }, 38, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.checkpointEvery(16 * mib)
+			id := a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", Files: []bagtest.File{
+				{Path: "data/before", Content: "before"}, {Path: "data/large", Size: 40 * mib},
+			}}))
+			proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+			a.Through(proxy)
+			engine := a.Engine()
+			proxy.CutAfter(155 * mib / 4)
+			a.One(engine, "Receive")
+			proxy.Resume()
+			a.Exec(`UPDATE work_items SET run_at = now()`)
+			w := &pipeline.Work{Item: claim.Item{
+				ID: id, Stage: "Receive",
+				Token: pipelinetest.Value[int64](a, `SELECT claim_token FROM work_items`), Entered: pipelinetest.Value[int64](a, `SELECT entered_token FROM work_items`),
+			}}
+			entry, err := a.Deps.Progress.Get(t.Context(), id, w.Pass(), lists.Within)
+			if err != nil || entry == "" {
+				t.Fatalf("checkpoint %q, %v", entry, err)
+			}
+			if err := a.Deps.Progress.Put(t.Context(), w.Claim(), w.Pass(), lists.Within, recoded(t, entry, tt.damage)); err != nil {
+				t.Fatal(err)
+			}
+			before := proxy.Bytes()
+			a.One(engine, "Receive")
+			if read := int(proxy.Bytes()-before) / mib; read < tt.least || read > tt.most {
+				t.Errorf("the second attempt read %d MiB of 40, want %d to %d", read, tt.least, tt.most)
+			}
+			a.One(engine, "Validate") // by the manifests, whose digests the tar was made with
+			if item := a.Item(id); item.Stage != "Reingest Check" {
+				t.Errorf("second attempt: %+v", item)
+			}
+		})
+	}
+}
+
+// recoded changes a checkpoint under its compression.
+func recoded(t *testing.T, entry string, change func(string) string) string {
+	t.Helper()
+	in, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	text, err := in.DecodeAll([]byte(entry), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out.EncodeAll([]byte(change(string(text))), nil))
+}
+
+// A list that was damaged is made anew like one that is gone, wherever in it.
+func TestDamagedListsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		list, next, maker string
+		rows              bool // as many as the list says, of a sample that is on no record
+	}{
+		{lists.PlanName, "Copy To Staging", "Reingest Check", false},
+		{lists.FormatsName, "Store", "Format Identification", true},
+		{lists.InventoryName, "Store", "Receive", true},
+		{lists.InventoryName, "Record", "Receive", true},
+		{lists.PlanName, "Record", "Reingest Check", false},
+		{lists.VerdictName, "Record", "Validate", false},
+		{lists.FormatsName, "Record", "Format Identification", true},
+		{lists.CopiesName, "Record", "Storage Validation", true},
+	} {
+		for how, damage := range map[string]func([]byte) []byte{
+			"cut": func(content []byte) []byte { return append(content[:len(content)/2], "damage"...) },
+			"without its last row": func(content []byte) []byte {
+				return []byte(recoded(t, string(content), func(text string) string {
+					return text[:strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1]
+				}))
+			},
+		} {
+			if !tc.rows && how != "cut" {
+				continue
+			}
+			t.Run(tc.list+" at "+tc.next+" "+how, func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				engine := a.Engine()
+				a.UpTo(engine, tc.next)
+				a.damage(fmt.Sprintf("%d/%s", id, tc.list), damage)
+				a.One(engine, tc.next)
+				if item := a.Item(id); item.Stage != tc.maker || item.Status != "Pending" {
+					t.Errorf("item is %s at %s, want it sent back to %s", item.Status, item.Stage, tc.maker)
+				}
+				a.Work()
+				a.Intact(id)
+			})
+		}
+	}
+}
+
+// A list whose connection breaks is not taken for a damaged one: the stage that
+// reads it is tried again, and not the one that made it.
+func TestListWhoseConnectionBreaksIsNotDamaged(t *testing.T) {
+	t.Parallel()
+	const made, many = "an inventory", 20_000
+	a := newArchive(t)
+	a.Deposit("sample.tar", a.Sample())
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	w := a.Hold(engine, "Copy To Staging")
+	rows := map[int]lists.Known{}
+	for i := range many {
+		rows[i] = lists.Known{Index: i, UUID: uuid.NewString()}
+	}
+	if err := lists.Write(t.Context(), a.area(w), lists.PlanName, made, lists.Plan{}, many, lists.ByIndex(rows)); err != nil {
+		t.Fatal(err)
+	}
+	size := len(a.Content(a.Deps.Staging, lists.Key(w.Item.ID, lists.PlanName)))
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	read := func() error {
+		got, err := lists.Read(t.Context(), a.area(w), lists.PlanName, made, &lists.Plan{}, func(k lists.Known) int { return k.Index })
+		if err == nil && len(got) != many {
+			t.Errorf("%d rows of %d", len(got), many)
+		}
+		return err
+	}
+	proxy.CutAfter(int64(size / 2))
+	if err := read(); claim.Code(err) != "storage-unavailable" {
+		t.Errorf("of a list that breaks off: %v", err)
+	}
+	proxy.Resume()
+	if err := read(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Item 1 does not clear the staging area of item 10.
+func TestCleanupKeepsToItsOwn(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	id := a.Deposit("sample.tar", a.Sample())
+	other := fmt.Sprintf("%d0/file", id)
+	if _, err := a.Deps.Staging.Put(ctx, other, strings.NewReader("x"), storage.Upload{Size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	a.Work()
+	if item := a.Item(id); item.Status != "Success" {
+		t.Fatalf("item = %+v", item)
+	}
+	if got := a.Keys(a.Deps.Staging); len(got) != 1 || got[0] != other {
+		t.Errorf("staging has %v, want what is of item %d0", got, id)
+	}
+}

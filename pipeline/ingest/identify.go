@@ -1,0 +1,148 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/virus"
+)
+
+// identify asks Siegfried what each file is, by its bytes and not only by its
+// name. It reads ranges of the tar: small files whole and several in a request,
+// of large ones only what the signatures look at, within a budget. Siegfried
+// runs in child processes; a file that kills one keeps the type that its
+// extension suggests, and the bag goes on.
+//
+// Where there is a virus scanner, it gets each of these files whole, on the way. A
+// bag with an infected file ends here, and stays where it is.
+type identify struct {
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Formats   *format.Identifier
+	Viruses   *virus.Scanner // nil: files are not checked for viruses
+	Files     int            // at once
+}
+
+func (s *identify) Run(ctx context.Context, w *work) error {
+	_, files, inventoryID, err := w.toStore(ctx)
+	if err != nil {
+		return err
+	}
+	receiving, tar, err := w.tar(s.Receiving)
+	if err != nil {
+		return err
+	}
+	results, err := w.each(ctx, s.Files, lists.InTheTar(files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		if f := group[0]; f.Size > lists.WholeFile {
+			content := io.NewSectionReader(receiving.ReaderAt(ctx, w.Item.Name, w.Item.Size, w.Item.ETag), f.Offset, f.Size)
+			result, err := s.one(ctx, f, content, func() (io.ReadCloser, error) { return tar(ctx, f.Offset, f.Size) })
+			if err != nil {
+				return w.receivingErr(err)
+			}
+			finished(f, result.Pack())
+			return nil
+		}
+		return lists.ReadGroup(ctx, tar, group, lists.AtTar, func(f *lists.File, content []byte) error {
+			result, err := s.one(ctx, f, bytes.NewReader(content), func() (io.ReadCloser, error) {
+				return io.NopCloser(bytes.NewReader(content)), nil
+			})
+			if err != nil {
+				return err
+			}
+			finished(f, result.Pack())
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	list, err := s.unpack(ctx, w, results)
+	if err != nil {
+		return err
+	}
+	if err := infected(files, list); err != nil {
+		return err
+	}
+	return lists.Write(ctx, w.lists, lists.FormatsName, inventoryID, nil, len(list), lists.ByIndex(list))
+}
+
+// one finds out about one file. whole opens it from its beginning.
+func (s *identify) one(ctx context.Context, f *lists.File, content io.ReaderAt, whole func() (io.ReadCloser, error)) (lists.Format, error) {
+	result, err := s.Formats.Identify(ctx, f.Path, f.Size, content)
+	if err != nil {
+		return lists.Format{}, fmt.Errorf("identify the format: %w", cause.Identifier(ctx, err))
+	}
+	out := lists.AsIdentified(result)
+	out.Index = f.Index
+	if s.Viruses == nil {
+		return out, nil
+	}
+	r, err := whole()
+	if err != nil {
+		return lists.Format{}, err
+	}
+	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
+	v, err := s.Viruses.Scan(ctx, f.Size, r)
+	if err != nil {
+		return lists.Format{}, fmt.Errorf("check for viruses: %w", cause.Scanner(ctx, err))
+	}
+	out.Scanner, out.Infection, out.Unchecked = v.Scanner, v.Signature, v.Unchecked
+	return out, nil
+}
+
+// infected is the end of a bag in which a virus was found, and names the files.
+func infected(files []*lists.File, list map[int]lists.Format) error {
+	const most = 30
+	var found []string
+	for _, f := range files {
+		if v := list[f.Index].Infection; v != "" {
+			found = append(found, fmt.Sprintf("The file %s is infected: %s finds %s.", f.Path, list[f.Index].Scanner, v))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(found) - most; n > 0 {
+		found, more = found[:most], fmt.Sprintf(" | %d more files are infected.", n)
+	}
+	return claim.Fatal("infected", "%s%s | Nothing of the bag was stored; it stays in the receiving bucket until a person decides.",
+		strings.Join(found, " | "), more)
+}
+
+// errOtherSignatures says that what Redis has kept is of another version.
+var errOtherSignatures = errors.New("the signatures for formats have changed while files of the bag were being identified")
+
+// unpack makes the list of what Redis has kept. If a part of the files was
+// identified by another version, as when a worker is upgraded in between, that is
+// forgotten, so that the next attempt identifies all of them.
+func (s *identify) unpack(ctx context.Context, w *work, results map[int]string) (map[int]lists.Format, error) {
+	if len(results) == 0 {
+		return nil, nil
+	}
+	version, err := s.Formats.Version(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("identify formats: %w", err)
+	}
+	tag := lists.VersionTag(version)
+	list := make(map[int]lists.Format, len(results))
+	for i, text := range results {
+		f, was, ok := lists.UnpackFormat(i, text)
+		if !ok || was != "" && was != tag {
+			return nil, errors.Join(errOtherSignatures, w.ProgressErr(w.Progress.ClearStage(ctx, w.Claim(), w.Pass())))
+		}
+		if was != "" {
+			f.Version = version
+		}
+		list[i] = f
+	}
+	return list, nil
+}

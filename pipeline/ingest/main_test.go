@@ -1,0 +1,29 @@
+package ingest
+
+import (
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/lists"
+)
+
+// area is what the item of a claim has in the staging bucket.
+func (a *archive) area(w *pipeline.Work) *lists.Area {
+	return &lists.Area{Bucket: a.Deps.Staging, Item: w.Item.ID, Log: a.Deps.Log, Check: w.Hold.Check}
+}
+
+// entered is the work of a claim as the stages of an ingest have it.
+func (a *archive) entered(w *pipeline.Work) *work {
+	return &work{Work: w, lists: a.area(w)}
+}
+
+// checkpointEvery has Receive keep a checkpoint after so many bytes.
+func (a *archive) checkpointEvery(bytes int64) {
+	a.Steps = func(d pipeline.Deps) []pipeline.Step {
+		list := table(d)
+		for _, r := range list {
+			if s, ok := r.does.(*receive); ok {
+				s.checkpointEvery = bytes
+			}
+		}
+		return enter(d, list)
+	}
+}

@@ -1,0 +1,355 @@
+package ingest
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// receive streams the tar, once if its bucket confirms what was read, and leaves an
+// inventory of it: where each file lies, its four digests, and what manifests and
+// tags say. Every 64 MiB or so it
+// keeps a checkpoint, so that a restart reads on between two files or, in a large
+// one, at a part.
+type receive struct {
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
+	Targets   copies.Targets
+	Profiles  bag.Profiles
+	MaxFiles  int // of a bag
+
+	checkpointEvery int64 // bytes of the tar; 0 is what package bag has
+}
+
+func (s *receive) Run(ctx context.Context, w *work) error {
+	// Nothing is read of what could not be given back: the key may not even be the one
+	// in the bucket, where a server cannot say what is in it.
+	if err := legalName(w.Item.Name); err != nil {
+		return err
+	}
+	// If the same upload is on record already, and nothing of it was deleted since, and
+	// no copy of it is known to be bad, there is nothing to ingest.
+	earlier, err := s.Registry.Repeats(ctx, w.Item.ID)
+	if err != nil {
+		return err
+	}
+	if earlier != 0 {
+		w.atTheEnd(earlier)
+		return nil
+	}
+	tar, err := s.Receiving(w.Item.Bucket)
+	if err != nil {
+		return fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	if _, err := w.Progress.Begin(ctx, w.Claim(), w.Pass()); err != nil {
+		return w.ProgressErr(err)
+	}
+	b, err := s.proven(ctx, w, tar)
+	if err != nil {
+		return err
+	}
+	if code := b.Cut(); code != "" { // there is no whole bag for Validate to judge
+		return refusal(code, b.Validate(s.Profiles.Of(b)))
+	}
+	w.MemoryNeed = pipeline.MemoryNeed(len(b.Files))
+	w.Count.Read("", len(b.Files), w.Item.Size)
+	for i, f := range b.Files {
+		f.UUID = lists.FileUUID(w.Item, i, f.Path)
+		f.Format = format.ByExtension(f.Path)
+	}
+	return w.lists.Put(ctx, lists.InventoryName, func(out io.Writer) error { return bag.WriteInventory(out, b) })
+}
+
+// legalName refuses what no bag may be called.
+func legalName(key string) error {
+	if f, ok := bag.JudgeName(key); !ok {
+		return refusal(f.Code, bag.Verdict{Errors: []bag.Finding{f}})
+	}
+	return nil
+}
+
+// read reads the tar, from where an earlier attempt came to; inFile is whether that
+// may be within a file.
+func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof, inFile bool) (*bag.Bag, error) {
+	resume, err := s.resume(ctx, w, inFile)
+	if err != nil {
+		return nil, err
+	}
+	var start int64
+	files := 0
+	if resume != nil {
+		start = resume.Start()
+		files = len(resume.Files)
+		w.Log.InfoContext(ctx, "resuming from a checkpoint", "offset", start, "files", files)
+	}
+	w.StartCounting(ctx, progress.Counters{
+		FilesBefore: int64(files), FilesTotal: -1, BytesBefore: start, BytesTotal: w.Item.Size,
+	})
+	stream := &patient{ctx: ctx, offset: start, size: w.Item.Size, open: func(offset int64) (io.ReadCloser, error) {
+		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
+	}}
+	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
+	return bag.Read(ctx, stream, bag.ReadOptions{
+		PartSize:        storage.PartSize,
+		CheckpointBytes: s.checkpointEvery,
+		PartMD5:         wantPartMD5(s.Staging, s.Targets),
+		Whole:           proof.New(),
+		Resume:          resume,
+		Reopen: func(f *bag.File) (io.ReadCloser, error) {
+			return tar.Get(ctx, w.Item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.Item.ETag})
+		},
+		Checkpoint: func(ctx context.Context, c bag.Checkpoint) error {
+			return s.keep(ctx, w, c, func(line string) error {
+				return w.Progress.Append(ctx, w.Claim(), w.Pass(), lists.Checkpoints, line)
+			})
+		},
+		Within: func(ctx context.Context, p bag.Partial) error {
+			return s.keep(ctx, w, p, func(line string) error {
+				return w.Progress.Put(ctx, w.Claim(), w.Pass(), lists.Within, line)
+			})
+		},
+		MaxFiles: s.MaxFiles,
+		Many:     func(ctx context.Context) error { return w.EnterMany(ctx) },
+		Grown:    w.Fits,
+		Progress: func(path string, files int, bytes int64) {
+			w.Hold.CurrentFile(path)
+			w.Count.Read(path, files, bytes)
+		},
+	})
+}
+
+// keep keeps how far the stage came. A failure costs time after a crash and is no
+// reason to stop, unless it says that the claim is lost.
+func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(line string) error) error {
+	if err := w.Hold.Check(ctx); err != nil {
+		return err
+	}
+	line, err := json.Marshal(checkpoint)
+	if err != nil {
+		return fmt.Errorf("encode a checkpoint: %w", err)
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return fmt.Errorf("compress a checkpoint: %w", err)
+	}
+	err = write(string(z.EncodeAll(line, nil)))
+	if err != nil && !errors.Is(err, progress.ErrLost) {
+		w.Log.WarnContext(ctx, "cannot save a checkpoint; a restart will read more of the bag again", "err", err)
+		return nil
+	}
+	return w.ProgressErr(err)
+}
+
+// resume puts the checkpoints of an earlier attempt together; nil if there are
+// none. One that cannot be read, or a missing one between others, means that
+// the tar is read from its start.
+func (s *receive) resume(ctx context.Context, w *work, inFile bool) (*bag.Checkpoint, error) {
+	entries, err := w.Progress.Entries(ctx, w.Item.ID, w.Pass(), lists.Checkpoints)
+	if err != nil {
+		return nil, w.ProgressErr(err)
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoints: %w", err)
+	}
+	defer z.Close()
+	var all *bag.Checkpoint
+	for _, entry := range entries {
+		var c bag.Checkpoint
+		if err := lists.DecodeCheckpoint(z, entry, &c); err != nil {
+			w.Log.WarnContext(ctx, "checkpoints are unreadable; reading the bag from its start", "err", err)
+			return nil, nil
+		}
+		if all == nil {
+			all = &c
+			continue
+		}
+		if c.Offset > all.Offset { // one whose reply was lost may be there twice
+			all.Append(c)
+		}
+	}
+	if !inFile {
+		return all, nil
+	}
+	return s.resumeInFile(ctx, w, z, all)
+}
+
+// resumeInFile adds the checkpoint within a file to the one before that file, if
+// both are there.
+func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, all *bag.Checkpoint) (*bag.Checkpoint, error) {
+	entry, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), lists.Within)
+	if err != nil {
+		return nil, w.ProgressErr(err)
+	}
+	if entry == "" {
+		return all, nil
+	}
+	var p bag.Partial
+	if err := lists.DecodeCheckpoint(z, entry, &p); err != nil {
+		w.Log.WarnContext(ctx, "checkpoint is unreadable; reading the current file from its start", "err", err)
+		return all, nil
+	}
+	switch {
+	case all == nil && p.After == 0:
+		return &bag.Checkpoint{Partial: &p}, nil
+	case all != nil && p.After == all.Offset:
+		all.Partial = &p
+	}
+	return all, nil
+}
+
+// patient is the tar as one stream that outlives broken connections: it opens
+// the tar again where the last one broke off, as long as it gets on.
+type patient struct {
+	ctx    context.Context //nolint:containedctx // io.Reader has no room for it
+	open   func(offset int64) (io.ReadCloser, error)
+	body   io.ReadCloser
+	offset int64
+	size   int64
+	broken int // times in a row without a byte between
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	for {
+		if p.body == nil {
+			if p.offset >= p.size {
+				return 0, io.EOF
+			}
+			body, err := p.open(p.offset)
+			if err != nil {
+				return 0, err
+			}
+			p.body = body
+		}
+		n, err := p.body.Read(b)
+		p.offset += int64(n)
+		if n > 0 {
+			p.broken = 0
+			return n, nil // an error comes again with the next read
+		}
+		if err == nil {
+			continue
+		}
+		closeErr := p.Close()
+		if errors.Is(err, io.EOF) && p.offset >= p.size {
+			return 0, io.EOF
+		}
+		p.broken++
+		if p.broken > tries || final(err) || p.ctx.Err() != nil {
+			return 0, errors.Join(err, closeErr)
+		}
+		if !retry.Pause(p.ctx, time.Duration(p.broken)*500*time.Millisecond) {
+			return 0, context.Cause(p.ctx)
+		}
+	}
+}
+
+// Close closes what is open. Reading on opens the tar again.
+func (p *patient) Close() error {
+	if p.body == nil {
+		return nil
+	}
+	body := p.body
+	p.body = nil
+	return body.Close()
+}
+
+// atTheEnd has an item whose upload is on record already go to the last stage, which
+// removes the tar as after any ingest.
+func (w *work) atTheEnd(earlier int64) {
+	w.Next = lastStage
+	w.Note = repeatedNote(earlier)
+}
+
+func repeatedNote(earlier int64) string {
+	return fmt.Sprintf("This bag is already on record, as item %d brought it: nothing of it has changed since.", earlier)
+}
+
+// lastRead is the name in Redis of the digest that the last read of the whole tar
+// had, if the bucket did not confirm it.
+const lastRead = "last-read"
+
+// proven reads the tar until it is known that the bytes are those in the bucket:
+// either the digest is the one that the bucket tells, or two reads had the same. So
+// nothing that was altered on its way here is taken for the bag's.
+func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, error) {
+	proof, err := tar.Proof(ctx, w.Item.Name, w.Item.ETag)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) { // which a bucket that is gone says too: reading it tells
+		return nil, w.receivingErr(err)
+	}
+	before, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), lastRead)
+	if err != nil {
+		return nil, w.ProgressErr(err)
+	}
+	for {
+		b, err := s.readOn(ctx, w, tar, proof)
+		if err != nil {
+			return nil, w.receivingErr(err)
+		}
+		if proof.Agrees(b.Whole) {
+			return b, nil
+		}
+		now := ""
+		if b.Whole != nil {
+			now = proof.Name() + " " + hex.EncodeToString(b.Whole)
+		}
+		if now != "" && now == before {
+			w.Log.InfoContext(ctx, "two reads of the tar have the same digest; its ETag is not a digest and is ignored", "digest", now)
+			return b, nil
+		}
+		if err := s.forget(ctx, w, now); err != nil {
+			return nil, err
+		}
+		if now != "" && before != "" {
+			return nil, cause.WrongAnswer(tar, "two reads of the bag differ", "read %s twice: its %s, and before %s", w.Item.Name, now, before)
+		}
+		before = now
+		w.Log.WarnContext(ctx, "digest of the tar does not match what the bucket reports; reading it again", "digest", now, "bucket_tells", proof.Known())
+	}
+}
+
+// forget discards what was kept of a read that nobody confirms, so that the next one
+// begins at the tar's start. Should the digest of that read not be kept, the next
+// attempt reads once more.
+func (s *receive) forget(ctx context.Context, w *work, digest string) error {
+	if err := w.Progress.ClearStage(ctx, w.Claim(), w.Pass()); err != nil {
+		return w.ProgressErr(err)
+	}
+	return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), lastRead, digest))
+}
+
+// readOn reads the tar from where an earlier attempt came to. What that has left and
+// cannot be used is discarded.
+func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof) (*bag.Bag, error) {
+	b, err := s.read(ctx, w, tar, proof, true)
+	if errors.Is(err, bag.ErrCheckpoint) {
+		w.Log.WarnContext(ctx, "checkpoint does not fit; reading the current file from its start", "err", err)
+		b, err = s.read(ctx, w, tar, proof, false)
+	}
+	if !errors.Is(err, bag.ErrChanged) {
+		return b, err
+	}
+	w.Log.WarnContext(ctx, "checkpoints belong to another tar; reading the bag from its start", "err", err)
+	if err := s.forget(ctx, w, ""); err != nil {
+		return nil, err
+	}
+	return s.read(ctx, w, tar, proof, true)
+}

@@ -1,0 +1,201 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// work is the work of one claim, with what only stages of an ingest do.
+type work struct {
+	*pipeline.Work
+	lists *lists.Area // that the stages leave for each other
+	had   bool        // an earlier pass has finished this stage
+}
+
+// toStore reads the inventory and the plan and returns the files that go into
+// preservation storage.
+func (w *work) toStore(ctx context.Context) (p *lists.Plan, files []*lists.File, inventoryID string, err error) {
+	_, id, err := w.lists.Inventory(ctx, func(i int, f *bag.File) {
+		if i == 0 {
+			files = nil
+		}
+		if lists.IsStored(f, lists.Known{}) {
+			files = append(files, lists.NewFile(i, f))
+		}
+	})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	p = &lists.Plan{}
+	if p.Known, err = lists.Read(ctx, w.lists, lists.PlanName, id, p, func(k lists.Known) int { return k.Index }); err != nil {
+		return nil, nil, "", err
+	}
+	files = slices.DeleteFunc(files, func(f *lists.File) bool { return p.Known[f.Index].Unchanged })
+	for _, f := range files {
+		f.Reingest(p.Known[f.Index])
+	}
+	lists.PackFiles(files)
+	return p, files, id, nil
+}
+
+// copyPlan is which files go where, and as what.
+type copyPlan struct {
+	files       []*lists.File
+	mimes       map[int]lists.MIME
+	names       []string // of the targets, the primary first
+	targets     []*storage.Bucket
+	inventoryID string
+	bad         map[string]string // see badCopies
+}
+
+// toCopy reads what Store has to make and Storage Validation has to find.
+func (w *work) toCopy(ctx context.Context, all copies.Targets) (c copyPlan, err error) {
+	p, files, id, err := w.toStore(ctx)
+	if err != nil {
+		return copyPlan{}, err
+	}
+	c.files, c.inventoryID = files, id
+	c.mimes, err = lists.Read(ctx, w.lists, lists.FormatsName, id, nil, func(f lists.MIME) int { return f.Index })
+	if err != nil {
+		return copyPlan{}, err
+	}
+	c.names, c.targets, err = all.Of(p.StorageOption)
+	return c, err
+}
+
+// isBad tells whether a copy was found bad, whatever its bucket says of it.
+func (c copyPlan) isBad(target int, f *lists.File) bool {
+	return c.bad[noteOf(c.names[target], f)] != ""
+}
+
+// tar returns the receiving bucket and what opens ranges of the bag in it, which
+// must still be the one that the item was made for.
+func (w *work) tar(receiving func(bucket string) (*storage.Bucket, error)) (*storage.Bucket, lists.Opener, error) {
+	bucket, err := receiving(w.Item.Bucket)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	return bucket, func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+		r, err := bucket.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: length, IfMatch: w.Item.ETag})
+		if err != nil {
+			return nil, w.receivingErr(err)
+		}
+		return r, nil
+	}, nil
+}
+
+// upload describes a file to a bucket: its digests, so that the bytes are
+// checked once more on their way, and what people find at a copy that has lost
+// its registry.
+func (w *work) upload(f *lists.File, contentType string, encodePath bool) storage.Upload {
+	return copies.UploadOf(w.Item.Institution, w.Item.ObjectIdentifier, &f.Content, contentType, encodePath)
+}
+
+// again tells whether the stage has had the item before: in this pass or, where that
+// was looked up, in one that it has finished.
+func (w *work) again() bool { return w.had || w.Item.Token > w.Item.Entered+1 }
+
+// there tells whether a bucket has a file already, whole and as it should be,
+// although Redis knows nothing of it: another worker may have died in between, or
+// Redis have lost it. It is asked only of a stage that has had the item before.
+func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f *lists.File, up storage.Upload) bool {
+	if !w.again() {
+		return false
+	}
+	o, err := bucket.Head(ctx, key)
+	return err == nil && copies.Compare(o, up, &f.Content) == nil
+}
+
+// wantPartMD5 tells whether a bucket that files go to keeps no SHA-256, so that an
+// upload in parts is known there by the MD5 of each.
+func wantPartMD5(staging *storage.Bucket, all copies.Targets) bool {
+	buckets := slices.AppendSeq([]*storage.Bucket{staging}, maps.Values(all))
+	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return !b.KeepsSHA256() })
+}
+
+// gone tells whether the bag in the receiving bucket is still the one of the item.
+func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
+	o, err := receiving.Head(ctx, w.Item.Name)
+	if err == nil && o.ETag != w.Item.ETag {
+		err = storage.ErrChanged
+	}
+	return w.receivingErr(err)
+}
+
+// parts says how a large file is uploaded in parts, and takes up the upload that
+// an earlier attempt began.
+//
+// Uploads of this key that nobody remembers are aborted first, as their parts
+// would be paid for ever.
+func (w *work) parts(ctx context.Context, f *lists.File, target *storage.Bucket, key string) (storage.Parts, error) {
+	name := fmt.Sprintf("upload:%s:%d", target.Name(), f.Index)
+	id, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), name)
+	if err != nil {
+		return storage.Parts{}, w.ProgressErr(err)
+	}
+	if id == "" {
+		if _, err := target.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
+			return storage.Parts{}, fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
+		}
+	}
+	return storage.Parts{
+		Size: storage.PartSize(f.Size), SHA256: f.Parts, MD5: f.PartsMD5, Resume: id, Sent: w.Count.Parts(f.Index, target.Name()),
+		SaveID: func(ctx context.Context, id string) error {
+			return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), name, id))
+		},
+	}, nil
+}
+
+// afterRequests has an ingest wait while its object is being restored or deleted.
+// Once an ingest is live no request begins, so that it does not wait for ever.
+func (w *work) afterRequests(ctx context.Context, r *registry.Registry) error {
+	item, since, err := requests.In(r).LiveRequests(ctx, w.Item.ObjectIdentifier)
+	if err != nil || item == 0 {
+		return err
+	}
+	const soonest, latest = 5 * time.Second, 10 * time.Minute
+	return claim.Snooze(min(max(since/10, soonest), latest), fmt.Sprintf("Item %d, which restores or deletes what is on record of the same object, goes first.", item))
+}
+
+// receivingErr gives errors of the receiving bucket their meaning: the bag that
+// was to be ingested is there no more, or is another one. A process that looks into
+// the wrong bucket says the same.
+func (w *work) receivingErr(err error) error {
+	service := fault.Bucket(w.Item.Bucket)
+	switch {
+	case fault.In(err) != nil, claim.Code(err) == "memory-need":
+		return err
+	case errors.Is(err, storage.ErrNotFound):
+		return claim.Doubt(service, claim.Suspend("bag-gone", fmt.Sprintf(
+			"The bag %s is no longer in the receiving bucket %s. Upload it again to have it ingested.", w.Item.Name, w.Item.Bucket)))
+	case errors.Is(err, storage.ErrChanged):
+		return claim.Doubt(service, claim.Cancel("bag-changed", fmt.Sprintf(
+			"The bag %s in the receiving bucket %s was replaced while it was being ingested. The new upload is ingested instead.",
+			w.Item.Name, w.Item.Bucket)))
+	}
+	return cause.Storage(err)
+}
+
+// badCopies is where in Redis Storage Validation names the copies that Store has to
+// make again although their bucket describes them as they should be. Without it, Store
+// makes those again that are described otherwise, or not there.
+const badCopies = "bad-copies"
+
+// noteOf is the name of a copy under badCopies.
+func noteOf(target string, f *lists.File) string { return target + " " + f.Key }

@@ -1,0 +1,65 @@
+package interim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// findingsEnd stands between two findings in a note.
+const findingsEnd = " | "
+
+// Findings puts what is wrong with a bag into a note: the first thirty, and how
+// many more there are.
+func Findings(list []bag.Finding, more int) string {
+	const most = 30
+	var b strings.Builder
+	for i, f := range list {
+		if i == most {
+			break
+		}
+		if i > 0 {
+			b.WriteString(findingsEnd)
+		}
+		b.WriteString(f.Message)
+	}
+	if rest := len(list) - most + more; len(list) > most && rest > 0 {
+		fmt.Fprintf(&b, " | Too many errors: %d more.", rest)
+	}
+	return b.String()
+}
+
+// Warnings puts what was odd of a valid bag into words, for the note, the ledger and
+// the record; "" if nothing was.
+func Warnings(list []bag.Finding) string {
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return "1 warning: " + Findings(list, 0)
+	}
+	return fmt.Sprintf("%d warnings: %s", len(list), Findings(list, 0))
+}
+
+// RemarkOf is what the ledger has of the last time that the item's bag was found
+// valid, in the words of warnings.
+func RemarkOf(attempts []registry.Attempt) string {
+	for _, a := range slices.Backward(attempts) {
+		if a.Stage == "Validate" && a.Outcome != nil && *a.Outcome == "done" {
+			return a.Error
+		}
+	}
+	return ""
+}
+
+// WarningsOf are the warnings that the ledger has of an item whose bag is valid.
+func WarningsOf(attempts []registry.Attempt) []string {
+	_, list, ok := strings.Cut(RemarkOf(attempts), ": ")
+	if !ok {
+		return []string{}
+	}
+	return strings.Split(list, findingsEnd)
+}

@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/progress"
+)
+
+// An object at which its provider always fails holds up no other: the service answers
+// each probe, and the item that then fails on trial waits longer each time, so that
+// the next trial is another's.
+func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 7, Action: "Ingest", Stage: "Store", StorageOption: "Standard"}
+	bad := &fault.Error{Service: "s3:Standard-OR", Kind: fault.Unavailable, Err: errors.New("500 InternalError")}
+	g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+	one := &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
+	g.byName[bad.Service] = one
+	for one.state == claim.ServiceOK {
+		g.judge(item, bad)
+	}
+	before := g.items[item.ID].n
+	g.judge(item, bad) // it was claimed before the breaker was shut
+	if n := g.items[item.ID].n; n != before {
+		t.Errorf("what was under way when the service failed waits as if it had failed %d times, want %d", n, before)
+	}
+	for n := 1; n <= 4; n++ {
+		one.probed(time.Now(), nil)
+		one.trial = item.ID
+		g.judge(item, bad)
+		if got := g.items[item.ID].n; got != before+n || one.state != claim.ServiceFailing {
+			t.Fatalf("after %d failures on trial it waits as if it had failed %d times, and the service is %s", n, got, one.state)
+		}
+	}
+}
+
+// A worker whose settings do not fit an item leaves the like of it to others for
+// longer than the item is held: it knows first when that is due again.
+func TestWorkerWithWrongSettingsLeavesItemsToOthers(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 1, Action: "Ingest", Stage: "Record", StorageOption: "Standard"}
+	for name, tc := range map[string]struct {
+		fault error
+		want  int
+	}{
+		"settings": {cause.OtherBucket("Standard-OR", "mistyped", "right"), 1},
+		"a target": {cause.NoTarget("Standard-OR"), 1},
+		"Redis":    {&fault.Error{Service: fault.Redis, Kind: fault.Unavailable, Err: errors.New("away")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+			g.judge(item, tc.fault)
+			got := g.without(false)
+			if len(got) != tc.want || tc.want == 1 && (!slices.Equal(got[0].Steps, []string{item.Step()}) || !slices.Equal(got[0].StorageOptions, []string{"Standard"})) {
+				t.Errorf("after %v it leaves out %+v", tc.fault, got)
+			}
+		})
+	}
+}
+
+// silentBoard is a board on which nobody writes.
+type silentBoard struct{}
+
+func (silentBoard) ServiceHolds() []claim.ServiceHold { return nil }
+
+func (silentBoard) Report(context.Context, claim.ServiceReport) error { return nil }
+
+func (silentBoard) Wake() {}
+
+// A program that cannot be started is this process's failure, and not the file's.
+func TestChildrenThatDoNotStartAreNoFilesFault(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{
+		"/none/farol": "identifier-missing",
+		plain:         "identifier-denied",
+		"/bin/false":  "identifier-unavailable",
+	} {
+		formats, err := format.Start(t.Context(), format.Options{Command: []string{command}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Deps{Formats: formats}.identifierProbe(t.Context())
+		if f := claim.FaultIn(err); f == nil || f.Service != "identifier" || f.Code() != want {
+			t.Errorf("%s: %v is %+v, want %s", command, err, f, want)
+		}
+		formats.Close()
+	}
+}
+
+// Errors in files are found wherever they are, with what was compared.
+func TestFaultsAreFoundInATreeOfErrors(t *testing.T) {
+	t.Parallel()
+	away := errors.New("connection reset")
+	tree := fmt.Errorf("store: %w", errors.Join(
+		cause.InFile("data/a", fmt.Errorf("copy of data/a: %w", copies.Wrong("it has %d bytes and should have %d", 5, 6))),
+		errors.New("of no file"),
+		fmt.Errorf("and %w", cause.InFile("data/b", cause.Storage(away))),
+	))
+	want := []progress.Fault{
+		{Code: "bad-copy", Path: "data/a", Found: "5", Expected: "6", Message: "copy of data/a: it has 5 bytes and should have 6"},
+		{Code: "storage-unavailable", Path: "data/b", Message: "connection reset"},
+	}
+	if diff := cmp.Diff(want, faultsOf(tree).List); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	for _, none := range []error{nil, away, fmt.Errorf("%w: %w", cause.InFile("a", away), claim.ErrLost)} {
+		if f := faultsOf(none); len(f.List) != 0 {
+			t.Errorf("faults of %v: %+v", none, f)
+		}
+	}
+}

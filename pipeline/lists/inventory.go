@@ -1,0 +1,161 @@
+package lists
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// FirstStage is the stage that reads the bag and makes its inventory, without which there is
+// nothing to go on with.
+const FirstStage = "Receive"
+
+// ErrDamaged sends an item back whose inventory cannot be read.
+var ErrDamaged = claim.SendBack(FirstStage, "The inventory of the bag in the staging area is damaged. The bag is read again.")
+
+// Bag reads the item's inventory into memory, and returns its id, the digest of
+// the stored bytes. The caller changes nothing of the bag: another stage in this
+// process may get the same. An item without an inventory goes back to Receive.
+func (a *Area) Bag(ctx context.Context) (b *bag.Bag, id string, err error) {
+	return a.Inventory(ctx, nil)
+}
+
+// Inventory is bag for who needs only some of each file: it hands the files to do,
+// in their order, and keeps none if there are many. With the first file, all that do
+// was given before is of no use: an inventory that is not readable is read once more.
+// After an error none is.
+func (a *Area) Inventory(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
+	b, id, err = a.inventoryOnce(ctx, do)
+	if Unreadable(ctx, err) {
+		a.Log.WarnContext(ctx, "inventory is unreadable; reading it again")
+		b, id, err = a.inventoryOnce(ctx, do)
+	}
+	return b, id, err
+}
+
+func (a *Area) inventoryOnce(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
+	body, err := a.Bucket.Get(ctx, Key(a.Item, InventoryName), storage.Range{Length: -1})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, "", a.Gone(InventoryName)
+	}
+	if err != nil {
+		return nil, "", cause.Storage(err)
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+
+	const most = 8 << 20 // bytes of an inventory that is worth keeping
+	head, err := io.ReadAll(io.LimitReader(body, most+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("read the inventory: %w", err)
+	}
+	whole := sha256.Sum256(head)
+	id = hex.EncodeToString(whole[:])
+	keep := false
+	if b = a.Recent.get(id); len(head) > most || b == nil {
+		hash := sha256.New()
+		b, keep, err = a.decode(ctx, io.TeeReader(io.MultiReader(bytes.NewReader(head), body), hash), do)
+		id = hex.EncodeToString(hash.Sum(nil))
+	}
+	if errors.Is(err, bag.ErrInventory) {
+		return nil, "", ErrDamaged
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read the inventory: %w", err)
+	}
+	if keep {
+		a.Recent.keep(id, b)
+	}
+	if do != nil {
+		for i, f := range b.Files {
+			do(i, f)
+		}
+	}
+	return b, id, nil
+}
+
+// decode reads an inventory to its end. If there is somebody to take the files of
+// a large bag, the bag is returned without them, and is not whole.
+func (a *Area) decode(ctx context.Context, source io.Reader, do func(i int, f *bag.File)) (_ *bag.Bag, whole bool, err error) {
+	inv, err := bag.OpenInventory(source)
+	if err != nil {
+		return nil, false, err
+	}
+	defer inv.Close()
+	if a.Enter != nil {
+		if err := a.Enter(ctx, inv.Count); err != nil {
+			return nil, false, err
+		}
+	}
+	b := inv.Bag
+	whole = do == nil || inv.Count <= mostRecent
+	i := 0
+	for f, err := range inv.Files() {
+		if err != nil {
+			return nil, false, err
+		}
+		if whole {
+			b.Files = append(b.Files, f)
+		} else {
+			do(i, f)
+		}
+		i++
+	}
+	_, err = io.Copy(io.Discard, source)
+	return &b, whole, err
+}
+
+// Recent keeps the inventories that this process decoded last, by their id, since
+// the same process often takes a bag through all its stages.
+type Recent struct {
+	mu   sync.Mutex
+	bags []recentBag // the newest last
+}
+
+type recentBag struct {
+	id string
+	*bag.Bag
+}
+
+// mostRecent bounds the files of all bags that are kept, at about 1 KB a file.
+const mostRecent = 20_000
+
+func (r *Recent) get(id string) *bag.Bag {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.bags {
+		if b.id == id {
+			return b.Bag
+		}
+	}
+	return nil
+}
+
+func (r *Recent) keep(id string, b *bag.Bag) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bags = append(r.bags, recentBag{id, b})
+	files := 0
+	for i := len(r.bags) - 1; i >= 0; i-- {
+		if files += len(r.bags[i].Files) + 1; files > mostRecent {
+			r.bags = slices.Delete(r.bags, 0, i+1)
+			return
+		}
+	}
+}

@@ -1,0 +1,295 @@
+// Package lists has what the stages of an ingest leave for each other in the staging
+// bucket: an inventory of the bag, and a list beside it from each stage that finds
+// something out about its files. A list is written once, whole, and read a second time
+// before its bytes are taken for wrong.
+package lists
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// What the stages leave for each other under <item>/ in the staging bucket.
+// Each is written once, whole, when its stage is done. A list names the
+// inventory that it goes with, so that what an earlier pass of the item left
+// behind is never taken for this one's.
+const (
+	InventoryName = "inventory.jsonl.zst" // by Receive
+	VerdictName   = "verdict.jsonl.zst"   // by Validate
+	PlanName      = "plan.jsonl.zst"      // by Reingest Check
+	FormatsName   = "formats.jsonl.zst"   // by Format Identification
+	CopiesName    = "copies.jsonl.zst"    // by Storage Validation
+)
+
+type listHeader struct {
+	Inventory string          `json:"inventory"` // digest of the inventory it goes with
+	Count     int             `json:"count"`
+	About     json.RawMessage `json:"about,omitempty"`
+}
+
+// An area is what an item has in the staging bucket, under its own prefix.
+type Area struct {
+	Bucket *storage.Bucket
+	Item   int64
+	Log    *slog.Logger
+	Check  func(ctx context.Context) error            // whether the item may still be written; nil: it is only read
+	Enter  func(ctx context.Context, files int) error // waits for memory for the lists of so many files; nil: there is enough
+	Recent *Recent                                    // inventories that this process has decoded; nil: it keeps none
+	Makers map[string]string                          // the stage that makes each list; Receive, of any other
+}
+
+// Key is the key in the staging bucket of something of an item. Cleanup deletes
+// what begins with keyIn(item, "").
+func Key(item int64, name string) string { return fmt.Sprintf("%d/%s", item, name) }
+
+// Gone is missing, of what the staging area does not have. A process that looks into
+// the wrong bucket says the same.
+func (a *Area) Gone(name string) error { return claim.Doubt(a.Bucket.Service(), a.missing(name)) }
+
+// missing sends an item back to the stage that makes what is not in the staging area,
+// or of no use.
+func (a *Area) missing(name string) error {
+	if name == InventoryName {
+		return claim.SendBack(FirstStage, "The inventory of the bag is no longer in the staging area. The bag is read again.")
+	}
+	return claim.SendBack(cmp.Or(a.Makers[name], FirstStage), "The list "+name+" is not in the staging area, or of no use. It is made anew.")
+}
+
+// Read reads a list and returns its rows by their index. about gets what
+// the list says of itself. A list that is not there, or that goes with another
+// inventory, sends the item back to the stage that makes it, if it is so when it is
+// read again.
+func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	var said json.RawMessage // what was wrong of it must leave nothing in about
+	rows, err := readListOnce(ctx, a, name, inventoryID, &said, index)
+	if Unreadable(ctx, err) {
+		a.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
+		rows, err = readListOnce(ctx, a, name, inventoryID, &said, index)
+	}
+	if err == nil && about != nil {
+		if err = json.Unmarshal(said, about); err != nil {
+			err = &UselessError{name, err}
+		}
+	}
+	return rows, a.Remade(ctx, err)
+}
+
+func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string, about *json.RawMessage, index func(T) int) (map[int]T, error) {
+	body, err := a.Bucket.Get(ctx, Key(a.Item, name), storage.Range{Length: -1})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, a.Gone(name)
+	}
+	if err != nil {
+		return nil, cause.Storage(err)
+	}
+	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
+	source := &watched{r: body}
+	rows, err := decodeList(source, name, inventoryID, about, index)
+	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // not the bytes are wrong, but their way here
+		return nil, fmt.Errorf("read %s: %w", name, source.err)
+	}
+	return rows, err
+}
+
+// Unreadable tells whether an error is that of a list or inventory whose bytes are wrong,
+// or did not all come. Before it has consequences they are read once more, by another
+// request.
+func Unreadable(ctx context.Context, err error) bool {
+	var list *UselessError
+	return errors.As(err, &list) || errors.Is(err, ErrDamaged) || err != nil && ctx.Err() == nil && (fault.In(err) != nil || !cause.Known(err))
+}
+
+// UselessError is the error of a list whose bytes are wrong.
+type UselessError struct {
+	name string
+	err  error
+}
+
+func (e *UselessError) Error() string { return "read " + e.name + ": " + e.err.Error() }
+
+func (e *UselessError) Unwrap() error { return e.err }
+
+// Remade sends an item back whose list is of no use; any other error stays.
+func (a *Area) Remade(ctx context.Context, err error) error {
+	var list *UselessError
+	if !errors.As(err, &list) {
+		return err
+	}
+	a.Log.WarnContext(ctx, "list is unusable; sending the item back to the stage that makes it", "list", list.name, "err", list.err)
+	return a.missing(list.name)
+}
+
+// errOtherInventory says that a list goes with another inventory.
+var errOtherInventory = errors.New("the list goes with another inventory")
+
+// errMore says that there is more of a list than it announced.
+var errMore = errors.New("there is one more")
+
+// watched remembers an error of its reader that is not its end.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}
+
+func decodeList[T any](r io.Reader, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
+	l, err := openList[T](r, name, inventoryID, about)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	rows := map[int]T{}
+	for {
+		row, ok, err := l.next()
+		if err != nil || !ok {
+			return rows, err
+		}
+		rows[index(row)] = row
+	}
+}
+
+// listReader reads a list row by row.
+type listReader[T any] struct {
+	name        string
+	z           *zstd.Decoder
+	lines       *json.Decoder
+	read, count int
+	ended       bool
+}
+
+func openList[T any](r io.Reader, name, inventoryID string, about any) (*listReader[T], error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	l := &listReader[T]{name: name, z: z, lines: json.NewDecoder(bufio.NewReader(z))}
+	var header listHeader
+	err = l.lines.Decode(&header)
+	switch {
+	case err != nil:
+	case header.Inventory != inventoryID:
+		err = errOtherInventory
+	case about != nil:
+		err = json.Unmarshal(header.About, about)
+	}
+	if err != nil {
+		l.close()
+		return nil, &UselessError{name, err}
+	}
+	l.count = header.Count
+	return l, nil
+}
+
+// close may also be called on nil.
+func (l *listReader[T]) close() {
+	if l != nil {
+		l.z.Close()
+	}
+}
+
+// next returns false after the last row. Only then are the bytes of all rows known
+// to be right, as their checksum comes at the end.
+func (l *listReader[T]) next() (row T, ok bool, err error) {
+	if l.read == l.count {
+		if !l.ended {
+			if err := l.lines.Decode(new(json.RawMessage)); !errors.Is(err, io.EOF) {
+				return row, false, &UselessError{l.name, fmt.Errorf("after row %d, its last: %w", l.count, cmp.Or(err, errMore))}
+			}
+			l.ended = true
+		}
+		return row, false, nil
+	}
+	if err := l.lines.Decode(&row); err != nil {
+		return row, false, &UselessError{l.name, fmt.Errorf("row %d of %d: %w", l.read, l.count, err)}
+	}
+	l.read++
+	return row, true, nil
+}
+
+// beside reads a list beside the inventory, whose order it has.
+type beside[T any] struct {
+	*listReader[T]
+	index func(T) int
+	ahead *T
+}
+
+// At returns the row of a file, if there is one. It is asked for one file after the
+// other. A list that was not opened has none.
+func (b *beside[T]) At(i int) (row T, ok bool, err error) {
+	for b.listReader != nil {
+		if b.ahead == nil {
+			next, more, err := b.next()
+			if err != nil || !more {
+				return row, false, err
+			}
+			b.ahead = &next
+		}
+		switch at := b.index(*b.ahead); {
+		case at > i:
+			return row, false, nil
+		case at == i:
+			return *b.ahead, true, nil
+		}
+		b.ahead = nil
+	}
+	return row, false, nil
+}
+
+// ByIndex yields rows in the order of the inventory.
+func ByIndex[T any](rows map[int]T) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, i := range slices.Sorted(maps.Keys(rows)) {
+			if !yield(rows[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Write puts a list, whose rows are in the order of the inventory, beside the
+// inventory that it goes with.
+func Write[T any](ctx context.Context, a *Area, name, inventoryID string, about any, count int, rows iter.Seq[T]) error {
+	aboutJSON, err := json.Marshal(about)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return a.Put(ctx, name, func(out io.Writer) error {
+		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+		if err != nil {
+			return err
+		}
+		lines := json.NewEncoder(z)
+		if err := lines.Encode(listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
+			return err
+		}
+		for row := range rows {
+			if err := lines.Encode(row); err != nil {
+				return err
+			}
+		}
+		return z.Close()
+	})
+}

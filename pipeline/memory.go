@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+)
+
+// A memoryBudget bounds what the lists of large bags need of this process's memory at
+// once: what the process has, or as much as the largest bag that there may be. Bags
+// of few files need so little that they never wait.
+type memoryBudget struct {
+	files *semaphore.Weighted
+	all   int64 // files
+	least bool  // a larger bag is for another process
+}
+
+// perFile is what a file in the lists of a bag takes, at most on the average.
+const perFile = 1 << 10
+
+// MemoryNeed is how many bytes the lists of a bag of so many files need; 0 of one
+// that fits anywhere.
+func MemoryNeed(files int) int64 {
+	if files <= fewFiles {
+		return 0
+	}
+	return int64(files) * perFile
+}
+
+// fewFiles is the number of files, at about 1 KB a file, up to which a bag does
+// not count.
+const fewFiles = 20_000
+
+func newMemoryBudget(maxFiles int, memory int64) *memoryBudget {
+	all := int64(cmp.Or(maxFiles, bag.DefaultMaxFiles))
+	if memory > 0 {
+		all = max(memory/perFile, fewFiles)
+	}
+	return &memoryBudget{semaphore.NewWeighted(all), all, memory > 0}
+}
+
+// fits says whether the lists of so many files can be in this process's memory. The
+// error gives the item back for another.
+func (r *memoryBudget) fits(files int) error {
+	if r != nil && r.least && int64(files) > r.all {
+		return claim.NeedMemory(MemoryNeed(files))
+	}
+	return nil
+}
+
+// Fits says whether the lists of a bag of so many files can be in this process's
+// memory. The error gives the item back for another process.
+func (w *Work) Fits(files int) error { return w.memory.fits(files) }
+
+// EnterMany is enter for a bag of which only is known that its files are many.
+func (w *Work) EnterMany(ctx context.Context) error {
+	if w.memory == nil {
+		return nil
+	}
+	return w.Enter(ctx, int(w.memory.all))
+}
+
+// Enter waits until there is memory for a bag of so many files; who came first
+// goes first. It is the item's until the stage has ended.
+func (w *Work) Enter(ctx context.Context, files int) error {
+	r := w.memory
+	if err := r.fits(files); err != nil || r == nil {
+		return err
+	}
+	weight := min(int64(files), r.all)
+	if weight <= fewFiles || w.leaveMemory != nil {
+		return nil
+	}
+	if !r.files.TryAcquire(weight) {
+		w.Log.InfoContext(ctx, "waiting for memory: other bags use the whole file-list budget", "files", files)
+		if err := r.files.Acquire(ctx, weight); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	w.leaveMemory = func() { r.files.Release(weight) }
+	return nil
+}
+
+func (w *Work) leave() {
+	if w.leaveMemory != nil {
+		w.leaveMemory()
+	}
+}

@@ -1,0 +1,377 @@
+// Package pipelinetest gives tests an archive of their own: a database, Redis and buckets,
+// and workers that take items through the steps that the test names.
+package pipelinetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// identifyChild makes this test binary the format identifier's child.
+const identifyChild = "FAROL_TEST_IDENTIFY"
+
+// base is the archive, also of what has it within.
+func (a *Archive) base() *Archive { return a }
+
+// Main runs the tests of a package that uses an archive.
+func Main(m *testing.M) {
+	if how := os.Getenv(identifyChild); how != "" {
+		var in io.Reader = os.Stdin
+		if how == "crash" {
+			in = &fatalInput{r: in}
+		}
+		if err := format.Serve(in, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testenv.Main(m)
+}
+
+// fatalInput is the end of the child that reads from it, once it has been greeted.
+type fatalInput struct {
+	r     io.Reader
+	reads int
+}
+
+func (f *fatalInput) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if f.reads++; f.reads > 1 && n > 0 {
+		os.Exit(3)
+	}
+	return n, err
+}
+
+// Archive is everything a pipeline needs, of the test's own.
+type Archive struct {
+	T         testing.TB
+	DB        *pgxpool.Pool
+	Deps      pipeline.Deps
+	In        registry.Institution
+	Receiving *storage.Bucket
+	S3        testenv.S3Server
+	Log       *SyncBuffer
+	Client    *storage.Client
+	Steps     func(pipeline.Deps) []pipeline.Step // of the workers
+}
+
+// newArchive makes an archive whose workers take these steps.
+func New(t testing.TB, steps func(pipeline.Deps) []pipeline.Step) *Archive {
+	t.Helper()
+	ctx := context.Background()
+	a := &Archive{T: t, DB: testenv.Database(t), S3: testenv.S3(t), Log: &SyncBuffer{}, Steps: steps}
+	a.Client = storage.NewClient(storage.Options{})
+	t.Cleanup(a.Client.Close)
+	prefix := "x" + time.Now().Format("150405.000000")
+	store := progress.New(testenv.Redis(t), prefix)
+	a.Deps = pipeline.Deps{
+		Registry: registry.New(a.DB), Progress: store, Formats: GoodIdentifier(t), Files: 4,
+		Receiving: func(bucket string) (*storage.Bucket, error) { return a.Bucket(bucket), nil },
+		Staging:   a.Created(a.S3.Prefix + "staging"),
+		Targets:   map[string]*storage.Bucket{},
+		Log:       a.Logger(),
+	}
+	for _, spec := range storage.Targets() {
+		a.Deps.Targets[spec.Name] = a.target(spec)
+		if err := a.Deps.Targets[spec.Name].Create(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	a.In, err = a.Deps.Registry.AddInstitution(ctx, registry.Institution{
+		Name: "Test", Identifier: "test.edu", ReceivingBucket: a.S3.Prefix + "receiving", RestoreBucket: a.S3.Prefix + "restore",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Receiving = a.Created(a.In.ReceivingBucket)
+	a.Created(a.In.RestoreBucket)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", a.Log)
+		}
+	})
+	return a
+}
+
+// GoodIdentifier is one that all tests share, as all items of a worker do: a child
+// reads thousands of signatures first, which takes it a second under the race detector.
+func GoodIdentifier(t testing.TB) *format.Identifier {
+	t.Helper()
+	f, err := sharedIdentifier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+//nolint:gochecknoglobals // a test is handed nothing but its testing.TB
+var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
+	f, err := startIdentifier("well", 4)
+	if err == nil {
+		testenv.AtEnd(f.Close)
+	}
+	return f, err
+})
+
+// BadIdentifier is one whose children end with the first file that they see.
+func BadIdentifier(t testing.TB) *format.Identifier {
+	t.Helper()
+	f, err := startIdentifier("crash", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// startIdentifier has files identified by children of this program.
+func startIdentifier(how string, children int) (*format.Identifier, error) {
+	return format.Start(context.Background(), format.Options{
+		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Workers: children, Memory: 8 << 30, // the race detector's is the child's too
+	})
+}
+
+func (a *Archive) Bucket(name string) *storage.Bucket {
+	a.T.Helper()
+	return a.Opened(storage.Target{Name: name, Bucket: name})
+}
+
+// Opened is a target on the test's server.
+func (a *Archive) Opened(t storage.Target) *storage.Bucket {
+	a.T.Helper()
+	t.Endpoint, t.Region, t.CAFile, t.PathStyle = a.S3.Endpoint, a.S3.Region, a.S3.CAFile, true
+	t.AccessKeyID, t.SecretAccessKey = a.S3.AccessKeyID, storage.Secret(a.S3.SecretAccessKey)
+	b, err := a.Client.Bucket(t)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return b
+}
+
+// target is a preservation target with a bucket of the test's own.
+func (a *Archive) target(spec storage.TargetSpec) *storage.Bucket {
+	a.T.Helper()
+	name := a.S3.Prefix + spec.Bucket
+	return a.Opened(storage.Target{
+		Name: name, Bucket: name, Provider: spec.Provider, StorageClass: spec.StorageClass, RestorePriority: spec.RestorePriority,
+	})
+}
+
+func (a *Archive) Created(name string) *storage.Bucket {
+	a.T.Helper()
+	b := a.Bucket(name)
+	if err := b.Create(context.Background()); err != nil {
+		a.T.Fatal(err)
+	}
+	return b
+}
+
+// taken makes items of uploads in the receiving bucket, as its reader does.
+func (a *Archive) taken(keys ...string) (ids []int64) {
+	a.T.Helper()
+	ctx := context.Background()
+	listed, err := a.Deps.Registry.Now(ctx)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	var uploads []registry.Upload
+	for _, key := range keys {
+		o, err := a.Receiving.Head(ctx, key)
+		if err != nil {
+			a.T.Fatal(err)
+		}
+		uploads = append(uploads, registry.Upload{Key: key, ETag: o.ETag, Size: o.Size, LastModified: o.LastModified})
+	}
+	if ids, err = a.Deps.Registry.CreateIngests(ctx, a.In, listed, uploads); err != nil {
+		a.T.Fatal(err)
+	}
+	return ids
+}
+
+// Deposit uploads a bag and makes an item of it; it returns the item's id.
+func (a *Archive) Deposit(key string, tar []byte) int64 {
+	a.T.Helper()
+	ctx := context.Background()
+	if _, err := a.Receiving.Put(ctx, key, bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
+		a.T.Fatal(err)
+	}
+	ids := a.taken(key)
+	if len(ids) != 1 {
+		a.T.Fatalf("items %v were made of %s; want one", ids, key)
+	}
+	return ids[0]
+}
+
+func (a *Archive) Bag(spec bagtest.Spec) []byte {
+	a.T.Helper()
+	tar, err := spec.Bytes()
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return tar
+}
+
+// Work runs a worker until every item is at rest.
+func (a *Archive) Work() {
+	a.T.Helper()
+	stop := a.Start()
+	a.AtRest()
+	stop()
+}
+
+// Start starts a worker with two pools; the function that it returns ends it.
+func (a *Archive) Start() (stop func()) {
+	a.T.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	o := claim.DefaultOptions()
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 500*time.Millisecond, a.Deps.Log
+	engine, err := claim.New(ctx, a.DB, o)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	steps := a.Steps(a.Deps)
+	var stages []string
+	for _, s := range steps {
+		stages = append(stages, s.Name())
+	}
+	r, err := pipeline.NewRunner(engine, a.Deps, steps, pipeline.RunnerOptions{
+		Pools: []pipeline.Pool{{Name: "small", Stages: stages, MaxSize: 1 << 20, Slots: 4}, {Name: "large", Stages: stages, MinSize: 1 << 20, Slots: 1}},
+		Log:   a.Deps.Log,
+	})
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			a.T.Error(err)
+		}
+	})
+	return func() {
+		cancel()
+		worker.Wait()
+	}
+}
+
+// AtRest waits until no item will be worked on any more.
+func (a *Archive) AtRest() {
+	a.T.Helper()
+	Wait(a.T, 2*time.Minute, "all items to be at rest", func() bool {
+		return Value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
+	})
+}
+
+func Wait(t testing.TB, most time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {
+	a := of.base()
+	a.T.Helper()
+	var v T
+	if err := a.DB.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		a.T.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func (a *Archive) Exec(sql string) {
+	a.T.Helper()
+	if _, err := a.DB.Exec(context.Background(), sql); err != nil {
+		a.T.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (a *Archive) Item(id int64) registry.WorkItem {
+	a.T.Helper()
+	item, err := a.Deps.Registry.WorkItem(context.Background(), id)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return item
+}
+
+// Keys lists a bucket.
+func (a *Archive) Keys(b *storage.Bucket) (keys []string) {
+	a.T.Helper()
+	for o, err := range b.List(context.Background(), "", "") {
+		if err != nil {
+			a.T.Fatal(err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
+}
+
+func (a *Archive) Content(b *storage.Bucket, key string) []byte {
+	a.T.Helper()
+	content, err := a.TryContent(b, key)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return content
+}
+
+func (a *Archive) TryContent(b *storage.Bucket, key string) ([]byte, error) {
+	r, err := b.Get(context.Background(), key, storage.Range{Length: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() //nolint:errcheck // read below
+	return io.ReadAll(r)
+}
+
+func (a *Archive) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.Log, nil)) }
+
+type SyncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *SyncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *SyncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func (a *Archive) DepositRaw(key string) { a.PutRaw(key, []byte("x")) }
+
+// PutRaw uploads something that no item is made of.
+func (a *Archive) PutRaw(key string, content []byte) {
+	a.T.Helper()
+	if _, err := a.Receiving.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
+		a.T.Fatal(err)
+	}
+}

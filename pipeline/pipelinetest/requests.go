@@ -1,0 +1,107 @@
+package pipelinetest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// requester and approver are the two people who decide to delete.
+const requester, approver = "first@test.edu", "second@test.edu"
+
+// Doomed has two people decide on a deletion; its items are in the queue.
+func (a *Archive) Doomed(identifiers ...string) requests.DeletionRequest {
+	a.T.Helper()
+	ctx := context.Background()
+	for _, email := range []string{requester, approver} {
+		_, err := a.Deps.Registry.AddUser(ctx, registry.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: "test.edu"})
+		if err != nil && !strings.Contains(err.Error(), "users_email") {
+			a.T.Fatal(err)
+		}
+	}
+	a.Exec(`UPDATE intellectual_objects SET created_at = now() - interval '1 year'; UPDATE generic_files SET created_at = now() - interval '1 year'`)
+	d, token, err := requests.In(a.Deps.Registry).RequestDeletion(ctx, requester, identifiers)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	if d, err = requests.In(a.Deps.Registry).ApproveDeletion(ctx, d.ID, approver, token); err != nil {
+		a.T.Fatal(err)
+	}
+	return d
+}
+
+// copiesOf are all objects in preservation buckets.
+func (a *Archive) AllCopies() (keys []string) {
+	a.T.Helper()
+	for name, b := range a.Deps.Targets {
+		for _, key := range a.Keys(b) {
+			keys = append(keys, name+" "+key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Request takes the only item of an action that is due through its stage.
+func (a *Archive) Request(e *claim.Engine, action registry.Action) {
+	a.T.Helper()
+	items, err := e.Claim(context.Background(), claim.Filter{Action: action, Stages: []claim.Want{{Stage: "Requested", Most: 1}}}, 1)
+	if err != nil || len(items) != 1 {
+		a.T.Fatalf("Claim(%s) = %d items, %v", action, len(items), err)
+	}
+	r, err := pipeline.NewRunner(e, a.Deps, a.Steps(a.Deps), pipeline.RunnerOptions{Log: a.Deps.Log})
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	r.Process(context.Background(), items[0])
+}
+
+// Ask asks for a restoration of something that can be read at any time.
+func (a *Archive) Ask(identifier string) int64 {
+	a.T.Helper()
+	r, err := requests.In(a.Deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
+		Identifier: identifier, File: strings.Count(identifier, "/") > 1,
+	})
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return r.Item.ID
+}
+
+func (a *Archive) RestoreBucket() *storage.Bucket { return a.Bucket(a.In.RestoreBucket) }
+
+// Restored asks for something, and returns its item once that is at rest.
+func (a *Archive) Restored(identifier string) registry.WorkItem {
+	a.T.Helper()
+	id := a.Ask(identifier)
+	a.Work()
+	return a.Item(id)
+}
+
+// SameAsOnRecord compares all files of a bag with the registry.
+func (a *Archive) SameAsOnRecord(b *bag.Bag, object string) {
+	a.T.Helper()
+	got := map[string]string{}
+	for _, f := range b.Files {
+		if f.Preservable() && f.Path != "bag-info.txt" {
+			got[object+"/"+f.Path] = f.Digests.Hex(bag.SHA256)
+		}
+	}
+	rows := Value[[]string](a, `SELECT array_agg(f.identifier || ' ' || c.digest ORDER BY f.identifier) FROM generic_files f
+		JOIN checksums c ON c.generic_file_id = f.id AND c.algorithm = 'sha256' WHERE f.state = 'A' AND f.identifier NOT LIKE '%/bag-info.txt'`)
+	var have []string
+	for id, sum := range got {
+		have = append(have, id+" "+sum)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, rows) {
+		a.T.Errorf("restored\n%s\non record\n%s", strings.Join(have, "\n"), strings.Join(rows, "\n"))
+	}
+}

@@ -1,0 +1,187 @@
+package pipelinetest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A wire is the way to S3 of all that the stages ask for, on which answers can be
+// spoilt. The test itself keeps its own way.
+type wire struct {
+	Mu      sync.Mutex
+	spoilt  []*Spoilt
+	Answers func(*http.Response) // changes any answer; may be nil
+	asked   []string             // method, path and range of each request
+	firsts  string               // what happens to the first answer with bytes of each object; "" for nothing
+	seen    map[string]bool      // objects of which there was one
+	hit     int                  // answers that were spoilt so
+}
+
+// Spoilt is what happens to the next answers that have the byte at an offset of an
+// object, one of a kind to each: it is flipped, the connection is cut before it, or the answer is short.
+type Spoilt struct {
+	Object string // the end of its path
+	At     int64
+	How    string // flip, cut or short
+	Times  int    // that are left
+}
+
+// Wired puts a wire between the stages and S3.
+func (a *Archive) Wired() *wire {
+	a.T.Helper()
+	w := &wire{}
+	server, err := url.Parse(a.S3.Endpoint)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	authority, err := os.ReadFile(a.S3.CAFile)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 32}
+	a.T.Cleanup(transport.CloseIdleConnections)
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ModifyResponse: w.spoil,
+		ErrorLog:       nil,
+	}
+	gate := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		w.Mu.Lock()
+		w.asked = append(w.asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.Path, r.Header.Get("Range")))
+		w.Mu.Unlock()
+		forward.ServeHTTP(out, r)
+	}))
+	a.T.Cleanup(gate.Close)
+	direct := a.S3
+	a.S3.Endpoint, a.S3.CAFile = gate.URL, filepath.Join(a.T.TempDir(), "ca.pem")
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: gate.Certificate().Raw})
+	if err := os.WriteFile(a.S3.CAFile, own, 0o600); err != nil {
+		a.T.Fatal(err)
+	}
+	a.rewire()
+	a.S3 = direct
+	return w
+}
+
+// Next spoils the next answers with a byte of an object.
+func (w *wire) Next(s Spoilt) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.spoilt = append(w.spoilt, &s)
+}
+
+// SpoilFirsts has the first answer with bytes of each object spoilt, from now on, and
+// returns how many were since it was called last.
+func (w *wire) SpoilFirsts(how string) (hit int) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	hit, w.hit = w.hit, 0
+	w.firsts, w.seen = how, map[string]bool{}
+	return hit
+}
+
+// Left counts the answers that were to be spoilt and have not been.
+func (w *wire) Left() (n int) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for _, s := range w.spoilt {
+		n += s.Times
+	}
+	return n
+}
+
+// Count counts the requests that begin like one and go to an object.
+func (w *wire) Count(method, object string) (n int) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for _, r := range w.asked {
+		m, rest, _ := strings.Cut(r, " ")
+		path, _, _ := strings.Cut(rest, " ")
+		if m == method && strings.HasSuffix(path, object) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *wire) spoil(r *http.Response) error {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if w.Answers != nil {
+		w.Answers(r)
+	}
+	if r.Request.Method != http.MethodGet || r.StatusCode/100 != 2 || r.ContentLength <= 0 {
+		return nil
+	}
+	var start int64
+	if _, err := fmt.Sscanf(r.Header.Get("Content-Range"), "bytes %d-", &start); err != nil {
+		start = 0
+	}
+	if path := r.Request.URL.Path; w.firsts != "" && !w.seen[path] && strings.Count(path, "/") > 1 {
+		w.seen[path] = true
+		w.hit++
+		w.spoilt = append(w.spoilt, &Spoilt{Object: path, At: start + r.ContentLength/2, How: w.firsts, Times: 1})
+	}
+	done := map[string]bool{}
+	for _, s := range w.spoilt {
+		if done[s.How] || s.Times == 0 || !strings.HasSuffix(r.Request.URL.Path, s.Object) || s.At < start || s.At >= start+r.ContentLength {
+			continue
+		}
+		s.Times--
+		before := s.At - start
+		switch s.How {
+		case "flip":
+			r.Body = &flipped{r.Body, before}
+		case "cut":
+			r.Body = &struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(r.Body, before), r.Body}
+		case "short":
+			head, err := io.ReadAll(io.LimitReader(r.Body, before))
+			if err != nil {
+				return err
+			}
+			_ = r.Body.Close()
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(head)), before
+			r.Header.Set("Content-Length", strconv.FormatInt(before, 10))
+		}
+		done[s.How] = true
+	}
+	return nil
+}
+
+// flipped changes a bit of one byte.
+type flipped struct {
+	io.ReadCloser
+
+	left int64 // bytes before it; negative when it has passed
+}
+
+func (f *flipped) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if f.left >= 0 && f.left < int64(n) {
+		p[f.left] ^= 0x10
+	}
+	f.left -= int64(n)
+	return n, err
+}

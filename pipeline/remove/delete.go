@@ -1,0 +1,242 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// deletion deletes a file or an object that two people have decided to delete. In
+// this order: it is authorised and marked, all of its copies are looked for, they go,
+// with a receipt for each, each is seen to be gone, and then the record says so. A
+// worker that dies on any line leaves a mark, or receipts, of what it has begun; the
+// next does all of it again, and finds that there is less to do.
+type deletion struct {
+	Registry *registry.Registry
+	Targets  copies.Targets
+	Files    int // that are looked for at once
+}
+
+// deleteAtOnce is how many files are deleted in one round.
+const deleteAtOnce = 500
+
+func (s *deletion) Run(ctx context.Context, w *pipeline.Work) error {
+	r := w.Item.Request
+	d := requests.DeletionWork{Item: w.Item.ID, Token: w.Item.Token, ObjectID: r.ObjectID, FileID: r.FileID, DeletionID: r.DeletionID}
+	order, err := requests.In(s.Registry).AuthoriseDeletion(ctx, d)
+	if errors.Is(err, requests.ErrUnauthorised) {
+		return claim.Fatal("deletion-unauthorised", "Nothing was deleted: %w", err)
+	}
+	if err != nil {
+		return lost(err)
+	}
+	w.StartCounting(ctx, progress.Counters{BytesTotal: w.Item.Size})
+	if !order.Done {
+		if err := s.lookForAll(ctx, w, d); err != nil {
+			return lost(err)
+		}
+	}
+	for !order.Done {
+		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, 0, deleteAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			break
+		}
+		if err := s.files(ctx, w, d, order, files); err != nil {
+			return lost(err)
+		}
+	}
+	w.ObjectID = r.ObjectID
+	w.Note = fmt.Sprintf("Deletion completed at the request of %s, approved by %s.", order.Requester, order.Approver)
+	w.Outcome = "File deletion complete"
+	if r.FileID != 0 {
+		return nil
+	}
+	w.Outcome = "Object deletion complete"
+	if order.Done {
+		return nil
+	}
+	return lost(requests.In(s.Registry).RecordObjectDeletion(ctx, d, order))
+}
+
+// lost gives the registry's word that a claim has moved on its meaning.
+func lost(err error) error {
+	if errors.Is(err, registry.ErrLost) {
+		return fmt.Errorf("%w: %w", claim.ErrLost, err)
+	}
+	return err
+}
+
+// lookForAll notes of all copies that they are there, before the first goes. A copy that
+// is not, although nobody here has deleted it, was lost, and the others may be the last:
+// then nothing is deleted until a person has accepted that.
+func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.DeletionWork) error {
+	var misled string
+	for after := int64(0); ; {
+		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, after, deleteAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			break
+		}
+		after = files[len(files)-1].ID
+		w.Hold.CurrentFile(files[0].Identifier)
+		receipts, err := s.lookFor(ctx, files)
+		if err != nil {
+			return err
+		}
+		for _, r := range receipts {
+			if r.Missing {
+				misled = s.Targets[r.Target].Service()
+			}
+		}
+		if len(receipts) > 0 {
+			if err := requests.In(s.Registry).NoteLook(ctx, d, receipts); err != nil {
+				return err
+			}
+		}
+	}
+	const most = 20
+	names, all, err := requests.In(s.Registry).MissingCopies(ctx, d.Item, most)
+	if err != nil || all == 0 {
+		return err
+	}
+	more := ""
+	if n := all - int64(len(names)); n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return claim.Doubt(misled, claim.Suspend("copies-missing", fmt.Sprintf(
+		"Copies are missing that nobody here has deleted, so nothing was deleted: %s%s. See why before the others go. "+
+			"`farol requeue %d --accept-missing` lets the deletion go on without them.", strings.Join(names, ", "), more, d.Item)))
+}
+
+// lookFor asks the providers for copies that have no receipt yet.
+func (s *deletion) lookFor(ctx context.Context, files []requests.DoomedFile) (receipts []requests.Receipt, err error) {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(s.Files, 1))
+	var mu sync.Mutex
+	for _, f := range files {
+		for _, c := range f.Copies {
+			if c.Kept != "" || c.Ours {
+				continue
+			}
+			group.Go(func() error {
+				there, err := s.there(groupCtx, c)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c, Missing: !there})
+				return nil
+			})
+		}
+	}
+	return receipts, group.Wait()
+}
+
+// there tells whether a copy is. So says a bucket that is gone, too: its word counts
+// if the bucket answers, and then once more.
+func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, error) {
+	b, err := s.Targets.Holding(c.Target, c.Bucket)
+	if err != nil {
+		return false, err
+	}
+	_, err = b.Head(ctx, c.Key)
+	if errors.Is(err, storage.ErrNotFound) {
+		if err = b.Check(ctx); err == nil {
+			_, err = b.Head(ctx, c.Key)
+		}
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, cause.Storage(err)
+}
+
+// files deletes some files. All their copies go before the first is recorded, so a
+// failure leaves them on record as what they are: being deleted.
+func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, order requests.DeletionOrder, files []requests.DoomedFile) error {
+	keysIn := map[*storage.Bucket][]string{}
+	var receipts []requests.Receipt
+	ids := make([]int64, len(files))
+	for i, f := range files {
+		ids[i] = f.ID
+		for _, c := range f.Copies {
+			receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c})
+			if c.Kept != "" {
+				continue
+			}
+			b, err := s.Targets.Holding(c.Target, c.Bucket)
+			if err != nil {
+				return err
+			}
+			keysIn[b] = append(keysIn[b], c.Key)
+		}
+	}
+	w.Hold.CurrentFile(files[0].Identifier)
+	if err := w.Hold.Check(ctx); err != nil {
+		return err
+	}
+	for b, keys := range keysIn {
+		if err := b.Erase(ctx, keys...); err != nil {
+			return undeleted(ctx, b, err)
+		}
+	}
+	if err := requests.In(s.Registry).NoteReceipts(ctx, d, receipts); err != nil {
+		return err
+	}
+	if err := s.absent(ctx, receipts); err != nil {
+		return err
+	}
+	return requests.In(s.Registry).RecordDeletions(ctx, d, order, ids)
+}
+
+// absent sees that no copy is left.
+func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(s.Files, 1))
+	for _, c := range receipts {
+		if c.Kept != "" {
+			continue
+		}
+		group.Go(func() error {
+			err := s.Targets[c.Target].Absent(ctx, c.Key)
+			if errors.Is(err, storage.ErrStillThere) {
+				return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s was deleted and is still there: %w", c.Target, err))
+			}
+			return cause.Storage(err)
+		})
+	}
+	return group.Wait()
+}
+
+// undeleted explains what a bucket refuses. One that serves us and denies only this
+// is a matter for a person: an object may be locked, or be younger than its provider
+// lets go. One that denies everything is a failure of its own.
+func undeleted(ctx context.Context, b *storage.Bucket, err error) error {
+	if !cause.DeniedAlone(ctx, b, err) {
+		return fmt.Errorf("delete copies in %s: %w", b.TargetName(), cause.Storage(err))
+	}
+	why := "An object may be locked, or the key lacks the right"
+	if strings.HasPrefix(b.Provider(), "Wasabi") {
+		why = "Wasabi refuses it for objects younger than its minimum of 30 days, and where the key lacks the right"
+	}
+	return claim.Doubt(b.Service(), claim.Suspend("storage-denied", fmt.Sprintf("The copies in %s cannot be deleted. %s: %v", b.TargetName(), why, err)))
+}

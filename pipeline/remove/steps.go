@@ -1,0 +1,11 @@
+// Package remove deletes what two people have decided to delete.
+package remove
+
+import (
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+// Steps are the requests to delete, and what they need.
+func Steps(d pipeline.Deps) []pipeline.Step {
+	return []pipeline.Step{{Action: "Delete", Stage: "Requested", Needs: pipeline.NeedTargets, Run: &deletion{Registry: d.Registry, Targets: d.Targets, Files: d.Files}}}
+}

@@ -1,0 +1,19 @@
+package restore
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+)
+
+func TestMain(m *testing.M) { pipelinetest.Main(m) }
+
+// archive is what the tests of this package add to one.
+type archive struct{ *pipelinetest.Archive }
+
+func newArchive(t testing.TB) *archive {
+	t.Helper()
+	return &archive{pipelinetest.New(t, func(d pipeline.Deps) []pipeline.Step { return append(ingest.Steps(d), Steps(d)...) })}
+}

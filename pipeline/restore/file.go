@@ -1,0 +1,54 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// restoreFile gives one file back: its bytes pass by its digest on their way, and
+// nothing appears in the restoration bucket before that has been found right.
+type restoreFile struct{ source }
+
+func (s *restoreFile) Run(ctx context.Context, w *pipeline.Work) error {
+	if _, err := beforeRestoring(ctx, s.Registry, w); err != nil {
+		return err
+	}
+	file, err := s.file(ctx, w)
+	if err != nil {
+		return err
+	}
+	g := giveBack{
+		key: file.Identifier, about: file.Identifier, mime: file.Format, size: file.Size, files: 1, id: fmt.Sprintf("%s %d %s", file.Identifier, file.Size, file.SHA256),
+		note: func(url string) (string, string) {
+			return fmt.Sprintf("File %s restored to %s.", file.Identifier, url), "File restoration complete"
+		},
+	}
+	g.stream = stream{giving: &giving{source: s.source, w: w}, partSize: partSizeOf(file.Size), write: func(ctx context.Context, out *outlet) error {
+		w.Hold.CurrentFile(file.Identifier)
+		w.Count.Read(file.Identifier, 0, out.from)
+		if file.Size > smallContent {
+			return out.large(ctx, file)
+		}
+		content, err := out.small(ctx, file)
+		if err != nil {
+			return err
+		}
+		return out.put(content)
+	}}
+	return g.run(ctx)
+}
+
+// file looks up what is to be given back.
+func (s *restoreFile) file(ctx context.Context, w *pipeline.Work) (registry.StoredFile, error) {
+	for f, err := range s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID) {
+		if err == nil && f.SHA256 == "" {
+			err = claim.Fatal("restore-digest", "There is no SHA-256 of %s on record, by which it could be checked.", f.Identifier)
+		}
+		return f, err
+	}
+	return registry.StoredFile{}, claim.Fatal("restore-deleted", "The file was deleted.")
+}

@@ -1,0 +1,254 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// glacierRestore has the archived copies of a file or an object made readable, and
+// ends when all of them are: the database then makes the item that restores them,
+// in the transaction of this one's end. Each look asks the provider about every
+// file, so nothing has to be remembered between two of them.
+type glacierRestore struct{ source }
+
+// readableFor is how long a copy must stay readable, for its file to count as
+// restored: what is ready early must not have gone again when the rest is.
+const readableFor = 24 * time.Hour
+
+func (s *glacierRestore) Run(ctx context.Context, w *pipeline.Work) error {
+	if _, err := beforeRestoring(ctx, s.Registry, w); err != nil {
+		return err // before it costs anything
+	}
+	r, err := requests.In(s.Registry).Retrieval(ctx, w.Item.ID)
+	if err != nil {
+		return err
+	}
+	if !r.Approved {
+		return claim.Suspend("cost-approval", fmt.Sprintf("It costs about $%s, which is more than $%s: an admin must approve it, with `farol restore approve %d`.",
+			r.Price, r.Cap, w.Item.ID))
+	}
+	look := retrieving{glacierRestore: s, w: w, r: r}
+	for f, err := range s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID) {
+		if err != nil {
+			return err
+		}
+		if err := look.add(ctx, f); err != nil {
+			return err
+		}
+	}
+	if err := look.end(ctx); err != nil {
+		return err
+	}
+	if look.pending > 0 {
+		return claim.Snooze(s.pace(r), look.waiting())
+	}
+	w.ObjectID = w.Item.Request.ObjectID
+	w.Note, w.Outcome = look.readyNote(), "Archived copies are readable"
+	return requests.In(s.Registry).NoteReadable(ctx, w.Item.ID, look.until)
+}
+
+// waiting says what the item waits for, and until when.
+func (l *retrieving) waiting() string {
+	note := fmt.Sprintf("The archived copies of the %s in %s are being made readable. %d of %d files cannot be read yet", l.r.About, l.r.Class, l.pending, l.files)
+	if l.r.Expected != nil {
+		note += fmt.Sprintf("; by tier %s all should be by %s", l.r.Tier, minuteOf(*l.r.Expected))
+	}
+	return note + "."
+}
+
+// readyNote says what was done: the archive still has what it had, and its provider
+// keeps copies of that for some days.
+func (l *retrieving) readyNote() string {
+	note := fmt.Sprintf("The %s can be read now", l.r.About)
+	if l.until.IsZero() {
+		return note + "."
+	}
+	return note + fmt.Sprintf(": the copies that %s made readable stay so until %s.", l.r.Class, minuteOf(l.until))
+}
+
+func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// pace is the time between two looks.
+func (s *glacierRestore) pace(r requests.Retrieval) time.Duration {
+	if s.ColdPoll > 0 {
+		return s.ColdPoll
+	}
+	return r.Poll
+}
+
+// retrieving is one look at all files.
+type retrieving struct {
+	*glacierRestore
+
+	w     *pipeline.Work
+	r     requests.Retrieval
+	page  []registry.StoredFile
+	files int64
+
+	mu      sync.Mutex
+	pending int64
+	until   time.Time // the first of the archived copies lapses; zero if none was needed
+	lost    []string  // what is wrong with each file that no provider will give back
+	more    int
+	misled  string // the bucket that said so, which may not be the right one
+}
+
+// add looks at files a page at a time, several at once.
+func (l *retrieving) add(ctx context.Context, f registry.StoredFile) error {
+	const page = 1000
+	l.files++
+	if l.page = append(l.page, f); len(l.page) < page {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+func (l *retrieving) flush(ctx context.Context) error {
+	if len(l.page) == 0 {
+		return nil
+	}
+	l.w.Hold.CurrentFile(l.page[0].Identifier)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(l.Files, 1) * 2)
+	for _, f := range l.page {
+		group.Go(func() error { return l.one(groupCtx, f) })
+	}
+	l.page = l.page[:0]
+	return group.Wait()
+}
+
+// end judges the whole: a file that cannot be had is told of, whatever became of
+// the others.
+func (l *retrieving) end(ctx context.Context) error {
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	if len(l.lost) == 0 {
+		return nil
+	}
+	text := strings.Join(l.lost, "; ")
+	if l.more > 0 {
+		text += fmt.Sprintf("; and %d more", l.more)
+	}
+	end := claim.Fatal("copy-missing", "%d files cannot be restored from %s: %s", len(l.lost)+l.more, l.r.Class, text)
+	return claim.Doubt(l.misled, end)
+}
+
+// one has one file's archived copy made readable, if it is not.
+func (l *retrieving) one(ctx context.Context, f registry.StoredFile) error {
+	c, ok := archivedIn(l.Targets, l.r.Class, f.Copies)
+	if !ok {
+		return nil // there is a copy that can be read at any time
+	}
+	b, err := l.Targets.Holding(c.Target, c.Bucket)
+	if err != nil {
+		return err
+	}
+	until, readable, err := l.readable(ctx, b, c.Key)
+	if err == nil && readable {
+		l.lapses(until)
+		return nil
+	}
+	lost := errors.Is(err, storage.ErrNotFound) || cause.DeniedAlone(ctx, b, err)
+	if errors.Is(err, storage.ErrNotFound) {
+		if _, err := l.Targets.Prove(ctx, l.Registry, c, f.SHA256, err); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case lost:
+		l.misled = b.Service()
+		l.lose(f, c, err)
+	case err != nil:
+		return cause.Storage(err)
+	default:
+		l.pending++
+	}
+	return nil
+}
+
+// lapses notes until when a copy can be read; zero has no end.
+func (l *retrieving) lapses(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !until.IsZero() && (l.until.IsZero() || until.Before(l.until)) {
+		l.until = until
+	}
+}
+
+// readable tells whether an archived copy can be read, and until when, and asks its
+// provider for it if it cannot, and nobody has.
+func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (until time.Time, yes bool, err error) {
+	o, err := b.Head(ctx, key)
+	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
+		if err = b.Check(ctx); err == nil {
+			o, err = b.Head(ctx, key)
+		}
+	}
+	if err != nil || o.Restoration.Ongoing || o.Readable(time.Now().Add(readableFor)) {
+		return o.Restoration.Expires, err == nil && o.Readable(time.Now().Add(readableFor)), err
+	}
+	state, err := b.Restore(ctx, key, storage.Retrieval{Days: l.r.Days, Tier: l.r.Tier})
+	if err != nil || state != storage.RetrievalDone {
+		return time.Time{}, false, err
+	}
+	o, err = b.Head(ctx, key) // it is readable for longer than before
+	return o.Restoration.Expires, err == nil, err
+}
+
+func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err error) {
+	const most = 20
+	if len(l.lost) == most {
+		l.more++
+		return
+	}
+	l.lost = append(l.lost, fmt.Sprintf("%s in %s: %v", f.Identifier, c.Target, err))
+}
+
+// archivedIn is the copy of a file that is restored: the first by priority of those
+// in the class that was asked for.
+func archivedIn(t copies.Targets, class string, copies []registry.StoredCopy) (registry.StoredCopy, bool) {
+	for _, c := range t.ByPriority(copies) {
+		if b := t[c.Target]; b != nil && b.Class() == class {
+			return c, true
+		}
+	}
+	return registry.StoredCopy{}, false
+}
+
+// ArchiveClass is the storage class from which what is kept under an option has to
+// be restored before it can be read; "" if its first copy by priority can be read at
+// any time. With fromArchive it is that of the first archived copy all the same.
+// classOf tells the class of a target.
+func ArchiveClass(option string, classOf func(target string) string, fromArchive bool) string {
+	specs := storage.Targets() // by priority
+	for _, spec := range specs {
+		if spec.Option != option {
+			continue
+		}
+		class := classOf(spec.Name)
+		if class == "GLACIER" || class == "DEEP_ARCHIVE" {
+			return class
+		}
+		if !fromArchive {
+			return ""
+		}
+	}
+	return ""
+}

@@ -1,0 +1,307 @@
+package restore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// A source is what restorations read, and to where they write.
+type source struct {
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error) // also opens the buckets to which is restored
+	Staging   *storage.Bucket
+	Targets   copies.Targets
+	Profiles  bag.Profiles
+	Files     int           // that are read at once
+	MaxFiles  int           // of a bag
+	ColdPoll  time.Duration // between two looks at what an archive class makes readable; 0: as its provider is quick
+	Software  string        // this program, on record
+}
+
+// copyTries is how often a copy is tried in a row.
+const copyTries = 3
+
+// giving reads files from preservation to give them back: from the best copy that
+// can be had, and none of it unseen. A copy whose bytes are not those on record is
+// passed over for the rest of the attempt.
+type giving struct {
+	source
+
+	w          *pipeline.Work
+	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
+
+	mu      sync.Mutex
+	bad     map[string]error              // copies that are of no use, by URL
+	untold  []func(context.Context) error // what was seen of these and could not be put on record yet
+	doubted map[string]string             // what was wrong with the bytes of copies that are read again, by URL
+}
+
+// smallContent is the size up to which a file is read into memory, and known to be
+// right before the first of its bytes is passed on.
+const smallContent = 1 << 20
+
+// doubt notes what is wrong with the bytes of a copy, and tells whether that was so
+// when it was read before.
+func (g *giving) doubt(c registry.StoredCopy, err error) (same bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.doubted == nil {
+		g.doubted = map[string]string{}
+	}
+	same = g.doubted[c.URL] == err.Error()
+	g.doubted[c.URL] = err.Error()
+	return same
+}
+
+// spoil notes why a copy is of no use, and has it on record if the copy is to blame.
+func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, err error) {
+	g.mu.Lock()
+	if g.bad == nil {
+		g.bad = map[string]error{}
+	}
+	known := g.bad[c.URL] != nil
+	g.bad[c.URL] = err
+	g.mu.Unlock()
+	if known {
+		return
+	}
+	g.w.Log.WarnContext(ctx, "copy is unusable; trying the next one", "file", f.Identifier, "target", c.Target, "url", c.URL, "err", err)
+	prove := func(ctx context.Context) error {
+		_, err := g.Targets.Prove(ctx, g.Registry, c, f.SHA256, err)
+		return err
+	}
+	if failed := prove(ctx); failed != nil {
+		g.w.Log.WarnContext(ctx, "cannot record a bad copy; retrying at the end of the restoration", "url", c.URL, "err", failed)
+		g.mu.Lock()
+		g.untold = append(g.untold, prove)
+		g.mu.Unlock()
+	}
+}
+
+// tell puts on record what could not be when it was seen.
+func (g *giving) tell(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.untold) > 0 {
+		if err := g.untold[0](ctx); err != nil {
+			return err
+		}
+		g.untold = g.untold[1:]
+	}
+	return nil
+}
+
+// useless tells whether another try at the same copy is of no use, now or later.
+func useless(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrArchived) || errors.Is(err, storage.ErrDenied) || errors.Is(err, copies.ErrBadCopy)
+}
+
+// mayBeTheWay tells whether another look at the same copy may find it good.
+func mayBeTheWay(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, copies.ErrBadCopy)
+}
+
+// fromAny has read try the copies of a file, the best first, until one serves. What
+// may pass is tried again, and no other copy blamed for it.
+func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {
+	for _, c := range g.Targets.ByPriority(f.Copies) {
+		b, err := g.Targets.Holding(c.Target, c.Bucket)
+		if err != nil {
+			return err
+		}
+		err = g.from(ctx, f, c, func() error { return read(b, c) })
+		switch {
+		case g.why(c) != nil:
+		case errors.Is(err, copies.ErrBadCopy) && !ends(err):
+			return cause.WrongAnswer(b, "each read has other bytes", "%s in %s: each read has other bytes: %w", f.Identifier, c.Target, err)
+		default:
+			return err
+		}
+	}
+	if err := g.thaw(ctx, f); err != nil {
+		return err
+	}
+	return g.unreadable(ctx, f)
+}
+
+// from has a copy tried until it serves, or is of no use. What may be the way's fault
+// is the copy's only if it is so twice.
+func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
+	var before error
+	for try := 1; try <= copyTries && g.why(c) == nil; try++ {
+		err := read()
+		denied := cause.DeniedAlone(ctx, g.Targets[c.Target], err) // else it is the bucket that fails, and no copy
+		if err == nil || ctx.Err() != nil || !denied && cause.Known(err) || ends(err) {
+			return err
+		}
+		if useless(err) && (!mayBeTheWay(err) || before != nil && before.Error() == err.Error()) {
+			g.spoil(ctx, f, c, err)
+		}
+		before = err
+	}
+	return cause.Storage(fmt.Errorf("%s: %w", f.Identifier, before))
+}
+
+// mostThawed is how many files of one item are had from an archive class without a
+// word about what that costs.
+const mostThawed = 20
+
+// thaw has an archived copy made readable if that is the last hope for a file, and
+// asks for the item later. It returns nil if there is no such copy.
+func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
+	for _, c := range g.Targets.ByPriority(f.Copies) {
+		b := g.Targets[c.Target]
+		if !errors.Is(g.why(c), storage.ErrArchived) {
+			continue
+		}
+		more, err := g.mayThaw(ctx, f)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good, %s the last of them. "+
+				"Cancel this item, and have all restored from the archive: farol restore with --from-archive tells what that costs.", mostThawed, f.Identifier))
+		}
+		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
+			return cause.Storage(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
+		}
+		poll, takes, err := requests.In(g.Registry).RetrievalTimes(ctx, b.Class(), thawedTier)
+		if err != nil {
+			return err
+		}
+		note := fmt.Sprintf("No copy of %s can be read now. The one in %s, in class %s, is being made readable first", f.Identifier, c.Target, b.Class())
+		if takes > 0 {
+			note += fmt.Sprintf(", which takes up to %.1f hours", takes.Hours())
+		}
+		return claim.Snooze(cmp.Or(g.ColdPoll, poll), note+".")
+	}
+	return nil
+}
+
+// mayThaw counts the files that this item had made readable, each once.
+func (g *giving) mayThaw(ctx context.Context, f registry.StoredFile) (bool, error) {
+	const prefix = "thawed:"
+	kept, err := g.w.Progress.Blobs(ctx, g.w.Item.ID, g.w.Pass())
+	if err != nil {
+		return false, g.w.ProgressErr(err)
+	}
+	n, name := 0, prefix+strconv.FormatInt(f.ID, 10)
+	for key := range kept {
+		if strings.HasPrefix(key, prefix) && key != name {
+			n++
+		}
+	}
+	if n >= mostThawed {
+		return false, nil
+	}
+	return true, g.w.ProgressErr(g.w.Progress.Put(ctx, g.w.Claim(), g.w.Pass(), name, f.Identifier))
+}
+
+const (
+	thawedDays = 5
+	thawedTier = "Standard"
+)
+
+// why tells why a copy is of no use; nil if it may be of some.
+func (g *giving) why(c registry.StoredCopy) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bad[c.URL]
+}
+
+// unreadable is the end of a restoration: no copy of a file can be had. It names
+// other such files too, so that one look by a person is enough.
+func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) error {
+	const most = 20
+	list := []string{g.complaint(first)}
+	for f, err := range g.Registry.StoredFilesAfter(ctx, g.w.Item.Request.ObjectID, g.w.Item.Request.FileID, first.Identifier) {
+		if err != nil || len(list) == most || ctx.Err() != nil {
+			break // what is known is enough to tell
+		}
+		if g.missing(ctx, f) {
+			list = append(list, g.complaint(f))
+		}
+	}
+	if err := g.tell(ctx); err != nil {
+		return err
+	}
+	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	for _, c := range first.Copies {
+		if b, err := g.Targets[c.Target], g.why(c); b != nil && (errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDenied)) {
+			return claim.Doubt(b.Service(), end) // this process may look into the wrong bucket
+		}
+	}
+	return end
+}
+
+// missing tells whether none of a file's copies is there, and notes why.
+func (g *giving) missing(ctx context.Context, f registry.StoredFile) bool {
+	for _, c := range f.Copies {
+		b, err := g.Targets.Holding(c.Target, c.Bucket)
+		if err != nil {
+			return false
+		}
+		_, err = b.Head(ctx, c.Key)
+		if !errors.Is(err, storage.ErrNotFound) {
+			return false
+		}
+		g.spoil(ctx, f, c, err)
+	}
+	return true
+}
+
+func (g *giving) complaint(f registry.StoredFile) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var said []string
+	for _, c := range f.Copies {
+		if err := g.bad[c.URL]; err != nil {
+			said = append(said, fmt.Sprintf("%s: %v", c.Target, err))
+		}
+	}
+	if len(said) == 0 {
+		said = []string{"no copy is on record"}
+	}
+	return f.Identifier + " (" + strings.Join(said, ", ") + ")"
+}
+
+// small returns the content of a small file, which is right.
+func (g *giving) small(ctx context.Context, f registry.StoredFile) (content []byte, err error) {
+	err = g.fromAny(ctx, f, func(b *storage.Bucket, c registry.StoredCopy) error {
+		body, err := b.Get(ctx, c.Key, storage.Range{Length: -1})
+		if err != nil {
+			return err
+		}
+		defer body.Close() //nolint:errcheck // what was read of it is checked
+		content = make([]byte, f.Size)
+		if got := copies.Fill(body, content); int64(len(got.Buf)) < f.Size {
+			if errors.Is(got.Err, io.EOF) {
+				return fmt.Errorf("%w: it ends before its %d bytes", copies.ErrBadCopy, f.Size)
+			}
+			return got.Err
+		}
+		if n, _ := body.Read(make([]byte, 1)); n > 0 {
+			return fmt.Errorf("%w: it has more than %d bytes", copies.ErrBadCopy, f.Size)
+		}
+		s := copies.NewSums(g.algorithms)
+		_, _ = s.Write(content) // never an error
+		return s.Differ(f)
+	})
+	return content, err
+}

@@ -1,0 +1,309 @@
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// giveBack is a restoration on its way: content that is produced goes under a key in
+// staging, is judged there, and appears under its final key only then, by a copy that
+// the store makes.
+type giveBack struct {
+	stream
+
+	key    string // final
+	about  string // identifier of the file or object
+	mime   string
+	size   int64
+	files  int64
+	id     string                                                 // of the content: another one has other bytes
+	judge  func(ctx context.Context, staged storage.Object) error // nil: its digest was judged on the way
+	note   func(url string) (note, outcome string)                // of success
+	bucket *storage.Bucket
+}
+
+// restorePoint is how far a restoration has come, as Redis keeps it.
+type restorePoint struct {
+	ID        string    `json:"id"` // of the content
+	Upload    string    `json:"upload,omitempty"`
+	Offset    int64     `json:"offset,omitempty"` // of the next part
+	State     fileState `json:"state,omitzero"`   // at the offset
+	Staged    string    `json:"staged,omitempty"` // ETag of the whole in staging
+	Published string    `json:"published,omitempty"`
+}
+
+const restorePointName = "restore"
+
+func (g *giveBack) run(ctx context.Context) error {
+	if err := g.open(ctx); err != nil {
+		return err
+	}
+	err := g.give(ctx)
+	if err != nil && g.last(ctx, err) {
+		g.abandon(ctx)
+	}
+	return err
+}
+
+// last tells whether an error ends the restoration, so that nobody goes on with what
+// was sent: an attempt that is to be made again finds its parts.
+func (g *giveBack) last(ctx context.Context, err error) bool {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, claim.ErrLost), fault.In(err) != nil, claim.Code(err) == "released":
+		return false // another attempt follows, or has begun
+	case claim.IsTransient(err):
+		return g.w.Item.Attempt >= g.w.Item.MaxAttempts
+	}
+	return true
+}
+
+// abandon aborts what the restoration has open. What does not get through is left to the
+// janitor.
+func (g *giveBack) abandon(ctx context.Context) {
+	err := g.w.Hold.Check(ctx)
+	if err == nil {
+		_, err = g.Staging.AbortUploads(ctx, lists.Key(g.w.Item.ID, stagedRestore), time.Now().Add(24*time.Hour))
+	}
+	if err == nil {
+		err = g.abortNamed(ctx)
+	}
+	if err != nil {
+		g.w.Log.WarnContext(ctx, "cannot abort the uploads of a failed restoration; the janitor will", "err", err)
+	}
+}
+
+// abortNamed aborts what an attempt has left unfinished under the final key: of this key
+// alone, since another may begin with it.
+func (g *giveBack) abortNamed(ctx context.Context) error {
+	for u, err := range g.bucket.OpenUploads(ctx) {
+		if err == nil && u.Key == g.key {
+			err = g.bucket.Abort(ctx, u)
+		}
+		if err != nil {
+			return fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
+		}
+	}
+	return nil
+}
+
+func (g *giveBack) give(ctx context.Context) error {
+	at, err := g.point(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := g.published(ctx, at)
+	if err != nil {
+		return err
+	}
+	if !done {
+		staged, err := g.stage(ctx, at)
+		if err != nil {
+			return err
+		}
+		if err := g.publish(ctx, staged); err != nil {
+			return err
+		}
+	}
+	if err := g.Staging.Delete(ctx, lists.Key(g.w.Item.ID, stagedRestore)); err != nil {
+		g.w.Log.WarnContext(ctx, "cannot delete what was staged for the restoration; the janitor will", "err", err)
+	}
+	g.w.ObjectID = g.w.Item.Request.ObjectID
+	if err := g.tell(ctx); err != nil {
+		return err
+	}
+	bad, err := badNote(ctx, g.Registry, g.about)
+	g.w.Note, g.w.Outcome = g.note(g.bucket.URL(g.key))
+	g.w.Note += bad
+	return err
+}
+
+// stagedRestore is the name in staging of what is being restored.
+const stagedRestore = "Restore.tar"
+
+// open opens the bucket to which it is given back.
+func (g *giveBack) open(ctx context.Context) error {
+	name, err := g.Registry.RestoreBucket(ctx, g.w.Item.InstitutionID)
+	if err != nil {
+		return err
+	}
+	if g.bucket, err = g.Receiving(name); err != nil {
+		return fmt.Errorf("open the restoration bucket: %w", err)
+	}
+	return nil
+}
+
+// point is where an earlier attempt at the same content stopped.
+func (g *giveBack) point(ctx context.Context) (at restorePoint, err error) {
+	if _, err := g.w.Progress.Begin(ctx, g.w.Claim(), g.w.Pass()); err != nil {
+		return at, g.w.ProgressErr(err)
+	}
+	text, err := g.w.Progress.Get(ctx, g.w.Item.ID, g.w.Pass(), restorePointName)
+	if err != nil {
+		return at, g.w.ProgressErr(err)
+	}
+	_ = json.Unmarshal([]byte(text), &at) // what cannot be read is of no content
+	if at.ID != g.id {
+		at = restorePoint{ID: g.id}
+	}
+	return at, nil
+}
+
+func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
+	text, err := json.Marshal(at)
+	if err != nil {
+		return fmt.Errorf("keep how far the restoration is: %w", err)
+	}
+	return g.w.ProgressErr(g.w.Progress.Put(ctx, g.w.Claim(), g.w.Pass(), restorePointName, string(text)))
+}
+
+// published tells whether an earlier attempt came to its end and died before it
+// could say so.
+func (g *giveBack) published(ctx context.Context, at restorePoint) (bool, error) {
+	if at.Published == "" {
+		return false, nil
+	}
+	o, err := g.bucket.Head(ctx, g.key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil // the depositor has taken it already, or it was removed
+	}
+	return err == nil && o.ETag == at.Published && o.Size == g.size, cause.Storage(err)
+}
+
+// stage puts the content under a key in staging, and has it judged.
+func (g *giveBack) stage(ctx context.Context, at restorePoint) (storage.Object, error) {
+	key := lists.Key(g.w.Item.ID, stagedRestore)
+	g.w.StartCounting(ctx, progress.Counters{FilesTotal: g.files, BytesTotal: g.size, BytesBefore: at.Offset})
+	if at.Staged != "" {
+		o, err := g.Staging.Head(ctx, key)
+		if err == nil && o.ETag == at.Staged {
+			return o, g.judged(ctx, o)
+		}
+		at = restorePoint{ID: g.id}
+	}
+	if at.Upload == "" {
+		if _, err := g.Staging.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
+			return storage.Object{}, fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
+		}
+	} else {
+		g.keep(at.Offset, at.State)
+	}
+	o, err := g.Staging.PutStream(ctx, key, storage.Upload{ContentType: g.mime}, storage.Stream{
+		Size: g.size, PartSize: g.partSize, From: g.from, Resume: at.Upload, Offset: at.Offset,
+		SaveID: func(ctx context.Context, id string) error {
+			at = restorePoint{ID: g.id, Upload: id}
+			return g.savePoint(ctx, at)
+		},
+		Sent: func(ctx context.Context, offset int64) error {
+			at.Offset = offset
+			at.State = g.stateFor(offset)
+			return g.savePoint(ctx, at)
+		},
+	})
+	if said := g.verdict(nil); said != nil {
+		return o, said // without the parts and uploads on the way
+	}
+	if err != nil {
+		return o, cause.Storage(err)
+	}
+	if err := g.judged(ctx, o); err != nil {
+		return o, err
+	}
+	return o, g.savePoint(ctx, restorePoint{ID: g.id, Staged: o.ETag})
+}
+
+func (g *giveBack) judged(ctx context.Context, o storage.Object) error {
+	if g.judge == nil {
+		return nil
+	}
+	return g.judge(ctx, o)
+}
+
+// stateFor is the state kept for the part at an offset; zero if it begins between
+// two files, or where there are only small ones.
+func (s *stream) stateFor(offset int64) fileState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.states[offset]
+}
+
+// publish gives it its final name: nothing can be seen under it before, and the
+// whole can afterwards.
+func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
+	if err := g.w.Hold.Check(ctx); err != nil {
+		return err
+	}
+	// What an attempt that died here has left unfinished.
+	if err := g.abortNamed(ctx); err != nil {
+		return err
+	}
+	up := storage.Upload{Size: g.size, ContentType: g.mime}
+	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: lists.Key(g.w.Item.ID, stagedRestore), IfMatch: staged.ETag}, g.key, up, storage.Parts{})
+	if err != nil {
+		return fmt.Errorf("give it its name: %w", cause.Storage(err))
+	}
+	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
+}
+
+// illegalIdentifier says why what is given back of an object would not stay under its
+// own name in the restoration bucket or on the disk where it is unpacked; blank if it
+// does. Such objects are on record from versions that took any name.
+func illegalIdentifier(o registry.Object) string {
+	_, name, ok := strings.Cut(o.Identifier, "/")
+	if !ok {
+		return "it does not name an institution and a bag"
+	}
+	return bag.NameFault(name)
+}
+
+// beforeRestoring looks up what is to be given back, and sees that its bytes can be
+// relied on.
+func beforeRestoring(ctx context.Context, r *registry.Registry, w *pipeline.Work) (registry.Object, error) {
+	o, err := r.ObjectByID(ctx, w.Item.Request.ObjectID)
+	switch {
+	case err != nil:
+		return o, err
+	case o.State != "A":
+		return o, claim.Fatal("restore-deleted", "The object %s was deleted.", o.Identifier)
+	case illegalIdentifier(o) != "":
+		return o, claim.Fatal("restore-name", "The object %q cannot be given back under its name: %s. "+
+			"Its files are intact; read them from the preservation buckets by the keys of their storage records.",
+			o.Identifier, illegalIdentifier(o))
+	case o.Deleting:
+		return o, claim.Suspend("deletion-unfinished", fmt.Sprintf(
+			"A deletion of the object %s has begun and has not come to its end, so that its files cannot be relied on.", o.Identifier))
+	}
+	return o, nil
+}
+
+// badNote says in the note of an item which copies of what it was about are known to
+// be bad; "" if none is.
+func badNote(ctx context.Context, r *registry.Registry, identifier string) (string, error) {
+	const most = 5
+	list, err := fixity.In(r).BadCopies(ctx, identifier, 0, 0, most+1)
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	var named []string
+	for _, b := range list[:min(len(list), most)] {
+		named = append(named, fmt.Sprintf("%s in %s (%s)", b.File, b.Target, b.Problem))
+	}
+	if len(list) > most {
+		named = append(named, "more")
+	}
+	return " Bad copies were passed over, are on record and can be repaired from the good ones: " + strings.Join(named, ", ") + ".", nil
+}

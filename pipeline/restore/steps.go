@@ -1,0 +1,23 @@
+// Package restore gives files and objects back, and has archived copies made readable.
+package restore
+
+import (
+	"github.com/farol-preservation/farol/pipeline"
+)
+
+func sourceOf(d pipeline.Deps) source {
+	return source{
+		Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, Profiles: d.Profiles,
+		Files: d.Files, MaxFiles: d.MaxFiles, ColdPoll: d.ColdPoll, Software: d.Software(),
+	}
+}
+
+// Steps are the requests to restore, and what they need.
+func Steps(d pipeline.Deps) []pipeline.Step {
+	s := sourceOf(d)
+	return []pipeline.Step{
+		{Action: "Restore File", Stage: "Requested", Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{s}},
+		{Action: "Restore Object", Stage: "Requested", Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{s}},
+		{Action: "Glacier Restore", Stage: "Requested", Needs: pipeline.NeedOneTarget, Run: &glacierRestore{s}},
+	}
+}

@@ -1,0 +1,174 @@
+package upkeep
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// BucketReader finds new bags in the institutions' receiving buckets and makes a
+// work item for each. Any number of readers may run at once; one BucketReader
+// reads one time after the other.
+type BucketReader struct {
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Log       *slog.Logger
+
+	told map[string]bool // what is no bag and was logged, by bucket and key
+}
+
+// mostTold bounds what a reader remembers to have logged.
+const mostTold = 10_000
+
+// ReadAll reads the receiving bucket of every active institution once and
+// returns how many work items it made. A bucket that cannot be read does not
+// keep it from the others; the errors come together at the end.
+func (r *BucketReader) ReadAll(ctx context.Context) (created int, err error) {
+	const page = 100
+	var errs []error
+	for after := int64(0); ; {
+		list, err := r.Registry.Institutions(ctx, after, page, true)
+		if err != nil {
+			return created, errors.Join(append(errs, err)...)
+		}
+		for _, in := range list {
+			n, err := r.read(ctx, in)
+			created += n
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read the receiving bucket of %s: %w", in.Identifier, err))
+			}
+		}
+		if len(list) < page || ctx.Err() != nil {
+			return created, errors.Join(errs...)
+		}
+		after = list[len(list)-1].ID
+	}
+}
+
+func (r *BucketReader) read(ctx context.Context, in registry.Institution) (created int, err error) {
+	bucket, err := r.Receiving(in.ReceivingBucket)
+	if err != nil {
+		return 0, err
+	}
+	listed, err := r.Registry.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	const batch = 500
+	var uploads []registry.Upload
+	flush := func() error {
+		n, err := r.Create(ctx, in, listed, uploads)
+		created += n
+		uploads = uploads[:0]
+		return err
+	}
+	for object, err := range bucket.List(ctx, "", "") {
+		if err != nil {
+			return created, err
+		}
+		if why := NotABag(object); why != "" {
+			r.tell(ctx, in, object.Key, why)
+			continue
+		}
+		u := registry.Upload{Key: recordable(object.Key), ETag: object.ETag, Size: object.Size, LastModified: object.LastModified}
+		if slices.ContainsFunc(uploads, func(o registry.Upload) bool { return o.Key == u.Key && o.ETag == u.ETag }) {
+			continue // keys that the server cannot tell apart in its listing: one item says what is wrong with them
+		}
+		uploads = append(uploads, u)
+		if len(uploads) == batch {
+			if err := flush(); err != nil {
+				return created, err
+			}
+		}
+	}
+	return created, flush()
+}
+
+// Create makes items of uploads. Of what the database refuses each is judged by itself:
+// the one is named and left, and the others go on.
+func (r *BucketReader) Create(ctx context.Context, in registry.Institution, listed time.Time, uploads []registry.Upload) (created int, err error) {
+	ids, err := r.Registry.CreateIngests(ctx, in, listed, uploads)
+	switch {
+	case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:
+		r.Log.ErrorContext(ctx, "cannot make an item of an upload; leaving the upload in the bucket", "institution", in.Identifier, "key", uploads[0].Key, "err", err)
+		return 0, nil
+	case errors.Is(err, registry.ErrRefused):
+		for i := range uploads {
+			n, err := r.Create(ctx, in, listed, uploads[i:i+1])
+			if created += n; err != nil {
+				return created, err
+			}
+		}
+		return created, nil
+	case len(ids) > 0:
+		r.Log.InfoContext(ctx, "new bags", "institution", in.Identifier, "items", len(ids), "first", ids[0])
+	}
+	return len(ids), err
+}
+
+// tell logs what is no bag, once and not at every look.
+func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, why string) {
+	name := in.ReceivingBucket + "/" + key
+	if r.told[name] {
+		return
+	}
+	if r.told == nil || len(r.told) >= mostTold {
+		r.told = map[string]bool{}
+	}
+	r.told[name] = true
+	r.Log.InfoContext(ctx, "upload is not a bag; leaving it in the bucket", "institution", in.Identifier, "key", key, "why", why)
+}
+
+// NotABag says why an object in a receiving bucket is not taken for a bag; ""
+// if it is. A tar whose name no bag may have is taken for one, so that its item
+// tells the depositor: see [bag.JudgeName].
+func NotABag(o storage.Object) string {
+	switch {
+	case !strings.HasSuffix(o.Key, ".tar"):
+		return "its name does not end in .tar"
+	case inFolder(o.Key):
+		return "it is in a folder"
+	case o.ETag == "":
+		return "its bucket gives it no ETag, by which one upload is told from the next"
+	}
+	return ""
+}
+
+// inFolder tells whether a key lies in what people see as folders. A slash that
+// makes none, as in "/bag.tar" or "../bag.tar", is part of a name.
+func inFolder(key string) bool {
+	parts := strings.Split(key, "/")
+	folders := parts[:len(parts)-1]
+	return len(folders) > 0 && !slices.ContainsFunc(folders, func(f string) bool { return bag.NameFault(f) != "" })
+}
+
+// recordable is a key as the registry can keep it. One that is no text, or too
+// long, is replaced: by something that is no legal name either, is always the
+// same, and is what people can read.
+func recordable(key string) string {
+	const longest = 1000 // of a name on record
+	name := key
+	if !utf8.ValidString(key) || strings.Contains(key, "\x00") {
+		quoted := strconv.Quote(key)
+		name = quoted[1 : len(quoted)-1]
+	}
+	if len(name) <= longest {
+		return name
+	}
+	head := name[:longest-100]
+	for !utf8.ValidString(head) {
+		head = head[:len(head)-1]
+	}
+	return fmt.Sprintf("%s…%x.tar", head, sha256.Sum256([]byte(key)))
+}

@@ -1,0 +1,289 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Doctor looks whether what must hold does, in the database and between it and all
+// stores. It changes nothing, and needs as much memory for a hundred files as for
+// ten million.
+type Doctor struct{ *Janitor }
+
+// Examine looks at everything. What it could not reach is in the report as
+// unchecked, never as empty.
+func (d *Doctor) Examine(ctx context.Context) *Report {
+	report := d.Look(ctx)
+	d.rules(ctx, report)
+	d.files(ctx, report)
+	for _, option := range storage.OptionNames() {
+		for _, name := range storage.TargetsOf(option) {
+			target, ok := d.Targets[name]
+			if !ok || ctx.Err() != nil {
+				report.failed(name, errors.Join(ctx.Err(), errors.New("it was not looked at")))
+				continue
+			}
+			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}}
+			if err := c.run(ctx); err != nil {
+				report.failed(name, err)
+			}
+		}
+	}
+	report.sort()
+	return report
+}
+
+// rules looks for rows that should not be.
+func (d *Doctor) rules(ctx context.Context, report *Report) {
+	const most = time.Minute // for each
+	for _, code := range upkeep.Rules() {
+		bounded, cancel := context.WithTimeout(ctx, most)
+		v, err := upkeep.In(d.Registry).Violations(bounded, code)
+		cancel()
+		if err != nil {
+			report.failed("database", err)
+			continue
+		}
+		if v.Count > 0 {
+			report.Findings = append(report.Findings, Finding{
+				Store: "database", What: "rows", Why: code, Count: v.Count, Names: v.Names, Janitor: Leaves, Person: true,
+			})
+		}
+	}
+}
+
+// files looks for files that should have more copies on record.
+func (d *Doctor) files(ctx context.Context, report *Report) {
+	promised := map[string][]string{}
+	for _, option := range storage.OptionNames() {
+		promised[option] = storage.TargetsOf(option)
+	}
+	for files, err := range upkeep.In(d.Registry).IncompleteFiles(ctx, promised) {
+		if err != nil {
+			report.failed("database", err)
+			return
+		}
+		for _, f := range files {
+			report.add(thing{store: "database", what: "rows", why: "incomplete", name: f, count: 1, janitor: Leaves, person: true})
+		}
+	}
+}
+
+// A comparison holds what is in a bucket against what is on record of it, both in
+// the order of their keys.
+type comparison struct {
+	*Doctor
+	report *Report
+	name   string
+	target *storage.Bucket
+	now    time.Time
+
+	owners  map[string]owner // by object, as the copies in hand say
+	asked   int              // copies whose owner was asked for
+	copying time.Duration    // since the first live item came to Store; 0: none has
+
+	unnamed []storage.Object // in the bucket, and perhaps not on record
+	absent  []string         // on record, and perhaps not in the bucket
+}
+
+// atATime is how many doubtful keys are looked at together.
+const atATime = 500
+
+func (c *comparison) run(ctx context.Context) (err error) {
+	if c.copying, err = upkeep.In(c.Registry).CopyingSince(ctx); err != nil {
+		return err
+	}
+	next, stop := iter.Pull2(upkeep.In(c.Registry).CopyKeys(ctx, c.name))
+	defer stop()
+	key, err, more := next()
+	for o, listErr := range c.target.List(ctx, "", "") {
+		if listErr != nil {
+			return listErr
+		}
+		for more && err == nil && key < o.Key {
+			if err := c.misses(ctx, key); err != nil {
+				return err
+			}
+			key, err, more = next()
+		}
+		if more && key == o.Key {
+			key, err, more = next()
+		} else {
+			c.unnamed = append(c.unnamed, o)
+		}
+		if err = errors.Join(err, c.settle(ctx, atATime)); err != nil {
+			return err
+		}
+	}
+	for ; more && err == nil; key, err, more = next() {
+		if err := c.misses(ctx, key); err != nil {
+			return err
+		}
+	}
+	return errors.Join(err, c.settle(ctx, 1))
+}
+
+// misses notes a key that the bucket was not seen to have.
+func (c *comparison) misses(ctx context.Context, key string) error {
+	c.absent = append(c.absent, key)
+	return c.settle(ctx, atATime)
+}
+
+// settle looks again at what is doubtful, if there is so much of it: bucket and
+// records were not read at the same moment.
+func (c *comparison) settle(ctx context.Context, least int) error {
+	if len(c.absent) >= least {
+		if err := c.settleAbsent(ctx); err != nil {
+			return err
+		}
+		c.absent = c.absent[:0]
+	}
+	if len(c.unnamed) >= least {
+		if err := c.settleUnnamed(ctx); err != nil {
+			return err
+		}
+		c.unnamed = c.unnamed[:0]
+	}
+	return nil
+}
+
+func (c *comparison) settleAbsent(ctx context.Context) error {
+	there, err := heads(ctx, c.target, c.absent)
+	if err != nil {
+		return err
+	}
+	found := map[string]bool{}
+	for _, o := range there {
+		found[o.Key] = true
+	}
+	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, c.absent) // after the bucket: it may have been replaced
+	if err != nil {
+		return err
+	}
+	for _, key := range c.absent {
+		if uses[key].Recorded && !found[key] {
+			c.report.add(thing{store: c.name, what: "copies", why: whyMissing, name: key, count: 1, janitor: Leaves, person: true})
+		}
+	}
+	return nil
+}
+
+// settleUnnamed asks for the owners first and for the records last, so that an item
+// that comes on record meanwhile is seen in one place or the other.
+func (c *comparison) settleUnnamed(ctx context.Context) error {
+	clear(c.owners) // what was found out before these copies were listed may be wrong by now
+	owners := make([]owner, len(c.unnamed))
+	keys := make([]string, len(c.unnamed))
+	for i, o := range c.unnamed {
+		keys[i] = o.Key
+		var err error
+		if owners[i], err = c.ownerOf(ctx, o); err != nil {
+			return err
+		}
+	}
+	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, keys)
+	if err != nil {
+		return err
+	}
+	for i, o := range c.unnamed {
+		t := thing{
+			store: c.name, what: "copies", why: whyOrphan, name: o.Key, count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves, person: true,
+		}
+		use, own := uses[o.Key], !strings.Contains(o.Key, ".") // a key that no other item uses
+		switch w := owners[i]; {
+		case use.Recorded, use.Retired, w.live, w.known && own, w.unread: // or the janitor has a word of it
+			continue
+		case w.failed:
+			t.why, t.person = whyKept, w.expired
+		case use.Noted:
+			continue
+		}
+		c.report.add(t)
+	}
+	return nil
+}
+
+// An owner is who may have made a copy that is not on record.
+type owner struct {
+	live    bool // an item in work, or it cannot be told that it is none
+	failed  bool // one that failed and can be requeued
+	expired bool // longer ago than the retention
+	known   bool // one that ended, and whose copies the janitor knows
+	unread  bool // likewise, but it has yet to find them out
+}
+
+// mostAsked is how many copies of a target are asked for their owners. Of the
+// others, the time decides: none that is older than what live items have done at
+// Store is theirs.
+const mostAsked = 1000
+
+func (c *comparison) ownerOf(ctx context.Context, o storage.Object) (owner, error) {
+	byTime := owner{live: c.copying > 0 && c.now.Sub(o.LastModified) <= c.copying+time.Hour}
+	if c.asked >= mostAsked {
+		return byTime, nil
+	}
+	c.asked++
+	o, err := c.target.Head(ctx, o.Key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return owner{live: true}, nil // gone by now, and no orphan
+	}
+	if err != nil {
+		return owner{}, err
+	}
+	object := copies.ObjectOf(o)
+	switch {
+	case object != "":
+	case o.Metadata["bag-encoded-beginning"] != "":
+		return byTime, nil
+	default:
+		return owner{}, nil // Store would have named one
+	}
+	if known, ok := c.owners[object]; ok {
+		return known, nil
+	}
+	found, err := c.itemsOf(ctx, object)
+	if err != nil {
+		return owner{}, fmt.Errorf("look up who made %s: %w", o.Key, err)
+	}
+	c.owners[object] = found
+	return found, nil
+}
+
+func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err error) {
+	ids, err := upkeep.In(c.Registry).ItemsOf(ctx, object)
+	if err != nil {
+		return w, err
+	}
+	states, err := upkeep.In(c.Registry).ItemStates(ctx, ids)
+	if err != nil {
+		return w, err
+	}
+	w.expired = true
+	for _, s := range states {
+		switch {
+		case !s.Stored:
+		case s.Live:
+			w.live = true
+		case s.Status == "Failed", s.Status == "Suspended":
+			w.failed, w.expired = true, w.expired && s.Rested >= c.Retention
+		case s.Noted:
+			w.known = true
+		default:
+			_, err := c.Staging.Head(ctx, lists.Key(s.ID, lists.InventoryName))
+			if err != nil && !errors.Is(err, storage.ErrNotFound) {
+				return w, err
+			}
+			w.unread = w.unread || err == nil
+		}
+	}
+	return w, nil
+}

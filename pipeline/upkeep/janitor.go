@@ -1,0 +1,352 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/interim"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Janitor removes what items leave behind that Cleanup does not come to: those that
+// were cancelled, those that failed and were not requeued within the retention, and
+// what a dead worker wrote late. Items in work are never touched, whatever the age
+// of their things.
+//
+// It goes by what is in the stores, not by a list of what to do: a round that dies
+// anywhere leaves nothing that the next does not find. Whatever it removes of an
+// item that a person may yet requeue, the stages make again; what they could not
+// make again (copies in preservation, the bag) is removed only where nobody will
+// ever ask for it, or while the item is held as it is.
+type Janitor struct {
+	Registry  *registry.Registry
+	Progress  *progress.Store
+	Receiving func(bucket string) (*storage.Bucket, error) // also opens the buckets to which is restored
+	Staging   *storage.Bucket
+	Targets   copies.Targets
+	Keep      *interim.Keeper // nil: interim metadata is deleted and not kept
+	Log       *slog.Logger
+
+	Retention time.Duration // what a failed item has left stays for so long
+	OrphanAge time.Duration // what is younger may be of a step under way
+	Holder    string        // names this process to others
+}
+
+// round is one look at all stores.
+type round struct {
+	*Janitor
+	act    bool // or else only tell
+	now    time.Time
+	report *Report
+	log    *slog.Logger
+}
+
+// Job is the janitor's rounds.
+func (j *Janitor) Job(every time.Duration, told func(*Report)) Job {
+	return Job{upkeep.JanitorJob, every, func(ctx context.Context) (string, error) {
+		report := j.look(ctx, true)
+		told(report)
+		return report.removed(), report.trouble()
+	}}
+}
+
+// Round makes one round at once, unless another process does so now: then it
+// returns ErrBusy. What could not be removed is in the report, and the next round
+// comes to it.
+func (j *Janitor) Round(ctx context.Context) (report *Report, err error) {
+	s := Scheduler{Registry: j.Registry, Holder: j.Holder, Log: j.Log}
+	run, err := s.Now(ctx, j.Job(0, func(r *Report) { report = r }))
+	if err != nil {
+		return nil, err
+	}
+	if run.Outcome == Failed {
+		return report, nil
+	}
+	return report, run.Err
+}
+
+// Look tells what a round would do, and changes nothing.
+func (j *Janitor) Look(ctx context.Context) *Report { return j.look(ctx, false) }
+
+// look goes from store to store. One that cannot be reached does not keep it from
+// the others.
+func (j *Janitor) look(ctx context.Context, act bool) *Report {
+	r := &round{Janitor: j, act: act, now: time.Now(), report: &Report{Findings: []Finding{}, Unchecked: []Unchecked{}}, log: j.Log}
+	for _, step := range []struct {
+		store string
+		run   func(context.Context) error
+	}{
+		{"staging", r.staging},
+		{"staging", r.stagingUploads},
+		{"redis", r.redis},
+		{"preservation", r.unrecorded},
+		{"preservation", r.retired},
+		{"receiving", r.receiving},
+		{"restoration", r.restorations},
+	} {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := step.run(ctx); err != nil {
+			r.trouble(ctx, step.store, err)
+		}
+	}
+	r.targetUploads(ctx)
+	if err := ctx.Err(); err != nil {
+		r.trouble(ctx, "all", context.Cause(ctx))
+	}
+	r.report.sort()
+	return r.report
+}
+
+func (r *round) trouble(ctx context.Context, store string, err error) {
+	r.report.failed(store, err)
+	if r.act && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "cleanup failed; the janitor will retry in its next round", "store", store, "err", err)
+	}
+}
+
+// A fate is what is to become of an item's things.
+type fate struct {
+	item    int64
+	state   upkeep.ItemState
+	why     string
+	removes bool
+	due     time.Time // of what waits
+	live    bool
+}
+
+// fateOf decides. Of what belongs to no item the age of the things decides, which
+// the caller knows: see aged.
+func (r *round) fateOf(id int64, states map[int64]upkeep.ItemState) fate {
+	s, known := states[id]
+	f := fate{item: id, state: s}
+	switch {
+	case !known:
+		f.why = whyUnknown
+	case s.Live:
+		f.live = true
+	case s.Status == "Success", s.Status == "Cancelled":
+		f.why, f.removes = whyEnded, true
+	case s.Rested >= r.Retention:
+		f.why, f.removes = whyExpired, true
+	default:
+		f.why, f.due = whyKept, r.now.Add(r.Retention-s.Rested)
+	}
+	return f
+}
+
+// aged settles the fate of things without an item, by the newest of them: another
+// system may own them, or a database that was restored may yet make their item.
+func (r *round) aged(f fate, newest time.Time) fate {
+	if f.why == whyUnknown && !newest.IsZero() {
+		f.due = newest.Add(r.Retention)
+		f.removes = !r.now.Before(f.due)
+	}
+	return f
+}
+
+// told is what the report says of an item's things: t without its end.
+func (f fate) told(t thing) thing {
+	t.why, t.name = f.why, strconv.FormatInt(f.item, 10)
+	if t.what != "keys" {
+		t.name += "/"
+	}
+	t.person = f.why == whyUnknown
+	t.janitor = Waits
+	if f.removes {
+		t.janitor = Removes
+	} else {
+		t.due = f.due
+	}
+	return t
+}
+
+// still tells whether a fate holds: nobody has requeued the item, or made one. The
+// stages make again what is removed a moment too late.
+func (r *round) still(ctx context.Context, f fate) (bool, error) {
+	if f.why == whyUnknown {
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, []int64{f.item})
+		return err == nil && len(states) == 0, err
+	}
+	return upkeep.In(r.Registry).StillEnded(ctx, f.state)
+}
+
+// removed puts a removal on record and into the log.
+func (r *round) removed(ctx context.Context, item int64, t thing) error {
+	t.janitor, t.person, t.due = Removed, false, time.Time{}
+	r.report.add(t)
+	r.log.InfoContext(ctx, "removed", "item", item, "store", t.store, "what", t.what, "why", t.why, "name", t.name, "count", t.count, "bytes", t.bytes)
+	return upkeep.In(r.Registry).NoteRemovals(ctx, removal(item, t))
+}
+
+func removal(item int64, t thing) upkeep.Removal {
+	return upkeep.Removal{Item: item, Store: t.store, What: t.what, Why: t.why, Name: t.name, Count: t.count, Bytes: t.bytes}
+}
+
+// itemOf reads an item's ID from the beginning of a key in staging; 0 if there is
+// none.
+func itemOf(key string) int64 {
+	number, _, ok := strings.Cut(key, "/")
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || id < 1 || strconv.FormatInt(id, 10) != number {
+		return 0
+	}
+	return id
+}
+
+// redis removes the progress of items.
+func (r *round) redis(ctx context.Context) error {
+	for page, err := range r.Progress.Keys(ctx) {
+		if err != nil {
+			return err
+		}
+		byItem := map[int64][]string{}
+		var ids []int64
+		for _, key := range page {
+			if byItem[key.Item] == nil {
+				ids = append(ids, key.Item)
+			}
+			byItem[key.Item] = append(byItem[key.Item], key.Name)
+		}
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := r.progressOf(ctx, r.fateOf(id, states), byItem[id]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *round) progressOf(ctx context.Context, f fate, keys []string) error {
+	if f.live {
+		return nil
+	}
+	bytes, idle, err := r.Progress.Weigh(ctx, keys)
+	if err != nil {
+		return err
+	}
+	t := thing{store: "redis", what: "keys", count: int64(len(keys)), bytes: bytes}
+	if f.item == 0 {
+		t.why, t.name, t.janitor, t.person = whyForeign, keys[0], Leaves, true
+		r.report.add(t)
+		return nil
+	}
+	var newest time.Time
+	if idle > 0 {
+		newest = r.now.Add(-idle)
+		t.since = newest
+	}
+	f = r.aged(f, newest)
+	t = f.told(t)
+	if !r.act || !f.removes {
+		r.report.add(t)
+		return nil
+	}
+	if err := r.keepFirst(ctx, f); err != nil {
+		return err
+	}
+	if ok, err := r.still(ctx, f); err != nil || !ok {
+		return err
+	}
+	if err := r.Progress.Remove(ctx, keys); err != nil {
+		return err
+	}
+	return r.removed(ctx, f.item, t)
+}
+
+// targetUploads aborts multipart uploads in preservation buckets that no item will
+// finish. Which item began one is not written on it, but Store takes up only what
+// it began in the same pass: what is older than each pass under way has no owner.
+func (r *round) targetUploads(ctx context.Context) {
+	const clocks = time.Hour // by which the provider's may be off
+	since, err := upkeep.In(r.Registry).StoringSince(ctx)
+	if err != nil {
+		r.trouble(ctx, "preservation", err)
+		return
+	}
+	age := r.OrphanAge
+	if since > 0 {
+		age = max(age, since+clocks)
+	}
+	for _, name := range r.targetNames() {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := r.uploadsTo(ctx, name, r.Targets[name], age); err != nil {
+			r.trouble(ctx, name, err)
+		}
+	}
+}
+
+func (r *round) uploadsTo(ctx context.Context, name string, target *storage.Bucket, age time.Duration) error {
+	for u, err := range target.OpenUploads(ctx) {
+		if err != nil {
+			return err
+		}
+		t := thing{store: name, name: u.Key}
+		if !isCopyKey(u.Key) {
+			t.why, t.janitor, t.person = whyForeign, Leaves, true
+			r.report.add(t.upload(u))
+			continue
+		}
+		if err := r.ownerless(ctx, target, u, t, age); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upload says of a thing that it is a multipart upload.
+func (t thing) upload(u storage.OpenUpload) thing {
+	t.what, t.count, t.since = "uploads", 1, u.Begun
+	return t
+}
+
+// ownerless aborts a multipart upload that nobody will finish, once it is old enough.
+func (r *round) ownerless(ctx context.Context, b *storage.Bucket, u storage.OpenUpload, t thing, age time.Duration) error {
+	t = t.upload(u)
+	t.why, t.janitor = whyUnowned, Removes
+	switch due := u.Begun.Add(age); {
+	case r.now.Before(due):
+		t.why, t.janitor, t.due = whyYoung, Waits, due
+	case r.act:
+		if err := b.Abort(ctx, u); err != nil {
+			return err
+		}
+		return r.removed(ctx, 0, t)
+	}
+	r.report.add(t)
+	return nil
+}
+
+// keepFirst keeps the interim metadata of an item that the janitor is about to delete.
+// Of an item that succeeded Cleanup has kept it, and what is left is a part of that.
+func (r *round) keepFirst(ctx context.Context, f fate) error {
+	if r.Keep == nil {
+		return nil
+	}
+	k := interim.Keeping{Item: registry.WorkItem{ID: f.item}, Pass: fmt.Sprintf("ended@%d", f.state.Token), Check: func(context.Context) error { return nil }}
+	if f.why != whyUnknown {
+		var err error
+		if k.Item, err = r.Registry.WorkItem(ctx, f.item); err != nil {
+			return err
+		}
+		if k.Attempts, err = r.Registry.Attempts(ctx, f.item); err != nil {
+			return err
+		}
+	}
+	return r.Keep.Keep(ctx, k)
+}

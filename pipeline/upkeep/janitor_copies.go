@@ -1,0 +1,283 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+var copyKey = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.[0-9a-f]{16})?$`)
+
+// isCopyKey tells whether Store makes such keys.
+func isCopyKey(key string) bool { return copyKey.MatchString(key) }
+
+// made finds out which copies items have made.
+func (r *round) made() *lists.Unrecorded {
+	return &lists.Unrecorded{Registry: r.Registry, Staging: r.Staging, Log: r.Log}
+}
+
+func (r *round) targetNames() []string { return slices.Sorted(maps.Keys(r.Targets)) }
+
+// unrecorded deletes copies that items made which then ended for good without
+// recording them. Nobody can requeue such an item; a worker that had not heard of
+// its end has had OrphanAge to stop.
+func (r *round) unrecorded(ctx context.Context) error {
+	return r.eachItem(ctx, upkeep.In(r.Registry).UnrecordedItems, func(s upkeep.ItemState) error {
+		noted, err := upkeep.In(r.Registry).Unrecorded(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		return r.unrecordedOf(ctx, s, noted)
+	})
+}
+
+func (r *round) unrecordedOf(ctx context.Context, s upkeep.ItemState, c upkeep.UnrecordedCopies) error {
+	if s.Live || s.Status != "Success" && s.Status != "Cancelled" {
+		return nil
+	}
+	t := thing{what: "copies", why: whyCancelled, janitor: Removes}
+	if s.Rested < r.OrphanAge {
+		t.janitor, t.due = Waits, r.now.Add(r.OrphanAge-s.Rested)
+	}
+	for uuids := range slices.Chunk(c.UUIDs, 1000) {
+		if err := r.unrecordedAmong(ctx, s, t, c.Targets, uuids); err != nil {
+			return err
+		}
+	}
+	all := true
+	for keys := range slices.Chunk(c.Keys, mostHeld) {
+		byTarget := map[string][]string{}
+		for _, name := range c.Targets {
+			byTarget[name] = keys
+		}
+		alone, err := r.unnamed(ctx, s, t, byTarget, nil)
+		if err != nil {
+			return err
+		}
+		all = all && alone
+	}
+	if !r.act || t.janitor != Removes || !all {
+		return nil
+	}
+	return upkeep.In(r.Registry).ForgetUnrecorded(ctx, s.ID)
+}
+
+// unrecordedAmong deletes, or reports, those of some copies that are there and on
+// no record.
+func (r *round) unrecordedAmong(ctx context.Context, s upkeep.ItemState, t thing, targets, uuids []string) error {
+	off, err := upkeep.In(r.Registry).OffRecord(ctx, targets, uuids)
+	if err != nil || len(off) == 0 {
+		return err
+	}
+	for _, name := range targets {
+		target, ok := r.Targets[name]
+		if !ok {
+			return fmt.Errorf("the storage target %s is not configured in this process", name)
+		}
+		there, err := heads(ctx, target, off)
+		if err != nil {
+			return err
+		}
+		if err := r.removeCopies(ctx, s, t, name, there); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeCopies deletes copies if t says so, and puts them into the report.
+func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, copies []storage.Object) error {
+	var keys []string
+	var list []upkeep.Removal
+	removes := r.act && t.janitor == Removes
+	for _, o := range copies {
+		keys = append(keys, o.Key)
+		one := t
+		one.store, one.name, one.count, one.bytes, one.since = name, o.Key, 1, o.Size, o.LastModified
+		list = append(list, removal(s.ID, one))
+	}
+	if removes && len(keys) > 0 {
+		if err := r.Targets[name].Delete(ctx, keys...); err != nil {
+			return err
+		}
+		t.janitor = Removed
+		r.log.InfoContext(ctx, "removed", "item", s.ID, "store", name, "what", t.what, "why", t.why, "count", len(keys))
+		if err := upkeep.In(r.Registry).NoteRemovals(ctx, list...); err != nil {
+			return err
+		}
+	}
+	for _, o := range copies {
+		one := t
+		one.store, one.name, one.count, one.bytes, one.since = name, o.Key, 1, o.Size, o.LastModified
+		r.report.add(one)
+	}
+	return nil
+}
+
+// heads describes those of some keys that are there.
+func heads(ctx context.Context, target *storage.Bucket, keys []string) (there []storage.Object, err error) {
+	const atOnce = 8
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, key := range keys {
+		group.Go(func() error {
+			o, err := target.Head(ctx, key)
+			if errors.Is(err, storage.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			there = append(there, o)
+			return nil
+		})
+	}
+	return there, group.Wait()
+}
+
+// retired deletes copies which an item replaced, if it ended before its Cleanup did.
+func (r *round) retired(ctx context.Context) error {
+	return r.eachItem(ctx, upkeep.In(r.Registry).RetiredItems, func(s upkeep.ItemState) error {
+		f := r.fateOf(s.ID, map[int64]upkeep.ItemState{s.ID: s})
+		if f.live {
+			return nil
+		}
+		list, err := upkeep.In(r.Registry).RetiredCopies(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		t := thing{what: "copies", why: whyRetired, janitor: Waits, due: f.due}
+		if f.removes {
+			t.janitor = Removes
+		}
+		for some := range slices.Chunk(list, mostHeld) {
+			byTarget := map[string][]string{}
+			for _, c := range some {
+				if _, err := r.Targets.Holding(c.Target, c.Bucket); err != nil {
+					return err
+				}
+				byTarget[c.Target] = append(byTarget[c.Target], c.Key)
+			}
+			_, err := r.unnamed(ctx, s, t, byTarget, func(ctx context.Context, target string, keys []string) error {
+				return upkeep.In(r.Registry).RecordRetired(ctx, s.ID, target, keys)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if !r.act || !f.removes {
+			return nil
+		}
+		return r.settleRetired(ctx, s)
+	})
+}
+
+// mostHeld is how many keys are deleted while whoever would requeue the item waits.
+const mostHeld = 250
+
+// unnamed deletes, or reports, those of some copies that no record names, and calls
+// forget with the keys of each target. No item of the object is in work meanwhile, or
+// nothing is done and alone is false: one that brings the same content back would store
+// it under the same key.
+func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarget map[string][]string,
+	forget func(ctx context.Context, target string, keys []string) error,
+) (alone bool, err error) {
+	removes := r.act && t.janitor == Removes
+	do := func(ctx context.Context) error {
+		for name, keys := range byTarget {
+			target, ok := r.Targets[name]
+			if !ok {
+				return fmt.Errorf("the storage target %s is not configured in this process", name)
+			}
+			uses, err := upkeep.In(r.Registry).KeyUses(ctx, name, keys)
+			if err != nil {
+				return err
+			}
+			keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return uses[key].Recorded })
+			there, err := heads(ctx, target, keys)
+			if err != nil {
+				return err
+			}
+			if err := r.removeCopies(ctx, s, t, name, there); err != nil {
+				return err
+			}
+			if removes && forget != nil {
+				if err := forget(ctx, name, keys); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if !removes {
+		return true, do(ctx)
+	}
+	return upkeep.In(r.Registry).WhileAlone(ctx, s, do)
+}
+
+// settleRetired forgets the replaced copies of an item if only such are left as a
+// record names again.
+func (r *round) settleRetired(ctx context.Context, s upkeep.ItemState) error {
+	_, err := upkeep.In(r.Registry).WhileAlone(ctx, s, func(ctx context.Context) error {
+		left, err := upkeep.In(r.Registry).RetiredCopies(ctx, s.ID)
+		if err != nil || len(left) > 0 {
+			return err
+		}
+		return upkeep.In(r.Registry).ForgetRetiredCopies(ctx, s.ID)
+	})
+	return err
+}
+
+// eachItem walks items that have left copies.
+func (r *round) eachItem(ctx context.Context, list func(context.Context, int64, int) ([]int64, error), do func(upkeep.ItemState) error) error {
+	var wrong cause.Few
+	for after := int64(0); ; {
+		ids, err := list(ctx, after, atOnce)
+		if err != nil {
+			return err
+		}
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if s, ok := states[id]; ok && wrong.TooMany(do(s)) {
+				return wrong.With(nil)
+			}
+		}
+		if len(ids) < atOnce {
+			return wrong.With(nil)
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// noteCopies keeps which copies an item may have made in preservation, before what
+// tells of them is deleted from staging; or reports them, if that is all we do.
+func (r *round) noteCopies(ctx context.Context, f fate) error {
+	if f.why == whyUnknown || !lists.MayHaveCopies(f.state) {
+		return nil
+	}
+	if r.act {
+		return r.made().NoteCopies(ctx, f.state)
+	}
+	c, err := r.made().CopiesOf(ctx, f.state)
+	if err != nil {
+		return err
+	}
+	return r.unrecordedOf(ctx, f.state, c)
+}

@@ -1,0 +1,212 @@
+package upkeep
+
+import (
+	"context"
+	"time"
+
+	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// atOnce is how many items are looked up at a time.
+const atOnce = 200
+
+// staging removes what items have under <id>/ in the staging bucket.
+func (r *round) staging(ctx context.Context) error {
+	var ids []int64
+	var wrong cause.Few
+	flush := func() error {
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if wrong.TooMany(r.stagedBy(ctx, r.fateOf(id, states))) {
+				break
+			}
+		}
+		ids = ids[:0]
+		return nil
+	}
+	for top, err := range r.Staging.Tops(ctx) {
+		if err != nil {
+			return err
+		}
+		id := itemOf(top.Key)
+		if id == 0 {
+			if err := r.foreign(ctx, top.Key); err != nil {
+				return err
+			}
+			continue
+		}
+		if ids = append(ids, id); len(ids) == atOnce {
+			if err := flush(); err != nil || wrong.TooMany(nil) {
+				return wrong.With(err)
+			}
+		}
+	}
+	return wrong.With(flush())
+}
+
+// foreign reports what is in the staging bucket and not of any item.
+func (r *round) foreign(ctx context.Context, top string) error {
+	s, err := survey(ctx, r.Staging, top)
+	if err != nil {
+		return err
+	}
+	r.report.add(thing{
+		store: "staging", what: "objects", why: whyForeign, name: top, count: s.count, bytes: s.bytes, since: s.oldest, janitor: Leaves, person: true,
+	})
+	return nil
+}
+
+// surveyed is what is under a prefix.
+type surveyed struct {
+	count, bytes   int64
+	oldest, newest time.Time
+}
+
+func survey(ctx context.Context, b *storage.Bucket, prefix string) (s surveyed, err error) {
+	for o, err := range b.List(ctx, prefix, "") {
+		if err != nil {
+			return s, err
+		}
+		s.count++
+		s.bytes += o.Size
+		if s.oldest.IsZero() || o.LastModified.Before(s.oldest) {
+			s.oldest = o.LastModified
+		}
+		if o.LastModified.After(s.newest) {
+			s.newest = o.LastModified
+		}
+	}
+	return s, nil
+}
+
+func (r *round) stagedBy(ctx context.Context, f fate) error {
+	if f.live {
+		return nil
+	}
+	prefix := lists.Key(f.item, "") // with its slash: item 12 is not item 123
+	s, err := survey(ctx, r.Staging, prefix)
+	if err != nil || s.count == 0 {
+		return err
+	}
+	f = r.aged(f, s.newest)
+	t := f.told(thing{store: "staging", what: "objects", count: s.count, bytes: s.bytes, since: s.oldest})
+	if f.removes {
+		if err := r.noteCopies(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !r.act || !f.removes {
+		r.report.add(t)
+		return nil
+	}
+	if err := r.keepFirst(ctx, f); err != nil {
+		return err
+	}
+	t.count, t.bytes, err = r.unstage(ctx, f, prefix)
+	if t.count == 0 {
+		return err
+	}
+	if noteErr := r.removed(ctx, f.item, t); noteErr != nil {
+		return noteErr
+	}
+	return err
+}
+
+// unstage deletes what is under a prefix, and stops if the item is wanted again. It
+// says how much it deleted, also with an error.
+func (r *round) unstage(ctx context.Context, f fate, prefix string) (count, bytes int64, err error) {
+	const most = 1000 // keys in one request
+	var keys []string
+	var size int64
+	flush := func() (bool, error) {
+		if ok, err := r.still(ctx, f); err != nil || !ok {
+			return false, err
+		}
+		if err := r.Staging.Delete(ctx, keys...); err != nil {
+			return false, err
+		}
+		count, bytes = count+int64(len(keys)), bytes+size
+		keys, size = nil, 0
+		return true, nil
+	}
+	for o, err := range r.Staging.List(ctx, prefix, "") {
+		if err != nil {
+			return count, bytes, err
+		}
+		keys, size = append(keys, o.Key), size+o.Size
+		if len(keys) == most {
+			if ok, err := flush(); err != nil || !ok {
+				return count, bytes, err
+			}
+		}
+	}
+	if len(keys) > 0 {
+		_, err = flush()
+	}
+	return count, bytes, err
+}
+
+// stagingUploads aborts the multipart uploads that items have in staging.
+func (r *round) stagingUploads(ctx context.Context) error {
+	var uploads []storage.OpenUpload
+	flush := func() error {
+		ids := make([]int64, len(uploads))
+		for i, u := range uploads {
+			ids[i] = itemOf(u.Key)
+		}
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for i, u := range uploads {
+			if err := r.stagedUpload(ctx, u, r.fateOf(ids[i], states)); err != nil {
+				return err
+			}
+		}
+		uploads = uploads[:0]
+		return nil
+	}
+	for u, err := range r.Staging.OpenUploads(ctx) {
+		if err != nil {
+			return err
+		}
+		if uploads = append(uploads, u); len(uploads) == atOnce {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+func (r *round) stagedUpload(ctx context.Context, u storage.OpenUpload, f fate) error {
+	t := thing{store: "staging", what: "uploads", count: 1, since: u.Begun}
+	if f.live {
+		return nil
+	}
+	if f.item == 0 {
+		t.why, t.name, t.janitor, t.person = whyForeign, u.Key, Leaves, true
+		r.report.add(t)
+		return nil
+	}
+	f = r.aged(f, u.Begun)
+	t = f.told(t)
+	t.name = u.Key
+	if !r.act || !f.removes {
+		r.report.add(t)
+		return nil
+	}
+	if ok, err := r.still(ctx, f); err != nil || !ok {
+		return err
+	}
+	if err := r.Staging.Abort(ctx, u); err != nil {
+		return err
+	}
+	return r.removed(ctx, f.item, t)
+}

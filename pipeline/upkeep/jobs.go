@@ -1,0 +1,67 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/restore"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
+)
+
+// The recurring jobs by their names.
+const (
+	ReadBucketsJob = "read-buckets"
+	FixityFeedJob  = "fixity-feed"
+	GlacierPollJob = "glacier-poll"
+	JanitorJob     = upkeep.JanitorJob
+	SpotRestoreJob = "spot-restore"
+	TopicLogJob    = "topic-log"
+)
+
+// Job is the reader's looks into the receiving buckets.
+func (r *BucketReader) Job(every time.Duration) Job {
+	return Job{ReadBucketsJob, every, func(ctx context.Context) (string, error) {
+		created, err := r.ReadAll(ctx)
+		return fmt.Sprintf("items made: %d", created), err
+	}}
+}
+
+// Jobs are the recurring jobs that need no more than this.
+type Jobs struct {
+	Registry *registry.Registry
+	Targets  copies.Targets
+	Log      *slog.Logger
+}
+
+// FixityFeed lets up to n copies be checked from each run to the next.
+func (d Jobs) FixityFeed(every time.Duration, n int) Job {
+	return Job{FixityFeedJob, every, func(ctx context.Context) (string, error) {
+		left, err := fixity.In(d.Registry).Feed(ctx, n, every)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d copies may be checked; %d were left of the last feed", n, left), nil
+	}}
+}
+
+// GlacierPoll is [GlacierPoll.Run].
+func (d Jobs) GlacierPoll(every time.Duration) Job {
+	return Job{GlacierPollJob, every, restore.Poll{Registry: d.Registry, Targets: d.Targets}.Run}
+}
+
+// KeepTopicLog makes room for messages in the topic log, and drops old ones.
+func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
+	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
+		dropped, err := d.Registry.KeepTopicLog(ctx, keep)
+		if len(dropped) == 0 {
+			return "nothing to drop", err
+		}
+		return "dropped: " + strings.Join(dropped, ", "), err
+	}}
+}
