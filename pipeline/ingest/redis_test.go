@@ -23,6 +23,7 @@ import (
 func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 	t.Parallel()
 	const most, files = 250, 1_000
+	many := testenv.Soak(300_000)
 	a := newArchive(t)
 	client := testenv.Redis(t)
 	a.Deps.Progress = progress.New(client, "small")
@@ -54,9 +55,10 @@ func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(results) > 0 {
-			a.fillRedis(client, step.Stage, results, 10_000, 300_000)
+			a.fillRedis(client, step.Stage, results, 10_000, many)
 		}
 	}
+	testenv.Soaked(t, many, "files of a bag in Redis, at each stage")
 }
 
 // fillRedis measures what a larger bag would take whose files all had the longest

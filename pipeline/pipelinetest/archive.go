@@ -25,7 +25,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// identifyChild makes this test binary the format identifier's child.
+// identifyChild makes this test binary a format identifier's child that crashes.
 const identifyChild = "FAROL_TEST_IDENTIFY"
 
 // base is the archive, also of what has it within.
@@ -33,12 +33,8 @@ func (a *Archive) base() *Archive { return a }
 
 // Main runs the tests of a package that uses an archive.
 func Main(m *testing.M) {
-	if how := os.Getenv(identifyChild); how != "" {
-		var in io.Reader = os.Stdin
-		if how == "crash" {
-			in = &fatalInput{r: in}
-		}
-		if err := format.Serve(in, os.Stdout); err != nil {
+	if os.Getenv(identifyChild) != "" {
+		if err := format.Serve(&fatalInput{r: os.Stdin}, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -126,7 +122,11 @@ func GoodIdentifier(t testing.TB) *format.Identifier {
 
 //nolint:gochecknoglobals // a test is handed nothing but its testing.TB
 var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
-	f, err := startIdentifier("well", 4)
+	command, err := testenv.Identifier()
+	if err != nil {
+		return nil, err
+	}
+	f, err := startIdentifier(command, 4)
 	if err == nil {
 		testenv.AtEnd(f.Close)
 	}
@@ -136,7 +136,7 @@ var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
 // BadIdentifier is one whose children end with the first file that they see.
 func BadIdentifier(t testing.TB) *format.Identifier {
 	t.Helper()
-	f, err := startIdentifier("crash", 2)
+	f, err := startIdentifier([]string{"env", identifyChild + "=1", os.Args[0]}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +144,9 @@ func BadIdentifier(t testing.TB) *format.Identifier {
 	return f
 }
 
-// startIdentifier has files identified by children of this program.
-func startIdentifier(how string, children int) (*format.Identifier, error) {
+func startIdentifier(command []string, children int) (*format.Identifier, error) {
 	return format.Start(context.Background(), format.Options{
-		Command: []string{"env", identifyChild + "=" + how, os.Args[0]}, Workers: children, Memory: 8 << 30, // the race detector's is the child's too
+		Command: command, Workers: children, Memory: 8 << 30, // of the race detector's, too
 	})
 }
 
@@ -276,19 +275,9 @@ func (a *Archive) Start() (stop func()) {
 // AtRest waits until no item will be worked on any more.
 func (a *Archive) AtRest() {
 	a.T.Helper()
-	Wait(a.T, 2*time.Minute, "all items to be at rest", func() bool {
+	testenv.Finally(a.T, "all items to be at rest", func() bool {
 		return Value[int](a, `SELECT count(*) FROM work_items WHERE retry`) == 0
-	})
-}
-
-func Wait(t testing.TB, most time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(most); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	}, func() int { return Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NOT NULL`) })
 }
 
 func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {

@@ -19,7 +19,8 @@ import (
 func (a *Archive) Worker(d pipeline.Deps) *pipeline.Runner {
 	a.T.Helper()
 	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 100*time.Millisecond, d.Log
+	// A worker that is silent for three heartbeats has no vote; a slow machine needs a second.
+	o.Heartbeat, o.Lease, o.Poll, o.Log = 2*time.Second, 20*time.Second, 100*time.Millisecond, d.Log
 	engine, err := claim.New(context.Background(), a.DB, o)
 	if err != nil {
 		a.T.Fatal(err)

@@ -170,7 +170,7 @@ func TestKilledSchedulerIsReplacedAndASlowOneIsNot(t *testing.T) {
 		t.Errorf("held until %v; the schedule is %+v", until, s)
 	}
 	testenv.Eventually(t, "two leases", func() bool {
-		return pipelinetest.Value[bool](c.Archive, `SELECT now() > began_at + interval '4 seconds' FROM schedules WHERE job = 'blocked'`)
+		return pipelinetest.Value[bool](c.Archive, `SELECT now() > began_at + interval '10 seconds' FROM schedules WHERE job = 'blocked'`)
 	})
 	if now := c.of("blocked"); now.Holder != s.Holder || now.Runs != 2 || !now.Running || len(begun)+len(cause) > 0 {
 		t.Errorf("the schedule is %+v", now)
