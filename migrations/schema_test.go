@@ -20,7 +20,7 @@ const schemaPage = "../docs/schema.md"
 const schemaIntro = `# The schema
 
 This page is generated from the catalog of a migrated database: ` + "`make schema`" + ` writes it, and a test checks that it is fresh. The
-comments are in ` + "`migrations/repeatable/95_comments_*.sql`" + `, the reasons beside the statements in ` + "`migrations/*.sql`" + `.
+comments are in ` + "`migrations/repeatable/95_comments_*.sql`" + `, the reasons next to the statements in ` + "`migrations/*.sql`" + `.
 
 Times are set by the database's clock. In the column *null*, a dash means that the column always has a value. The role that works
 (` + "`grant_work()`" + `) reads and writes all tables; *farol_admin* and *farol_auditor* may do what is said of each table. Everybody else may do

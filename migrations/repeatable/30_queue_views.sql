@@ -70,7 +70,7 @@ CROSS JOIN LATERAL (
 ) t
 WHERE w.status IN ('Failed', 'Suspended');
 COMMENT ON VIEW failed IS
-	'Exactly the items that did not succeed, were not cancelled, and of which no attempt runs and none will be made.';
+	'The items that did not succeed and were not cancelled, have no running attempt, and will get none.';
 
 -- A success with a failed attempt before it is one after retries. Attempts that were
 -- released, snoozed or held did not fail.

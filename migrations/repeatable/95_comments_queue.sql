@@ -116,7 +116,7 @@ COMMENT ON TABLE worker_processes IS 'Worker processes: one row for each start.'
 COMMENT ON COLUMN worker_processes.worker IS 'Name of the start; two starts never share it.';
 COMMENT ON COLUMN worker_processes.node IS 'Machine.';
 COMMENT ON COLUMN worker_processes.pid IS 'Process number.';
-COMMENT ON COLUMN worker_processes.host IS 'Boot and process namespace: whoever shares them sees whether the process lives.';
+COMMENT ON COLUMN worker_processes.host IS 'Boot and process namespace. Processes that share them can see whether this one still runs.';
 COMMENT ON COLUMN worker_processes.pid_started IS 'Start time of the process by the kernel, since process numbers are reused.';
 COMMENT ON COLUMN worker_processes.pools IS 'Pools of the process: what it claims, with slots and memory.';
 COMMENT ON COLUMN worker_processes.heartbeat IS 'Time between two heartbeats.';
