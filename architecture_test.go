@@ -44,7 +44,7 @@ func mayImport() map[string][]string {
 
 		"internal/human":    nil,
 		"internal/build":    nil,
-		"internal/commands": {"internal/cli", "internal/connect", "internal/human", "internal/settings", "registry", "storage"},
+		"internal/commands": {"internal/cli", "internal/connect", "internal/human", "internal/settings", "pipeline", "registry", "storage"},
 		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry", "storage"},
