@@ -44,6 +44,7 @@ func mayImport() map[string][]string {
 
 		"internal/human":    nil,
 		"internal/build":    nil,
+		"internal/commands": {"internal/cli", "internal/connect", "internal/human", "internal/settings", "pipeline", "registry", "storage"},
 		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline", "registry", "storage"},
@@ -65,7 +66,7 @@ func mayUse() map[string][]string {
 		"github.com/nsqio/":          {"nsqcompat", "internal"},
 		"github.com/richardlehane/":  {"format"},
 		"github.com/versity/":        {"internal"},
-		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/connect"},
+		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/commands", "internal/connect"},
 		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":  {"migrations"},
 		"github.com/prometheus/":     {"cmd", "internal/monitor"},

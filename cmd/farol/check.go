@@ -24,7 +24,7 @@ func checkCommand() *cobra.Command {
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Check settings and all services that a worker needs",
+		Short: "Check all services and settings that a worker needs",
 		Long: `Check the database (schema, rights of the role), Redis (persistence, eviction), each
 bucket of the settings and the institutions, the clocks, the virus scanner, TMPDIR and
 the limits of this host. All checks run at the same time and end within 20 seconds.

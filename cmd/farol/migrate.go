@@ -24,8 +24,8 @@ func migrateUpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Apply pending migrations",
-		Long: `Apply pending migrations, each in its own transaction. Several processes may do so at
+		Short: "Apply missing migrations",
+		Long: `Apply missing migrations, each in its own transaction. Several processes may do so at
 once: a lock admits one at a time. On a terminal you are asked first, since an older
 Farol may not work with the new schema.`,
 		Example: `  farol migrate up --dry-run
@@ -99,8 +99,8 @@ func migrateStatusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "List applied and pending migrations",
-		Long:  "List applied and pending migrations. The exit code is 1 if some are pending.",
+		Short: "List migrations and when they were applied",
+		Long:  "List migrations and when they were applied. The exit code is 1 if some are missing.",
 		Example: `  farol migrate status
   farol migrate status --json`,
 		Args: cobra.NoArgs,

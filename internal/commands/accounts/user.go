@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"errors"
@@ -12,12 +12,14 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func userCommand() *cobra.Command {
+// User is farol user.
+func User() *cobra.Command {
 	return cli.Group("user", "Manage people who request restorations and deletions",
 		userAddCommand(), userListCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true))
 }
 
-func roles() []string {
+// Roles are those that a person can have.
+func Roles() []string {
 	return []string{registry.RoleAdmin, registry.RoleInstitutionalAdmin, registry.RoleInstitutionalUser}
 }
 
@@ -42,7 +44,7 @@ neither requests nor approves deletions.`,
 			if u.Role == "" {
 				return cli.Usage(errors.New("--role is missing"), "the roles are admin, institutional_admin and institutional_user")
 			}
-			if u.Role, err = cli.OneOf("--role", u.Role, roles()); err != nil {
+			if u.Role, err = cli.OneOf("--role", u.Role, Roles()); err != nil {
 				return err
 			}
 			if (u.Role == registry.RoleAdmin) != (u.Institution == "") {

@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func tokenCommand() *cobra.Command {
+// Token is farol token.
+func Token() *cobra.Command {
 	return cli.Group("token", "Manage access tokens for the HTTP APIs", tokenAddCommand(), tokenListCommand(), tokenRemoveCommand())
 }
 

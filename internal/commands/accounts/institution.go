@@ -1,4 +1,5 @@
-package main
+// Package accounts has the commands that manage depositors, people and programs.
+package accounts
 
 import (
 	"cmp"
@@ -15,7 +16,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func institutionCommand() *cobra.Command {
+// Institution is farol institution.
+func Institution() *cobra.Command {
 	return cli.Group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand())
 }
 
