@@ -279,6 +279,7 @@ const (
 	WriteAll     = "all" // and those that charge for months, whatever becomes of an object
 )
 
+// Name names the service and the check, safe for a terminal.
 func (f Finding) Name() string { return human.Line(f.Service + ", " + f.Check) }
 
 // Group are a finding, with the names of others about which the same is to be done.

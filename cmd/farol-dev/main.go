@@ -24,8 +24,8 @@ func main() {
 
 // run runs the command line and reports its error.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
-	root := rootCommand()
-	parsed := false // a wrong command line is recognized by nothing else
+	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
+	parsed := false       // a wrong command line is recognized by nothing else
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

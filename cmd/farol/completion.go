@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/commands/accounts"
+	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
@@ -56,7 +57,7 @@ func flagValues() map[string]values {
 		"stage": stageValues, "to": stageValues, "after": stageValues,
 		"stages": constant(settings.StepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
 		"error-code": constant(codeNames), "jobs": constant(jobNames), "target": constant(targetNames), "release": constant(targetNames),
-		"tier": constant(tiers), "retrieve": constant(tiers), "role": constant(accounts.Roles), "profile": constant(bag.BuiltInProfiles),
+		"tier": constant(archive.Tiers), "retrieve": constant(archive.Tiers), "role": constant(accounts.Roles), "profile": constant(bag.BuiltInProfiles),
 		"may": constant(registry.Rights), "institution": institutionValues,
 		"items":  constant(func() []string { return append(planStates(), "all") }),
 		"worker": constant(func() []string { return []string{"http"} }),

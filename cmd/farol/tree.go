@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/commands/accounts"
+	"github.com/farol-preservation/farol/internal/commands/archive"
 )
 
 // groupTools is the group of cobra's own commands too.
@@ -20,7 +21,7 @@ func commandGroups() []commandGroup {
 		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validateCommand()}},
 		{"items", "List, explain and change work items:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
 		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
-			objectCommand(), fileCommand(), restoreCommand(), deleteCommand(), fixityCommand(), repairCommand(), identifyCommand(),
+			archive.Object(), archive.File(), archive.Restore(), archive.Delete(), fixityCommand(), repairCommand(), identifyCommand(),
 		}},
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
 			stageCommand(), pauseCommand(), resumeCommand(), workersCommand(), drainCommand(), servicesCommand(), queueCommand(),

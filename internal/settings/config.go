@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/virus"
 )
 
+// Database is the connection to PostgreSQL.
 type Database struct {
 	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database of the registry and the queue. Of several hosts (host:5432,other:5432), the one that accepts writes is used"`
 	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"Mode of the connection pooler (such as PgBouncer) that the URL leads to, if any"`
@@ -22,10 +23,12 @@ type Database struct {
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"Software named in PREMIS events: farol names this program, its version and its storage library; aptrust uses the wording of APTrust"`
 }
 
+// Redis is the connection to Redis.
 type Redis struct {
 	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items"`
 }
 
+// NSQ is where nsqd is, and whether its orders count.
 type NSQ struct {
 	TCPAddr     string `env:"FAROL_NSQD_TCP_ADDR" is:"host:port" doc:"TCP address of nsqd, for publishing. Required unless FAROL_NSQLOOKUPD_HTTP_ADDR is set"`
 	HTTPAddr    string `env:"FAROL_NSQD_HTTP_ADDR" is:"host:port" doc:"HTTP address of nsqd. Without it the mirror only publishes: nsqd does not show the queue, and nothing is read from it"`
@@ -33,11 +36,13 @@ type NSQ struct {
 	Orders      string `env:"FAROL_NSQ_ORDERS" envDefault:"on" is:"on or off" oneof:"on off" doc:"Obey pauses in NSQ, and messages that other programs publish on the pipeline's topics. With off, nsqd only shows the queue"`
 }
 
+// Log is what is logged, and how.
 type Log struct {
 	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"Lowest level that is logged to standard error"`
 	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"Format of the log"`
 }
 
+// HTTP is where metrics and health are served.
 type HTTP struct {
 	Addr string `env:"FAROL_HTTP_ADDR" is:"host:port" doc:"Address of the metrics and health endpoints (/metrics, /healthz, /readyz), such as 127.0.0.1:9090. Not served if empty"`
 }
@@ -53,6 +58,7 @@ type Pull struct {
 	FailTimeout time.Duration `env:"FAROL_PULL_FAIL_TIMEOUT" envDefault:"2m" min:"0" doc:"Default time after which an unanswered message is redelivered"`
 }
 
+// Read is how often the receiving buckets are scanned.
 type Read struct {
 	Interval time.Duration `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"Time between two scans of the receiving buckets; 0 disables them"`
 }
@@ -69,11 +75,13 @@ type Work struct {
 	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"Method of Storage Validation: head compares the provider's report of each new copy; read also reads it back, except in archive classes, and compares its SHA-256"`
 }
 
+// Identify limits the processes that identify file formats.
 type Identify struct {
 	Workers int  `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"Number of child processes that identify file formats"`
 	Memory  Size `env:"FAROL_IDENTIFY_MEMORY" envDefault:"256MiB" min:"67108864" doc:"Memory limit of each of these processes"`
 }
 
+// Virus is the virus scanner.
 type Virus struct {
 	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that scans the files of bags for viruses. Without it files are not scanned"`
 	MaxSize Size   `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"100MiB" min:"1" doc:"Largest file that is scanned as a whole: the smallest of the daemon's StreamMaxLength, MaxFileSize and MaxScanSize. Larger files are recorded as not scanned"`
@@ -112,6 +120,7 @@ type Worker struct {
 	Idle []string // settings that are right and have no effect
 }
 
+// ReadWorker reads [Worker].
 func ReadWorker(s *Reader) (c Worker) {
 	s.readBlock("", &c.Work)
 	s.readBlock("", &c.Fixity)
@@ -155,6 +164,7 @@ type Backfill struct {
 	Identify Identify
 }
 
+// ReadBackfill reads [Backfill].
 func ReadBackfill(s *Reader) (c Backfill) {
 	s.readDatabase(&c.Database)
 	c.Storage = s.readStorage()
@@ -171,6 +181,7 @@ type Stores struct {
 	Janitor  Janitor
 }
 
+// ReadStores reads [Stores].
 func ReadStores(s *Reader) (c Stores) {
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
@@ -189,6 +200,7 @@ type BucketReader struct {
 	Read     Read
 }
 
+// ReadBucketReader reads [BucketReader].
 func ReadBucketReader(s *Reader) (c BucketReader) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
@@ -207,6 +219,7 @@ type Mirror struct {
 	HTTP     HTTP
 }
 
+// ReadMirror reads [Mirror].
 func ReadMirror(s *Reader) (c Mirror) {
 	s.readSession(&c.Database)
 	s.readBlock("", &c.NSQ)
@@ -230,6 +243,7 @@ type Server struct {
 	HTTP     HTTP
 }
 
+// ReadServer reads [Server].
 func ReadServer(s *Reader) (c Server) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.Pull)
@@ -245,6 +259,7 @@ type Item struct {
 	Redis    Redis
 }
 
+// ReadItem reads [Item].
 func ReadItem(s *Reader) (c Item) {
 	s.readDatabase(&c.Database)
 	s.readRedis(&c.Redis)
@@ -257,12 +272,14 @@ type ItemStores struct {
 	Staging Staging
 }
 
+// ReadItemStores reads [ItemStores].
 func ReadItemStores(s *Reader) (c ItemStores) {
 	s.readBlock("", &c.S3)
 	s.readBlock("", &c.Staging)
 	return c
 }
 
+// ReadKeep reads [Keep].
 func ReadKeep(s *Reader) (c Keep) {
 	s.readBlock("", &c)
 	return c
@@ -274,17 +291,20 @@ type Institution struct {
 	S3       S3
 }
 
+// ReadInstitution reads [Institution].
 func ReadInstitution(s *Reader) (c Institution) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.S3)
 	return c
 }
 
+// ReadDatabase reads [Database].
 func ReadDatabase(s *Reader) (c Database) {
 	s.readDatabase(&c)
 	return c
 }
 
+// ReadSession reads [Database] for a command that needs a session of its own: past a pooler.
 func ReadSession(s *Reader) (c Database) {
 	s.readSession(&c)
 	return c

@@ -45,6 +45,7 @@ type Audit struct {
 	Repair   Repair
 }
 
+// ReadAudit reads [Audit].
 func ReadAudit(s *Reader) (c Audit) {
 	s.readDatabase(&c.Database)
 	c.Storage = s.readStorage()
@@ -70,6 +71,7 @@ type FixityStatus struct {
 	Fixity   Fixity
 }
 
+// ReadFixityStatus reads [FixityStatus].
 func ReadFixityStatus(s *Reader) (c FixityStatus) {
 	s.readDatabase(&c.Database)
 	s.readBlock("", &c.Fixity)

@@ -19,6 +19,7 @@ import (
 // poolSyntax is how a pool is written, in a flag, the environment or a file.
 const poolSyntax = `NAME=STAGES;min=SIZE;max=SIZE;age=TIME;slots=N;provider=NAME;institution=ID;help=no`
 
+// PoolHelp explains the syntax of pools, for the help of commands.
 const PoolHelp = `A pool is a number of slots for items of some stages and sizes, written
 
   ` + poolSyntax + `
@@ -218,6 +219,7 @@ func ParsePools(text string) ([]pipeline.Pool, error) {
 	return pools, errors.Join(errs...)
 }
 
+// Pools are the pools of a worker, as text or in a file.
 type Pools struct {
 	Pools string `env:"FAROL_POOLS" is:"pools, separated by |" doc:"Pools of farol work, separated by |, in the syntax of --pool"`
 	File  string `env:"FAROL_POOLS_FILE" is:"the path of a file" doc:"File with the pools of farol work, one per line, if FAROL_POOLS is not set"`

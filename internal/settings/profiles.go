@@ -20,6 +20,7 @@ type Bags struct {
 	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"Limit of files in a bag, including those that only a manifest lists. A worker needs 1 KiB of memory per file and leaves larger bags to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
 }
 
+// ReadMaxFiles returns the limit of files in a bag.
 func (s *Reader) ReadMaxFiles() int {
 	var c Bags
 	s.readBlock("", &c)

@@ -26,6 +26,7 @@ func (c S3) Target(bucket string) storage.Target {
 	}
 }
 
+// Staging is the bucket for the files of items in progress.
 type Staging struct {
 	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"Bucket for the files of items in progress. Its name must contain \"staging\", since Cleanup deletes there"`
 }
@@ -142,8 +143,10 @@ type Restore struct {
 	classes  map[string]string // by target
 }
 
+// ClassOf returns the storage class of a target; "" is the bucket's own.
 func (c Restore) ClassOf(target string) string { return c.classes[target] }
 
+// ReadRestore reads [Restore].
 func ReadRestore(s *Reader) (c Restore) {
 	s.readDatabase(&c.Database)
 	c.classes = map[string]string{}

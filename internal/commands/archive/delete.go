@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"bufio"
@@ -19,7 +19,8 @@ import (
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-func deleteCommand() *cobra.Command {
+// Delete is farol delete.
+func Delete() *cobra.Command {
 	return cli.Group("delete", "Delete objects and files; needs two people", deleteRequestCommand(), deleteApproveCommand(), deleteCancelCommand(),
 		deleteListCommand(), deleteShowCommand())
 }

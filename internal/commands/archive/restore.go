@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-func restoreCommand() *cobra.Command {
+// Restore is farol restore.
+func Restore() *cobra.Command {
 	return cli.Group("restore", "Restore objects and files", restoreOneCommand("object"), restoreOneCommand("file"), restoreApproveCommand())
 }
 
@@ -30,7 +31,8 @@ type restoreFlags struct {
 	fromArchive, dryRun, asJSON bool
 }
 
-func tiers() []string { return []string{"Expedited", "Standard", "Bulk"} }
+// Tiers are the ways in which archived copies are made readable.
+func Tiers() []string { return []string{"Expedited", "Standard", "Bulk"} }
 
 func restoreOneCommand(what string) *cobra.Command {
 	var f restoreFlags
@@ -71,7 +73,7 @@ It is refused while anything else is in work on the same ` + what + `.`,
 
 // check refuses what no restoration can be.
 func (f *restoreFlags) check() (err error) {
-	if f.tier, err = cli.OneOf("--tier", f.tier, tiers()); err != nil {
+	if f.tier, err = cli.OneOf("--tier", f.tier, Tiers()); err != nil {
 		return err
 	}
 	if f.days < 1 || f.days > 365 {

@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func fileCommand() *cobra.Command {
+// File is farol file.
+func File() *cobra.Command {
 	return cli.Group("file", "List and show the files of objects", fileListCommand(), fileShowCommand())
 }
 

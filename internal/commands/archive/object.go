@@ -1,4 +1,5 @@
-package main
+// Package archive has the commands that list, restore and delete what is stored.
+package archive
 
 import (
 	"errors"
@@ -15,7 +16,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-func objectCommand() *cobra.Command {
+// Object is farol object.
+func Object() *cobra.Command {
 	return cli.Group("object", "List and show the objects on record", objectListCommand(), objectShowCommand())
 }
 
