@@ -19,7 +19,7 @@ func (q *queue) paused(want bool, reason string) {
 	}
 	testenv.Eventually(q.t, "a pause", ok)
 	until := time.Now().Add(2 * compareEvery)
-	testenv.Eventually(q.t, "two looks", func() bool {
+	testenv.Eventually(q.t, "two comparisons", func() bool {
 		if !ok() {
 			q.t.Fatalf("it does not stay: nsqd %t, Farol %s", q.shown(receiveTopic).PausedInNSQ, q.value(`SELECT paused::text FROM stage_settings WHERE stage = 'Receive'`))
 		}

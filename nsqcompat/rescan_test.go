@@ -192,7 +192,7 @@ func TestOldMessageIsNotTakenForANewOne(t *testing.T) {
 	for _, left := range []*handover{nil, {at: now, messages: 1}} {
 		e := newOwnMessages()
 		if quietTime := e.begin(now, 1, false, left); quietTime > time.Second || left == nil && quietTime < time.Second {
-			t.Errorf("hush = %v", quietTime)
+			t.Errorf("quiet time = %v", quietTime)
 		}
 		e.publishing([][]byte{[]byte("7")}, 1)
 		var got []origin

@@ -123,7 +123,7 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 func (q *queue) stays(depth, inFlight int64) {
 	q.t.Helper()
 	until := time.Now().Add(4 * compareEvery)
-	testenv.Eventually(q.t, "some looks", func() bool {
+	testenv.Eventually(q.t, "some comparisons", func() bool {
 		if f := q.shown(receiveTopic); f.Drift >= 0 && (f.Depth != depth || f.InFlight != inFlight) {
 			q.t.Fatalf("figures = %+v, want %d and %d in flight", f, depth, inFlight)
 		}
