@@ -35,7 +35,7 @@ func ofHealing() []mutant {
 			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
 		},
 		{
-			"receipt-for-what-was-lost", "registry/receipts.go",
+			"receipt-for-what-was-lost", "registry/requests/receipts.go",
 			`WHERE r.removed_at IS NULL AND NOT r.found_missing`, `WHERE r.removed_at IS NULL`,
 			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
 		},
@@ -89,7 +89,7 @@ func ofTelling() []mutant {
 			"./pipeline/steps", day,
 		},
 		{
-			"replaced-copy-without-event", "registry/retired.go",
+			"replaced-copy-without-event", "registry/upkeep/retired.go",
 			`FROM gone g JOIN generic_files f ON f.id = g.generic_file_id`, `FROM gone g JOIN generic_files f ON f.id = g.generic_file_id AND false`,
 			"./pipeline/steps", day,
 		},
@@ -111,7 +111,7 @@ func ofTelling() []mutant {
 			"./nsqcompat", "TestUnpauseInNSQEndsNoPauseOfFarol",
 		},
 		{
-			"fixity-goes-on-while-paused", "registry/fixity.go",
+			"fixity-goes-on-while-paused", "registry/fixity/claim.sql",
 			`p.paused_until <= now() AND NOT (SELECT paused FROM fixity_feed)`, `p.paused_until <= now()`,
 			"./registry", "TestPausedFixityChecksAreNotClaimed",
 		},
