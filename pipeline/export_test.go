@@ -8,7 +8,7 @@ import (
 )
 
 // NewMark is the mark of a claim whose attempts are on record.
-func NewMark(w *Work, r *registry.Registry) *mark { //nolint:revive // its methods are for tests
+func NewMark(w *Work, r *registry.Registry) *mark {
 	w.forgive = r.ForgiveAttempts
 	return &mark{w, -1}
 }

@@ -17,6 +17,7 @@ import (
 // Need is a set of services that a step cannot do without.
 type Need int
 
+// What a step may need.
 const (
 	NeedRedis Need = 1 << iota
 	NeedStaging

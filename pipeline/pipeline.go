@@ -44,7 +44,7 @@ type Deps struct {
 // Software is this program on record.
 func (d Deps) Software() string { return strings.TrimSpace("Farol " + d.Version) }
 
-// A stage is one step in the life of an item.
+// A Stage is one step in the life of an item.
 //
 // Run must be safe to repeat, since the worker before may have died on any line
 // of it: it finds out what is done, does the rest, and returns nil only when

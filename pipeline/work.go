@@ -38,15 +38,12 @@ func (w *Work) done(next string) claim.Done {
 	}
 }
 
+// Claim is the claim for Redis, where a newer one ends an older.
 func (w *Work) Claim() progress.Claim { return progress.Claim{Item: w.Item.ID, Token: w.Item.Token} }
 
 // Pass names the stage for Redis: an item that is requeued or sent back to a
 // stage begins it anew, one that is tried again takes it up where it stood.
 func (w *Work) Pass() string { return fmt.Sprintf("%s@%d", w.Item.Stage, w.Item.Entered) }
-
-// staged is the key of something of this item in the staging bucket. Cleanup
-// deletes what begins with staged("").
-func (w *Work) staged(name string) string { return fmt.Sprintf("%d/%s", w.Item.ID, name) }
 
 // ProgressErr gives errors of Redis their meaning. Its word that a newer claim
 // writes there is the loss of this one.

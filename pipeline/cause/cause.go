@@ -106,6 +106,7 @@ type FileError struct {
 	err  error
 }
 
+// InFile says which file of the item an error is about.
 func InFile(path string, err error) error { return &FileError{path, err} }
 
 func (e *FileError) Error() string { return e.err.Error() }
@@ -138,6 +139,7 @@ func FileErrors(err error) []*FileError {
 // goes wrong with so many that it is not the items.
 type Few []error
 
+// TooMany adds an error, unless it is nil, and tells whether there are too many.
 func (f *Few) TooMany(err error) bool {
 	const most = 5
 	if err != nil {

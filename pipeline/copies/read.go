@@ -62,6 +62,7 @@ func Look(ctx context.Context, b *storage.Bucket, key, expected string, again ti
 	return l, nil
 }
 
+// OrNothing is a digest in words; "" is that of what is not there.
 func OrNothing(digest string) string {
 	if digest == "" {
 		return "nothing"

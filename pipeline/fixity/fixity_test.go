@@ -523,7 +523,7 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 	if want := []string{"test.edu/bag/data/19 Standard-OR missing"}; !slices.Equal(missing, want) {
 		t.Errorf("failures: %q, want %q", missing, want)
 	}
-	if n := strings.Count(a.Log.String(), "copy is there, and archived"); int64(n) != asked[0].Copies-1 || n < 19 {
+	if n := strings.Count(a.Log.String(), "copy exists and is archived"); int64(n) != asked[0].Copies-1 || n < 19 {
 		t.Errorf("%d of %d are said to be there", n, asked[0].Copies)
 	}
 	if pipelinetest.Value[bool](a, `SELECT bool_or(paused_until > now()) FROM fixity_policies`) {

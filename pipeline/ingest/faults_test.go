@@ -116,7 +116,7 @@ func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
 	var mender sync.WaitGroup
 	mender.Go(func() {
 		defer proxy.Resume()
-		for !strings.Contains(a.Log.String(), "will be tried again") && retry.Pause(t.Context(), 10*time.Millisecond) {
+		for !strings.Contains(a.Log.String(), "file failed; retrying") && retry.Pause(t.Context(), 10*time.Millisecond) {
 		}
 	})
 	a.One(engine, "Copy To Staging")

@@ -139,7 +139,7 @@ func TestCheckpointOfBytesThatWereFlippedIsDiscarded(t *testing.T) {
 	if item := a.Item(id); item.Stage != "Reingest Check" {
 		t.Errorf("item = %+v", item)
 	}
-	for _, said := range []string{"resuming from a checkpoint", "does not confirm what was read"} {
+	for _, said := range []string{"resuming from a checkpoint", "does not match what the bucket reports"} {
 		if !strings.Contains(a.Log.String(), said) {
 			t.Errorf("the log does not say %q", said)
 		}

@@ -151,11 +151,11 @@ func (r *recorder) first(otherwise string, tags ...string) string {
 func (r *recorder) files() iter.Seq2[registry.FileRecord, error] {
 	return func(yield func(registry.FileRecord, error) bool) {
 		rows, err := r.Open()
-		defer rows.Close()
 		if err != nil {
 			yield(registry.FileRecord{}, err)
 			return
 		}
+		defer rows.Close()
 		i := -1
 		for f, err := range r.Inventory() {
 			i++

@@ -34,7 +34,7 @@ type Metadata struct {
 	failed map[string]progress.Fault
 }
 
-// A interimStage is what is to be known of a stage of an ingest to say what has become of
+// A Stage is what is to be known of a stage of an ingest to say what has become of
 // the files of an item.
 type Stage struct {
 	Name string
@@ -211,11 +211,11 @@ func (m *Metadata) Files(ctx context.Context) iter.Seq2[*File, error] {
 	}
 	return func(yield func(*File, error) bool) {
 		l, err := m.lists.Open()
-		defer l.Close()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
+		defer l.Close()
 		group := make([]*bag.File, 0, lookedUp)
 		first, more := 0, true
 		flush := func() {

@@ -6,10 +6,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The names that Receive keeps its checkpoints under in Redis: those between
-// files, each of which adds to the ones before, and the last one within a file.
-const Checkpoints, Within = "checkpoints", "within"
+// The names that Receive keeps its checkpoints under in Redis.
+const (
+	Checkpoints = "checkpoints" // between files; each adds to the ones before
+	Within      = "within"      // the last one within a file
+)
 
+// DecodeCheckpoint reads what Receive keeps in Redis.
 func DecodeCheckpoint(z *zstd.Decoder, entry string, to any) error {
 	line, err := z.DecodeAll([]byte(entry), nil)
 	if err != nil {

@@ -70,7 +70,7 @@ const (
 	maxGap     = 64 << 10
 )
 
-// A pack is an object in the staging area: the content of small files that are
+// A Pack is an object in the staging area: the content of small files that are
 // neighbours in the tar, one after the other, or a file alone. A bag may have
 // 100,000 files, and a request costs a store more than some KiB do.
 type Pack struct{ Files []*File }
@@ -94,6 +94,7 @@ func PackFiles(files []*File) {
 // Shared tells whether the pack is of several files.
 func (p *Pack) Shared() bool { return len(p.Files) > 1 }
 
+// Size is that of the object in bytes.
 func (p *Pack) Size() int64 {
 	last := p.Files[len(p.Files)-1]
 	return last.At + last.Size
@@ -179,6 +180,7 @@ type Opener func(ctx context.Context, offset, length int64) (io.ReadCloser, erro
 // AtTar and atPack say where the content of a file begins.
 func AtTar(f *File) int64 { return f.Offset }
 
+// AtPack says where it begins in its pack.
 func AtPack(f *File) int64 { return f.At }
 
 // ReadGroup reads the contents of a group of small files in one request and

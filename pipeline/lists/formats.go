@@ -36,6 +36,7 @@ func (f Format) Format() registry.Format {
 	}
 }
 
+// Time is when the file was identified; zero if that is not known.
 func (f Format) Time() time.Time {
 	if f.At == 0 { // as in lists of before
 		return time.Time{}

@@ -43,7 +43,7 @@ type listHeader struct {
 	About     json.RawMessage `json:"about,omitempty"`
 }
 
-// An area is what an item has in the staging bucket, under its own prefix.
+// An Area is what an item has in the staging bucket, under its own prefix.
 type Area struct {
 	Bucket *storage.Bucket
 	Item   int64
@@ -55,7 +55,7 @@ type Area struct {
 }
 
 // Key is the key in the staging bucket of something of an item. Cleanup deletes
-// what begins with keyIn(item, "").
+// what begins with Key(item, "").
 func Key(item int64, name string) string { return fmt.Sprintf("%d/%s", item, name) }
 
 // Gone is missing, of what the staging area does not have. A process that looks into

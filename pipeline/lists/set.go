@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 )
 
-// A set is the lists of an item, fetched to be read beside each other. None of them is
+// A Set is the lists of an item, fetched to be read beside each other. None of them is
 // in memory.
 type Set struct {
 	Area     *Area
@@ -21,6 +21,7 @@ type Set struct {
 	spools   map[string]*os.File
 }
 
+// NewSet is a set of no lists yet.
 func NewSet(a *Area) *Set { return &Set{Area: a, spools: map[string]*os.File{}} }
 
 // Fetch gets a list, and sees that its bytes are right and that it goes with the
@@ -116,18 +117,21 @@ type Rows struct {
 	Copies  beside[Copies]
 }
 
-// Open begins to read the lists beside the inventory. The rows are to be closed also
-// after an error.
+// Open begins to read the lists beside the inventory.
 func (s *Set) Open() (_ *Rows, err error) {
 	r := &Rows{}
-	if r.Plan, err = readBeside(s, PlanName, func(k Known) int { return k.Index }); err != nil {
-		return r, err
+	r.Plan, err = readBeside(s, PlanName, func(k Known) int { return k.Index })
+	if err == nil {
+		r.Formats, err = readBeside(s, FormatsName, func(f Format) int { return f.Index })
 	}
-	if r.Formats, err = readBeside(s, FormatsName, func(f Format) int { return f.Index }); err != nil {
-		return r, err
+	if err == nil {
+		r.Copies, err = readBeside(s, CopiesName, func(c Copies) int { return c.Index })
 	}
-	r.Copies, err = readBeside(s, CopiesName, func(c Copies) int { return c.Index })
-	return r, err
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
 func readBeside[T any](s *Set, name string, index func(T) int) (beside[T], error) {
@@ -138,6 +142,7 @@ func readBeside[T any](s *Set, name string, index func(T) int) (beside[T], error
 	return beside[T]{listReader: l, index: index}, err
 }
 
+// Close ends the reading.
 func (r *Rows) Close() {
 	r.Plan.close()
 	r.Formats.close()

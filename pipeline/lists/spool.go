@@ -63,6 +63,7 @@ type Spooled struct {
 	Check  func(context.Context) error // of whether it may still be written, before it is sent
 }
 
+// Put writes the object to disk, and sends it if it may still be written.
 func (o Spooled) Put(ctx context.Context, write func(io.Writer) error) (err error) {
 	spool, err := os.CreateTemp("", "farol-*")
 	if err != nil {

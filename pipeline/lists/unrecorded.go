@@ -26,6 +26,7 @@ type Unrecorded struct {
 	Log      *slog.Logger
 }
 
+// NoteCopies puts on record which copies an item may have made.
 func (u *Unrecorded) NoteCopies(ctx context.Context, s upkeep.ItemState) error {
 	c, err := u.CopiesOf(ctx, s)
 	if err != nil || len(c.UUIDs) == 0 || len(c.Targets) == 0 {

@@ -70,7 +70,7 @@ type Archive struct {
 	Steps     func(pipeline.Deps) []pipeline.Step // of the workers
 }
 
-// newArchive makes an archive whose workers take these steps.
+// New makes an archive whose workers take these steps.
 func New(t testing.TB, steps func(pipeline.Deps) []pipeline.Step) *Archive {
 	t.Helper()
 	ctx := context.Background()
@@ -150,6 +150,7 @@ func startIdentifier(command []string, children int) (*format.Identifier, error)
 	})
 }
 
+// Bucket opens a bucket on the test's server.
 func (a *Archive) Bucket(name string) *storage.Bucket {
 	a.T.Helper()
 	return a.Opened(storage.Target{Name: name, Bucket: name})
@@ -176,6 +177,7 @@ func (a *Archive) target(spec storage.TargetSpec) *storage.Bucket {
 	})
 }
 
+// Created makes a bucket.
 func (a *Archive) Created(name string) *storage.Bucket {
 	a.T.Helper()
 	b := a.Bucket(name)
@@ -221,6 +223,7 @@ func (a *Archive) Deposit(key string, tar []byte) int64 {
 	return ids[0]
 }
 
+// Bag is a bag as a tar.
 func (a *Archive) Bag(spec bagtest.Spec) []byte {
 	a.T.Helper()
 	tar, err := spec.Bytes()
@@ -280,6 +283,7 @@ func (a *Archive) AtRest() {
 	}, func() int { return Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NOT NULL`) })
 }
 
+// Value is the result of a query.
 func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {
 	a := of.base()
 	a.T.Helper()
@@ -290,6 +294,7 @@ func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {
 	return v
 }
 
+// Exec runs a statement.
 func (a *Archive) Exec(sql string) {
 	a.T.Helper()
 	if _, err := a.DB.Exec(context.Background(), sql); err != nil {
@@ -297,6 +302,7 @@ func (a *Archive) Exec(sql string) {
 	}
 }
 
+// Item reads an item.
 func (a *Archive) Item(id int64) registry.WorkItem {
 	a.T.Helper()
 	item, err := a.Deps.Registry.WorkItem(context.Background(), id)
@@ -318,6 +324,7 @@ func (a *Archive) Keys(b *storage.Bucket) (keys []string) {
 	return keys
 }
 
+// Content reads an object.
 func (a *Archive) Content(b *storage.Bucket, key string) []byte {
 	a.T.Helper()
 	content, err := a.TryContent(b, key)
@@ -327,6 +334,7 @@ func (a *Archive) Content(b *storage.Bucket, key string) []byte {
 	return content
 }
 
+// TryContent reads an object, if it can.
 func (a *Archive) TryContent(b *storage.Bucket, key string) ([]byte, error) {
 	r, err := b.Get(context.Background(), key, storage.Range{Length: -1})
 	if err != nil {
@@ -336,8 +344,10 @@ func (a *Archive) TryContent(b *storage.Bucket, key string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
+// Logger writes to the archive's log.
 func (a *Archive) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.Log, nil)) }
 
+// SyncBuffer is a buffer that goroutines may share.
 type SyncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -355,6 +365,7 @@ func (s *SyncBuffer) String() string {
 	return s.b.String()
 }
 
+// DepositRaw uploads something of which no item is made.
 func (a *Archive) DepositRaw(key string) { a.PutRaw(key, []byte("x")) }
 
 // PutRaw uploads something that no item is made of.

@@ -28,6 +28,7 @@ func (a *Archive) Sample() []byte {
 	return a.Bag(bagtest.Spec{Name: "sample", Files: files})
 }
 
+// SampleFiles is how many files of the sample are stored.
 const SampleFiles = 24 // with its two tag files; bagit.txt and the manifests are not stored
 
 // Intact fails the test unless the sample is stored once and recorded once.
@@ -93,6 +94,7 @@ func (a *Archive) Stored(files map[string]string) {
 	a.Allow(1000)
 }
 
+// Allow lets so many copies be checked.
 func (a *Archive) Allow(n int) {
 	a.T.Helper()
 	if _, err := fixity.In(a.Deps.Registry).Feed(context.Background(), n, time.Hour); err != nil {
@@ -108,11 +110,13 @@ func (a *Archive) MakeDue(like string) {
 		WHERE f.identifier LIKE '` + like + `' FOR NO KEY UPDATE OF s SKIP LOCKED)`)
 }
 
+// CopyKey is the key of the copies of a file by its path.
 func (a *Archive) CopyKey(path string) string {
 	a.T.Helper()
 	return Value[string](a, `SELECT s.key FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id WHERE f.identifier LIKE '%/data/' || $1 LIMIT 1`, path)
 }
 
+// Overwrite puts other bytes in place of a copy.
 func (a *Archive) Overwrite(b *storage.Bucket, key string, content []byte) {
 	a.T.Helper()
 	if _, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {

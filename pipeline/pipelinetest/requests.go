@@ -37,7 +37,7 @@ func (a *Archive) Doomed(identifiers ...string) requests.DeletionRequest {
 	return d
 }
 
-// copiesOf are all objects in preservation buckets.
+// AllCopies are all objects in preservation buckets.
 func (a *Archive) AllCopies() (keys []string) {
 	a.T.Helper()
 	for name, b := range a.Deps.Targets {
@@ -75,6 +75,7 @@ func (a *Archive) Ask(identifier string) int64 {
 	return r.Item.ID
 }
 
+// RestoreBucket is the bucket to which is restored.
 func (a *Archive) RestoreBucket() *storage.Bucket { return a.Bucket(a.In.RestoreBucket) }
 
 // Restored asks for something, and returns its item once that is at rest.

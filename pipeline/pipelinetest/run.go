@@ -102,6 +102,7 @@ func (a *Archive) With(change func(t *storage.Target)) pipeline.Deps {
 	return d
 }
 
+// Faults are the details that were kept of an item's failure.
 func (a *Archive) Faults(id int64) progress.Faults {
 	a.T.Helper()
 	f, _, err := a.Deps.Progress.Faults(context.Background(), id)
@@ -168,6 +169,7 @@ type Gate struct {
 	Open     chan struct{}
 }
 
+// Run waits until the gate lets it go.
 func (g *Gate) Run(ctx context.Context, _ *pipeline.Work) error {
 	n := g.In.Add(1)
 	defer g.In.Add(-1)

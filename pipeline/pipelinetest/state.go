@@ -53,6 +53,7 @@ func (a *Archive) Upload(b *storage.Bucket, key string) {
 	}
 }
 
+// Put writes an object of no item.
 func (a *Archive) Put(b *storage.Bucket, key string) {
 	a.T.Helper()
 	if _, err := b.Put(context.Background(), key, strings.NewReader("x"), storage.Upload{Size: 1}); err != nil {
@@ -60,6 +61,7 @@ func (a *Archive) Put(b *storage.Bucket, key string) {
 	}
 }
 
+// Uploads are the keys of the multipart uploads that are open in a bucket.
 func (a *Archive) Uploads(b *storage.Bucket) (keys []string) {
 	a.T.Helper()
 	for u, err := range b.OpenUploads(context.Background()) {
@@ -71,6 +73,7 @@ func (a *Archive) Uploads(b *storage.Bucket) (keys []string) {
 	return keys
 }
 
+// RedisKeys are the keys of the archive in Redis.
 func (a *Archive) RedisKeys() (names []string) {
 	a.T.Helper()
 	for page, err := range a.Deps.Progress.Keys(context.Background()) {

@@ -143,29 +143,41 @@ func (w *wire) spoil(r *http.Response) error {
 	}
 	done := map[string]bool{}
 	for _, s := range w.spoilt {
-		if done[s.How] || s.Times == 0 || !strings.HasSuffix(r.Request.URL.Path, s.Object) || s.At < start || s.At >= start+r.ContentLength {
+		if done[s.How] || !s.hits(r, start) {
 			continue
 		}
 		s.Times--
-		before := s.At - start
-		switch s.How {
-		case "flip":
-			r.Body = &flipped{r.Body, before}
-		case "cut":
-			r.Body = &struct {
-				io.Reader
-				io.Closer
-			}{io.LimitReader(r.Body, before), r.Body}
-		case "short":
-			head, err := io.ReadAll(io.LimitReader(r.Body, before))
-			if err != nil {
-				return err
-			}
-			_ = r.Body.Close()
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(head)), before
-			r.Header.Set("Content-Length", strconv.FormatInt(before, 10))
+		if err := s.do(r, s.At-start); err != nil {
+			return err
 		}
 		done[s.How] = true
+	}
+	return nil
+}
+
+// hits tells whether an answer, which begins at an offset of its object, is to be spoilt.
+func (s *Spoilt) hits(r *http.Response, start int64) bool {
+	return s.Times > 0 && strings.HasSuffix(r.Request.URL.Path, s.Object) && s.At >= start && s.At < start+r.ContentLength
+}
+
+// do spoils an answer behind so many bytes.
+func (s *Spoilt) do(r *http.Response, before int64) error {
+	switch s.How {
+	case "flip":
+		r.Body = &flipped{r.Body, before}
+	case "cut":
+		r.Body = &struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(r.Body, before), r.Body}
+	case "short":
+		head, err := io.ReadAll(io.LimitReader(r.Body, before))
+		if err != nil {
+			return err
+		}
+		_ = r.Body.Close()
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(head)), before
+		r.Header.Set("Content-Length", strconv.FormatInt(before, 10))
 	}
 	return nil
 }

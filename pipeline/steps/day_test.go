@@ -123,7 +123,7 @@ func TestADayEndsTruthfully(t *testing.T) {
 // answer.
 func (a *archive) auditorsFindNothing() {
 	a.T.Helper()
-	page, err := os.ReadFile("../docs/auditors.md")
+	page, err := os.ReadFile("../../docs/auditors.md")
 	if err != nil {
 		a.T.Fatal(err)
 	}

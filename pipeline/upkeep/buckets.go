@@ -77,7 +77,7 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 		if err != nil {
 			return created, err
 		}
-		if why := NotABag(object); why != "" {
+		if why := notABag(object); why != "" {
 			r.tell(ctx, in, object.Key, why)
 			continue
 		}
@@ -130,10 +130,10 @@ func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, w
 	r.Log.InfoContext(ctx, "upload is not a bag; leaving it in the bucket", "institution", in.Identifier, "key", key, "why", why)
 }
 
-// NotABag says why an object in a receiving bucket is not taken for a bag; ""
+// notABag says why an object in a receiving bucket is not taken for a bag; ""
 // if it is. A tar whose name no bag may have is taken for one, so that its item
 // tells the depositor: see [bag.JudgeName].
-func NotABag(o storage.Object) string {
+func notABag(o storage.Object) string {
 	switch {
 	case !strings.HasSuffix(o.Key, ".tar"):
 		return "its name does not end in .tar"

@@ -59,7 +59,7 @@ func (r *round) depositsOf(ctx context.Context, in registry.Institution) error {
 		if err != nil {
 			return err
 		}
-		if NotABag(o) != "" {
+		if notABag(o) != "" {
 			t := deposit(o, in, whyNoBag)
 			t.person = r.now.Sub(o.LastModified) >= r.OrphanAge // its depositor waits in vain
 			r.report.add(t)

@@ -96,12 +96,15 @@ func TestSlashThatMakesNoFolderIsIllegal(t *testing.T) {
 	for key, alone := range map[string]bool{
 		"folder/bag.tar": true, "a/b/..tar": true, "/bag.tar": false, "../bag.tar": false, "a//bag.tar": false, "a/../bag.tar": false, "./bag.tar": false,
 	} {
-		if why := NotABag(storage.Object{Key: key, ETag: "e"}); (why != "") != alone {
+		if why := notABag(storage.Object{Key: key, ETag: "e"}); (why != "") != alone {
 			t.Errorf("%q: %q", key, why)
 		}
 		if _, legal := bag.JudgeName(key); legal {
 			t.Errorf("%q is legal", key)
 		}
+	}
+	if notABag(storage.Object{Key: "odd.tar"}) == "" {
+		t.Error("an upload without an ETag is taken for a bag")
 	}
 }
 

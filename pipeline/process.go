@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline/retry"
+	"github.com/farol-preservation/farol/progress"
+)
+
+// Process takes a claimed item through the stage that it is at, and settles it. What
+// the stage came to is logged here and nowhere else.
+func (r *Runner) Process(ctx context.Context, item claim.Item) {
+	step := r.steps[item.Step()]
+	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
+	hold := r.engine.Hold(ctx, item)
+	w := &Work{
+		Item: item, Hold: hold, Log: log, Note: step.Note,
+		Progress: r.progress, forgive: r.forgive, memory: r.memory,
+	}
+	defer w.leave()
+	start := time.Now()
+	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.Run.Run(ctx, w) }))
+	result = r.judge(ctx, item, result)
+	took := time.Since(start)
+	w.Count.end(ctx, result == nil)
+	if r.options.Observe != nil {
+		r.options.Observe(Outcome{Stage: item.Step(), Code: claim.Code(result), Took: took, Bytes: item.Size})
+	}
+	if errors.Is(result, claim.ErrLost) {
+		hold.Abandon()
+		log.WarnContext(ctx, "lost the item's lease; another worker will continue", "took", took)
+		return
+	}
+
+	done := w.done(r.engine.NextStage(item.Action, item.Stage))
+	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
+	defer cancel()
+	r.keepFaults(settled, w, result) // before another attempt can begin
+	if err := r.settle(settled, hold, done, result); err != nil {
+		hold.Abandon()
+		log.WarnContext(settled, "cannot record the outcome; another worker will repeat the stage when the lease expires", "result", result, "err", err)
+		return
+	}
+	r.logOutcome(settled, log, result, took)
+	if result == nil && (done.Next != "" || !step.Clears) {
+		r.clear(settled, w, done.Next == "")
+	}
+}
+
+// judge says what a result means for the item: see [breakers.judge].
+func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	return r.engine.Believe(ctx, item, r.breakers.judge(item, r.engine.Believe(ctx, item, result)))
+}
+
+// settle records the outcome, again and again while the database does not
+// answer: as long as the lease lasts, nobody else can have the item.
+func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, result error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := hold.Settle(ctx, done, result)
+		if err == nil || errors.Is(err, claim.ErrLost) || !retry.Pause(ctx, wait) {
+			return err
+		}
+		r.options.Log.WarnContext(ctx, "cannot record the outcome; retrying", "item", hold.Item.ID, "err", err)
+	}
+}
+
+func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error, took time.Duration) {
+	switch code := claim.Code(result); {
+	case result == nil:
+		log.InfoContext(ctx, "stage done", "took", took)
+	case claim.NeedsPerson(result):
+		log.ErrorContext(ctx, "item needs a person", "code", code, "result", result, "took", took)
+	default:
+		log.WarnContext(ctx, "stage failed; will retry", "code", code, "result", result, "took", took)
+	}
+}
+
+// clear forgets what a finished stage, or a request at its end, has in Redis. What
+// stays there is cleaned up later. A stage has put into its list what is to be kept.
+func (r *Runner) clear(ctx context.Context, w *Work, ended bool) {
+	var err error
+	switch {
+	case ended && r.keeps:
+		return // the janitor keeps it first
+	case ended:
+		err = r.progress.Clear(ctx, w.Item.ID)
+	default:
+		err = r.progress.ClearStage(ctx, w.Claim(), w.Pass())
+	}
+	if err != nil && !errors.Is(err, progress.ErrLost) {
+		w.Log.WarnContext(ctx, "cannot clear the progress of a finished stage; it remains in Redis until cleanup", "err", err)
+	}
+}
