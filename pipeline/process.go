@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/pipeline/retry"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Process takes a claimed item through the stage that it is at, and settles it. What
