@@ -205,7 +205,7 @@ func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
 		return err == nil
 	})
 	defer l.Close() //nolint:errcheck // a second time, if all goes well
-	testenv.Eventually(t, "the stack does not see who serves", func() bool { return log.has("somebody else serves the address", "nsq") })
+	testenv.Eventually(t, "the stack does not see who serves", func() bool { return log.has("another process serves the address; using it", "nsq") })
 	copySelf(t, exe)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ const timesThatStay = `
 	known_services.released_at nsq_topics.left_at pipeline_messages.created_at pipeline_messages.run_at plans.applied_at
 	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at posted_messages.run_at premis_events.created_at premis_events.date_time
 	premis_events.updated_at queues.created_at removals.at repair_brakes.pulled_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
-	schedules.ended_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
+	schedules.ended_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
 	storage_records.created_at storage_records.fixity_since storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
 	storage_records.verified_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at
 	users.created_at users.deactivated_at users.updated_at work_item_attempts.ended_at work_item_attempts_archive.claimed_at

@@ -113,10 +113,12 @@ func TestFileIsTriedAgainWithinTheStage(t *testing.T) {
 	engine := a.Engine()
 	a.UpTo(engine, "Copy To Staging")
 	proxy.CutAfter(2 << 20)
+	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience)
+	defer stop()
 	var mender sync.WaitGroup
 	mender.Go(func() {
 		defer proxy.Resume()
-		for !strings.Contains(a.Log.String(), "file failed; retrying") && retry.Pause(t.Context(), 10*time.Millisecond) {
+		for !strings.Contains(a.Log.String(), "file failed; retrying") && retry.Pause(ctx, 10*time.Millisecond) {
 		}
 	})
 	a.One(engine, "Copy To Staging")
