@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/copies"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Checker reads copies that are due and compares them with their digests on record.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )
 
