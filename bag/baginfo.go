@@ -122,7 +122,7 @@ func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) (
 func (e *infoEditor) change(name, value string) error {
 	_, parsed, ok := cutLabel(name + ": " + value)
 	if !ok || parsed != value || strings.ContainsFunc(name+value, isControl) {
-		return fmt.Errorf("no line can give the tag '%s' the value '%s'", show(name), show(value))
+		return fmt.Errorf("the tag '%s' cannot have the value '%s' in a tag file", show(name), show(value))
 	}
 	var same []int
 	for i, t := range e.tags {
@@ -181,7 +181,7 @@ func (e *infoEditor) write() ([]byte, error) {
 	}
 	back, err := e.enc.decode(e.out)
 	if err != nil || !bytes.Equal(back, e.text) {
-		return nil, fmt.Errorf("as it is written in %s, no line of it can be changed", e.enc)
+		return nil, fmt.Errorf("it is written in %s, in which single lines cannot be changed", e.enc)
 	}
 	return e.out, nil
 }

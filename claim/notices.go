@@ -166,7 +166,7 @@ const mostPolled = 1000
 
 func (p *postgres) mayBeDue(ctx context.Context) (due bool, err error) {
 	if err := p.upkeep.QueryRow(ctx, dueSQL, mostPolled).Scan(&due); err != nil {
-		return false, fmt.Errorf("ask whether anything is due: %w", err)
+		return false, fmt.Errorf("check whether an item is due: %w", err)
 	}
 	return due, nil
 }

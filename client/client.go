@@ -77,14 +77,14 @@ type Error struct {
 // Error is what the server says for people.
 func (e *Error) Error() string {
 	if e.Text == "" {
-		return fmt.Sprintf("the server answers %d %s", e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return e.Text
 }
 
 // ErrLost says that an item is no longer this worker's: its lease lapsed, or somebody
 // has done something else with it. Its work is to be dropped.
-var ErrLost = errors.New("the item is no longer this worker's")
+var ErrLost = errors.New("the claim is lost: the item belongs to another worker")
 
 // passes tells whether trying again may help.
 func passes(err error) bool {

@@ -194,7 +194,7 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 	case errors.As(err, &bad):
 		err = c.Fail(last, i, bad.code, reason(bad))
 	case ctx.Err() != nil:
-		err = c.Release(last, i, "Its worker was told to stop.")
+		err = c.Release(last, i, "The worker was asked to stop.")
 	default:
 		err = c.Retry(last, i, "", reason(err))
 	}
@@ -217,7 +217,7 @@ func fitting(text string) string {
 
 func reason(err error) string {
 	if err.Error() == "" {
-		return "Its worker gave no reason."
+		return "The worker gave no reason."
 	}
 	return fitting(err.Error())
 }

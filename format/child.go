@@ -176,7 +176,7 @@ func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer
 			}
 			// the child keeps to the budget; this is for one gone wild
 			if left -= int64(want.n); left < 0 {
-				return answer{}, content, fmt.Errorf("%w: reads more than its budget", errProtocol)
+				return answer{}, content, fmt.Errorf("%w: it reads more than its budget", errProtocol)
 			}
 			if content, err = c.reply(ctx, r, want); err != nil {
 				return answer{}, content, err

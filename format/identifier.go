@@ -18,8 +18,8 @@ var ErrStart = errors.New("start a child")
 
 // errTimedOut ends the time of one file, errSlow that of one read of it.
 var (
-	errTimedOut = errors.New("no answer in time")
-	errSlow     = errors.New("the content does not come in time")
+	errTimedOut = errors.New("no answer before the timeout")
+	errSlow     = errors.New("the content did not arrive in time")
 )
 
 // startTimeout bounds the start of a child; it loads its signatures in some
@@ -79,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Identifier, error) {
 		return nil, err
 	}
 	if err := hide(); err != nil {
-		return nil, fmt.Errorf("hide this process from its children: %w", err)
+		return nil, fmt.Errorf("protect this process from its children: %w", err)
 	}
 	i := &Identifier{opts: o, closed: make(chan struct{}), slots: make(chan *child, o.Workers)}
 	for range o.Workers {
@@ -106,7 +106,7 @@ func (i *Identifier) stop() {
 // Identify returns the format of a file of the given size whose content r has.
 // Only the extension of name matters, in any case of letters.
 //
-// A file that crashes its child, or gets no answer in time, is no error: it is
+// A file that crashes its child, or gets no answer before the timeout, is no error: it is
 // answered by its extension, with the Reason. There is an error only if ctx
 // ends, if r gives one (which is wrapped), less than size bytes, or nothing
 // within [Options.Timeout], if a child can not be started at all, or if the

@@ -42,7 +42,7 @@ func Serve(in io.Reader, out io.Writer) error {
 	}
 	sf := static.New()
 	if len(sf.Identifiers()) == 0 {
-		return errors.New("format: the compiled-in signatures do not load")
+		return errors.New("format: the built-in signatures cannot be loaded")
 	}
 	if alone {
 		stayLean()
@@ -195,7 +195,7 @@ func (s *server) identify(
 			if !ok {
 				return io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("%w: kind %q unasked", errProtocol, f.kind)
+			return fmt.Errorf("%w: unexpected kind %q", errProtocol, f.kind)
 		}
 	}
 }

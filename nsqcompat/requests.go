@@ -58,7 +58,7 @@ func (l *link) answerRequests(ctx context.Context) {
 		}
 		err := l.o.records.answer(ctx, r)
 		if err != nil {
-			l.o.Log.WarnContext(ctx, "a request from NSQ could not be answered; it will be retried", "topic", r.topic, "err", err)
+			l.o.Log.WarnContext(ctx, "cannot answer a request from NSQ; retrying", "topic", r.topic, "err", err)
 		}
 		l.mu.Lock()
 		l.answers = append(l.answers, answer{r, err})

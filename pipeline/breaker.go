@@ -59,7 +59,7 @@ func (b *breaker) agree(now time.Time, others string) {
 	case differs && b.elsewhere != others:
 		b.elsewhere = others
 		b.cause = &fault.Error{
-			Service: b.service, Kind: fault.Missing, Said: "another bucket than others have",
+			Service: b.service, Kind: fault.Missing, Said: "its bucket differs from other workers'",
 			Err: fmt.Errorf("this worker is configured with %s for %s, and most workers with %s", b.place, b.service, others),
 		}
 		b.shut(now)

@@ -112,7 +112,7 @@ func TestFaultsAreFoundInATreeOfErrors(t *testing.T) {
 	t.Parallel()
 	away := errors.New("connection reset")
 	tree := fmt.Errorf("store: %w", errors.Join(
-		cause.InFile("data/a", fmt.Errorf("copy of data/a: %w", copies.Wrong("it has %d bytes and should have %d", 5, 6))),
+		cause.InFile("data/a", fmt.Errorf("copy of data/a: %w", copies.Wrong("it has %d bytes, expected %d", 5, 6))),
 		errors.New("of no file"),
 		fmt.Errorf("and %w", cause.InFile("data/b", cause.Storage(away))),
 	))

@@ -55,7 +55,7 @@ type Runner struct {
 }
 
 // errStopping is the cause of a stage's end when its process is told to stop.
-var errStopping = errors.New("the worker was told to stop")
+var errStopping = errors.New("the worker was asked to stop")
 
 // NewRunner returns a runner for the stages of a pipeline. Pools that name a
 // stage which the pipeline lacks are refused.
@@ -76,7 +76,7 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 			return nil, err
 		}
 		if slices.ContainsFunc(o.Pools[:i], func(other Pool) bool { return other.Name == p.Name }) {
-			return nil, fmt.Errorf("two pools are called %s", p.Name)
+			return nil, fmt.Errorf("two pools have the name %s", p.Name)
 		}
 	}
 	r.pools = newPoolRuns(o.Pools)
@@ -102,7 +102,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	var engine sync.WaitGroup
 	engine.Go(func() {
 		if err := r.engine.Run(engineCtx); err != nil {
-			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended", "err", err)
+			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended; the worker stops", "err", err)
 		}
 	})
 	r.breakers.tell(ctx) // before anything is claimed
@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	engine.Go(func() {
 		select {
 		case <-r.engine.Draining():
-			r.options.Log.InfoContext(ctx, "asked to drain", "grace", r.options.Grace)
+			r.options.Log.InfoContext(ctx, "draining; claims no more items", "grace", r.options.Grace)
 			stopClaiming()
 		case <-ctx.Done():
 		}
@@ -409,7 +409,7 @@ func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error,
 	case result == nil:
 		log.InfoContext(ctx, "stage done", "took", took)
 	case claim.NeedsPerson(result):
-		log.ErrorContext(ctx, "item needs a person", "code", code, "result", result, "took", took)
+		log.ErrorContext(ctx, "item is Failed or Suspended; a person has to decide", "code", code, "result", result, "took", took)
 	default:
 		log.WarnContext(ctx, "stage failed; will retry", "code", code, "result", result, "took", took)
 	}

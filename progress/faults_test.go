@@ -183,10 +183,10 @@ func TestTheWayToRedisMayFail(t *testing.T) {
 	}{
 		"nobody listens":   {host(closed.Addr().String()), fault.Unavailable, "connection refused"},
 		"no such name":     {host("redis.invalid:6379"), fault.Unavailable, "the name redis.invalid is not found"},
-		"silence":          {host(mute.Addr().String()), fault.Unavailable, "no answer in time"},
+		"silence":          {host(mute.Addr().String()), fault.Unavailable, "no answer before the timeout"},
 		"hangs up":         {host(hangsUp), fault.Unavailable, "connection broken"},
-		"no Redis":         {host(chatter), fault.WrongAnswer, "no answer of Redis"},
-		"no TLS":           {func(u *url.URL) { u.Scheme = "rediss" }, fault.Unavailable, "no answer in time"},
+		"no Redis":         {host(chatter), fault.WrongAnswer, "not an answer of Redis"},
+		"no TLS":           {func(u *url.URL) { u.Scheme = "rediss" }, fault.Unavailable, "no answer before the timeout"},
 		"no password":      {func(u *url.URL) { u.User = nil }, fault.Denied, "NOAUTH"},
 		"a wrong one":      {func(u *url.URL) { u.User = url.UserPassword("", "guessed") }, fault.Denied, "WRONGPASS"},
 		"no such database": {func(u *url.URL) { u.Path = "/4711" }, fault.Missing, "ERR DB index"},
@@ -250,7 +250,7 @@ func TestAStalledRedisIsToldFromACallerWithoutTime(t *testing.T) {
 	if err := s.Probe(stopped); fault.In(err) != nil {
 		t.Errorf("Probe of a caller that was stopped = %v, blames %v", err, fault.In(err))
 	}
-	blamed(t, "Probe", s.Probe(t.Context()), fault.Unavailable, "no answer in time")
+	blamed(t, "Probe", s.Probe(t.Context()), fault.Unavailable, "no answer before the timeout")
 	proxy.Resume()
 	testenv.Eventually(t, "a probe succeeds", func() bool { return s.Probe(t.Context()) == nil })
 }

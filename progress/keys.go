@@ -77,7 +77,7 @@ func (s *Store) Weigh(ctx context.Context, keys []string) (bytes int64, idle tim
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // which says that a key is gone
-		return 0, 0, fmt.Errorf("weigh %d keys in Redis: %w", len(keys), s.explain(ctx, err))
+		return 0, 0, fmt.Errorf("measure %d keys in Redis: %w", len(keys), s.explain(ctx, err))
 	}
 	for i := range keys {
 		bytes += sizes[i].Val()

@@ -163,10 +163,10 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 		}
 		rows, _ = tx.Query(ctx, tablesSQL)
 		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[TableFigures]); err != nil {
-			return fmt.Errorf("ask for dead rows: %w", err)
+			return fmt.Errorf("count dead rows: %w", err)
 		}
 		if err := tx.QueryRow(ctx, `SELECT pg_notification_queue_usage()`).Scan(&f.Notify); err != nil {
-			return fmt.Errorf("ask for the queue of NOTIFY: %w", err)
+			return fmt.Errorf("read the usage of the NOTIFY queue: %w", err)
 		}
 		rows, _ = tx.Query(ctx, `SELECT service, state = 'held', workers_failing FROM services ORDER BY service`)
 		if f.Services, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ServiceFigures]); err != nil {
@@ -191,7 +191,7 @@ func oldest(ctx context.Context, tx pgx.Tx) ([]Snapshot, error) {
 	rows, _ := tx.Query(ctx, oldestSQL)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Snapshot])
 	if err != nil {
-		return nil, fmt.Errorf("look for old snapshots: %w", err)
+		return nil, fmt.Errorf("find old snapshots: %w", err)
 	}
 	return list, nil
 }
@@ -213,7 +213,7 @@ func (r *Registry) Look(ctx context.Context, read func(pgx.Tx) error) error {
 		return read(tx)
 	})
 	if err != nil {
-		return fmt.Errorf("look at the queue: %w", err)
+		return fmt.Errorf("read the queue: %w", err)
 	}
 	return nil
 }

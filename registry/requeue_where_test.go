@@ -216,7 +216,7 @@ func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := <-told
-	if len(lines) < 3 || *lines[0].Count != 2 || lines[2].What != "refused" || *lines[2].Item != 2 || *lines[2].Reason != "it has changed meanwhile" {
+	if len(lines) < 3 || *lines[0].Count != 2 || lines[2].What != "refused" || *lines[2].Item != 2 || *lines[2].Reason != "it has changed since the check" {
 		t.Errorf("requeueing tells %+v", lines)
 	}
 	if item := a.item(2); item.Stage != "Validate" {

@@ -50,7 +50,7 @@ func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped
 func (r *Registry) trimReceivers(ctx context.Context, keep time.Duration) error {
 	for n := int64(1); n > 0 && keep > 0; {
 		if err := r.db.QueryRow(ctx, `SELECT trim_receivers($1)`, keep).Scan(&n); err != nil {
-			return fmt.Errorf("forget receivers: %w", err)
+			return fmt.Errorf("delete idle receivers: %w", err)
 		}
 	}
 	return nil

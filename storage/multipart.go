@@ -100,7 +100,7 @@ func (p Parts) count(size int64) (int32, error) {
 	n := (size + p.Size - 1) / p.Size
 	switch {
 	case p.Size < 0 || n < 1 || n > maxParts:
-		return 0, fmt.Errorf("%d bytes do not go in parts of %d", size, p.Size)
+		return 0, fmt.Errorf("%d bytes cannot be split into parts of %d", size, p.Size)
 	case p.SHA256 != nil && int64(len(p.SHA256)) != n:
 		return 0, fmt.Errorf("%d digests for %d parts", len(p.SHA256), n)
 	case p.MD5 != nil && int64(len(p.MD5)) != n:
@@ -178,7 +178,7 @@ func (u *upload) create(ctx context.Context) error {
 	}
 	u.id = aws.ToString(out.UploadId)
 	if u.id == "" {
-		return u.bucket.wrong(errors.New("the answer has no ID of the upload"))
+		return u.bucket.wrong(errors.New("the answer has no upload ID"))
 	}
 	if u.parts.SaveID == nil {
 		return nil
@@ -280,7 +280,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	case err != nil:
 		return types.CompletedPart{}, b.unsent(ctx, body, err)
 	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
-		return types.CompletedPart{}, fmt.Errorf("%w: none is in the answer", errNoTrailers)
+		return types.CompletedPart{}, fmt.Errorf("%w: the answer has none", errNoTrailers)
 	}
 	if p.proof == byTrailer {
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)

@@ -34,7 +34,7 @@ func (b *Bucket) Probe(ctx context.Context) error {
 	defer cancel()
 	err := b.Check(limited)
 	if err != nil && fault.In(err) == nil && ctx.Err() == nil && limited.Err() != nil {
-		return b.fault(fault.Unavailable, "no answer in time", err)
+		return b.fault(fault.Unavailable, "no answer before the timeout", err)
 	}
 	return err
 }

@@ -149,7 +149,7 @@ func (w *production) bring(ctx context.Context, offset int64) error {
 		switch {
 		case errors.As(err, &rewind):
 			if rewind.Offset < 0 || rewind.Offset > offset || rewind.Offset%w.stream.PartSize != 0 {
-				return fmt.Errorf("no part to go back to: %w", err)
+				return fmt.Errorf("no part to resume from: %w", err)
 			}
 			offset = rewind.Offset
 		case err != nil:
@@ -200,7 +200,7 @@ func atEnd(src io.Reader) error {
 	n, err := io.ReadFull(src, make([]byte, 1))
 	switch {
 	case n > 0:
-		return errors.New("the content goes on after its end")
+		return errors.New("the content continues after its end")
 	case errors.Is(err, io.EOF):
 		return nil
 	}

@@ -95,7 +95,7 @@ func Guard(ctx context.Context, in io.Reader, out io.Writer) error {
 func adopt(ctx context.Context, home cluster, out io.Writer) error {
 	p, ok := home.postmaster()
 	if !ok {
-		return fmt.Errorf("nobody serves %s any more", home.data())
+		return fmt.Errorf("no process serves %s any more", home.data())
 	}
 	if _, err := fmt.Fprintln(out, "READY", p.pid); err != nil {
 		return errors.Join(err, home.evict(ctx)) // nobody listens any more

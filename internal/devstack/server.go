@@ -86,7 +86,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 		}
 		c, err := s.revive(ctx, sv, &pause)
 		if err != nil {
-			return fmt.Errorf("%s could not be started again in %d tries: %w", service, mostTries, err)
+			return fmt.Errorf("%s could not be restarted in %d attempts: %w", service, mostTries, err)
 		}
 		if c == nil {
 			return nil
@@ -130,7 +130,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 }
 
 func (s *Stack) try(ctx context.Context, sv *server) (*child, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("it did not answer within %s", tryTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
 	defer cancel()
 	return sv.again(ctx)
 }

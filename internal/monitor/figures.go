@@ -142,7 +142,7 @@ func (q *Queue) look() (registry.Figures, time.Duration, error) {
 	q.last, q.err = q.Registry.Figures(ctx)
 	q.at, q.took = time.Now(), time.Since(begun)
 	if q.err != nil {
-		q.log.WarnContext(ctx, "no figures of the queue", "err", q.err)
+		q.log.WarnContext(ctx, "cannot read the figures of the queue; metrics omit them", "err", q.err)
 	}
 	return q.last, q.took, q.err
 }
@@ -180,10 +180,10 @@ func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Ti
 		switch {
 		case age <= tooOld && old:
 			delete(c.warned, s.Kind)
-			c.log.InfoContext(ctx, "vacuum can clear away dead rows again", "kind", s.Kind)
+			c.log.InfoContext(ctx, "vacuum can remove dead rows again", "kind", s.Kind)
 		case age > tooOld && (!old || now.Sub(last) >= repeat):
 			c.warned[s.Kind] = now
-			c.log.WarnContext(ctx, "an old snapshot keeps vacuum from dead rows: the queue gets slower until it ends",
+			c.log.WarnContext(ctx, "an old snapshot holds back vacuum; the queue slows down until the snapshot ends",
 				"kind", s.Kind, "held_by", s.Name, "age", age.Round(time.Second), "transactions", s.Transactions)
 		}
 	}

@@ -89,7 +89,7 @@ func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logg
 		text, err := ready(ctx)
 		if err != nil {
 			// The reason is for the log: it may name hosts.
-			log.WarnContext(ctx, "not ready", "err", err)
+			log.WarnContext(ctx, "not ready; health checks fail until this is fixed", "err", err)
 			answer(w, http.StatusServiceUnavailable, "not ready"+text)
 			return
 		}

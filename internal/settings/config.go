@@ -215,7 +215,7 @@ func ReadMirror(s *Reader) (c Mirror) {
 	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
 		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
 	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
-		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set the one or the other")
+		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set only one of them")
 	}
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
@@ -322,7 +322,7 @@ func (s *Reader) readSession(c *Database) {
 	case c.Direct != "":
 		c.URL = c.Direct
 	case c.Pooler != "":
-		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not give: it must be "+allowed(c, "Direct"))
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not provide: it must be "+allowed(c, "Direct"))
 	}
 	c.Pooler = ""
 }

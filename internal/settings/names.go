@@ -74,7 +74,7 @@ func (s *Reader) unknown() {
 		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) {
 			continue
 		}
-		s.wrong(name, "is no setting of Farol; the nearest name is "+nearest(name, names))
+		s.wrong(name, "is not a setting of Farol; did you mean "+nearest(name, names))
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Reader) readFiles(fields []Field, environ map[string]string) {
 			continue
 		}
 		if environ[f.Name] != "" {
-			s.wrong(name, "is set, and so is "+f.Name+"; set the one or the other")
+			s.wrong(name, "is set, and so is "+f.Name+"; set only one of them")
 			continue
 		}
 		text, err := readSecret(path)

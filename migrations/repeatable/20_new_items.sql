@@ -64,7 +64,7 @@ BEGIN
 		SELECT work_item_id INTO other FROM uploads_in_work
 		WHERE object_identifier = item.object_identifier AND name = item.name AND etag = item.etag;
 		IF other <> item.id THEN
-			RAISE EXCEPTION 'the upload % with ETag % is in work already: item %', item.name, item.etag, other
+			RAISE EXCEPTION 'the upload % with ETag % is being ingested already: item %', item.name, item.etag, other
 				USING ERRCODE = 'unique_violation', CONSTRAINT = 'one_live_ingest', TABLE = 'uploads_in_work';
 		END IF;
 	END IF;

@@ -25,7 +25,7 @@ type Looked struct {
 
 // ErrWavers says that a copy was read twice with two results of which neither can be
 // relied on: it is the way to the bytes that is bad, and nothing is known of them.
-var ErrWavers = errors.New("it was read twice, with two results")
+var ErrWavers = errors.New("two reads gave different results")
 
 // Look reads a copy to its end. What is not as expected is looked at once more before
 // it is believed; again is the pause before that.
@@ -174,7 +174,7 @@ func Agreed(ctx context.Context, b *storage.Bucket, what string, open func() (io
 			return sum, context.Cause(ctx)
 		}
 	}
-	return [32]byte{}, cause.WrongAnswer(b, "each read has other bytes", "read %s in %s %d times: each time it has other bytes", what, b.TargetName(), most)
+	return [32]byte{}, cause.WrongAnswer(b, "repeated reads differ", "read %s in %s %d times: the bytes differ each time", what, b.TargetName(), most)
 }
 
 func digestOnce(open func() (io.ReadCloser, error)) (sum [32]byte, err error) {

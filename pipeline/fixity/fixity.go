@@ -80,7 +80,7 @@ type fixityCheck struct {
 }
 
 // errTakenAway is the end of a check whose lease another process has.
-var errTakenAway = errors.New("another process has taken the check over")
+var errTakenAway = errors.New("another process has taken over the check")
 
 // Run checks copies until ctx is done. What it then has in hand it gives back at
 // once: the next process begins it anew.

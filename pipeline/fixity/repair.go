@@ -190,7 +190,7 @@ func (r *Repairer) repair(ctx context.Context, w fixity.Repair, out *Repair) (st
 	case errors.Is(err, storage.ErrArchived):
 		return "", r.unseen(ctx, b, w.Key)
 	case err != nil:
-		return "", fmt.Errorf("look at it once more: %w", err)
+		return "", fmt.Errorf("check the copy again: %w", err)
 	case l.Found == w.SHA256 && w.RepairedFrom != "": // we died before this was on record
 		out.From, out.QuarantinedAs = w.RepairedFrom, w.QuarantinedAs
 		return RepairDone, r.recordRepair(ctx, b, w)
@@ -226,7 +226,7 @@ func (r *Repairer) unseen(ctx context.Context, b *storage.Bucket, key string) er
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("it cannot be seen whether it is bad: %w", r.archived(ctx, b, object))
+	return fmt.Errorf("it is unknown whether the copy is bad: %w", r.archived(ctx, b, object))
 }
 
 // recordGood ends the failure of a copy that is good.
@@ -235,7 +235,7 @@ func (r *Repairer) recordGood(ctx context.Context, w fixity.Repair, l copies.Loo
 		Hold: w.Hold, Key: w.Key, Algorithm: "sha256", Expected: w.SHA256, Found: l.Found, Bytes: l.Bytes, Wavered: l.Wavered,
 	})
 	if err == nil && ends[0] != fixity.Recorded {
-		err = fmt.Errorf("it is good, and that could not be recorded: %s", ends[0])
+		err = fmt.Errorf("the copy is good, but that could not be recorded: %s", ends[0])
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func (r *Repairer) recordGood(ctx context.Context, w fixity.Repair, l copies.Loo
 func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w fixity.Repair) error {
 	object, err := b.Head(ctx, w.Key)
 	if err != nil {
-		return fmt.Errorf("ask for the new copy: %w", err)
+		return fmt.Errorf("check the new copy: %w", err)
 	}
 	err = fixity.In(r.Registry).RecordRepair(ctx, fixity.Repaired{
 		Repair: w, ETag: object.ETag, StoredAt: object.LastModified,

@@ -118,7 +118,7 @@ func (r *reporting) add(ctx context.Context, line int64, text string) error {
 	const bucket, key, status, code, http, message, count = 0, 1, 3, 4, 5, 6, 7
 	switch {
 	case err != nil || len(row) != count:
-		r.bad(line, "", fmt.Sprintf("it is no row of a completion report, which has %d columns", count))
+		r.bad(line, "", fmt.Sprintf("it is not a row of a completion report, which has %d columns", count))
 		return nil //nolint:nilerr // it is told of, and the other rows are done
 	case line == 1 && strings.EqualFold(row[bucket], "Bucket"): // a header
 		return nil
@@ -243,9 +243,9 @@ func (r *reporting) missing(ctx context.Context, row reportRow, c fixity.Recorde
 		return true
 	}
 	r.sum.Failed++
-	problem := "S3 did not find it, and it is there"
+	problem := "S3 reported it missing, but it exists"
 	if err != nil {
-		problem = fmt.Sprintf("S3 did not find it, and whether that is so cannot be told: %v", err)
+		problem = fmt.Sprintf("S3 reported it missing; whether it exists is unknown: %v", err)
 	}
 	r.problem(Problem{Line: row.line, Key: row.key, File: c.File, Problem: problem})
 	return false
@@ -291,7 +291,7 @@ func (r *reporting) count(row reportRow, f fixity.Result, end fixity.End, c fixi
 		r.sum.Altered++
 		r.problem(Problem{
 			Line: row.line, Key: row.key, File: c.File,
-			Problem: fmt.Sprintf("the copy is not what was stored: expected %s %s, got %s", f.Algorithm, f.Expected, f.Found),
+			Problem: fmt.Sprintf("checksum mismatch: expected %s %s, got %s", f.Algorithm, f.Expected, f.Found),
 		})
 	}
 }

@@ -234,7 +234,7 @@ func (l *layout) digests(f registry.StoredFile) (d bag.Digests, err error) {
 	}
 	for _, a := range l.algorithms {
 		if copies.OnRecord(f, a) == "" {
-			return d, claim.Fatal("restore-digest", "There is no %s of %s on record, which the bag's profile asks for.", a, f.Identifier)
+			return d, claim.Fatal("restore-digest", "There is no %s of %s on record, which the bag's profile requires.", a, f.Identifier)
 		}
 	}
 	for _, one := range []struct {

@@ -129,7 +129,7 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 		switch {
 		case g.why(c) != nil:
 		case errors.Is(err, copies.ErrBadCopy) && !ends(err):
-			return cause.WrongAnswer(b, "each read has other bytes", "%s in %s: each read has other bytes: %w", f.Identifier, c.Target, err)
+			return cause.WrongAnswer(b, "repeated reads differ", "%s in %s: repeated reads differ: %w", f.Identifier, c.Target, err)
 		default:
 			return err
 		}
@@ -175,17 +175,17 @@ func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 			return err
 		}
 		if !more {
-			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good, %s the last of them. "+
-				"Cancel this item, and have all restored from the archive: farol restore with --from-archive tells what that costs.", mostThawed, f.Identifier))
+			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good; the last of them is %s. "+
+				"Cancel this item, and have all restored from the archive: farol restore with --from-archive prints what that costs.", mostThawed, f.Identifier))
 		}
 		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
-			return cause.Storage(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
+			return cause.Storage(fmt.Errorf("restore the archived copy of %s: %w", f.Identifier, err))
 		}
 		poll, takes, err := requests.In(g.Registry).RetrievalTimes(ctx, b.Class(), thawedTier)
 		if err != nil {
 			return err
 		}
-		note := fmt.Sprintf("No copy of %s can be read now. The one in %s, in class %s, is being made readable first", f.Identifier, c.Target, b.Class())
+		note := fmt.Sprintf("No copy of %s is readable now. The copy in %s, in class %s, is being restored by the provider first", f.Identifier, c.Target, b.Class())
 		if takes > 0 {
 			note += fmt.Sprintf(", which takes up to %.1f hours", takes.Hours())
 		}
@@ -241,7 +241,7 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 	if err := g.tell(ctx); err != nil {
 		return err
 	}
-	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was delivered.", strings.Join(list, "; "))
 	for _, c := range first.Copies {
 		if b, err := g.Targets[c.Target], g.why(c); b != nil && (errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDenied)) {
 			return claim.Doubt(b.Service(), end) // this process may look into the wrong bucket

@@ -169,7 +169,7 @@ func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 		if err == nil {
 			out.found, out.cold = lists.AsIdentified(result), false
 			if broke(result) && f.PUID != "" {
-				out.left = fmt.Errorf("the identifier has %s on it, and what is on record stays: %s", result.Reason, lists.CleanText(result.Detail))
+				out.left = fmt.Errorf("the identifier reports %s; the recorded format is kept: %s", result.Reason, lists.CleanText(result.Detail))
 			}
 			return out
 		}

@@ -140,7 +140,7 @@ func NotABag(o storage.Object) string {
 	case inFolder(o.Key):
 		return "it is in a folder"
 	case o.ETag == "":
-		return "its bucket gives it no ETag, by which one upload is told from the next"
+		return "its bucket gives it no ETag, which identifies an upload"
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 		for _, name := range storage.TargetsOf(option) {
 			target, ok := d.Targets[name]
 			if !ok || ctx.Err() != nil {
-				report.failed(name, errors.Join(ctx.Err(), errors.New("it was not looked at")))
+				report.failed(name, errors.Join(ctx.Err(), errors.New("not checked")))
 				continue
 			}
 			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}}
@@ -252,7 +252,7 @@ func (c *comparison) ownerOf(ctx context.Context, o storage.Object) (owner, erro
 	}
 	found, err := c.itemsOf(ctx, object)
 	if err != nil {
-		return owner{}, fmt.Errorf("look up who made %s: %w", o.Key, err)
+		return owner{}, fmt.Errorf("look up the item that made %s: %w", o.Key, err)
 	}
 	c.owners[object] = found
 	return found, nil

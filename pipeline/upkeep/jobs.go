@@ -46,7 +46,7 @@ func (d Jobs) FixityFeed(every time.Duration, n int) Job {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%d copies may be checked; %d were left of the last feed", n, left), nil
+		return fmt.Sprintf("%d copies released for checks; %d were left of the last feed", n, left), nil
 	}}
 }
 

@@ -59,7 +59,7 @@ type Scheduler struct {
 }
 
 // ErrBusy says that another process runs the job.
-var ErrBusy = errors.New("another process is at it")
+var ErrBusy = errors.New("another process runs it")
 
 const (
 	jobPoll  = 5 * time.Second // between two looks for what people have changed

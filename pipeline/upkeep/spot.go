@@ -51,7 +51,7 @@ func (d Jobs) SpotRestore(every time.Duration, s Spot) Job {
 				break
 			}
 		}
-		return fmt.Sprintf("drawn: %s; nothing to draw from: %s", listed(drawn), listed(without)), failed.With(ctx.Err())
+		return fmt.Sprintf("chosen: %s; without a suitable object: %s", listed(drawn), listed(without)), failed.With(ctx.Err())
 	}}
 }
 

@@ -158,7 +158,7 @@ type Trouble struct {
 	Wait    time.Duration // until the next try; 0 is a minute, doubled with each
 	Outage  bool          // it is not the copy's doing, and others of the target would fare no better
 	Pause   time.Duration // of the target, if it happens a few times in a row; 0 is five minutes
-	Wavered bool          // it was read twice, with two results
+	Wavered bool          // two reads gave different results
 }
 
 // retrySQL counts the failure, and leaves the target alone if it is one of a
@@ -207,7 +207,7 @@ func (r Records) Retry(ctx context.Context, t Trouble) (attempts int, err error)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("put off the check of a copy: %w", err)
+		return 0, fmt.Errorf("postpone the check of a copy: %w", err)
 	}
 	return attempts, nil
 }
@@ -220,10 +220,10 @@ func (r Records) Feed(ctx context.Context, n int, every time.Duration) (left int
 		UPDATE fixity_feed SET allowance = $1, fed = $1, every = $2, fed_at = now()
 		RETURNING (SELECT allowance FROM was)`, n, every).Scan(&left)
 	if err != nil {
-		return 0, fmt.Errorf("allow %d checks of copies: %w", n, err)
+		return 0, fmt.Errorf("reserve %d checks of copies: %w", n, err)
 	}
 	if _, err := r.db.Exec(ctx, `DELETE FROM fixity_done WHERE minute < now() - interval '8 days'`); err != nil {
-		return left, fmt.Errorf("clear away old counts of checks: %w", err)
+		return left, fmt.Errorf("delete old counts of checks: %w", err)
 	}
 	return left, nil
 }

@@ -157,7 +157,7 @@ func (r Records) Record(ctx context.Context, results ...Result) (ends []End, err
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("record what was found of %d copies: %w", len(results), err)
+		return nil, fmt.Errorf("record the results of %d checks: %w", len(results), err)
 	}
 	return ends, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrHeld says that somebody else has a copy in hand.
-var ErrHeld = errors.New("somebody else has it in hand")
+var ErrHeld = errors.New("another worker or person is repairing it")
 
 // A BadCopy is a copy that failed its fixity check.
 type BadCopy struct {
@@ -131,7 +131,7 @@ func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, l
 		}
 	}
 	if err != nil {
-		return w, fmt.Errorf("take bad copy %d in hand: %w", failure, err)
+		return w, fmt.Errorf("claim bad copy %d: %w", failure, err)
 	}
 	w.Hold = hold
 	return w, nil
@@ -157,10 +157,10 @@ func (r Records) NoteRepair(ctx context.Context, w Repair, quarantinedAs, from s
 		WHERE b.id = $1 AND b.state = 'open' AND b.storage_record_id = $2 AND c.storage_record_id = $2 AND c.token = $3 AND c.worker <> ''
 		  AND c.run_at > now() AND s.active`, w.Failure, w.ID, w.Token, quarantinedAs, from)
 	if err != nil {
-		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, err)
+		return fmt.Errorf("record the repair of bad copy %d: %w", w.Failure, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, registry.ErrLost)
+		return fmt.Errorf("record the repair of bad copy %d: %w", w.Failure, registry.ErrLost)
 	}
 	return nil
 }

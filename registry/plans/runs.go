@@ -98,7 +98,7 @@ func (r Records) hold(ctx context.Context, id int64) (*pgx.Conn, error) {
 	if errors.As(err, &pg) && pg.Code == "55P03" { // lock_not_available
 		var holder string
 		if err = c.QueryRow(ctx, holderSQL, id).Scan(&holder); err == nil {
-			err = fmt.Errorf("%w: plan %d is in the hands of %s", registry.ErrRefused, id, holder)
+			err = fmt.Errorf("%w: plan %d is being applied by %s", registry.ErrRefused, id, holder)
 		}
 	}
 	if err != nil {

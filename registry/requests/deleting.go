@@ -65,7 +65,7 @@ func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (Deletio
 			&order.Requester, &approver, &object, &state, &isNamed, &kept, &ingest)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("%w: there is no request %d for it", ErrUnauthorised, w.DeletionID)
+			return fmt.Errorf("%w: there is no deletion request %d", ErrUnauthorised, w.DeletionID)
 		case err != nil:
 			return err
 		case approver == nil || !isNamed:
@@ -199,7 +199,7 @@ func (r Records) LiveRequests(ctx context.Context, object string) (item int64, s
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("look for requests for %q: %w", object, err)
+		return 0, 0, fmt.Errorf("find requests for %q: %w", object, err)
 	}
 	return item, since, nil
 }

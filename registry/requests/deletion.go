@@ -112,7 +112,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 		return 0, err
 	}
 	if len(identifiers) == 0 {
-		return 0, fmt.Errorf("%w: nothing is named", registry.ErrRefused)
+		return 0, fmt.Errorf("%w: name an object or files", registry.ErrRefused)
 	}
 	n, err := lookUp(ctx, tx, identifiers, u.InstitutionID)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 		return 0, err
 	}
 	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
-		"%s asks to delete %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
+		"%s requests the deletion of %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
 		u.Email, len(n.objects), len(n.files), u.Email, id))
 }
 
@@ -215,7 +215,7 @@ func deletable(ctx context.Context, db registry.RowQuerier, request int64) error
 	rows, _ := db.Query(ctx, undeletableSQL, request)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("see what can be deleted: %w", err)
+		return fmt.Errorf("check what can be deleted: %w", err)
 	}
 	if len(list) > 0 {
 		return fmt.Errorf("%w: cannot be deleted: %s", registry.ErrRefused, some(list))
@@ -279,7 +279,7 @@ func (r Records) ApproveDeletion(ctx context.Context, id int64, by, token string
 			return err
 		}
 		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", fmt.Sprintf(
-			"%s has approved what %s requested. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
+			"%s has approved the request of %s. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
 	})
 }
 

@@ -100,7 +100,7 @@ func (r Records) DueIn(ctx context.Context, job string) (wait time.Duration, ok 
 		return 0, false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("ask when %s is due: %w", job, err)
+		return 0, false, fmt.Errorf("read when %s is due: %w", job, err)
 	}
 	return wait, true, nil
 }

@@ -89,7 +89,7 @@ func (r Records) Draw(ctx context.Context, c SpotChoice) (object string, err err
 	var lowest, highest *int64
 	var lately bool
 	if err := r.db.QueryRow(ctx, drawRangeSQL, c.Institution.ID, c.Institution.Days).Scan(&lowest, &highest, &lately); err != nil {
-		return "", fmt.Errorf("draw an object of %s: %w", c.Institution.Identifier, err)
+		return "", fmt.Errorf("choose a random object of %s: %w", c.Institution.Identifier, err)
 	}
 	if lowest == nil {
 		return "", nil
@@ -125,7 +125,7 @@ func (r Records) drawPage(ctx context.Context, c SpotChoice, from int64, n int, 
 		"from": from, "n": n, "again": again,
 	}).Scan(&seen, &last, &object)
 	if err != nil {
-		return 0, "", fmt.Errorf("draw an object of %s: %w", c.Institution.Identifier, err)
+		return 0, "", fmt.Errorf("choose a random object of %s: %w", c.Institution.Identifier, err)
 	}
 	if seen < n {
 		last = 0
@@ -144,7 +144,7 @@ func (r Records) RequestSpotRestore(ctx context.Context, institution int64, obje
 		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("restore %q to see that it can be: %w", object, registry.Refusal(err))
+		return 0, fmt.Errorf("queue the spot restoration of %q: %w", object, registry.Refusal(err))
 	}
 	return item, nil
 }

@@ -14,7 +14,7 @@ import (
 // connection cannot be used again.
 var (
 	ErrBusy = errors.New("too many requests are being read at the moment; send it again in a second")
-	ErrSlow = errors.New("the request came too slowly; send it again over a faster connection, or in parts")
+	ErrSlow = errors.New("the request arrived too slowly; send it again over a faster connection, or in parts")
 )
 
 const (
