@@ -154,7 +154,7 @@ func (e *infoEditor) remember(old Tag) {
 
 func inLowerCase(name, value string) Tag { return Tag{Name: strings.ToLower(name), Value: value} }
 
-// write makes the file anew, and reads it back: in some encodings a line does not
+// write makes the file again, and reads it back: in some encodings a line does not
 // mean the same after another one.
 func (e *infoEditor) write() ([]byte, error) {
 	_, err := e.walk(func(l textLine, owner int, first bool) error {

@@ -257,7 +257,7 @@ func (rd *reader) grow(path string) {
 	}
 }
 
-// takes reserves room for what is said of a file.
+// takes reserves space for what is said of a file.
 func (rd *reader) takes(bytes int64) bool {
 	if rd.room < bytes {
 		rd.tooLong()

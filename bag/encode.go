@@ -72,7 +72,7 @@ func (e tagEncoding) cutMark(content []byte) (mark, rest []byte) {
 	return content[:len(content)-len(rest)], rest
 }
 
-// A textFile is a text whose lines can be told apart in the bytes that it was
+// A textFile is a text whose lines can be distinguished in the bytes that it was
 // decoded from. There may be a million of them; so they are not kept.
 type textFile struct {
 	content, text []byte

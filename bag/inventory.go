@@ -14,7 +14,7 @@ import (
 )
 
 // ErrInventory marks an inventory that was damaged, cut off, or written by a
-// later Farol. Reading it again will not help; it has to be made anew.
+// later Farol. Reading it again will not help; it has to be made again.
 var ErrInventory = errors.New("inventory is not readable")
 
 const (

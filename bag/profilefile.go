@@ -69,7 +69,7 @@ func (p *Profile) parse(data []byte) error {
 	return errors.Join(l.faults...)
 }
 
-// profileParser gathers all faults of a profile, since whoever writes one wants
+// profileParser gathers all faults of a profile, since anyone who writes one wants
 // to hear of them at once.
 type profileParser struct {
 	members map[string]json.RawMessage

@@ -76,7 +76,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 1 GiB has room for.
+// DefaultMaxFiles is what a worker of 1 GiB has space for.
 const DefaultMaxFiles = 400_000
 
 const (
@@ -102,7 +102,7 @@ type reader struct {
 	mentioned []*File      // by a manifest before the tar had them, in that order
 
 	// Findings about the tar are part of a checkpoint; those about the content
-	// of manifests and tag files arise anew when these are read again.
+	// of manifests and tag files arise again when these are read again.
 	problems, warnings       findings
 	textProblems, textWarned findings
 	duplicates               findings // lines of manifests that only the version of BagIt can judge

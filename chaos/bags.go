@@ -24,7 +24,7 @@ type mix struct {
 	Files int // of each of those; 0: 300
 }
 
-// invalid share of the bags: one in ten, in these ways by turns.
+// invalid share of the bags: one in ten, in these ways in rotation.
 func flaws() []string { return []string{"digest", "missing", "cut", "title", "unlisted"} }
 
 const invalidEach = 10

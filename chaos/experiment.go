@@ -15,7 +15,7 @@ import (
 type experiment struct {
 	name  string
 	does  string
-	must  string // what must come of it, besides what always must
+	must  string // what must come of it, in addition to what always must
 	short bool   // part of `make chaos`, and not of ARGS=--all alone
 
 	prepare func(*site) error                  // before the processes start

@@ -50,7 +50,7 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 	}
 }
 
-// Whoever takes an item away from a running worker stops its work.
+// Anyone who takes an item away from a running worker stops its work.
 func TestLostItemStopsItsWork(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{

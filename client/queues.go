@@ -32,7 +32,7 @@ func (c *Client) Post(ctx context.Context, sender string, messages map[string][]
 	return ids, nil
 }
 
-// Where a pull starts, besides the number of a message.
+// Where a pull starts, in addition to the number of a message.
 const (
 	GoOn    = 0  // where the receiver stands, at first at the first message
 	Newest  = -1 // the newest message, or else the next to come

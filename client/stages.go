@@ -125,7 +125,7 @@ type StageWorker struct {
 	Failed func(i Item, err error)
 }
 
-// WorkStage calls do for each item, and renews its lease meanwhile. The item goes on
+// WorkStage calls do for each item, and renews its lease in the meantime. The item goes on
 // when that returns nil, with a note for the depositor; it fails if the error is of
 // [Refused], and is tried again for any other. do's context ends when the item is
 // lost, and with ctx: then the item is given back. WorkStage returns when ctx is done

@@ -175,7 +175,7 @@ func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []s
 	return list
 }
 
-// filesByStage adds up by stage what is finished. A stage that was begun anew has
+// filesByStage adds up by stage what is finished. A stage that was begun again has
 // one entry for each time, "Store@12"; the newest counts.
 func filesByStage(summary map[string]int64, order []string) []StageFiles {
 	files, passes := map[string]int64{}, map[string]int64{}

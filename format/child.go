@@ -31,7 +31,7 @@ type child struct {
 }
 
 // exitPatience bounds the wait for a process that closed its output, or that
-// was told to end.
+// was asked to end.
 const exitPatience = 5 * time.Second
 
 // tempPrefix begins the name of a child's directory for temporary files.
@@ -76,7 +76,7 @@ func launch(ctx context.Context, o Options) (*child, error) {
 	return c, nil
 }
 
-// launchIn returns a child that runs and that somebody has to wait for.
+// launchIn returns a child that runs and that someone has to wait for.
 func launchIn(ctx context.Context, o Options, dir string) (*child, error) {
 	// a child outlives the file it was started for
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Command[0], o.Command[1:]...)

@@ -99,7 +99,7 @@ const protocolVersion = 1
 // limits is the payload of hello.
 type limits struct {
 	memory int64 // bytes the child may use on top of what it has after loading
-	budget int64 // bytes it may ask for of one file, besides both ends
+	budget int64 // bytes it may ask for of one file, in addition to both ends
 }
 
 func (l limits) encode() []byte {

@@ -31,9 +31,9 @@ const startTimeout = time.Minute
 type Options struct {
 	Command []string      // program and arguments of a child; it calls [Serve] on its standard input and output
 	Workers int           // children at most, and so files in hand at a time; default 2
-	Timeout time.Duration // for one file, besides its reading, and for each read of it; default 30 s
-	Memory  int64         // bytes a child may use besides the signatures; default 256 MiB
-	Budget  int64         // bytes to read of one file, besides a mebibyte at each end; default 8 MiB
+	Timeout time.Duration // for one file, in addition to its reading, and for each read of it; default 30 s
+	Memory  int64         // bytes a child may use in addition to the signatures; default 256 MiB
+	Budget  int64         // bytes to read of one file, in addition to a mebibyte at each end; default 8 MiB
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -66,7 +66,7 @@ type Identifier struct {
 	// slots holds a token for each child that may run: the child if it is idle,
 	// nil if it is not running. Who takes a token gives one back.
 	slots chan *child
-	// close runs once, and whoever closes waits for its end.
+	// close runs once, and anyone who closes waits for its end.
 	close func()
 }
 

@@ -22,7 +22,7 @@ const (
 	// other is alive.
 	heartbeat = 5 * time.Second
 	// maxKept is how much is kept of a body, in bytes: an id is shorter, and other
-	// bodies need only be told apart.
+	// bodies need only be distinguished.
 	maxKept = 64
 )
 

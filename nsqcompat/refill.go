@@ -22,7 +22,7 @@ const (
 )
 
 // refill publishes messages again that the channel lacks, because nsqd was wiped, or
-// somebody emptied the channel or consumes it. Every other channel of the topic gets
+// someone emptied the channel or consumes it. Every other channel of the topic gets
 // these messages once more.
 func (l *link) refill(ctx context.Context, q queueReader) error {
 	for _, c := range l.channels {
@@ -73,7 +73,7 @@ func (l *link) refillChecks(ctx context.Context, q queueReader, c *channel, lack
 	return l.republish(ctx, c, ids[:min(len(ids), int(lack))])
 }
 
-// republish publishes what nsqd has had before, and records an answer for whoever
+// republish publishes what nsqd has had before, and records an answer for anyone who
 // emptied it.
 func (l *link) republish(ctx context.Context, c *channel, ids []int64) error {
 	l.o.Log.WarnContext(ctx, "messages are missing in nsqd; publishing them again", "topic", c.topic, "messages", len(ids))

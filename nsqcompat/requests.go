@@ -11,7 +11,7 @@ import (
 // maxRequests bounds the requests that wait for the database.
 const maxRequests = 200
 
-// request is a message that somebody else published on one of the pipeline's topics: the
+// request is a message that someone else published on one of the pipeline's topics: the
 // id of an item that is to be requeued to the topic's stage, or of a file whose fixity
 // is to be checked.
 type request struct {

@@ -187,7 +187,7 @@ func (s Surroundings) judged(all []Finding) []Finding {
 }
 
 // needsFor reports whether all work of the process needs something. The jobs of a
-// scheduler need the database, and each what it needs besides.
+// scheduler need the database, and each what it needs, too.
 func (s Surroundings) needsFor(service, what string) bool {
 	return service == fault.Database || s.Command == "work" || service == "s3" && what == "clock"
 }

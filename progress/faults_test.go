@@ -256,7 +256,7 @@ func TestAStalledRedisIsToldFromACallerWithoutTime(t *testing.T) {
 }
 
 // After a failover the connections to the old primary, which is a replica now, are
-// left, and the name is asked anew: it leads to the new one.
+// left, and the name is asked again: it leads to the new one.
 func TestAFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	first, second := testenv.NewRedisServer(t), testenv.NewRedisServer(t)

@@ -20,7 +20,7 @@ type Key struct {
 }
 
 // Keys walks all keys with the Store's prefix but that of [Store.Probe], a page at a time, in no order. A
-// key may come twice, and one that is written meanwhile may come or not: Redis
+// key may come twice, and one that is written in the meantime may come or not: Redis
 // promises no more (SCAN). It ends at the first error, which comes without keys.
 func (s *Store) Keys(ctx context.Context) iter.Seq2[[]Key, error] {
 	return func(yield func([]Key, error) bool) {

@@ -103,7 +103,7 @@ func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 	}
 }
 
-// Whoever keeps vacuum from dead rows is told of, with the time since when.
+// Anyone who keeps vacuum from dead rows is told of, with the time since when.
 func TestOldSnapshotsAreFound(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)

@@ -120,7 +120,7 @@ type Identified struct {
 	File FormatFile
 }
 
-// A file that somebody works on, or has changed since it was read, is left to
+// A file that someone works on, or has changed since it was read, is left to
 // them: nobody is waited for, and so nobody waits in a ring. The event is derived
 // from the content and the answer: the same signatures say it once.
 const identifySQL = `

@@ -71,7 +71,7 @@ func Refusal(err error) error {
 	return err
 }
 
-// rules are constraints as whoever typed what they refuse should read them.
+// rules are constraints as anyone who typed what they refuse should read them.
 //
 //nolint:gochecknoglobals,gosec // a constant, but for Go; the tokens are names of constraints
 var rules = map[string]string{

@@ -186,7 +186,7 @@ func TestFilterIsACondition(t *testing.T) {
 	a.exec(`BEGIN; SELECT requeue_where('true'); UPDATE work_items SET note = 'written after' WHERE id = 1; COMMIT`)
 }
 
-// What somebody else has changed since it was found is left to them.
+// What someone else has changed since it was found is left to them.
 func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -71,7 +71,7 @@ func (e *answer) Unwrap() []error {
 
 // explain translates an error of the SDK at the border of this package, and says
 // whose failure it is. What ended since the caller's time was up or since it was
-// told to stop is nobody's failure.
+// asked to stop is nobody's failure.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if known := fault.In(err); known != nil {
 		return err

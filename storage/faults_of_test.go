@@ -17,7 +17,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// operations are those whose failures have to be told apart, each of its own.
+// operations are those whose failures have to be distinguished, each of its own.
 func operations(b *storage.Bucket) map[string]func(ctx context.Context) error {
 	content := noise(100)
 	large := noise(1 << 20)
@@ -64,7 +64,7 @@ func blames(t *testing.T, what string, err error, b *storage.Bucket, kind fault.
 		return
 	}
 	denied := kind == fault.Denied || kind == fault.Missing
-	certificate := strings.Contains(f.Said, "certificate") // is mended by people, too, but is no answer
+	certificate := strings.Contains(f.Said, "certificate") // is repaired by people, too, but is no answer
 	if errors.Is(err, storage.ErrDenied) != denied && !certificate {
 		t.Errorf("%s = %v, which is ErrDenied: %t", what, err, !denied)
 	}

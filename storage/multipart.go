@@ -42,7 +42,7 @@ type Parts struct {
 // [Bucket.Put] and tried again if it fails.
 //
 // With p.Resume, parts that the server has already and whose checksum is right
-// are not sent again; an upload that it no longer knows starts anew, unless the
+// are not sent again; an upload that it no longer knows starts again, unless the
 // object itself is there and right. On an error that waiting cannot cure the
 // upload is aborted; on others it stays for Resume, if p.SaveID kept its ID.
 func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (Object, error) {

@@ -38,7 +38,7 @@ type Stream struct {
 
 // A RewindError is for a producer to return from Read or [Stream.From] when it finds
 // that bytes which were sent already are not good: from Offset on the content is
-// produced anew, and its parts are replaced. It does not unwrap to its cause, which
+// produced again, and its parts are replaced. It does not unwrap to its cause, which
 // may be io.EOF.
 type RewindError struct {
 	Offset int64 // a multiple of [Stream.PartSize], and not in front of what is being produced
@@ -209,7 +209,7 @@ func atEnd(src io.Reader) error {
 
 // refused reports whether a server answered as those do that have not heard of
 // trailing checksums. After the first part a server cannot mean it, and too much
-// would be lost by beginning anew.
+// would be lost by beginning again.
 func (p part) refused(err error) bool {
 	var api smithy.APIError
 	if p.proof != byTrailer || p.number > 1 || !errors.As(err, &api) {

@@ -274,7 +274,7 @@ func TestCancelledStartSaysSoAndLeavesNothing(t *testing.T) {
 }
 
 // Half a data directory must not be taken for a new one: the database would
-// refuse the new password without anybody knowing why.
+// refuse the new password without anyone knowing why.
 func TestLostSecretsAreAnError(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
@@ -288,7 +288,7 @@ func TestLostSecretsAreAnError(t *testing.T) {
 	}
 }
 
-// Somebody else may have taken a port while the stack was down.
+// Someone else may have taken a port while the stack was down.
 func TestTakenPortIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")

@@ -185,7 +185,7 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	awaitEmpty(t, dir)
 }
 
-// As long as somebody else answers at a server's address, it is his; then it is
+// As long as someone else answers at a server's address, it is his; then it is
 // the stack's turn again.
 func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 const (
 	lookTime  = 4 * time.Second  // for all that a scrape asks of the database; Prometheus waits for ten
 	lookFresh = 5 * time.Second  // a second scrape within it is told the same
-	lookEvery = 30 * time.Second // between two looks for old snapshots, whether or not anybody scrapes
+	lookEvery = 30 * time.Second // between two looks for old snapshots, whether or not anyone scrapes
 	tooOld    = 60 * time.Second // for a snapshot
 	repeat    = 10 * time.Minute // between two warnings of the same
 )
@@ -128,7 +128,7 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 }
 
 // look asks the database, or returns what it said a moment ago. Those who come
-// meanwhile wait for the same answer. That there was none is an answer, too: a
+// in the meantime wait for the same answer. That there was none is an answer, too: a
 // database in trouble is not asked more often for it.
 func (q *Queue) look() (registry.Figures, time.Duration, error) {
 	q.mu.Lock()

@@ -62,7 +62,7 @@ func ServeUntil(ctx context.Context, server *http.Server, listener net.Listener)
 	defer cancel()
 	err := server.Shutdown(bounded)
 	if err != nil {
-		err = server.Close() // whoever still reads has had their time
+		err = server.Close() // anyone who still reads has had their time
 	}
 	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)

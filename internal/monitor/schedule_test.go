@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Any scheduler tells of all jobs what the database has, whoever ran them.
+// Any scheduler tells of all jobs what the database has, no matter who ran them.
 func TestSchedulesAreTold(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)

@@ -103,7 +103,7 @@ type Worker struct {
 	MaxFiles int             // of a bag
 	Pools    []pipeline.Pool // none: the default
 
-	// By stage, and only for stages that somebody has set, but for the second: items
+	// By stage, and only for stages that someone has set, but for the second: items
 	// of it at once in this process, items of it in one claim, attempts before it is
 	// given up, how long it may take, and how long a claim lasts unless renewed.
 	StageSlots, ClaimCeiling, MaxAttempts map[string]int

@@ -108,7 +108,7 @@ func Wrong(format string, args ...any) error {
 }
 
 // ObjectOf reads from the metadata of a copy which object it was made for, as
-// describe wrote it; "" if that cannot be told.
+// describe wrote it; "" if that is unknown.
 func ObjectOf(o storage.Object) string {
 	if object := o.Metadata["bag"]; object != "" {
 		return object

@@ -24,7 +24,7 @@ import (
 //
 // It judges only what it has seen twice. A provider that does not answer says nothing
 // of a copy, which is then tried again later; and of one whose record changed
-// meanwhile, what was read says nothing either.
+// in the meantime, what was read says nothing either.
 type Checker struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
@@ -83,7 +83,7 @@ type fixityCheck struct {
 var errTakenAway = errors.New("another process has taken over the check")
 
 // Run checks copies until ctx is done. What it then has in hand it gives back at
-// once: the next process begins it anew.
+// once: the next process begins it again.
 func (f *Checker) Run(ctx context.Context) error {
 	if f.Slots <= 0 {
 		return nil
@@ -129,7 +129,7 @@ func (r *fixityRun) room() int {
 	return max(r.Slots+spare-r.read-r.queued, 0)
 }
 
-// claim claims what there is room for, and waits until there may be more. A claim that
+// claim claims what there is space for, and waits until there may be more. A claim that
 // was sent is heard to its end although ctx is done: its copies are on record as ours,
 // and would wait for their lease if nobody gave them back.
 func (r *fixityRun) claim(ctx context.Context) {
@@ -222,7 +222,7 @@ func (r *fixityRun) keep(ctx context.Context) {
 		}
 		r.mu.Unlock()
 		if err := r.renew(ctx, holds, stale); err != nil && ctx.Err() == nil {
-			// What another process takes over meanwhile, it will not let us record.
+			// What another process takes over in the meantime, it will not let us record.
 			r.Log.WarnContext(ctx, "cannot renew leases of fixity checks; retrying", "err", err)
 		}
 	}
@@ -261,7 +261,7 @@ func (r *fixityRun) renew(ctx context.Context, holds, stale []fixity.Hold) error
 }
 
 // lastWord is how long the end of a check may take to reach the database once the
-// process was told to stop.
+// process was asked to stop.
 const lastWord = 10 * time.Second
 
 // giveBack releases what is left in hand.

@@ -22,7 +22,7 @@ import (
 // are compared with their digest on their way, and read back. Where more copies of a
 // provider fail than bit rot explains, it stops by itself.
 //
-// A copy is in one pair of hands at a time, those of who checks it included. Whoever
+// A copy is in one pair of hands at a time, those of who checks it included. Anyone who
 // dies on the way leaves a bad copy that is still bad, or one that is good and noted
 // as being replaced: doing it again does the rest.
 type Repairer struct {
@@ -46,7 +46,7 @@ type Repairer struct {
 // What a repair comes to.
 const (
 	RepairDone  = "repaired"
-	RepairGood  = "good again"   // somebody or something had made it good
+	RepairGood  = "good again"   // someone or something had made it good
 	RepairLeft  = "left"         // and why
 	RepairWould = "would repair" // of a plan
 )
@@ -174,7 +174,7 @@ func (r *Repairer) keep(ctx context.Context, h fixity.Hold, stop context.CancelC
 	}
 }
 
-// repair does it step by step. What is here already, because somebody died in the
+// repair does it step by step. What is here already, because someone died in the
 // middle, is not done again.
 func (r *Repairer) repair(ctx context.Context, w fixity.Repair, out *Repair) (string, error) {
 	b := r.Targets[w.Target]

@@ -21,7 +21,7 @@ import (
 )
 
 // Report puts on record what a completion report of S3 Batch Operations says of
-// copies: the digests that S3 computed of them anew ("Compute checksum"), which it
+// copies: the digests that S3 computed of them again ("Compute checksum"), which it
 // does in archive classes too. A report may have any number of rows.
 type Report struct {
 	Registry *registry.Registry
@@ -252,7 +252,7 @@ func (r *reporting) missing(ctx context.Context, row reportRow, c fixity.Recorde
 }
 
 // record puts results on record, and counts what became of them. Those of files that
-// somebody is at get another try.
+// someone is at get another try.
 func (r *reporting) record(ctx context.Context, rows []reportRow, results []fixity.Result, copies map[string]fixity.RecordedCopy) error {
 	for len(results) > 0 {
 		ends, err := fixity.In(r.Registry).Record(ctx, results...)

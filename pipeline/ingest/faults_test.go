@@ -760,7 +760,7 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 	return string(out.EncodeAll([]byte(change(string(text))), nil))
 }
 
-// A list that was damaged is made anew like one that is gone, wherever in it.
+// A list that was damaged is made again like one that is gone, wherever in it.
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -172,7 +172,7 @@ func TestInfectedBagWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// Of many infected files the note names some, and how many there are besides.
+// Of many infected files the note names some, and how many there are, too.
 func TestInfectedFilesAreCounted(t *testing.T) {
 	t.Parallel()
 	var files []*lists.File
@@ -190,7 +190,7 @@ func TestInfectedFilesAreCounted(t *testing.T) {
 	}
 }
 
-// A scanner that goes away costs no attempt, and no bag passes unchecked meanwhile.
+// A scanner that goes away costs no attempt, and no bag passes unchecked in the meantime.
 func TestScannerThatGoesAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -219,7 +219,7 @@ func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, al
 // patient is the tar as one stream that outlives broken connections: it opens
 // the tar again where the last one broke off, as long as it gets on.
 type patient struct {
-	ctx    context.Context //nolint:containedctx // io.Reader has no room for it
+	ctx    context.Context //nolint:containedctx // io.Reader has no space for it
 	open   func(offset int64) (io.ReadCloser, error)
 	body   io.ReadCloser
 	offset int64

@@ -21,7 +21,7 @@ import (
 type layout struct {
 	object     registry.Object
 	top        string    // directory of the bag
-	at         time.Time // of what is made anew
+	at         time.Time // of what is made again
 	algorithms []bag.Algorithm
 	bagit      []byte
 	info       []byte     // bag-info.txt as it is to be; nil if the bag has none
@@ -81,7 +81,7 @@ func (g *giving) profileOf(o registry.Object) *bag.Profile {
 	return g.Profiles.Of(&bag.Bag{Tags: []bag.Tag{{File: infoName, Name: "BagIt-Profile-Identifier", Value: o.BagItProfileIdentifier}}})
 }
 
-// newInfo is bag-info.txt with what has to be said anew of a restored bag.
+// newInfo is bag-info.txt with what has to be said again of a restored bag.
 func (l *layout) newInfo(ctx context.Context, g *giving) ([]byte, error) {
 	id := l.object.Identifier + "/" + infoName
 	for f, err := range g.Registry.StoredFilesAfter(ctx, l.object.ID, 0, id[:len(id)-1]) {

@@ -39,7 +39,7 @@ type Left struct {
 type Backfilled struct {
 	Identified int64 `json:"identified"`
 	Changed    int64 `json:"changed"`   // of these: files that have another PUID or MIME type now
-	Overtaken  int64 `json:"overtaken"` // were deleted, ingested or identified again by others meanwhile
+	Overtaken  int64 `json:"overtaken"` // were deleted, ingested or identified again by others in the meantime
 	Archived   int64 `json:"archived"`  // have no copy that can be read without a restoration, and were skipped
 	Left       int64 `json:"left"`
 }

@@ -178,7 +178,7 @@ func (c *comparison) settleAbsent(ctx context.Context) error {
 }
 
 // settleUnnamed asks for the owners first and for the records last, so that an item
-// that comes on record meanwhile is seen in one place or the other.
+// that comes on record in the meantime is seen in one place or the other.
 func (c *comparison) settleUnnamed(ctx context.Context) error {
 	clear(c.owners) // what was found out before these copies were listed may be wrong by now
 	owners := make([]owner, len(c.unnamed))
@@ -214,7 +214,7 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 
 // An owner is who may have made a copy that is not on record.
 type owner struct {
-	live    bool // an item in work, or it cannot be told that it is none
+	live    bool // an item in work, or it is unknown that it is none
 	failed  bool // one that failed and can be requeued
 	expired bool // longer ago than the retention
 	known   bool // one that ended, and whose copies the janitor knows

@@ -55,7 +55,7 @@ func (d Jobs) GlacierPoll(every time.Duration) Job {
 	return Job{GlacierPollJob, every, restore.Poll{Registry: d.Registry, Targets: d.Targets}.Run}
 }
 
-// KeepTopicLog makes room for messages in the topic log, and drops old ones.
+// KeepTopicLog makes space for messages in the topic log, and drops old ones.
 func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
 	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
 		dropped, err := d.Registry.KeepTopicLog(ctx, keep)

@@ -132,7 +132,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 			return err == nil && o.Readable(time.Now().Add(24*time.Hour))
 		})
 	}
-	// A copy that is written anew has been restored by nobody.
+	// A copy that is written again has been restored by nobody.
 	if _, err := b.Put(t.Context(), last("late"), bytes.NewReader([]byte("late")), storage.Upload{Size: 4}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 	if got := a.does(poll); got != "items that wait: 1; woken: 1" {
 		t.Errorf("result after five hours = %q", got)
 	}
-	// Whoever has had the item since it was listed is not disturbed.
+	// Anyone who has had the item since it was listed is not disturbed.
 	a.Exec(again)
 	list, err := upkeep.In(a.Deps.Registry).WaitingRetrievals(t.Context(), 0, 10)
 	if err != nil || len(list) != 1 {
@@ -208,7 +208,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		t.Errorf("of one file there waits %+v, %v", list, err)
 	}
 	a.Exec(`UPDATE work_items SET claim_token = claim_token + 1, generic_file_id = NULL WHERE action = 'Glacier Restore'`)
-	// A file that was deleted meanwhile is not the last.
+	// A file that was deleted in the meantime is not the last.
 	a.Exec(`UPDATE generic_files SET state = 'D' WHERE identifier = 'test.edu/half/data/z'`)
 	if list, err := upkeep.In(a.Deps.Registry).WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
 		t.Errorf("without its last file there waits %+v, %v", list, err)

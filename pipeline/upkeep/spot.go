@@ -68,7 +68,7 @@ func listed(names []string) string {
 }
 
 // spotRestore draws an object and queues its restoration; "" if there is none that
-// may be drawn. Somebody may take up the object, or delete it, after it was drawn:
+// may be drawn. Someone may take up the object, or delete it, after it was drawn:
 // then it is another's turn.
 func (d Jobs) spotRestore(ctx context.Context, c upkeep.SpotChoice) (object string, err error) {
 	for range spotTries {

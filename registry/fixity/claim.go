@@ -20,7 +20,7 @@ const (
 	fixityPause = 5 * time.Minute
 )
 
-// A FixityCopy is a copy that somebody has claimed in order to check it.
+// A FixityCopy is a copy that someone has claimed in order to check it.
 type Copy struct {
 	ID         int64 // of its storage record
 	Token      int64 // of the claim
@@ -45,10 +45,10 @@ type Claim struct {
 	Lease   time.Duration // how long they are the worker's unless it is renewed
 }
 
-// lockSQL has claims take turns: each sees what the last one took, and none
+// lockSQL has claims run one after another: each sees what the last one took, and none
 // comes back with less than there is. It goes by indexes whatever the planner thinks:
 // fixity_checks has few rows when the plan is made, and may have a hundred thousand
-// when somebody asks for an object.
+// when someone asks for an object.
 const lockSQL = `
 SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0)),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
@@ -65,7 +65,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0)),
 //go:embed claim.sql
 var claimSQL string
 
-// Claim claims copies to check: those that somebody asked for, those that were
+// Claim claims copies to check: those that someone asked for, those that were
 // begun and not ended, and then those that are due, the most overdue first, as long
 // as the allowance lasts; none while checks are paused. A copy is under one claim at a time. Of each file whose
 // check begins the topic log is told.

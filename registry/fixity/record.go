@@ -40,9 +40,9 @@ const (
 	// FixityKnown says that this result of a report was on record already.
 	FixityKnown End = "known"
 	// Dropped says that it tells nothing about the copy that is on record now. The file
-	// was ingested anew or deleted meanwhile, or the claim was lost.
+	// was ingested again or deleted in the meantime, or the claim was lost.
 	Dropped End = "dropped"
-	// Busy says that somebody is changing the file at this moment. Try again.
+	// Busy says that someone is changing the file at this moment. Try again.
 	Busy End = "busy"
 )
 
@@ -62,7 +62,7 @@ WHERE CASE r.token WHEN 0 THEN CASE WHEN r.stored IS NULL THEN s.stored_at <= r.
 	ORDER BY k.datetime DESC LIMIT 1)
 `
 
-// lockRecordsSQL locks them: whoever records or deletes a file comes before or
+// lockRecordsSQL locks them: anyone who records or deletes a file comes before or
 // after. What is locked already is left for later, so that nobody waits in a ring.
 const lockRecordsSQL = validSQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s SKIP LOCKED`
 

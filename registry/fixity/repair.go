@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ErrHeld says that somebody else has a copy in hand.
+// ErrHeld says that someone else has a copy in hand.
 var ErrHeld = errors.New("another worker or person is repairing it")
 
 // A BadCopy is a copy that failed its fixity check.
@@ -79,7 +79,7 @@ type Repair struct {
 	Format       string // MIME type
 	MD5          string `db:"md5"`    // on record
 	SHA256       string `db:"sha256"` // likewise
-	RepairedFrom string // URL of the copy by which somebody began to replace it, and did not come to record that
+	RepairedFrom string // URL of the copy by which someone began to replace it, and did not come to record that
 	Others       []OtherCopy
 }
 
@@ -117,7 +117,7 @@ WHERE b.failure = $1`
 
 // HoldRepair takes a bad copy in hand, as a claim for a check does: until the lease
 // lapses nobody else checks or repairs it. What is bad no longer is ErrNotFound, and
-// what somebody has in hand ErrHeld.
+// what someone has in hand ErrHeld.
 func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, lease time.Duration) (w Repair, err error) {
 	var hold Hold
 	err = registry.Again(func() error {

@@ -14,7 +14,7 @@ import (
 
 // Apply does what a plan says, or what is left of it. It refuses if more
 // than tolerance per cent of the items have changed since the plan was made, or
-// if somebody else is at it. Wherever it stops, and be it killed, each item is
+// if someone else is at it. Wherever it stops, and be it killed, each item is
 // done once or not at all, and another call goes on. After each batch told hears
 // how many items more were dealt with.
 func (r Records) Apply(ctx context.Context, id int64, tolerance float64, told func(items int)) (Plan, error) {

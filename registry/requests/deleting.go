@@ -30,7 +30,7 @@ type DeletionWork struct {
 var ErrUnauthorised = errors.New("not authorised")
 
 // orderSQL sees once more to all that the approval saw to: what is deleted here is
-// gone, whoever has changed a row by hand meanwhile.
+// gone, no matter who has changed a row by hand in the meantime.
 const orderSQL = `
 SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state, d.approved_at IS NOT NULL AND
 	CASE WHEN $2::bigint = 0

@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// DeletionRequest is somebody's wish to have files and objects deleted, and what
+// DeletionRequest is someone's wish to have files and objects deleted, and what
 // was decided about it.
 type DeletionRequest struct {
 	ID          int64      `json:"id"`
@@ -27,7 +27,7 @@ type DeletionRequest struct {
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
 	Objects     int64      `json:"objects"`
-	Files       int64      `json:"files"` // single ones, besides those of the objects
+	Files       int64      `json:"files"` // single ones, in addition to those of the objects
 	Items       int64      `json:"items"` // work items that it became
 	Done        int64      `json:"done"`  // of these
 	Failed      int64      `json:"failed"`
@@ -87,7 +87,7 @@ ORDER BY n.identifier`
 
 // RequestDeletion asks for the deletion of objects and files, by their identifiers.
 // by is the e-mail of an institutional admin, and everything has to be of the same
-// institution. Nothing is deleted before somebody has approved it with the token,
+// institution. Nothing is deleted before someone has approved it with the token,
 // which is told once, here. What is refused of one is refused of all, and says of
 // which.
 func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
@@ -330,7 +330,7 @@ func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (Delet
 }
 
 // decideDeletion decides about a request that nobody has decided about, and keeps
-// others from it meanwhile. That of another institution is not there.
+// others from it in the meantime. That of another institution is not there.
 func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User) error) (DeletionRequest, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {

@@ -34,7 +34,7 @@ type Quote struct {
 	Tier          string        `json:"tier"`
 	Days          int           `json:"days"`
 	Price         string        `json:"price_usd"` // exact, such as 1774.00
-	Cap           string        `json:"cap_usd"`   // above which somebody must approve
+	Cap           string        `json:"cap_usd"`   // above which someone must approve
 	NeedsApproval bool          `json:"needs_approval"`
 	Takes         time.Duration `json:"takes_ns"` // at most, as the provider says
 }

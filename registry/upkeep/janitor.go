@@ -60,7 +60,7 @@ func (r Records) ItemStates(ctx context.Context, ids []int64) (map[int64]ItemSta
 // WhileAlone calls do while an item stays as it is: it has ended, nobody has
 // changed it since this state was read, no other item of its object is live, and
 // none becomes so before do returns. If that does not hold, do is not called and
-// alone is false. do has to be short: whoever would requeue the item waits.
+// alone is false. do has to be short: anyone who would requeue the item waits.
 func (r Records) WhileAlone(ctx context.Context, s ItemState, do func(ctx context.Context) error) (alone bool, err error) {
 	const most = 20 * time.Second // a transaction that is idle for longer is ended
 	ctx, cancel := context.WithTimeout(ctx, most)

@@ -150,13 +150,13 @@ func (r Records) RequestSpotRestore(ctx context.Context, institution int64, obje
 }
 
 func (r Records) requestSpotRestore(ctx context.Context, tx pgx.Tx, institution int64, object string, priority int) (item int64, err error) {
-	// Those who come at once take turns here, and the second sees what the first did.
+	// Those who come at once run one after another here, and the second sees what the first did.
 	if _, err := tx.Exec(ctx, `SELECT FROM institutions WHERE id = $1 FOR NO KEY UPDATE`, institution); err != nil {
 		return 0, err
 	}
 	rows, _ := tx.Query(ctx, dueForSpotSQL, institution)
 	if _, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[SpotInstitution]); errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil // somebody was quicker
+		return 0, nil // someone was quicker
 	} else if err != nil {
 		return 0, err
 	}

@@ -93,7 +93,7 @@ func TestClientWorksAStageThroughTrouble(t *testing.T) {
 	running.Wait()
 }
 
-// Who is told to stop gives back what it has; who has lost an item stops its work.
+// Who is asked to stop gives back what it has; who has lost an item stops its work.
 func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)

@@ -86,7 +86,7 @@ func TestExampleWorkers(t *testing.T) {
 	}
 }
 
-// One that is told to stop gives back what it has, and the attempt does not count.
+// One that is asked to stop gives back what it has, and the attempt does not count.
 func TestExampleWorkersStopWell(t *testing.T) {
 	t.Parallel()
 	for name := range examples() {
@@ -110,7 +110,7 @@ func TestExampleWorkersStopWell(t *testing.T) {
 	}
 }
 
-// At whatever moment it is told to stop, it leaves no command behind: here as the
+// At whatever moment it is asked to stop, it leaves no command behind: here as the
 // command has just begun.
 func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
 	t.Parallel()

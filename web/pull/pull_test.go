@@ -495,7 +495,7 @@ func TestThousandCallsWait(t *testing.T) {
 	}
 }
 
-// Whoever has gone is given nothing.
+// Anyone who has gone is given nothing.
 func TestCallThatWasGivenUpTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))

@@ -146,7 +146,7 @@ func (h *held) release() {
 }
 
 // Read reads a request for a caller. release gives its memory
-// back; it must be called once the request is no longer in memory. Besides [ErrBusy]
+// back; it must be called once the request is no longer in memory. In addition to [ErrBusy]
 // and [ErrSlow] the error may be a [*http.MaxBytesError].
 func (b *Budget) Read(w http.ResponseWriter, r *http.Request, caller string) (body []byte, release func(), err error) {
 	most := b.l.MostBody
