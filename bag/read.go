@@ -41,7 +41,7 @@ type ReadOptions struct {
 	Progress func(path string, files int, bytes int64)
 	// MaxFiles is the greatest number of files, those that only a manifest
 	// mentions included, give or take one; [DefaultMaxFiles] if zero. It bounds
-	// memory too: all paths and all that manifests say must find room in 704
+	// memory too: all paths and all that manifests say must fit into 704
 	// bytes a file, which is more than most bags need.
 	MaxFiles int
 	// Whole is given all bytes of the tar, from its first one; Bag.Whole has what
@@ -96,7 +96,7 @@ type reader struct {
 
 	bag       *Bag
 	byPath    map[string]*File
-	room      int64        // bytes that the index may still grow by
+	budget    int64        // bytes that the index may still grow by
 	many      func() error // see ReadOptions; always there
 	manyErr   error        // what it returned
 	mentioned []*File      // by a manifest before the tar had them, in that order
@@ -152,7 +152,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		digester:    newDigester(o.PartMD5),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
-		room:        int64(o.MaxFiles) * roomPerFile,
+		budget:      int64(o.MaxFiles) * bytesPerFile,
 		many:        func() error { return nil },
 		tagFiles:    map[string][]byte{},
 		next:        offset,

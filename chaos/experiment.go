@@ -267,7 +267,7 @@ func (s *site) ask(ctx context.Context, e experiment, r *result) error {
 		r.Outcomes[a.Outcome]++
 	}
 	for _, p := range s.everyone() {
-		if exits := p.told(); len(exits) > 0 {
+		if exits := p.unexpected(); len(exits) > 0 {
 			s.note("%s ended by itself %d times, first with exit code %d", p.name, len(exits), exits[0])
 		}
 		if p.killed > 0 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // counters are those that people see of an item.

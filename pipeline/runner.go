@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // RunnerOptions is what a process takes on.
@@ -105,7 +105,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended; the worker stops", "err", err)
 		}
 	})
-	r.breakers.tell(ctx) // before anything is claimed
+	r.breakers.report(ctx) // before anything is claimed
 	engine.Go(func() { r.breakers.run(engineCtx) })
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)

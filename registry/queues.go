@@ -95,12 +95,12 @@ func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue,
 			n, at[one.Queue] = len(list), len(list)
 			list = append(list, Queue{Queue: one.Queue, Pipeline: true, Receivers: []QueueReceiver{}})
 		}
-		list[n].hears(one)
+		list[n].add(one)
 	}
 	return list, nil
 }
 
-func (q *Queue) hears(r QueueReceiver) {
+func (q *Queue) add(r QueueReceiver) {
 	if len(q.Receivers) == 0 { // without a receiver all messages wait
 		q.Depth, q.Oldest = 0, 0
 	}

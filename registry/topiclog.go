@@ -25,11 +25,11 @@ const (
 // it dropped. It holds up nobody: what is locked is left to the next call.
 func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped []string, err error) {
 	for part, span := range map[string]time.Duration{pipelineMessages: keep.Pipeline, postedMessages: keep.Posted} {
-		turn := span / 7 // so that what is dropped at once is not much older than it has to be
+		width := span / 7 // so that what is dropped at once is not much older than it has to be
 		if span == 0 {
-			turn = 30 * 24 * time.Hour // none is dropped, and a person may yet want to
+			width = 30 * 24 * time.Hour // none is dropped, and a person may yet want to
 		}
-		if _, err := r.db.Exec(ctx, `SELECT turn_log_partitions($1, $2)`, part, turn); err != nil {
+		if _, err := r.db.Exec(ctx, `SELECT rotate_log_partitions($1, $2)`, part, width); err != nil {
 			return dropped, fmt.Errorf("make partitions of %s: %w", part, err)
 		}
 		for span > 0 {

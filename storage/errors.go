@@ -211,7 +211,9 @@ func (b *Bucket) fault(k fault.Kind, said string, err error) error {
 }
 
 // wrong is an answer that is none to what was asked.
-func (b *Bucket) wrong(err error) error { return b.fault(fault.WrongAnswer, "not an answer of S3", err) }
+func (b *Bucket) wrong(err error) error {
+	return b.fault(fault.WrongAnswer, "not an answer of S3", err)
+}
 
 // lied is [ErrDigest] where it is the server, or the way to it, that has other bytes
 // than it was sent.

@@ -73,7 +73,7 @@ func (b *Bucket) listen(stack *middleware.Stack) error {
 		began := time.Now()
 		out, metadata, err := next.HandleInitialize(ctx, in)
 		if err == nil || speaksOfKeys(err) {
-			b.heard.Store(began.UnixNano())
+			b.lastAnswer.Store(began.UnixNano())
 		}
 		return out, metadata, err
 	}), middleware.Before)
@@ -96,7 +96,7 @@ func speaksOfKeys(err error) bool {
 // which the answer is the same. An answer of the bucket to a request that began after
 // since is proof; while the bucket is in use, that costs no request.
 func (b *Bucket) gone(ctx context.Context, since time.Time) error {
-	for b.heard.Load() < since.UnixNano() {
+	for b.lastAnswer.Load() < since.UnixNano() {
 		asked := b.asking.DoChan("", func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite) // others wait for it too
 			defer cancel()

@@ -100,7 +100,7 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	gauge(d.up, 1)
-	for _, c := range f.Cells {
+	for _, c := range f.Bands {
 		band := strconv.Itoa(int(c.SizeBand))
 		gauge(d.items, float64(c.Due), c.Action, c.Stage, band, "due")
 		gauge(d.items, float64(c.Delayed), c.Action, c.Stage, band, "delayed")
@@ -156,7 +156,7 @@ func (q *Queue) Watch(ctx context.Context) {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, lookTime)
 		if list, err := q.Registry.Oldest(bounded); err == nil { // if it does not answer, others say so
-			c.hears(ctx, list, time.Now())
+			c.observe(ctx, list, time.Now())
 		}
 		cancel()
 		select {
@@ -173,7 +173,7 @@ type canary struct {
 	warned map[string]time.Time // by kind
 }
 
-func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Time) {
+func (c canary) observe(ctx context.Context, list []registry.Snapshot, now time.Time) {
 	for _, s := range list {
 		age := time.Duration(s.Seconds * float64(time.Second))
 		last, old := c.warned[s.Kind]

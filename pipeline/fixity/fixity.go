@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/copies"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Checker reads copies that are due and compares them with their digests on record.
@@ -116,9 +116,9 @@ func (f *Checker) Run(ctx context.Context) error {
 	return nil
 }
 
-// room is how many copies to claim now: as many as there are readers free, and, while
+// vacancies is how many copies to claim now: as many as there are readers free, and, while
 // checks take little time, those that will be ended before the next claim is.
-func (r *fixityRun) room() int {
+func (r *fixityRun) vacancies() int {
 	const ahead = 200 * time.Millisecond
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *fixityRun) room() int {
 // was sent is heard to its end although ctx is done: its copies are on record as ours,
 // and would wait for their lease if nobody gave them back.
 func (r *fixityRun) claim(ctx context.Context) {
-	most := r.room()
+	most := r.vacancies()
 	if most == 0 {
 		select {
 		case <-ctx.Done():

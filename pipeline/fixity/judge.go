@@ -166,13 +166,13 @@ func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fi
 			continue
 		}
 		r.drop(c.copy)
-		r.observe(c, r.told(ctx, c, ends[i]))
+		r.observe(c, r.logEnd(ctx, c, ends[i]))
 	}
 	return again
 }
 
-// told logs how a check ended, here and nowhere else.
-func (r *fixityRun) told(ctx context.Context, c fixityCheck, end fixity.End) string {
+// logEnd logs how a check ended, here and nowhere else.
+func (r *fixityRun) logEnd(ctx context.Context, c fixityCheck, end fixity.End) string {
 	log := r.logOf(c.copy)
 	switch {
 	case end != fixity.Recorded:

@@ -11,9 +11,9 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -297,7 +297,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 				if w := waits[b.Failure]; ctx.Err() != nil || time.Now().Before(w.until) {
 					continue
 				}
-				if r.Told(ctx, r.Repair(ctx, b)) {
+				if r.LogResult(ctx, r.Repair(ctx, b)) {
 					delete(waits, b.Failure)
 					continue
 				}
@@ -309,8 +309,8 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 	return nil
 }
 
-// Told logs what a repair came to, and tells whether the copy is good.
-func (r *Repairer) Told(ctx context.Context, d Repair) bool {
+// LogResult logs the result of a repair, and reports whether the copy is good.
+func (r *Repairer) LogResult(ctx context.Context, d Repair) bool {
 	log := r.Log.With("file", d.File, "target", d.Target)
 	switch d.Result {
 	case RepairDone:

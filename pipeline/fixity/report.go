@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )
 

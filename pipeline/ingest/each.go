@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )
 

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // A Job is done again and again, by one process at a time.

@@ -233,10 +233,10 @@ func (a *API) giveBack(ctx context.Context, got []claim.Leased) {
 	a.remote.Release(ctx, items, "The worker that requested it had disconnected.")
 }
 
-// waitlist is the claims that wait for the same items. Only the one that holds the turn
-// queries the database; the others wait for the turn, in their order.
+// waitlist is the claims that wait for the same items. Only the one that holds the token
+// queries the database; the others wait for the token, in their order.
 type waitlist struct {
-	turn   chan struct{} // holds one value
+	token  chan struct{} // holds one value
 	length int
 }
 
@@ -254,13 +254,13 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
-	case <-l.turn:
+	case <-l.token:
 	case <-ctx.Done():
 		return nil, nil
 	case <-a.o.Stop:
 		return nil, nil
 	}
-	defer func() { l.turn <- struct{}{} }()
+	defer func() { l.token <- struct{}{} }()
 	wakes, stop := a.engine.Wakes(ctx)
 	defer stop()
 	for {
@@ -295,8 +295,8 @@ func (a *API) join(f claim.Filter) (l *waitlist, leave func(), err error) {
 	}
 	key := string(name)
 	if l = a.waits[key]; l == nil {
-		l = &waitlist{turn: make(chan struct{}, 1)}
-		l.turn <- struct{}{}
+		l = &waitlist{token: make(chan struct{}, 1)}
+		l.token <- struct{}{}
 		a.waits[key] = l
 	}
 	l.length++
