@@ -338,7 +338,7 @@ func TestReadReturnsTheReadersOwnErrors(t *testing.T) {
 	}
 }
 
-func TestReadStopsWhenToldTo(t *testing.T) {
+func TestReadStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 40 << 20}}})

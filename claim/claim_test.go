@@ -108,7 +108,7 @@ func TestPausedStageIsNotClaimed(t *testing.T) {
 }
 
 // Priority goes before the order in which items came.
-func TestClaimGoesByPriorityThenTurn(t *testing.T) {
+func TestClaimGoesByPriorityThenStartTime(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	early, late, urgent := q.put("Receive", 1), q.put("Receive", 1), q.put("Receive", 1)

@@ -9,7 +9,7 @@ import (
 
 // The mirror hears of each attempt after which the item is tried at the same
 // stage again, and of no other, no matter who ends it.
-func TestRetriesAreToldOf(t *testing.T) {
+func TestRetriesAreReported(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	e := q.engine()

@@ -105,7 +105,7 @@ func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 
 // A process that cannot reach the database stops its work before its leases are
 // someone else's.
-func TestDeafProcessStopsItself(t *testing.T) {
+func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
 	direct, err := registry.Connect(context.Background(), url, "test")

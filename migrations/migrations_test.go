@@ -101,7 +101,7 @@ func TestOwnerWithoutTheRightToCreateRolesMigrates(t *testing.T) {
 }
 
 // Another database of the cluster makes the role at the same moment.
-func TestRoleThatSomebodyElseCreatesMeanwhile(t *testing.T) {
+func TestRoleThatAnotherSessionCreatesInBetween(t *testing.T) {
 	_, super := empty(t)
 	url := super.Config().ConnString()
 	exec(t, super, `ALTER ROLE farol_admin RENAME TO farol_admin_of_others`)

@@ -233,7 +233,7 @@ func serve(t *testing.T, says string) string {
 
 // A Redis that stalls under load is left after seconds, and a caller that gives up
 // earlier blames nobody.
-func TestAStalledRedisIsToldFromACallerWithoutTime(t *testing.T) {
+func TestAStalledRedisIsDistinguishedFromACallerWithoutTime(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewRedisServer(t)
 	proxy := testenv.NewProxy(t, server.Addr())

@@ -135,7 +135,7 @@ func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
 
 // What has ended comes alive in its object's turn, after an upload that is just
 // coming in: neither holds what the other one waits for.
-func TestRequeueAndUploadOfOneObjectTakeTurns(t *testing.T) {
+func TestRequeueAndUploadOfOneObjectAreSerialized(t *testing.T) {
 	t.Parallel()
 	for _, decision := range []string{
 		`SELECT requeue($1)`, `UPDATE work_items SET status = 'Pending' WHERE id = $1`, `SELECT requeue_where('id = ' || $1::bigint, dry_run => false)`,

@@ -81,7 +81,7 @@ func TestResultsAreOnRecord(t *testing.T) {
 
 // A bad copy is told of once: to people, to anyone who reads the topics, and to who
 // repairs it.
-func TestBadCopyIsToldOf(t *testing.T) {
+func TestBadCopyIsReported(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.withCopies(1)

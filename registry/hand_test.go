@@ -90,7 +90,7 @@ func TestItemsEndedByHandSayWho(t *testing.T) {
 }
 
 // Every process that waits for work of a stage hears of it at once.
-func TestRequeuedAndNewItemsAreHeardOf(t *testing.T) {
+func TestRequeuedAndNewItemsNotifyWorkers(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)

@@ -55,7 +55,7 @@ func TestUndoneItemIsWhatItWas(t *testing.T) {
 }
 
 // Workers that wait for a stage hear of an item that comes back to it.
-func TestWorkersHearOfUndoneItems(t *testing.T) {
+func TestWorkersAreNotifiedOfUndoneItems(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience)

@@ -479,7 +479,7 @@ func TestRestorationIsForOnesOwn(t *testing.T) {
 }
 
 // An e-mail is one person, whatever its case, and only an admin has no institution.
-func TestUsersAreToldApart(t *testing.T) {
+func TestUsersAreDistinguished(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.twoAdmins()

@@ -187,7 +187,7 @@ func TestFilterIsACondition(t *testing.T) {
 }
 
 // What someone else has changed since it was found is left to them.
-func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
+func TestRequeueWherePassesOverWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.twelve()

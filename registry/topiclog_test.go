@@ -26,7 +26,7 @@ func (a *archive) kept(keep registry.TopicLogKeep) []string {
 
 const partitionsSQL = `SELECT parent || ' ' || number || CASE WHEN closed_at IS NULL THEN '' ELSE ' closed' END FROM topic_partitions ORDER BY parent, number`
 
-func TestLogIsTurnedByTimeAndDroppedWhenAllHavePassed(t *testing.T) {
+func TestLogIsRotatedByTimeAndDroppedWhenAllHavePassed(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	keep := registry.TopicLogKeep{Pipeline: week}
@@ -107,7 +107,7 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 }
 
 // Nothing that upkeep does may lose a message, or keep a transition waiting.
-func TestLogIsTurnedWhileMessagesCome(t *testing.T) {
+func TestLogIsRotatedWhileMessagesCome(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ended := make(chan struct{})

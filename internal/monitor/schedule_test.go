@@ -11,7 +11,7 @@ import (
 )
 
 // Any scheduler tells of all jobs what the database has, no matter who ran them.
-func TestSchedulesAreTold(t *testing.T) {
+func TestSchedulesAreShown(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
 	db, err := pgxpool.New(t.Context(), url)

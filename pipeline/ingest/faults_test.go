@@ -361,7 +361,7 @@ func (a *archive) written(staging *storage.Bucket) map[string]storage.Object {
 }
 
 // A bag that is replaced or removed while it is being ingested ends so.
-func TestBagThatIsReplacedOrRemovedMeanwhile(t *testing.T) {
+func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		meanwhile func(*archive)

@@ -22,8 +22,8 @@ import (
 // deletion deletes a file or an object that two people have decided to delete. In
 // this order: it is authorised and marked, all of its copies are looked for, they go,
 // with a receipt for each, each is seen to be gone, and then the record says so. A
-// worker that dies on any line leaves a mark, or receipts, of what it has begun; the
-// next does all of it again, and finds that there is less to do.
+// worker that dies at any point leaves the deletion marker and the receipts; the
+// next repeats the procedure and skips the copies that are already gone.
 type deletion struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
