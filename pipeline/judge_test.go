@@ -117,7 +117,7 @@ func TestFaultsAreFoundInATreeOfErrors(t *testing.T) {
 		fmt.Errorf("and %w", cause.InFile("data/b", cause.Storage(away))),
 	))
 	want := []progress.Fault{
-		{Code: "bad-copy", Path: "data/a", Found: "5", Expected: "6", Message: "copy of data/a: it has 5 bytes and should have 6"},
+		{Code: "bad-copy", Path: "data/a", Found: "5", Expected: "6", Message: "copy of data/a: it has 5 bytes, expected 6"},
 		{Code: "storage-unavailable", Path: "data/b", Message: "connection reset"},
 	}
 	if diff := cmp.Diff(want, faultsOf(tree).List); diff != "" {

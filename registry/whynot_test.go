@@ -46,7 +46,7 @@ func TestWhyNot(t *testing.T) {
 		"postponed by its stage": {
 			state: "delayed", prepare: `UPDATE work_items SET claim_token = 6;
 				INSERT INTO work_item_attempts VALUES ($, 6, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'snoozed', '', 'The object is thawing.')`,
-			want: []string{"delayed|The stage asked for it later: The object is thawing.|"},
+			want: []string{"delayed|The stage postponed it: The object is thawing.|"},
 		},
 		"waits": {state: "waiting", want: []string{"waiting|It waits until item 1 of the same object has ended, which is Started at Store.|SELECT * FROM why_not(1);"}},
 		"cap": {

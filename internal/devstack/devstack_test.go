@@ -199,7 +199,7 @@ func TestSecondStackOnADirectoryIsRefused(t *testing.T) {
 	o := devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}}
 	start(t, o)
 	_, err := devstack.Start(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "runs a stack there already") { // one that stops is waited for, in vain
+	if err == nil || !strings.Contains(err.Error(), "already runs a stack there") { // one that stops is waited for, in vain
 		t.Errorf("Start = %v, want an error that says who runs it", err)
 	}
 }

@@ -178,7 +178,7 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	}
 	harm(t, dir, syscall.SIGKILL, "internal nsq")
 	err := <-s.Died()
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nsq could not be started again in 10 tries") {
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nsq could not be restarted in 10 attempts") {
 		t.Errorf("Died = %v, want that the program is gone", err)
 	}
 	stop(t, s)

@@ -176,7 +176,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 		"cold":   {RepairLeft, "Standard-OR", "archived", "farol repair --retrieve", "farol restore"},
 		"both":   {RepairLeft, "Standard-OR", "digest mismatch"},
 		"healed": {RepairGood},
-		"held":   {RepairLeft, "somebody else has it in hand"},
+		"held":   {RepairLeft, "another worker or person is repairing it"},
 		"gone":   {RepairLeft, "there is no good copy"},
 	} {
 		for _, part := range want[1:] {

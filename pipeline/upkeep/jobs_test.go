@@ -56,11 +56,11 @@ func TestFixityIsFedOnSchedule(t *testing.T) {
 	t.Parallel()
 	a := newClock(t)
 	const allowance = `SELECT allowance || ' ' || every FROM fixity_feed`
-	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 2500)); !strings.HasPrefix(got, "2500 copies may be checked; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
+	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 2500)); !strings.HasPrefix(got, "2500 copies released for checks; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 	a.Exec(`UPDATE fixity_feed SET allowance = 7`)
-	if got := a.does(a.jobs().FixityFeed(time.Hour, 100)); got != "100 copies may be checked; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
+	if got := a.does(a.jobs().FixityFeed(time.Hour, 100)); got != "100 copies released for checks; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 }
@@ -143,13 +143,13 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 		t.Errorf("after the first there wait %+v, %v", list, err)
 	}
 	poll := a.jobs().GlacierPoll(time.Hour)
-	if got := a.does(poll); got != "items that wait: 2; woken: 1" || !a.due(early) || a.due(late) || a.due(failed) {
+	if got := a.does(poll); got != "waiting items: 2; woken: 1" || !a.due(early) || a.due(late) || a.due(failed) {
 		t.Errorf("result = %q; due are %v, %v, %v", got, a.due(early), a.due(late), a.due(failed))
 	}
 	if pipelinetest.Value[int64](a, tokens) != before || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts`) != attempts || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_audit`) != audited {
 		t.Error("others were touched, or it counts as somebody's doing")
 	}
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" { // what is due does not wait
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" { // what is due does not wait
 		t.Errorf("result of the next poll = %q", got)
 	}
 	a.Exec(fmt.Sprintf(`SELECT cancel(id) FROM work_items WHERE id IN (%d, %d)`, late, failed))
@@ -175,20 +175,20 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		return err == nil && o.Readable(time.Now().Add(24*time.Hour))
 	})
 	poll := a.jobs().GlacierPoll(time.Hour)
-	if got := a.does(poll); got != "items that wait: 1; woken: 1" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 1" {
 		t.Errorf("result = %q", got)
 	}
 	again := fmt.Sprintf(`UPDATE work_items SET claim_token = claim_token + 1, run_at = now() + interval '1 hour' WHERE id = %d`, id)
 	a.Exec(again)
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" {
 		t.Errorf("result of the next poll = %q", got)
 	}
 	a.Exec(`UPDATE retrievals SET woken_at = now() - interval '3 hours'`) // Bulk is looked at every four
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" {
 		t.Errorf("result after three hours = %q", got)
 	}
 	a.Exec(`UPDATE retrievals SET woken_at = now() - interval '5 hours'`)
-	if got := a.does(poll); got != "items that wait: 1; woken: 1" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 1" {
 		t.Errorf("result after five hours = %q", got)
 	}
 	// Anyone who has had the item since it was listed is not disturbed.
@@ -220,7 +220,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, err := (&Scheduler{Registry: a.Deps.Registry, Log: a.Deps.Log}).Now(t.Context(), poll)
-	if err != nil || run.Outcome != Failed || run.Result != "items that wait: 1; woken: 0" || !strings.Contains(run.Err.Error(), "test.edu/half/data/z") {
+	if err != nil || run.Outcome != Failed || run.Result != "waiting items: 1; woken: 0" || !strings.Contains(run.Err.Error(), "test.edu/half/data/z") {
 		t.Errorf("run = %+v, %v", run, err)
 	}
 }
