@@ -96,7 +96,7 @@ func (e *infoEditor) parse(content []byte) (err error) {
 // walk has the parser of tag files say which tag each line is part of, or noTag,
 // and whether it is the first line of it. It returns the tags.
 func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) ([]Tag, error) {
-	var unused findings // those who validated the bag have heard of them
+	var unused findings // the validation of the bag has reported them
 	p := tagParser{file: bagInfoTxt, problems: &unused, warnings: &unused}
 	number := 0
 	for l := range e.file.lines() {

@@ -35,7 +35,7 @@ type ReadOptions struct {
 	// it have been read and as many are left, and then once for as many again or
 	// for a part, whichever is more. Its error ends Read.
 	Within func(ctx context.Context, p Partial) error
-	// Progress hears of each file before it is read, and again every 16 MiB:
+	// Progress is called for each file before it is read, and again every 16 MiB:
 	// its path, the number of files before it, and the offset in the tar. It
 	// is called by Read's own goroutine, and must be quick.
 	Progress func(path string, files int, bytes int64)
@@ -52,7 +52,7 @@ type ReadOptions struct {
 	// Many is called once, when there are more than 20,000 files. It may wait for
 	// memory. Its error ends Read.
 	Many func(ctx context.Context) error
-	// Grown hears of each further file how many there are. Its error ends Read.
+	// Grown is called for each further file with their number. Its error ends Read.
 	Grown func(files int) error
 }
 

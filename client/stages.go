@@ -56,7 +56,7 @@ func (c *Client) Claim(ctx context.Context, request ClaimRequest) ([]Item, error
 	return answer.Items, err
 }
 
-// Heartbeat renews the lease of a claim, and tells which file is in hand; "" is none.
+// Heartbeat renews the lease of a claim, and reports the current file; "" is none.
 // An item that is another's by now is ErrLost.
 func (c *Client) Heartbeat(ctx context.Context, i Item, file string) error {
 	return c.about(ctx, "/v1/heartbeat", i, map[string]any{"file": file})
@@ -120,7 +120,7 @@ type StageWorker struct {
 	Claim ClaimRequest // Wait, Max and ProcessingTimeout are not used
 	Slots int          // items in work at once; 0 is 1
 
-	// Failed is told of calls to the server that failed for longer than Give, and of
+	// Failed is called for calls to the server that failed for longer than Give, and for
 	// items that were lost; i is the zero Item for claims. It may be nil.
 	Failed func(i Item, err error)
 }
@@ -207,7 +207,7 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 const longestText = 4000
 
 // fitting cuts a text off where the server would refuse it: better half of what was
-// said than an item whose end nobody hears of.
+// said than an item whose end is not recorded.
 func fitting(text string) string {
 	if r := []rune(text); len(r) > longestText {
 		return string(r[:longestText-1]) + "…"

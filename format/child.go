@@ -210,7 +210,7 @@ func (r readWithin) span(ctx context.Context, want span) ([]byte, error) {
 	return readSpan(ctx, r.r, want, r.most)
 }
 
-// dead reports whether the process has ended or was told to.
+// dead reports whether the process has ended or was asked to.
 func (c *child) dead() bool {
 	select {
 	case <-c.killed:
@@ -260,7 +260,7 @@ func (c *child) autopsy(err error) error {
 }
 
 // A complaint keeps the beginning of what a child wrote to its standard error
-// since it got the file in hand: the end of a Go trace says where, not what.
+// since it began the current file: the end of a Go trace says where, not what.
 type complaint struct {
 	mu   sync.Mutex
 	said []byte // guarded by mu

@@ -10,7 +10,7 @@ import (
 
 // The parent and a child talk in frames over the child's standard input and
 // output: a kind of one byte, the payload's length in four, big endian, and
-// the payload. The parent leads; the child has one file in hand at a time.
+// the payload. The parent leads; the child reads one file at a time.
 //
 //	parent                     child
 //	hello (limits)         →

@@ -30,7 +30,7 @@ const startTimeout = time.Minute
 // the defaults, but Command has none.
 type Options struct {
 	Command []string      // program and arguments of a child; it calls [Serve] on its standard input and output
-	Workers int           // children at most, and so files in hand at a time; default 2
+	Workers int           // children at most, and so files in progress at a time; default 2
 	Timeout time.Duration // for one file, in addition to its reading, and for each read of it; default 30 s
 	Memory  int64         // bytes a child may use in addition to the signatures; default 256 MiB
 	Budget  int64         // bytes to read of one file, in addition to a mebibyte at each end; default 8 MiB
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Identifier, error) {
 	return i, nil
 }
 
-// Close waits for the files in hand, which end with their ctx at the latest, and
+// Close waits for the files in progress, which end with their ctx at the latest, and
 // ends the children. It may be called again.
 func (i *Identifier) Close() { i.close() }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // breakers are how this process sees the services that its work needs. What is held
-// for all processes, because most see it fail or a person wants it, they hear from
+// for all processes, because most see it fail or a person wants it, they learn from
 // the engine.
 type breakers struct {
 	deps   Deps
@@ -361,7 +361,7 @@ func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.
 	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld), result)
 }
 
-// ServiceView is how this process sees a service, or is told of it.
+// ServiceView is how this process sees a service itself or by the database.
 type ServiceView struct {
 	Service string
 	OK      bool

@@ -23,7 +23,7 @@ type RunnerOptions struct {
 	StageSlots map[string]int // by [Step.Name], items at once in this process; a step that is not there is bounded by its pool alone
 	ClaimMost  map[string]int // items of a step in one claim; likewise
 	Grace      time.Duration  // how long running stages may go on once the process is asked to stop
-	Observe    func(Outcome)  // told of each stage that ended; may be nil
+	Observe    func(Outcome)  // called for each stage that ended; may be nil
 	Log        *slog.Logger
 }
 

@@ -11,7 +11,7 @@ type TopicLogKeep struct {
 	Pipeline time.Duration // those of the pipeline's topics
 	Posted   time.Duration // those that people posted to queues; 0: for ever
 
-	Receivers time.Duration // receivers that were not heard of, and have no answers on record; 0: kept
+	Receivers time.Duration // receivers that have not called, and have no answers on record; 0: kept
 }
 
 // The parts of the topic log, each with partitions of its own.
@@ -46,7 +46,7 @@ func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped
 	return dropped, r.trimReceivers(ctx, keep.Receivers)
 }
 
-// trimReceivers forgets receivers that were not heard of for so long.
+// trimReceivers deletes receivers that have not called for so long.
 func (r *Registry) trimReceivers(ctx context.Context, keep time.Duration) error {
 	for n := int64(1); n > 0 && keep > 0; {
 		if err := r.db.QueryRow(ctx, `SELECT trim_receivers($1)`, keep).Scan(&n); err != nil {

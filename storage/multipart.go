@@ -31,7 +31,7 @@ type Parts struct {
 	Resume string                                     // ID of an upload begun earlier, "" for none
 	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
 
-	// Sent hears of each part that the server has, those that it had before first;
+	// Sent is called for each part that the server has, those that it had before first;
 	// nil if nobody wants to know. It may be called for several parts at a time,
 	// and must be quick.
 	Sent func(bytes int64, before bool)

@@ -20,8 +20,8 @@ const (
 	// probeTime bounds a probe. A bucket that takes longer than that to say that it is
 	// there would not serve well.
 	probeTime = 5 * time.Second
-	// heardFor is how long a bucket is believed to be there since it last answered.
-	heardFor = 5 * time.Second
+	// believedFor is how long a bucket is believed to be there since it last answered.
+	believedFor = 5 * time.Second
 )
 
 // Service is the name of the bucket as a service, see [fault.Bucket].

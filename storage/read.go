@@ -51,7 +51,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		err = b.explain(ctx, err)
 		if errors.Is(err, ErrNotFound) {
-			err = cmp.Or(b.gone(ctx, began.Add(-heardFor)), err)
+			err = cmp.Or(b.gone(ctx, began.Add(-believedFor)), err)
 		}
 		return Object{}, b.errorf("head", key, err)
 	}

@@ -29,7 +29,7 @@ type Stream struct {
 	Offset int64                                      // with Resume: what Sent was last called with, or less
 	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
 
-	// Sent hears how far the server has the content, after each part: where the next
+	// Sent is called with how far the server has the content, after each part: where the next
 	// one begins or, at the end, Size. The offset falls if the content is rewound or a
 	// new upload is begun. Its error ends the upload, which stays for Resume. It may be
 	// nil.
@@ -207,7 +207,7 @@ func atEnd(src io.Reader) error {
 	return fmt.Errorf("body: %w", err)
 }
 
-// refused reports whether a server answered as those do that have not heard of
+// refused reports whether a server answered as those do that do not know
 // trailing checksums. After the first part a server cannot mean it, and too much
 // would be lost by beginning again.
 func (p part) refused(err error) bool {

@@ -12,7 +12,7 @@ import (
 const (
 	firstPause   = 100 * time.Millisecond // before the first try; doubled after each one
 	longestPause = 5 * time.Second
-	lookPause    = time.Second // between two looks at a server of another's
+	lookPause    = time.Second // between two checks of a server that another process has started
 	mostTries    = 10          // in a row; then it is reported by Died
 	tryTime      = 2 * time.Minute
 )

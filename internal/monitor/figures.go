@@ -16,8 +16,8 @@ import (
 
 const (
 	lookTime  = 4 * time.Second  // for all that a scrape asks of the database; Prometheus waits for ten
-	lookFresh = 5 * time.Second  // a second scrape within it is told the same
-	lookEvery = 30 * time.Second // between two looks for old snapshots, whether or not anyone scrapes
+	lookFresh = 5 * time.Second  // a second scrape within it gets the same figures
+	lookEvery = 30 * time.Second // between two scans for old snapshots, whether or not anyone scrapes
 	tooOld    = 60 * time.Second // for a snapshot
 	repeat    = 10 * time.Minute // between two warnings of the same
 )

@@ -66,7 +66,7 @@ func knownNames() map[string]bool {
 var platformName = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_\d+_(TCP|UDP)(_PROTO|_PORT|_ADDR)?$|^FAROL_(TEST|BENCH)_`)
 
 // unknown notes names that no command reads: with a letter wrong, a setting would have
-// its default without anyone being told.
+// its default without a warning.
 func (s *Reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))

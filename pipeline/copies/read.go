@@ -16,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Looked is what two looks at a copy came to at most.
+// Looked is the result of at most two reads of a copy.
 type Looked struct {
 	Found   string // SHA-256 in lower-case hex; "": there is no such object
 	Bytes   int64  // read in all

@@ -36,9 +36,9 @@ type Checker struct {
 	Attempts int           // tries, after which a copy is tried once a day
 	Days     int           // between two checks of a copy, where its target's policy leaves it open
 	Lease    time.Duration // how long a copy is ours unless that is renewed; 30 s
-	Poll     time.Duration // between two looks whether anything is due; 3 s
+	Poll     time.Duration // between two polls for due copies; 3 s
 	Again    time.Duration // before a second look at what seems bad; 2 s
-	Observe  func(Outcome) // told of each check that ended; may be nil
+	Observe  func(Outcome) // called for each check that ended; may be nil
 }
 
 // Outcome is how a check ended, for metrics.
@@ -82,7 +82,7 @@ type fixityCheck struct {
 // errTakenAway is the end of a check whose lease another process has.
 var errTakenAway = errors.New("another process has taken over the check")
 
-// Run checks copies until ctx is done. What it then has in hand it gives back at
+// Run checks copies until ctx is done. Copies in progress it then gives back at
 // once: the next process begins it again.
 func (f *Checker) Run(ctx context.Context) error {
 	if f.Slots <= 0 {
@@ -130,7 +130,7 @@ func (r *fixityRun) vacancies() int {
 }
 
 // claim claims what there is space for, and waits until there may be more. A claim that
-// was sent is heard to its end although ctx is done: its copies are on record as ours,
+// was sent is completed although ctx is done: its copies are on record as ours,
 // and would wait for their lease if nobody gave them back.
 func (r *fixityRun) claim(ctx context.Context) {
 	most := r.vacancies()
@@ -202,7 +202,7 @@ func (r *fixityRun) drop(c fixity.Copy) {
 	delete(r.held, holdOf(c))
 }
 
-// keep renews the leases of all copies in hand. A check that was lost ends, and what
+// keep renews the leases of all copies in progress. A check that was lost ends, and what
 // had to wait for a reader for too long goes to others.
 func (r *fixityRun) keep(ctx context.Context) {
 	for retry.Pause(ctx, r.Lease/3) {
@@ -264,7 +264,7 @@ func (r *fixityRun) renew(ctx context.Context, holds, stale []fixity.Hold) error
 // process was asked to stop.
 const lastWord = 10 * time.Second
 
-// giveBack releases what is left in hand.
+// giveBack releases the copies that are left.
 func (r *fixityRun) giveBack(ctx context.Context) {
 	var holds []fixity.Hold
 	for hold := range r.held {

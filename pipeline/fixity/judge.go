@@ -93,7 +93,7 @@ func (r *fixityRun) retry(ctx context.Context, c fixity.Copy, err error) (result
 }
 
 // there ends the check of an archived copy that a person asked for. It is not missing,
-// and a look tomorrow would say no more.
+// and a check tomorrow would say no more.
 func (r *fixityRun) there(ctx context.Context, c fixity.Copy) (result string) {
 	if err := fixity.In(r.Registry).Drop(ctx, holdOf(c)); err != nil {
 		r.logOf(c).WarnContext(ctx, "cannot end a fixity check; its lease will expire", "err", err)

@@ -40,7 +40,7 @@ type Repairer struct {
 	Retrieve string
 
 	parts int64         // size of parts, and what goes in parts; 0 is what package storage has
-	every time.Duration // between two looks of Run; repairEvery
+	every time.Duration // between two scans of Run; repairEvery
 }
 
 // What a repair comes to.
@@ -269,7 +269,7 @@ func (r *Repairer) takeBack(ctx context.Context, b *storage.Bucket, w fixity.Rep
 
 // repairTimes are the pauses of one that repairs by itself.
 const (
-	repairEvery     = time.Minute // between two looks for bad copies
+	repairEvery     = time.Minute // between two scans for bad copies
 	repairAgain     = time.Hour   // before a copy that could not be repaired is tried again; then twice that, and so on
 	repairAgainMost = 24 * time.Hour
 )

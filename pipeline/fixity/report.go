@@ -75,8 +75,8 @@ type reporting struct {
 	keys    map[string]bool // of these rows
 }
 
-// Import reads a report to its end and puts on record what it says. problem is told
-// of each row that is bad in whatever way; the others are done.
+// Import reads a report to its end and puts on record what it says. problem is called
+// for each row that is bad in any way; the others are done.
 func (f *Report) Import(ctx context.Context, in io.Reader, problem func(Problem)) (Sum, error) {
 	r := &reporting{Report: f, problem: problem, keys: map[string]bool{}}
 	buffered := bufio.NewReaderSize(in, mostReportRow)
@@ -119,7 +119,7 @@ func (r *reporting) add(ctx context.Context, line int64, text string) error {
 	switch {
 	case err != nil || len(row) != count:
 		r.bad(line, "", fmt.Sprintf("it is not a row of a completion report, which has %d columns", count))
-		return nil //nolint:nilerr // it is told of, and the other rows are done
+		return nil //nolint:nilerr // it is reported, and the other rows are done
 	case line == 1 && strings.EqualFold(row[bucket], "Bucket"): // a header
 		return nil
 	}

@@ -131,7 +131,7 @@ func (l *retrieving) flush(ctx context.Context) error {
 	return group.Wait()
 }
 
-// end judges the whole: a file that cannot be had is told of, whatever became of
+// end judges the whole: a file that cannot be restored is reported, whatever became of
 // the others.
 func (l *retrieving) end(ctx context.Context) error {
 	if err := l.flush(ctx); err != nil {

@@ -46,10 +46,10 @@ type giving struct {
 	w          *pipeline.Work
 	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
 
-	mu      sync.Mutex
-	bad     map[string]error              // copies that are of no use, by URL
-	untold  []func(context.Context) error // what was seen of these and could not be put on record yet
-	doubted map[string]string             // what was wrong with the bytes of copies that are read again, by URL
+	mu         sync.Mutex
+	bad        map[string]error              // copies that are of no use, by URL
+	unrecorded []func(context.Context) error // what was seen of these and could not be put on record yet
+	doubted    map[string]string             // what was wrong with the bytes of copies that are read again, by URL
 }
 
 // smallContent is the size up to which a file is read into memory, and known to be
@@ -89,7 +89,7 @@ func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.St
 	if failed := prove(ctx); failed != nil {
 		g.w.Log.WarnContext(ctx, "cannot record a bad copy; retrying at the end of the restoration", "url", c.URL, "err", failed)
 		g.mu.Lock()
-		g.untold = append(g.untold, prove)
+		g.unrecorded = append(g.unrecorded, prove)
 		g.mu.Unlock()
 	}
 }
@@ -98,11 +98,11 @@ func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.St
 func (g *giving) tell(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.untold) > 0 {
-		if err := g.untold[0](ctx); err != nil {
+	for len(g.unrecorded) > 0 {
+		if err := g.unrecorded[0](ctx); err != nil {
 			return err
 		}
-		g.untold = g.untold[1:]
+		g.unrecorded = g.unrecorded[1:]
 	}
 	return nil
 }

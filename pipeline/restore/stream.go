@@ -66,8 +66,8 @@ func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) 
 	return &produced{handover: h, cancel: cancel, ended: ended}, nil
 }
 
-// verdict keeps an error that says what it comes to, so that anyone who tries again
-// hears the same.
+// verdict keeps an error that says what it comes to, so that a later try
+// gets the same.
 func (s *stream) verdict(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

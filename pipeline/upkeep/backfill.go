@@ -56,7 +56,7 @@ const mostUnreadable = 30
 var errInARow = fmt.Errorf("%d files in a row could not be identified", mostUnreadable)
 
 // Run identifies the files that a filter takes and that nobody has changed since
-// began. left is told of each file that is left as it was, and done how many are
+// began. left is called for each file that is left as it was, and done how many are
 // through.
 func (b *Backfill) Run(ctx context.Context, f registry.FormatFilter, count registry.FormatCount, done func(files int64), left func(Left)) (sum Backfilled, err error) {
 	var after *registry.FormatFile

@@ -52,7 +52,7 @@ type Scheduler struct {
 	Registry *registry.Registry
 	Jobs     []Job
 	Holder   string       // names this process to others
-	Observe  func(JobRun) // told of each run that ended; may be nil
+	Observe  func(JobRun) // called for each run that ended; may be nil
 	Log      *slog.Logger
 
 	lease, poll time.Duration // registry.RunLease and jobPoll if 0

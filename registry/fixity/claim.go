@@ -68,7 +68,7 @@ var claimSQL string
 // Claim claims copies to check: those that someone asked for, those that were
 // begun and not ended, and then those that are due, the most overdue first, as long
 // as the allowance lasts; none while checks are paused. A copy is under one claim at a time. Of each file whose
-// check begins the topic log is told.
+// check begins the topic log gets a message.
 func (r Records) Claim(ctx context.Context, c Claim) (list []Copy, err error) {
 	err = registry.Again(func() error {
 		batch := &pgx.Batch{} // one transaction, and nobody can stop in the middle of it

@@ -88,7 +88,7 @@ ORDER BY n.identifier`
 // RequestDeletion asks for the deletion of objects and files, by their identifiers.
 // by is the e-mail of an institutional admin, and everything has to be of the same
 // institution. Nothing is deleted before someone has approved it with the token,
-// which is told once, here. What is refused of one is refused of all, and says of
+// which is shown once, here. What is refused of one is refused of all, and says of
 // which.
 func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
 	token = rand.Text()

@@ -14,7 +14,7 @@ import (
 // Schedule is a recurring job, as people see it.
 type Schedule struct {
 	Job       string         `json:"job"`
-	Every     time.Duration  `json:"every_ns"` // as who ran it last was told
+	Every     time.Duration  `json:"every_ns"` // as the last process that ran it was configured
 	Paused    bool           `json:"paused"`
 	Running   bool           `json:"running"`
 	Holder    string         `json:"holder"` // who runs it, or ran it last
