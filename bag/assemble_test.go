@@ -78,7 +78,7 @@ func assemble(t testing.TB, o object) sparse {
 	return out
 }
 
-// ownFiles are bagit.txt and the object's files, with what is made anew.
+// ownFiles are bagit.txt and the object's files, with what is made again.
 func (o object) ownFiles(t testing.TB) []member {
 	t.Helper()
 	bagit, err := bag.BagitTxt(o.encoding)

@@ -108,7 +108,7 @@ type File struct {
 }
 
 // Preservable says whether the file is kept in preservation storage. Those that
-// only describe the bag's own packaging are not: they are made anew when a bag
+// only describe the bag's own packaging are not: they are made again when a bag
 // is restored.
 func (f *File) Preservable() bool {
 	switch f.Kind {

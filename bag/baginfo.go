@@ -96,7 +96,7 @@ func (e *infoEditor) parse(content []byte) (err error) {
 // walk has the parser of tag files say which tag each line is part of, or noTag,
 // and whether it is the first line of it. It returns the tags.
 func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) ([]Tag, error) {
-	var unused findings // those who validated the bag have heard of them
+	var unused findings // the validation of the bag has reported them
 	p := tagParser{file: bagInfoTxt, problems: &unused, warnings: &unused}
 	number := 0
 	for l := range e.file.lines() {
@@ -122,7 +122,7 @@ func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) (
 func (e *infoEditor) change(name, value string) error {
 	_, parsed, ok := cutLabel(name + ": " + value)
 	if !ok || parsed != value || strings.ContainsFunc(name+value, isControl) {
-		return fmt.Errorf("no line can give the tag '%s' the value '%s'", show(name), show(value))
+		return fmt.Errorf("the tag '%s' cannot have the value '%s' in a tag file", show(name), show(value))
 	}
 	var same []int
 	for i, t := range e.tags {
@@ -154,7 +154,7 @@ func (e *infoEditor) remember(old Tag) {
 
 func inLowerCase(name, value string) Tag { return Tag{Name: strings.ToLower(name), Value: value} }
 
-// write makes the file anew, and reads it back: in some encodings a line does not
+// write makes the file again, and reads it back: in some encodings a line does not
 // mean the same after another one.
 func (e *infoEditor) write() ([]byte, error) {
 	_, err := e.walk(func(l textLine, owner int, first bool) error {
@@ -181,7 +181,7 @@ func (e *infoEditor) write() ([]byte, error) {
 	}
 	back, err := e.enc.decode(e.out)
 	if err != nil || !bytes.Equal(back, e.text) {
-		return nil, fmt.Errorf("as it is written in %s, no line of it can be changed", e.enc)
+		return nil, fmt.Errorf("it is written in %s, in which single lines cannot be changed", e.enc)
 	}
 	return e.out, nil
 }

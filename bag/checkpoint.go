@@ -49,12 +49,12 @@ type Partial struct {
 
 // ErrCheckpoint says that a Partial does not fit its file, or was made by another
 // version of Go. Without it reading goes on from the checkpoint before.
-var ErrCheckpoint = errors.New("the checkpoint within a file cannot be used")
+var ErrCheckpoint = errors.New("checkpoint within a file is unusable")
 
 // ErrChanged says that a manifest or tag file is not what it was before the
 // checkpoint: one of the two reads of it was wrong, and nobody can tell which. The
 // tar has to be read from its start.
-var ErrChanged = errors.New("its content is not what it was before the checkpoint")
+var ErrChanged = errors.New("its content has changed since the checkpoint")
 
 // errWithin marks errors of ReadOptions.Within.
 var errWithin = errors.New("checkpoint within a file")

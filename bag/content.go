@@ -225,13 +225,13 @@ func (rd *reader) forget(m *manifestParser) {
 // What the index needs in bytes: on the average, for a file without its path,
 // and for what a manifest says of one without the digest.
 const (
-	roomPerFile = 704
-	emptyFile   = 440
-	entryRoom   = 56
-	manyFiles   = 20_000
+	bytesPerFile = 704
+	emptyFile    = 440
+	entryRoom    = 56
+	manyFiles    = 20_000
 )
 
-func fileRoom(path string) int64 { return int64(emptyFile + len(path)) }
+func fileBytes(path string) int64 { return int64(emptyFile + len(path)) }
 
 // hasRoom says whether one more file fits into the index, and notes it if not.
 func (rd *reader) hasRoom(path string) bool {
@@ -239,7 +239,7 @@ func (rd *reader) hasRoom(path string) bool {
 		rd.tooMany("The bag has more than %d files.", rd.opts.MaxFiles)
 		return false
 	}
-	if rd.room < fileRoom(path) {
+	if rd.budget < fileBytes(path) {
 		rd.tooLong()
 		return false
 	}
@@ -248,7 +248,7 @@ func (rd *reader) hasRoom(path string) bool {
 
 // grow notes that a file is in the index which was not.
 func (rd *reader) grow(path string) {
-	rd.room -= fileRoom(path)
+	rd.budget -= fileBytes(path)
 	if len(rd.byPath) >= manyFiles {
 		rd.manyErr = rd.many()
 		if rd.manyErr == nil && rd.opts.Grown != nil {
@@ -257,19 +257,19 @@ func (rd *reader) grow(path string) {
 	}
 }
 
-// takes reserves room for what is said of a file.
+// takes reserves bytes of the budget for what is said of a file.
 func (rd *reader) takes(bytes int64) bool {
-	if rd.room < bytes {
+	if rd.budget < bytes {
 		rd.tooLong()
 		return false
 	}
-	rd.room -= bytes
+	rd.budget -= bytes
 	return true
 }
 
 func (rd *reader) tooLong() {
 	rd.tooMany("The bag has too many files with long paths, or too many manifests, for one bag: the list of them would exceed %d MiB.",
-		int64(rd.opts.MaxFiles)*roomPerFile>>20)
+		int64(rd.opts.MaxFiles)*bytesPerFile>>20)
 }
 
 func (rd *reader) tooMany(format string, args ...any) {

@@ -132,7 +132,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 	return fmt.Errorf("%s: %w", show(path), err)
 }
 
-// atEnd says that nothing was appended meanwhile.
+// atEnd says that nothing was appended in the meantime.
 func atEnd(r io.Reader) bool {
 	n, err := r.Read(make([]byte, 1))
 	return n == 0 && errors.Is(err, io.EOF)

@@ -72,7 +72,7 @@ func (e tagEncoding) cutMark(content []byte) (mark, rest []byte) {
 	return content[:len(content)-len(rest)], rest
 }
 
-// A textFile is a text whose lines can be told apart in the bytes that it was
+// A textFile is a text whose lines can be distinguished in the bytes that it was
 // decoded from. There may be a million of them; so they are not kept.
 type textFile struct {
 	content, text []byte
@@ -139,18 +139,18 @@ func (e tagEncoding) open(content []byte) (*textFile, error) {
 	}
 	f := &textFile{content: content, ends: []int32{}}
 	decoder := e.enc.NewDecoder()
-	var room [16]byte
+	var buffer [16]byte
 	for at, take := 0, 1; at < len(content); {
-		n, read, err := decoder.Transform(room[:], content[at:at+take], at+take == len(content))
+		n, read, err := decoder.Transform(buffer[:], content[at:at+take], at+take == len(content))
 		at += read
-		f.text = append(f.text, room[:n]...)
-		if n > 0 && len(lineEnd(room[n-1:n])) > 0 {
+		f.text = append(f.text, buffer[:n]...)
+		if n > 0 && len(lineEnd(buffer[n-1:n])) > 0 {
 			f.ends = append(f.ends, int32(at)) //nolint:gosec // a tag file is not that large
 		}
 		switch {
 		case read > 0:
 			take = 1
-		case errors.Is(err, transform.ErrShortSrc) && take < len(room) && at+take < len(content):
+		case errors.Is(err, transform.ErrShortSrc) && take < len(buffer) && at+take < len(content):
 			take++
 		default:
 			return nil, refused

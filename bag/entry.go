@@ -12,7 +12,7 @@ import (
 // its header and, if its name is long or not in ASCII, a PAX header for that. A
 // name that ends in a slash is that of a directory.
 //
-// The same name, size and time always give the same bytes, so that whoever writes
+// The same name, size and time always give the same bytes, so that anyone who writes
 // a tar may go on where another stopped. The time is cut to seconds.
 //
 // The error says what is wrong with a name that Read would not take.

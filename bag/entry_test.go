@@ -19,7 +19,7 @@ import (
 )
 
 // Half of a tar may have been sent before the program was replaced. If this test
-// fails after an update of Go, what is half sent has to begin anew.
+// fails after an update of Go, what is half sent has to begin again.
 func TestHeadersAreTheSameForEver(t *testing.T) {
 	t.Parallel()
 	when := time.Date(2026, 1, 2, 3, 4, 5, 900_000_000, time.FixedZone("", 3600))

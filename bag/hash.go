@@ -199,11 +199,11 @@ func (d *digester) hashes() [5]hash.Hash {
 func keepState(h hash.Hash) ([]byte, error) {
 	m, ok := h.(encoding.BinaryMarshaler)
 	if !ok {
-		return nil, fmt.Errorf("the state of %T cannot be kept", h)
+		return nil, fmt.Errorf("the state of %T cannot be saved", h)
 	}
 	state, err := m.MarshalBinary()
 	if err != nil {
-		return nil, fmt.Errorf("keep the state of a digest: %w", err)
+		return nil, fmt.Errorf("save the state of a digest: %w", err)
 	}
 	return state, nil
 }
@@ -237,7 +237,7 @@ func (d *digester) state(done int64) (s hashState, err error) {
 
 func (d *digester) restore(s hashState) error {
 	if len(s.Parts)%sha256.Size != 0 || s.Part != d.parts.size || s.Left < 0 || s.Left > s.Part {
-		return fmt.Errorf("%w: the state of the digests makes no sense", ErrCheckpoint)
+		return fmt.Errorf("%w: the state of the digests is invalid", ErrCheckpoint)
 	}
 	for i, h := range d.hashes() {
 		if err := restoreState(h, s.Hashes[i]); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrInventory marks an inventory that was damaged, cut off, or written by a
-// later Farol. Reading it again will not help; it has to be made anew.
+// later Farol. Reading it again will not help; it has to be made again.
 var ErrInventory = errors.New("inventory is not readable")
 
 const (
@@ -197,7 +197,7 @@ func writeLine(w *bufio.Writer, v any) error {
 		return err
 	}
 	if len(line) >= maxInventoryLine {
-		return fmt.Errorf("a line of %d bytes, more than a reader takes", len(line))
+		return fmt.Errorf("a line of %d bytes is longer than readers accept", len(line))
 	}
 	if _, err := w.Write(line); err != nil {
 		return err
@@ -296,7 +296,7 @@ func (inv *Inventory) end() error {
 		return err
 	}
 	if !e.End || e.Files != inv.Count {
-		return fmt.Errorf("%w: its end says %d files, its header %d", ErrInventory, e.Files, inv.Count)
+		return fmt.Errorf("%w: its end record says %d files, its header %d", ErrInventory, e.Files, inv.Count)
 	}
 	_, err := inv.lines.ReadByte()
 	switch {
@@ -305,7 +305,7 @@ func (inv *Inventory) end() error {
 	case err != nil:
 		return inv.fault(err)
 	default:
-		return fmt.Errorf("%w: it goes on after its end", ErrInventory)
+		return fmt.Errorf("%w: data after its end record", ErrInventory)
 	}
 }
 

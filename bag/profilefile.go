@@ -69,8 +69,8 @@ func (p *Profile) parse(data []byte) error {
 	return errors.Join(l.faults...)
 }
 
-// profileParser gathers all faults of a profile, since whoever writes one wants
-// to hear of them at once.
+// profileParser gathers all faults of a profile, since the author of one wants
+// to see all of them at once.
 type profileParser struct {
 	members map[string]json.RawMessage
 	rules   *profileRules

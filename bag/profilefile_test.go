@@ -114,7 +114,7 @@ func TestEveryRuleOfAProfileIsObeyed(t *testing.T) {
 	}
 }
 
-// Whoever writes a profile hears where it is wrong, of all of it at once.
+// Anyone who writes a profile hears where it is wrong, of all of it at once.
 func TestAWrongProfileIsRefusedWithItsFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

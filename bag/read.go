@@ -35,13 +35,13 @@ type ReadOptions struct {
 	// it have been read and as many are left, and then once for as many again or
 	// for a part, whichever is more. Its error ends Read.
 	Within func(ctx context.Context, p Partial) error
-	// Progress hears of each file before it is read, and again every 16 MiB:
+	// Progress is called for each file before it is read, and again every 16 MiB:
 	// its path, the number of files before it, and the offset in the tar. It
 	// is called by Read's own goroutine, and must be quick.
 	Progress func(path string, files int, bytes int64)
 	// MaxFiles is the greatest number of files, those that only a manifest
 	// mentions included, give or take one; [DefaultMaxFiles] if zero. It bounds
-	// memory too: all paths and all that manifests say must find room in 704
+	// memory too: all paths and all that manifests say must fit into 704
 	// bytes a file, which is more than most bags need.
 	MaxFiles int
 	// Whole is given all bytes of the tar, from its first one; Bag.Whole has what
@@ -52,7 +52,7 @@ type ReadOptions struct {
 	// Many is called once, when there are more than 20,000 files. It may wait for
 	// memory. Its error ends Read.
 	Many func(ctx context.Context) error
-	// Grown hears of each further file how many there are. Its error ends Read.
+	// Grown is called for each further file with their number. Its error ends Read.
 	Grown func(files int) error
 }
 
@@ -76,7 +76,7 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 1 GiB has room for.
+// DefaultMaxFiles is what a worker of 1 GiB has space for.
 const DefaultMaxFiles = 400_000
 
 const (
@@ -96,13 +96,13 @@ type reader struct {
 
 	bag       *Bag
 	byPath    map[string]*File
-	room      int64        // bytes that the index may still grow by
+	budget    int64        // bytes that the index may still grow by
 	many      func() error // see ReadOptions; always there
 	manyErr   error        // what it returned
 	mentioned []*File      // by a manifest before the tar had them, in that order
 
 	// Findings about the tar are part of a checkpoint; those about the content
-	// of manifests and tag files arise anew when these are read again.
+	// of manifests and tag files arise again when these are read again.
 	problems, warnings       findings
 	textProblems, textWarned findings
 	duplicates               findings // lines of manifests that only the version of BagIt can judge
@@ -152,7 +152,7 @@ func newReader(r io.Reader, o ReadOptions) *reader {
 		digester:    newDigester(o.PartMD5),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
-		room:        int64(o.MaxFiles) * roomPerFile,
+		budget:      int64(o.MaxFiles) * bytesPerFile,
 		many:        func() error { return nil },
 		tagFiles:    map[string][]byte{},
 		next:        offset,

@@ -338,7 +338,7 @@ func TestReadReturnsTheReadersOwnErrors(t *testing.T) {
 	}
 }
 
-func TestReadStopsWhenToldTo(t *testing.T) {
+func TestReadStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 40 << 20}}})
@@ -447,7 +447,7 @@ func TestNameDropsTarAndPartNumbers(t *testing.T) {
 	}
 }
 
-// fixRecords mends the lengths of the PAX records that were shortened by hand.
+// fixRecords repairs the lengths of the PAX records that were shortened by hand.
 func fixRecords(data []byte) []byte {
 	header, body := data[:512], data[512:1024]
 	text := strings.ReplaceAll(string(bytes.TrimRight(body, "\x00")), "\x00\x00", "")
@@ -464,7 +464,7 @@ func fixRecords(data []byte) []byte {
 	return append(append(bytes.Clone(header), fixed...), data[1024:]...)
 }
 
-// fixChecksum mends the checksum of a header that was changed by hand.
+// fixChecksum repairs the checksum of a header that was changed by hand.
 func fixChecksum(data []byte) {
 	copy(data[148:156], "        ")
 	sum := 0

@@ -12,7 +12,7 @@ import (
 // profiles get MD5 and SHA-256, the BTR profile all but MD5.
 //
 // Other profiles get what they require, and SHA-256 if they allow it. Where they
-// require nothing, SHA-512 is added to that: whoever reads bags must know these
+// require nothing, SHA-512 is added to that: anyone who reads bags must know these
 // two (RFC 8493, 2.4). If they allow neither, it is the best that they allow. Tag
 // manifests have the same algorithms, as far as the profile allows, and what it
 // requires of them; if it allows none that there is, there are none.

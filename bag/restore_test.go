@@ -72,7 +72,7 @@ func drawObject(t *rapid.T) object {
 	return o
 }
 
-// A restored bag is a bag: read whole, as anybody would, and by its index it gets
+// A restored bag is a bag: read whole, as anyone would, and by its index it gets
 // the same verdict, and that is a good one.
 func TestRestoredBagsAreValid(t *testing.T) {
 	t.Parallel()

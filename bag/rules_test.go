@@ -76,7 +76,7 @@ func TestABagIsNotValidIfItsRulesCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestMessagesShowStrangersTextSafely(t *testing.T) {
+func TestMessagesShowForeignTextSafely(t *testing.T) {
 	t.Parallel()
 	long := string(bytes.Repeat([]byte("é"), 1000))
 	for text, want := range map[string]string{

@@ -57,5 +57,5 @@ func (c *counter) Read(p []byte) (int, error) {
 // multiple of it.
 const blockSize = 512
 
-// padded is the room that content of the size takes in a tar.
+// padded is the size that content of a size takes in a tar.
 func padded(size int64) int64 { return size + (-size & (blockSize - 1)) }

@@ -116,7 +116,7 @@ type tagParser struct {
 }
 
 // parseTags returns the tags of a file that is in the given encoding. Tags
-// after a problem are returned too, so that a depositor hears of all faults at
+// after a problem are returned too, so that a depositor sees all faults at
 // once.
 func parseTags(file string, raw []byte, enc tagEncoding, problems, warnings *findings) []Tag {
 	p := tagParser{file: file, problems: problems, warnings: warnings}

@@ -25,7 +25,7 @@ type Verdict struct {
 // [Profiles.Of] chooses. It collects the errors of all rules, Problems first, up
 // to 1000; Verdict.More counts the rest.
 //
-// It only computes, and holds no more than 50 bytes for each file meanwhile.
+// It only computes, and holds no more than 50 bytes for each file in the meantime.
 func (b *Bag) Validate(p *Profile) Verdict {
 	if p == nil {
 		p = Profiles{}.Of(b)
@@ -84,7 +84,7 @@ type judge struct {
 	present int  // files in the tar
 }
 
-// serialization is a tar or, if somebody checks a bag before packing it, none.
+// serialization is a tar or, if someone checks a bag before packing it, none.
 func (j *judge) serialization() {
 	if j.bag.Unpacked {
 		if j.rules.Serialization == "required" {

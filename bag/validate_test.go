@@ -167,7 +167,7 @@ func TestVerdictHasAFixedForm(t *testing.T) {
 
 // A name that differs only in how an accent is written looks the same on
 // screen; without help nobody would find the fault.
-func TestAMissingFileIsToldFromOneThatLooksTheSame(t *testing.T) {
+func TestAMissingFileIsDistinguishedFromOneThatLooksTheSame(t *testing.T) {
 	t.Parallel()
 	manifest := md5Of("a") + "  data/a\n" + md5Of("x") + "  data/\u00c9.txt\n"
 	v := withManifest(t, manifest, bagtest.File{Path: "data/e\u0301.txt", Content: "x"}).Validate(nil)

@@ -45,7 +45,7 @@ const (
 
 // BenchmarkRestoreLargeFile gives back an object of one file, beside copies of that
 // file's object through a process: as they come, with a SHA-256, and with what makes
-// a restoration safe besides, to be given its name by the store when all is there.
+// a restoration safe, too, to be given its name by the store when all is there.
 func BenchmarkRestoreLargeFile(b *testing.B) {
 	const size = 1 << 30
 	a := newArchive(b)
@@ -140,7 +140,7 @@ func BenchmarkRestoreTenAtOnce(b *testing.B) {
 	}
 }
 
-// A way to do the same thing, and the processor time that whoever does it has had.
+// A way to do the same thing, and the processor time that anyone who does it has had.
 type way struct {
 	name   string
 	do     func()

@@ -24,7 +24,7 @@ type mix struct {
 	Files int // of each of those; 0: 300
 }
 
-// invalid share of the bags: one in ten, in these ways by turns.
+// invalid share of the bags: one in ten, in these ways in rotation.
 func flaws() []string { return []string{"digest", "missing", "cut", "title", "unlisted"} }
 
 const invalidEach = 10
@@ -78,7 +78,7 @@ func makeBags(dir string, seed uint64, m mix, institutions []institution) ([]ora
 			return nil, err //nolint:wrapcheck // it names the bag
 		}
 		if (bag.Wrong != "") != (d.flaw != "") {
-			return nil, fmt.Errorf("bag %s was made with the flaw %q, and the oracle finds %q", d.name, d.flaw, bag.Wrong)
+			return nil, fmt.Errorf("bag %s was made with the flaw %q, but the oracle finds %q", d.name, d.flaw, bag.Wrong)
 		}
 		bags = append(bags, bag)
 	}

@@ -36,19 +36,19 @@ func dataExperiments() []experiment {
 			script: between("Record", wipe(func(s *site) string { return s.staging() })),
 		},
 		{
-			name: "restorations", does: "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", must: "all are given back, bit for bit",
+			name: "restorations", does: "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", must: "all are restored, bit for bit",
 			script: restorations(30,
 				hold(10*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
 				hold(20*time.Second, refused(all, toRedis))),
 		},
 		{
-			name: "restorations-flipped", does: "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", must: "all are given back, bit for bit",
+			name: "restorations-flipped", does: "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", must: "all are restored, bit for bit",
 			script: restorations(30, untilDone(time.Minute, onS3(all, func(s *site) *rule {
 				return flipByte().when(isRead).firstOnly().in(s.bucket("standard-va"), s.bucket("standard-or"), s.bucket("wasabi-or"), s.bucket("wasabi-va"))
 			}))),
 		},
 		{
-			name: "mad-administrators", does: "three administrators requeue, release, cancel, pause and reorder at random for 25 s", must: "what was not cancelled is Success", at: 0.05,
+			name: "mad-administrators", does: "three administrators requeue, release, cancel, pause and reorder at random for 25 s", must: "all items that were not cancelled are Success", at: 0.05,
 			promise: oracle.Promise{Spends: true, ByHand: true}, script: madness(25 * time.Second),
 		},
 		{
@@ -69,13 +69,13 @@ func between(stage string, do func(context.Context, *site) error) func(context.C
 			var elsewhere, all int
 			err := s.db.QueryRow(ctx, `SELECT count(*) FILTER (WHERE retry AND (stage <> $1 OR status = 'Started')), count(*) FROM work_items`, stage).Scan(&elsewhere, &all)
 			if err != nil {
-				return fmt.Errorf("look at the queue: %w", err)
+				return fmt.Errorf("read the queue: %w", err)
 			}
 			if elsewhere == 0 && all >= len(s.bags) {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%d items did not come to %s", elsewhere, stage)
+				return fmt.Errorf("%d items did not reach %s", elsewhere, stage)
 			}
 			if err := sleep(ctx, pollPause); err != nil {
 				return err
@@ -125,11 +125,11 @@ func harmCopies(n int, harm func(path string) error) func(context.Context, *site
 				continue
 			}
 			if err := harm(filepath.Join(dir, e.Name())); err != nil {
-				return fmt.Errorf("harm a copy: %w", err)
+				return fmt.Errorf("damage a copy: %w", err)
 			}
 			done++
 		}
-		s.note("%d copies harmed", done)
+		s.note("%d copies damaged", done)
 		if done == 0 {
 			return errVoid
 		}

@@ -166,7 +166,7 @@ func (s *site) lead(way func(*process) *gate, server string) {
 func (s *site) await(ctx context.Context, what string, is func() bool) error {
 	for deadline := time.Now().Add(30 * time.Second); !is(); {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited in vain for %s", what)
+			return fmt.Errorf("timeout while waiting for %s", what)
 		}
 		if err := sleep(ctx, pollPause); err != nil {
 			return err

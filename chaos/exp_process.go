@@ -17,18 +17,18 @@ func processExperiments() []experiment {
 	spends := oracle.Promise{Spends: true}
 	return []experiment{
 		{
-			name: "none", short: true, does: "nothing fails", must: "a green baseline",
+			name: "none", short: true, does: "nothing fails", must: "no fault, for comparison",
 			prepare: func(s *site) error { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham"; return nil },
 		},
 		{
-			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be spent",
+			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be used up",
 			script: untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
 				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
 				return nil
 			})), promise: spends,
 		},
 		{
-			name: "kill-all", does: "all workers are killed at once, three times, 12 s apart", must: "nothing lost or done twice; attempts may be spent",
+			name: "kill-all", does: "all workers are killed at once, three times, 12 s apart", must: "nothing lost or done twice; attempts may be used up",
 			script: hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
 				for _, p := range s.workers {
 					p.signal(syscall.SIGKILL)
@@ -37,16 +37,16 @@ func processExperiments() []experiment {
 			})), promise: spends,
 		},
 		{
-			name: "stop-continue", does: "one worker is stopped (SIGSTOP) for 45 s, longer than a lease, and continued", must: "its items go to others; it records nothing late",
+			name: "stop-continue", does: "one worker is suspended (SIGSTOP) for 45 s, longer than a lease, and continued", must: "other workers process its items; it records nothing late",
 			script: hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT))), at: 0.1, promise: spends,
 		},
 		{
-			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt spent; it goes on when there is room",
+			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt used up; it continues when there is free space",
 			prepare: func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")); return nil },
 			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
 		},
 		{
-			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 25,000 files", must: "the others do that bag; the kernel kills nobody",
+			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 25,000 files", must: "the others process that bag; the kernel kills no process",
 			mix:     func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 25_000} },
 			prepare: func(s *site) error { return s.inSmallMemory(s.workers[0], 208<<20) },
 		},
@@ -60,25 +60,25 @@ func settingsExperiments() []experiment {
 	}
 	return []experiment{
 		{
-			name: "one-wrong-secret", short: true, does: "one worker starts with a wrong S3 secret", must: "the others do all the bags",
+			name: "one-wrong-secret", short: true, does: "one worker starts with a wrong S3 secret", must: "the others process all bags",
 			prepare: wrong(func(_ *site, env map[string]string) { env["AWS_SECRET_ACCESS_KEY"] = "wrong" }),
 		},
 		{
-			name: "one-wrong-bucket", does: "one worker starts with the name of a target's bucket that is not there", must: "the others do all the bags",
+			name: "one-wrong-bucket", does: "one worker starts with the name of a target's bucket that is not there", must: "the others process all bags",
 			prepare: wrong(func(s *site, env map[string]string) {
 				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.bucket("mistyped")
 			}),
 		},
 		{
-			name: "one-wrong-staging", does: "one worker starts with the name of a staging bucket that is not there", must: "the others do all the bags",
+			name: "one-wrong-staging", does: "one worker starts with the name of a staging bucket that is not there", must: "the others process all bags",
 			prepare: wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.bucket("mistyped-staging") }),
 		},
 		{
-			name: "one-wrong-endpoint", does: "one worker starts with an S3 endpoint where nobody listens", must: "the others do all the bags",
+			name: "one-wrong-endpoint", does: "one worker starts with an S3 endpoint where nobody listens", must: "the others process all bags",
 			prepare: wrong(func(_ *site, env map[string]string) { env["FAROL_S3_ENDPOINT"] = "https://127.0.0.1:9" }),
 		},
 		{
-			name: "one-wrong-name", does: "one worker, in another time zone, starts with an S3 host name that DNS does not know", must: "the others do all the bags",
+			name: "one-wrong-name", does: "one worker, in another time zone, starts with an S3 host name that DNS does not know", must: "the others process all bags",
 			prepare: wrong(func(_ *site, env map[string]string) {
 				env["FAROL_S3_ENDPOINT"], env["TZ"] = "https://s3.chaos.invalid", "Asia/Kathmandu"
 			}),

@@ -47,11 +47,11 @@ func s3Experiments() []experiment {
 			script: hold(10*time.Second, onS3(all, func(*site) *rule { return portal() })),
 		},
 		{
-			name: "s3-no-listing", does: "S3 answers listings with a document that is none, for 20 s", must: "nothing left in staging", at: 0.1,
+			name: "s3-no-listing", does: "S3 answers listings with a document that is not a listing, for 20 s", must: "nothing left in staging", at: 0.1,
 			script: hold(20*time.Second, onS3(all, func(*site) *rule { return emptyList() })),
 		},
 		{
-			name: "s3-stalled", does: "S3 lets nothing through for 40 s", must: allDo, at: 0.1,
+			name: "s3-stalled", does: "S3 does not answer for 40 s", must: allDo, at: 0.1,
 			script: hold(40*time.Second, stalled(all, toS3)),
 		},
 		{
@@ -103,15 +103,15 @@ func answerExperiments() []experiment {
 				})),
 		},
 		{
-			name: "one-denied", short: true, does: "one worker's S3 secret stops being right once it works, for good", must: "the others do all the bags", at: 0.05,
+			name: "one-denied", short: true, does: "one worker's S3 secret stops being right once it works, for good", must: "the others process all bags", at: 0.05,
 			script: untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return badSignature() })),
 		},
 		{
-			name: "one-s3-refused", does: "one worker is refused by S3, for good", must: "the others do all the bags", at: 0.05,
+			name: "one-s3-refused", does: "one worker is refused by S3, for good", must: "the others process all bags", at: 0.05,
 			script: untilDone(2*time.Minute, refused(firstWorker, toS3)),
 		},
 		{
-			name: "one-portal", does: "one worker's network answers HTML with 200 for S3, for good", must: "the others do all the bags", at: 0.05,
+			name: "one-portal", does: "one worker's network answers HTML with 200 for S3, for good", must: "the others process all bags", at: 0.05,
 			script: untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return portal() })),
 		},
 		{
@@ -161,7 +161,7 @@ func bucketGone(what string) fault {
 		}
 		return active{end: func(ctx context.Context) error {
 			if err := keeper.end(ctx); err != nil {
-				return fmt.Errorf("keep the bucket away: %w", err)
+				return fmt.Errorf("wait while the bucket is away: %w", err)
 			}
 			for i := range n {
 				if err := merge(filepath.Join(s.dir, fmt.Sprint("away-", i)), dir); err != nil {

@@ -25,7 +25,7 @@ func redisExperiments() []experiment {
 			script: hold(150*time.Second, refused(all, toRedis)),
 		},
 		{
-			name: "redis-stalled", does: "Redis lets nothing through for 30 s", must: allDo, at: 0.1,
+			name: "redis-stalled", does: "Redis does not answer for 30 s", must: allDo, at: 0.1,
 			script: hold(30*time.Second, stalled(all, toRedis)),
 		},
 		{
@@ -37,7 +37,7 @@ func redisExperiments() []experiment {
 			script: hold(20*time.Second, once("replica", redisDo("REPLICAOF", "127.0.0.1", "9"), redisDo("REPLICAOF", "NO", "ONE"))),
 		},
 		{
-			name: "one-redis-refused", short: true, does: "one worker is refused by Redis, for good", must: "the others do all the bags", at: 0.05,
+			name: "one-redis-refused", short: true, does: "one worker is refused by Redis, for good", must: "the others process all bags", at: 0.05,
 			script: untilDone(2*time.Minute, refused(firstWorker, toRedis)),
 		},
 		{
@@ -86,11 +86,11 @@ func postgresExperiments() []experiment {
 			script: hold(25*time.Second, repeated("kill", 10*time.Second, killPostgres)),
 		},
 		{
-			name: "pg-stalled", does: "PostgreSQL lets nothing through for 25 s", must: allDo, at: 0.1,
+			name: "pg-stalled", does: "PostgreSQL does not answer for 25 s", must: allDo, at: 0.1,
 			script: hold(25*time.Second, stalled(all, toPostgres)),
 		},
 		{
-			name: "one-pg-refused", does: "one worker is refused by PostgreSQL for 45 s, longer than a lease", must: "its items go to others", at: 0.1,
+			name: "one-pg-refused", does: "one worker is refused by PostgreSQL for 45 s, longer than a lease", must: "other workers process its items", at: 0.1,
 			script:  hold(45*time.Second, refused(firstWorker, toPostgres)),
 			promise: oracle.Promise{Spends: true}, // all may be over before it can tell why
 		},
@@ -103,11 +103,11 @@ func postgresExperiments() []experiment {
 			script: shiftClock(-time.Hour), promise: clock,
 		},
 		{
-			name: "hour-away", does: "S3 refuses connections for 40 s, and halfway every stored time ages by an hour", must: "no attempt spent, nothing parked", at: 0.1,
+			name: "hour-away", does: "S3 refuses connections for 40 s, and halfway every stored time ages by an hour", must: "no attempt used up, nothing parked", at: 0.1,
 			script: during(inTurn(pause(20*time.Second), shiftClock(-time.Hour), pause(20*time.Second)), refused(all, toS3)), promise: oracle.Promise{Clock: true},
 		},
 		{
-			name: "clock-back-killed", does: "the database's clock is set back by an hour, and all workers are killed at that moment", must: "leases of the dead lapse soon", at: 0.2,
+			name: "clock-back-killed", does: "the database's clock is set back by an hour, and all workers are killed at that moment", must: "leases of dead workers expire soon", at: 0.2,
 			script: func(ctx context.Context, s *site) error {
 				for _, p := range s.workers {
 					p.signal(syscall.SIGKILL)

@@ -15,7 +15,7 @@ import (
 type experiment struct {
 	name  string
 	does  string
-	must  string // what must come of it, besides what always must
+	must  string // what must come of it, in addition to what always must
 	short bool   // part of `make chaos`, and not of ARGS=--all alone
 
 	prepare func(*site) error                  // before the processes start
@@ -143,7 +143,7 @@ func (s *site) look(ctx context.Context) (c counts, err error) {
 	err = s.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'),
 		count(*) FILTER (WHERE retry), count(*) FILTER (WHERE NOT retry) FROM work_items`).Scan(&c.done, &c.live, &c.ended)
 	if err != nil {
-		return c, fmt.Errorf("look at the queue: %w", err)
+		return c, fmt.Errorf("read the queue: %w", err)
 	}
 	return c, nil
 }
@@ -162,7 +162,7 @@ func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration
 		case c.done >= want:
 			return nil
 		case time.Now().After(deadline):
-			s.note("after %s, %d of %d stages were done; the faults began all the same", most, c.done, want)
+			s.note("after %s, only %d of %d stages had ended; the faults began anyway", most, c.done, want)
 			return nil
 		}
 		if err := sleep(ctx, pollPause); err != nil {
@@ -267,7 +267,7 @@ func (s *site) ask(ctx context.Context, e experiment, r *result) error {
 		r.Outcomes[a.Outcome]++
 	}
 	for _, p := range s.everyone() {
-		if exits := p.told(); len(exits) > 0 {
+		if exits := p.unexpected(); len(exits) > 0 {
 			s.note("%s ended by itself %d times, first with exit code %d", p.name, len(exits), exits[0])
 		}
 		if p.killed > 0 {
@@ -283,7 +283,7 @@ func (s *site) note(format string, args ...any) {
 }
 
 // errVoid says that a fault harmed nobody, so that the experiment shows nothing.
-var errVoid = errors.New("the fault met no request; the experiment shows nothing")
+var errVoid = errors.New("the fault affected no request; the experiment proves nothing")
 
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

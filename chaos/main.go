@@ -47,16 +47,16 @@ type flags struct {
 
 func parse(args []string) (f flags, err error) {
 	set := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	set.StringVar(&f.only, "only", "", "run only these `experiments`, by comma")
+	set.StringVar(&f.only, "only", "", "run only these `experiments`, separated by commas")
 	set.BoolVar(&f.list, "list", false, "list the experiments")
 	set.BoolVar(&f.whole, "all", false, "run all experiments, and not only the short ones")
-	set.Uint64Var(&f.seed, "seed", 1, "chooses bags, victims and the faults of the storm")
+	set.Uint64Var(&f.seed, "seed", 1, "seed of the random choice of bags, victims and faults")
 	set.IntVar(&f.bags, "bags", 0, "bags of each experiment (default 120; 300 with --all)")
 	set.IntVar(&f.workers, "workers", 3, "worker processes")
 	set.BoolVar(&f.keep, "keep", false, "keep data and logs of every experiment, and not only of those that fail")
 	set.BoolVar(&f.json, "json", false, "print the results as JSON")
 	set.BoolVar(&f.table, "markdown", false, "print the results as a table for RELIABILITY.md")
-	set.DurationVar(&f.limit, "limit", 8*time.Minute, "time of one experiment, after which it has failed")
+	set.DurationVar(&f.limit, "limit", 8*time.Minute, "timeout of one experiment")
 	if err := set.Parse(args); err != nil {
 		return f, err //nolint:wrapcheck // it is printed already
 	}
@@ -67,7 +67,7 @@ func parse(args []string) (f flags, err error) {
 		}
 	}
 	if f.bags < 10 || f.workers < 1 {
-		return f, errors.New("there must be 10 bags and a worker, at least")
+		return f, errors.New("--bags must be at least 10 and --workers at least 1")
 	}
 	return f, nil
 }

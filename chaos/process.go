@@ -146,8 +146,8 @@ func (p *process) stop() {
 	}
 }
 
-// told are the exits that nobody asked for.
-func (p *process) told() []int {
+// unexpected are the exits that nobody asked for.
+func (p *process) unexpected() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]int(nil), p.exits...)

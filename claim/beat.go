@@ -140,7 +140,7 @@ func (h *Hold) Check(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if h.spent() < 1./2 && h.ctx.Err() == nil {
-		return nil // another goroutine has asked meanwhile
+		return nil // another goroutine has asked in the meantime
 	}
 	call, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()

@@ -174,7 +174,7 @@ func TestLateAnswerToAClaimLeavesLessTime(t *testing.T) {
 	})
 }
 
-// Whoever asks whether an item is still in hand gets an answer in time, and not
+// Anyone who asks whether an item is still in hand gets an answer in time, and not
 // that it is.
 func TestCheckDoesNotHang(t *testing.T) {
 	t.Parallel()

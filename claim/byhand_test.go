@@ -87,7 +87,7 @@ func (c *crew) requeueMany(person, items, wanted int) (moved int) {
 	return moved
 }
 
-// An end that somebody typed for an attempt that runs does not keep the worker
+// An end that someone typed for an attempt that runs does not keep the worker
 // from telling the true one; after that it is history.
 func TestTypedEndOfAnAttemptGivesWayToTheTrueOne(t *testing.T) {
 	t.Parallel()

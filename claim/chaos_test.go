@@ -26,7 +26,7 @@ type try int
 
 const (
 	works   try = iota
-	fails       // with an error that trying again might mend
+	fails       // with an error that trying again might repair
 	damns       // with one that it cannot
 	unwants     // the item is cancelled
 	dies        // its worker does, and nothing is heard of it any more

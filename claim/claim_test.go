@@ -108,7 +108,7 @@ func TestPausedStageIsNotClaimed(t *testing.T) {
 }
 
 // Priority goes before the order in which items came.
-func TestClaimGoesByPriorityThenTurn(t *testing.T) {
+func TestClaimGoesByPriorityThenStartTime(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	early, late, urgent := q.put("Receive", 1), q.put("Receive", 1), q.put("Receive", 1)
@@ -223,7 +223,7 @@ func TestLastStageEndsInSuccess(t *testing.T) {
 }
 
 // The wait between attempts grows from the stage's first backoff to its most: it is
-// 1 s, 1 min and 5 min unless somebody has set another.
+// 1 s, 1 min and 5 min unless someone has set another.
 func TestBackoffGrowsToItsBound(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -383,7 +383,7 @@ func TestLeaseShorterThanThreeHeartbeatsIsRefused(t *testing.T) {
 	}
 }
 
-// A claim does not wait behind an item that somebody else is just changing.
+// A claim does not wait behind an item that someone else is just changing.
 func TestClaimPassesOverLockedItems(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

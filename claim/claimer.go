@@ -161,7 +161,7 @@ func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
 	}
 	answers, back := share(requests, items, failed)
 	if len(back) > 0 {
-		c.claims.giveBack(ctx, back, "More was claimed than could be worked on.")
+		c.claims.giveBack(ctx, back, "More items were claimed than the worker has slots.")
 	}
 	return answers
 }

@@ -82,7 +82,7 @@ func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 		defer c.mu.Unlock()
 		c.rests = time.Now().Add(rest)
 	case by < 0:
-		c.log.WarnContext(ctx, "the database's clock was set back; stored times are moved back as far", "by", -by)
+		c.log.WarnContext(ctx, "the database's clock was set back; stored times are moved back by the same amount", "by", -by)
 		wake.Signal(c.setBack)
 	}
 }

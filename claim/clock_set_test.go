@@ -68,7 +68,7 @@ func TestClockIsSetAfterAWorkerDied(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		by    time.Duration
-		alive bool // somebody sees it happen
+		alive bool // someone sees it happen
 	}{
 		"forward":           {aboutAnHour, true},
 		"back":              {-aboutAnHour, true},

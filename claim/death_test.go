@@ -151,7 +151,7 @@ func TestWorkerThatSignsOffIsNotDead(t *testing.T) {
 	}
 }
 
-// An item that kills whoever takes it up is parked after its attempts, with the
+// An item that kills anyone who takes it up is parked after its attempts, with the
 // number of its victims and the file.
 func TestItemThatKillsItsWorkersIsParked(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (d *doubts) believe(ctx context.Context, item Item, result error) error {
 	mine, others, more, err := d.store.witnesses(ctx, item, doubt.code, doubt.service, d.self.worker)
 	switch {
 	case err != nil:
-		d.log.WarnContext(ctx, "cannot ask whether another worker saw the same; the item is held", "item", item.ID, "code", doubt.code, "err", err)
+		d.log.WarnContext(ctx, "cannot ask whether another worker saw the same failure; the item is held", "item", item.ID, "code", doubt.code, "err", err)
 	case others || mine > 0 && !more:
 		return doubt.err
 	case !more:

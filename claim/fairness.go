@@ -68,7 +68,7 @@ func (p *postgres) overdue(ctx context.Context, action registry.Action, scans []
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find priorities that have waited too long: %w", err)
+		return nil, fmt.Errorf("find items that have waited too long: %w", err)
 	}
 	return found, nil
 }
@@ -81,7 +81,7 @@ func (p *postgres) serve(ctx context.Context, starts map[int16]int64) error {
 	}
 	_, err := p.upkeep.Exec(ctx, servedSQL, bands, come)
 	if err != nil {
-		return fmt.Errorf("record how far virtual start times have come: %w", err)
+		return fmt.Errorf("record virtual start times: %w", err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // mebibyte for the work that any item makes.
 func cost(size int64) int64 { return size + mib }
 
-// arrival is an item in the simulation of one cell that one server works on, one
+// arrival is an item in the simulation of one band that one server works on, one
 // item at a time, at a byte of cost a tick.
 type arrival struct {
 	id, institution, size int64
@@ -45,7 +45,7 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer e.Close()
-		s := &cellSim{rt: rt, q: q, e: e, waiting: map[int64]arrival{}}
+		s := &bandSim{rt: rt, q: q, e: e, waiting: map[int64]arrival{}}
 		for range rapid.IntRange(3, 15).Draw(rt, "steps") {
 			// One floods with large items, one with small ones, the others come as they like.
 			for institution := range int64(4) {
@@ -64,7 +64,7 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 	t.Logf("the longest wait was %.0f %% of its bound", 100*longest)
 }
 
-type cellSim struct {
+type bandSim struct {
 	rt      *rapid.T
 	q       *queue
 	e       *claim.Engine
@@ -73,7 +73,7 @@ type cellSim struct {
 	waiting map[int64]arrival
 }
 
-func (s *cellSim) arrive(institution, size int64) {
+func (s *bandSim) arrive(institution, size int64) {
 	a := arrival{institution: institution, size: size, servedBefore: s.served, inHand: s.last}
 	for _, w := range s.waiting {
 		if w.institution == institution {
@@ -89,7 +89,7 @@ func (s *cellSim) arrive(institution, size int64) {
 
 // serve claims the next item, checks that its wait was within its bound, and
 // returns what part of the bound it was.
-func (s *cellSim) serve() float64 {
+func (s *bandSim) serve() float64 {
 	if len(s.waiting) == 0 {
 		s.last = 0
 		return 0
@@ -113,7 +113,7 @@ func (s *cellSim) serve() float64 {
 
 // An institution that comes seldom is served next, however much another has
 // queued before it, and two that flood share by bytes, not by items.
-func TestInstitutionsTakeTurnsByBytes(t *testing.T) {
+func TestInstitutionsShareByBytes(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
@@ -167,7 +167,7 @@ func TestOneInstitutionsItemsGoInTheirOrder(t *testing.T) {
 
 // What overtakes its institution's queue takes the turn that is being served, so
 // that who comes next need not wait for all that it has passed by.
-func TestOvertakingMovesNoTurns(t *testing.T) {
+func TestOvertakingMovesNoStartTimes(t *testing.T) {
 	t.Parallel()
 	const flood = 20
 	for name, overtake := range map[string][]string{

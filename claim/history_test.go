@@ -116,7 +116,7 @@ func TestHistoryOfClaimsIsInOrder(t *testing.T) {
 	meddle(func() error { // it may have ended since the statement began, and is then refused
 		return unlessRefused(sql(`SELECT requeue(id) FROM work_items WHERE id = (SELECT min(id) + $1 FROM work_items) AND status IN ('Started', 'Failed')`, rand.N(items)))
 	})
-	meddle(func() error { // what waits for its next attempt is tried now, unless somebody has it by then
+	meddle(func() error { // what waits for its next attempt is tried now, unless someone has it by then
 		return unlessRefused(sql(`SELECT requeue(id) FROM work_items WHERE id = (SELECT max(id) FROM work_items WHERE status = 'Pending' AND run_at > now())`))
 	})
 	meddle(func() error {
@@ -278,7 +278,7 @@ func (h *history) accepted(q *queue) map[[2]int64]historySettle {
 	return accepted
 }
 
-// latest checks that no end was accepted that was asked for after somebody else
+// latest checks that no end was accepted that was asked for after someone else
 // had been given the item.
 func (h *history) latest(q *queue, settled map[[2]int64]historySettle) {
 	byItem := map[int64][]historyClaim{}

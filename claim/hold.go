@@ -161,7 +161,7 @@ func (l *leases) hold(ctx context.Context, item Item) *Hold {
 }
 
 // Settle ends the claim with what the work came to. It returns ErrLost, and
-// changes nothing, if the item is no longer this worker's; any other error means
+// changes nothing, if the claim is lost; any other error means
 // that it is not known whether the item was moved, and that the caller may call
 // again: a second call after a first that did land returns ErrLost.
 func (h *Hold) Settle(ctx context.Context, done Done, result error) error {

@@ -53,7 +53,7 @@ func (r *modelRun) claims(t *rapid.T) {
 	r.clock++
 	a := r.explain(f, n, engine, informed, got, []int16{0, 1})
 	b := r.explain(f, n, engine, informed, got, []int16{1, 0})
-	if a != "" && b != "" { // bands take turns in coming first
+	if a != "" && b != "" { // bands run one after another in coming first
 		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Cursors(f),
 			value[string](r.queue, `SELECT coalesce(string_agg(concat_ws(' ', id, stage, status, size_band, priority, virtual_start, run_at), E'\n' ORDER BY id), '')
 				FROM work_items WHERE retry`))

@@ -140,7 +140,7 @@ func (n *notices) announce(ctx context.Context) {
 }
 
 // listen receives notices of work that other processes made, and of changed settings.
-// When its connection breaks, it connects again; meanwhile polling finds the work.
+// When its connection breaks, it connects again; until then polling finds the work.
 func (n *notices) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := n.store.listen(ctx, func(channel, payload string) {
@@ -166,7 +166,7 @@ const mostPolled = 1000
 
 func (p *postgres) mayBeDue(ctx context.Context) (due bool, err error) {
 	if err := p.upkeep.QueryRow(ctx, dueSQL, mostPolled).Scan(&due); err != nil {
-		return false, fmt.Errorf("ask whether anything is due: %w", err)
+		return false, fmt.Errorf("check whether an item is due: %w", err)
 	}
 	return due, nil
 }

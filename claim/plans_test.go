@@ -176,7 +176,7 @@ func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
 	return (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
 }
 
-// work has an engine do all that it does, while somebody locks what it would
+// work has an engine do all that it does, while someone locks what it would
 // take first.
 func (p *planned) work(url string, options ...registry.Option) {
 	p.t.Helper()

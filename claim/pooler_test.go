@@ -18,7 +18,7 @@ import (
 
 // Behind PgBouncer in transaction mode, with fewer sessions than engines, all
 // goes as it does without: claims, also of a stage with a cap, ends, heartbeats
-// and the reaper. And whoever gets a session next finds nothing of ours in it.
+// and the reaper. And anyone who gets a session next finds nothing of ours in it.
 func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	t.Parallel()
 	direct := testenv.DatabaseURL(t)

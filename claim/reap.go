@@ -110,7 +110,7 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 			if taken.code == codeClaimLost {
 				log.WarnContext(ctx, "claim lost; another worker will continue")
 			} else {
-				log.WarnContext(ctx, "worker gone; its attempt was ended")
+				log.WarnContext(ctx, "worker's heartbeats stopped; its attempt was ended")
 			}
 			if taken.end.Status == registry.Suspended {
 				r.logGivenUp(ctx, taken.id, taken.end.Stage, taken.end.Attempt, taken.note)

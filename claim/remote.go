@@ -20,7 +20,7 @@ import (
 var ErrNotRemote = errors.New("farol processes this stage itself")
 
 // ErrNoStage says that there is no stage of a name.
-var ErrNoStage = errors.New("there is no such stage")
+var ErrNoStage = errors.New("no such stage")
 
 // EndedError is [ErrLost] of a claim that its worker has ended itself before.
 type EndedError struct {

@@ -8,8 +8,8 @@ import (
 )
 
 // The mirror hears of each attempt after which the item is tried at the same
-// stage again, and of no other, whoever ends it.
-func TestRetriesAreToldOf(t *testing.T) {
+// stage again, and of no other, no matter who ends it.
+func TestRetriesAreReported(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	e := q.engine()

@@ -50,7 +50,7 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 	}
 }
 
-// Whoever takes an item away from a running worker stops its work.
+// Anyone who takes an item away from a running worker stops its work.
 func TestLostItemStopsItsWork(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -105,7 +105,7 @@ func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 
 // A process that cannot reach the database stops its work before its leases are
 // someone else's.
-func TestDeafProcessStopsItself(t *testing.T) {
+func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
 	direct, err := registry.Connect(context.Background(), url, "test")

@@ -148,7 +148,7 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cu
 	}
 	if f.action() != registry.Ingest && len(items) > 0 {
 		if err := readRequests(ctx, db, items); err != nil {
-			return items, fmt.Errorf("read what claimed items are about: %w", err)
+			return items, fmt.Errorf("read the objects and files of claimed items: %w", err)
 		}
 	}
 	return items, nil

@@ -232,7 +232,7 @@ func TestServicesAreHeldByMost(t *testing.T) {
 }
 
 // People hear of a failure after five minutes, and once.
-func TestPeopleAreToldOfAServiceOnce(t *testing.T) {
+func TestPeopleAreAlertedToAServiceOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	e := q.engine()

@@ -54,13 +54,13 @@ func (s StageSettings) check() error {
 	step := StepOf(s.Action, s.Stage)
 	switch {
 	case s.Lease <= 0 || s.Heartbeat <= 0:
-		return &SettingError{step, "lease", "lease and heartbeat must be longer than nothing"}
+		return &SettingError{step, "lease", "lease and heartbeat must be longer than 0"}
 	case s.Lease < 3*s.Heartbeat:
 		return &SettingError{step, "lease", fmt.Sprintf("the lease (%v) is shorter than three heartbeats (3 × %v): one late heartbeat would lose live work",
 			s.Lease, s.Heartbeat)}
 	case s.UnrenewedLease < 3*s.UnrenewedTimeout:
 		return &SettingError{step, "unrenewed_lease", fmt.Sprintf(
-			"without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: slow work would be given to a second worker",
+			"without heartbeats the lease (%v) must be three processing timeouts (3 × %v) at least: else a second worker would get slow work",
 			s.UnrenewedLease, s.UnrenewedTimeout)}
 	}
 	return nil

@@ -184,7 +184,7 @@ func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
 	}
 	for _, err := range s.settle(ctx, back) {
 		if err != nil {
-			s.log.WarnContext(ctx, "could not release an item; it will be retried when its lease lapses", "err", err)
+			s.log.WarnContext(ctx, "cannot release an item; it will be retried when its lease expires", "err", err)
 		}
 	}
 }

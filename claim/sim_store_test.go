@@ -83,7 +83,7 @@ func (s *sim) fate(engine, kind, n int) fate {
 	}
 	switch r >> 40 % 1000 * 100 / uint64(s.trouble) {
 	case 0, 1, 2, 3, 4, 5, 6, 7:
-		f.before = time.Duration(r >> 8 % uint64(15*time.Second)) // longer than anybody waits, perhaps
+		f.before = time.Duration(r >> 8 % uint64(15*time.Second)) // longer than anyone waits, perhaps
 	case 8, 9, 10, 11:
 		f.after = time.Duration(r >> 8 % uint64(15*time.Second))
 	case 12, 13, 14, 15, 16, 17, 18, 19:

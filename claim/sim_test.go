@@ -63,7 +63,7 @@ type sim struct {
 	trouble int // how often calls fail, in percent of the usual
 	ends    time.Duration
 	outages []outage
-	later   sync.WaitGroup // what the store does without anybody waiting
+	later   sync.WaitGroup // what the store does without anyone waiting
 
 	watch      sync.Mutex
 	trace      []string

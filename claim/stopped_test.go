@@ -141,7 +141,7 @@ func TestStoppedWorkersChangeNothing(t *testing.T) {
 				return
 			}
 			defer p.end(t)
-			defer p.signal(t, syscall.SIGCONT) // should the test fail meanwhile
+			defer p.signal(t, syscall.SIGCONT) // should the test fail in the meantime
 			for done := 0; done < *stops/processes && c.open() > 0; {
 				<-time.After(rand.N(50 * time.Millisecond)) // at any point of its work
 				p.signal(t, syscall.SIGSTOP)

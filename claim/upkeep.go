@@ -40,7 +40,7 @@ func (p *postgres) tidy(ctx context.Context) error {
 		return fmt.Errorf("move items on from stages that were removed: %w", err)
 	}
 	if _, err := p.upkeep.Exec(ctx, `SELECT tell_of_services()`); err != nil {
-		return fmt.Errorf("alert people to services that fail: %w", err)
+		return fmt.Errorf("alert about failing services: %w", err)
 	}
 	if _, err := p.upkeep.Exec(ctx, `SELECT park_memory_needs()`); err != nil {
 		return fmt.Errorf("park items that need more memory than any worker has: %w", err)

@@ -10,7 +10,7 @@ import (
 
 // What comes to wait for an item at the moment of its end must not wait for
 // ever: the end of the one and the arrival of the other take their turns.
-func TestItemThatEndsFreesWhatComesToWaitMeanwhile(t *testing.T) {
+func TestItemThatEndsFreesWhatComesToWaitInBetween(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ prepare, arrive string }{
 		"a new version": {

@@ -1,6 +1,6 @@
 // Package client is for programs that use Farol over HTTP: its queues, to which they
 // post messages and from which they pull them, and the stages of its pipeline that
-// are worked on by programs of anybody's.
+// are worked on by programs of anyone's.
 //
 // What fails for a moment is tried again, with pauses that grow. [Client.Work] and
 // [Client.WorkStage] are whole workers: they pull or claim, call a function for each
@@ -29,7 +29,7 @@ type Options struct {
 	Token string        // that farol token add has made
 	HTTP  *http.Client  // nil is one of its own
 	Give  time.Duration // how long a call is tried again that fails for a moment; 0 is a minute, negative is not at all
-	// Answer is how long the server has to answer one try, besides the time that it is
+	// Answer is how long the server has to answer one try, in addition to the time that it is
 	// asked to wait; 0 is a minute.
 	Answer time.Duration
 }
@@ -77,14 +77,14 @@ type Error struct {
 // Error is what the server says for people.
 func (e *Error) Error() string {
 	if e.Text == "" {
-		return fmt.Sprintf("the server answers %d %s", e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return e.Text
 }
 
-// ErrLost says that an item is no longer this worker's: its lease lapsed, or somebody
+// ErrLost says that an item is no longer this worker's: its lease lapsed, or someone
 // has done something else with it. Its work is to be dropped.
-var ErrLost = errors.New("the item is no longer this worker's")
+var ErrLost = errors.New("the claim is lost: the item belongs to another worker")
 
 // passes tells whether trying again may help.
 func passes(err error) bool {

@@ -32,7 +32,7 @@ func (c *Client) Post(ctx context.Context, sender string, messages map[string][]
 	return ids, nil
 }
 
-// Where a pull starts, besides the number of a message.
+// Where a pull starts, in addition to the number of a message.
 const (
 	GoOn    = 0  // where the receiver stands, at first at the first message
 	Newest  = -1 // the newest message, or else the next to come
@@ -110,7 +110,7 @@ type Worker struct {
 	Wants    map[string]Want // by queue; required
 	Slots    int             // messages in work at once; 0 is 1
 
-	// Failed is told of messages whose function failed, and of calls to the server
+	// Failed is called for messages whose function failed, and for calls to the server
 	// that did for longer than Give; m is then the zero Message. It may be nil.
 	Failed func(m Message, err error)
 }
@@ -120,7 +120,7 @@ const longPoll = 20 * time.Second
 
 // Work calls do for each message, and answers it with what that returns. A message
 // for which it fails is not answered, and so given again after its fail timeout. Work
-// returns when ctx is done and what was begun has ended: do is not told of that, and
+// returns when ctx is done and what was begun has ended: do is not informed of that, and
 // its results are saved. An error is one of the request, such as a name that cannot be.
 func (c *Client) Work(ctx context.Context, w Worker, do func(context.Context, Message) (result string, err error)) error {
 	slots := max(w.Slots, 1)

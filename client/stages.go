@@ -56,7 +56,7 @@ func (c *Client) Claim(ctx context.Context, request ClaimRequest) ([]Item, error
 	return answer.Items, err
 }
 
-// Heartbeat renews the lease of a claim, and tells which file is in hand; "" is none.
+// Heartbeat renews the lease of a claim, and reports the current file; "" is none.
 // An item that is another's by now is ErrLost.
 func (c *Client) Heartbeat(ctx context.Context, i Item, file string) error {
 	return c.about(ctx, "/v1/heartbeat", i, map[string]any{"file": file})
@@ -120,12 +120,12 @@ type StageWorker struct {
 	Claim ClaimRequest // Wait, Max and ProcessingTimeout are not used
 	Slots int          // items in work at once; 0 is 1
 
-	// Failed is told of calls to the server that failed for longer than Give, and of
+	// Failed is called for calls to the server that failed for longer than Give, and for
 	// items that were lost; i is the zero Item for claims. It may be nil.
 	Failed func(i Item, err error)
 }
 
-// WorkStage calls do for each item, and renews its lease meanwhile. The item goes on
+// WorkStage calls do for each item, and renews its lease in the meantime. The item goes on
 // when that returns nil, with a note for the depositor; it fails if the error is of
 // [Refused], and is tried again for any other. do's context ends when the item is
 // lost, and with ctx: then the item is given back. WorkStage returns when ctx is done
@@ -194,7 +194,7 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 	case errors.As(err, &bad):
 		err = c.Fail(last, i, bad.code, reason(bad))
 	case ctx.Err() != nil:
-		err = c.Release(last, i, "Its worker was told to stop.")
+		err = c.Release(last, i, "The worker was asked to stop.")
 	default:
 		err = c.Retry(last, i, "", reason(err))
 	}
@@ -207,7 +207,7 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 const longestText = 4000
 
 // fitting cuts a text off where the server would refuse it: better half of what was
-// said than an item whose end nobody hears of.
+// said than an item whose end is not recorded.
 func fitting(text string) string {
 	if r := []rune(text); len(r) > longestText {
 		return string(r[:longestText-1]) + "…"
@@ -217,7 +217,7 @@ func fitting(text string) string {
 
 func reason(err error) string {
 	if err.Error() == "" {
-		return "Its worker gave no reason."
+		return "The worker gave no reason."
 	}
 	return fitting(err.Error())
 }

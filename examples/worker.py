@@ -96,7 +96,7 @@ def work(item, command):
         done.set()
         if process:
             process.terminate()
-        end(item, "release", reason="Its worker was told to stop.")
+        end(item, "release", reason="The worker was asked to stop.")
         raise
     except OSError as error:  # there is no such command, or no memory for it
         end(item, "retry", code="not-run", reason=str(error))

@@ -24,7 +24,7 @@ end() { # CALL MORE: ends the claim. Without an answer it is sent again; 409 mea
 stop() { # a signal asked us to stop: the item goes back, and the attempt does not count
 	trap '' TERM INT
 	kill $pid ${!:-} 2>/dev/null # the last process may have no name yet
-	[ -z "$id" ] || end release ',"reason":"Its worker was told to stop."'
+	[ -z "$id" ] || end release ',"reason":"The worker was asked to stop."'
 	rm -f "$answer" "$out"
 	exit 0
 }

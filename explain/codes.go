@@ -23,7 +23,7 @@ func Faults() map[string]string {
 		"depositor": "nobody's: the upload was replaced or removed",
 		"storage":   "the system's, at the storage; the bag is not to blame as far as is known",
 		"system":    "the system's; the bag is not to blame as far as is known",
-		"person":    "nobody's: a person decided so",
+		"person":    "nobody's: a person decided this",
 		"nobody":    "nobody's",
 		"unknown":   "not known",
 	}

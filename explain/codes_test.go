@@ -138,7 +138,7 @@ func codesOf(n ast.Node, dir string) (codes []string) {
 	return codes
 }
 
-// Whoever reads a code anywhere gets to know whose fault it is, and what to do.
+// Anyone who reads a code anywhere gets to know whose fault it is, and what to do.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	used, explained := codesInUse(t), Verdicts()

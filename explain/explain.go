@@ -1,4 +1,4 @@
-// Package explain is what people are told of a work item: state, history, progress,
+// Package explain is what people see of a work item: state, history, progress,
 // whose fault a failure is, and what to do. It returns values and prints nothing, so
 // that the command line, APIs and pages say the same.
 package explain
@@ -25,7 +25,7 @@ const mostAsked = 5 * time.Second
 type Source struct {
 	Registry *registry.Registry
 	Progress *progress.Store // nil: the progress of files is not known
-	Unread   func(error)     // is called with what Redis refuses; the rest is told without it
+	Unread   func(error)     // is called with what Redis refuses; the rest is shown without it
 }
 
 // unread reports what Redis refused, if anything.
@@ -175,7 +175,7 @@ func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []s
 	return list
 }
 
-// filesByStage adds up by stage what is finished. A stage that was begun anew has
+// filesByStage adds up by stage what is finished. A stage that was begun again has
 // one entry for each time, "Store@12"; the newest counts.
 func filesByStage(summary map[string]int64, order []string) []StageFiles {
 	files, passes := map[string]int64{}, map[string]int64{}

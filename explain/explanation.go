@@ -120,27 +120,27 @@ func (e *Explanation) summary() string {
 	case "Success", "Cancelled", "Failed":
 		if i.Action != "Ingest" {
 			return map[string]string{
-				"Success": "It was done.", "Cancelled": "It has ended for good, and was not done.",
-				"Failed": "It was not done, and is not tried again by itself: trying again as it is would not help.",
+				"Success": "It succeeded.", "Cancelled": "It has ended permanently without success.",
+				"Failed": "It failed and is not retried automatically: a retry without a change would not help.",
 			}[i.Status]
 		}
 	}
 	switch i.Status {
 	case "Success":
-		return "The bag was ingested: all its copies were stored, verified and put on record."
+		return "The bag was ingested: all its copies were stored, verified and recorded."
 	case "Started":
-		return "A worker has it: " + e.Current.Place() + "."
+		return "A worker is processing it: " + e.Current.Place() + "."
 	case "Pending":
 		if len(e.Waits) == 0 {
-			return "It waits, and nothing keeps a worker from taking it: " + e.Current.Place() + "."
+			return "It waits, and any worker may claim it: " + e.Current.Place() + "."
 		}
 		return "It waits: " + e.Current.Place() + "."
 	case "Cancelled":
-		return "It has ended for good, and was not ingested."
+		return "It has ended permanently and was not ingested."
 	case "Failed":
-		return "It was not ingested, and is not tried again by itself: trying again as it is would not help."
+		return "It was not ingested and is not retried automatically: a retry without a change would not help."
 	}
-	return "It is parked until a person decides. What was done so far is kept."
+	return "It is parked until a person decides. The work done so far is kept."
 }
 
 // todo says what to do next.
@@ -168,10 +168,10 @@ func (e *Explanation) todo() (list []string) {
 		}
 	}
 	if i.Status == "Cancelled" {
-		return append(list, cmp.Or(e.again, "To have it done after all, have the bag uploaded, or ask for it, again."))
+		return append(list, cmp.Or(e.again, "To start over, upload the bag or make the request again."))
 	}
 	if e.Cause == nil {
-		list = append(list, "Mend the cause; then `farol requeue "+id+"`.")
+		list = append(list, "Fix the cause; then `farol requeue "+id+"`.")
 	}
-	return append(list, "To end it for good: `farol item cancel "+id+"`.")
+	return append(list, "To end it permanently: `farol item cancel "+id+"`.")
 }

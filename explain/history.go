@@ -96,15 +96,15 @@ func addAttempt(list []Entry, a registry.Attempt) []Entry {
 // describe says in words what attempts came to.
 func (c *Entry) describe() {
 	kinds := map[string]string{
-		"": "in work", "done": "done", "transient": "failed, to be tried again while there are attempts left", "fatal": "failed, trying again would not help",
-		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker was not heard of any more",
-		"released": "given back by its worker, does not count", "sent back": "sent back to an earlier stage", "snoozed": "asked for later",
-		"held":      "given back because a service failed, does not count",
+		"": "in progress", "done": "done", "transient": "failed; retried while attempts are left", "fatal": "failed; a retry would not help",
+		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker's heartbeats stopped",
+		"released": "given back by its worker; not counted", "sent back": "sent back to an earlier stage", "snoozed": "postponed by its stage",
+		"held":      "given back because a service failed; not counted",
 		"cancelled": "taken from its worker by a person or a newer upload",
 	}
 	text := cmp.Or(kinds[c.Outcome], c.Outcome)
 	if c.Attempts > 1 {
-		text = fmt.Sprintf("%d attempts, each: %s", c.Attempts, text)
+		text = fmt.Sprintf("%d attempts, each of them: %s", c.Attempts, text)
 	}
 	if c.Code != "" {
 		text += " (" + c.Code + ")"

@@ -13,18 +13,18 @@ func ArchiveOf(i registry.WorkItem, a requests.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
-		text += ": the archived copies can be read until " + human.Time(*a.Until)
+		text += ": the archived copies are readable until " + human.Time(*a.Until)
 	case i.Status != "Pending" && i.Status != "Started":
 	case a.Expected != nil:
 		text += ": the archived copies should be readable by " + human.Time(*a.Expected) + ", and then for " + human.Count(int64(a.Days), "day", "days")
 	default:
-		text += ": the archived copies are being made readable"
+		text += ": the provider is restoring the archived copies"
 	}
 	switch {
 	case a.Item != i.ID:
-		text += fmt.Sprintf("; item %d had them made readable", a.Item)
+		text += fmt.Sprintf("; item %d requested them from the archive", a.Item)
 	case a.Next != nil:
-		text += fmt.Sprintf("; item %d gives them back", *a.Next)
+		text += fmt.Sprintf("; item %d delivers them", *a.Next)
 	}
 	return text
 }

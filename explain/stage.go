@@ -177,10 +177,10 @@ func (v Stage) Pace() string {
 		text = "rate not known yet"
 	}
 	if v.IdleSeconds != nil && *v.IdleSeconds > mostIdle.Seconds() {
-		return text + "; nothing has moved for " + human.Duration(human.Seconds(*v.IdleSeconds))
+		return text + "; no progress for " + human.Duration(human.Seconds(*v.IdleSeconds))
 	}
 	if v.SecondsLeft == nil {
-		return text + "; time left not known yet"
+		return text + "; remaining time not known yet"
 	}
 	return text + "; about " + human.Duration(human.Seconds(*v.SecondsLeft)) + " left"
 }

@@ -37,19 +37,19 @@ func TestRateAndTimeLeft(t *testing.T) {
 		},
 		"too early": {
 			func(_ *registry.WorkItem, c *progress.Counters) { c.Elapsed, c.Moved = 4*time.Second, 4*time.Second }, 0,
-			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "10.0 MiB/s, 1.0 files/s; time left not known yet",
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "10.0 MiB/s, 1.0 files/s; remaining time not known yet",
 		},
 		"too little": {
 			func(_ *registry.WorkItem, c *progress.Counters) { c.BytesTotal, c.FilesTotal = 1<<50, 1e6 }, 0,
-			"5 of 1000000 files, 50.0 MiB of 1.0 PiB (0%)", "4.0 MiB/s, 0.4 files/s; time left not known yet",
+			"5 of 1000000 files, 50.0 MiB of 1.0 PiB (0%)", "4.0 MiB/s, 0.4 files/s; remaining time not known yet",
 		},
 		"only what an earlier attempt did": {
 			func(_ *registry.WorkItem, c *progress.Counters) { c.Files, c.Bytes = c.FilesBefore, c.BytesBefore }, 0,
-			"1 of 10 files, 10.0 MiB of 100.0 MiB (10%)", "rate not known yet; time left not known yet",
+			"1 of 10 files, 10.0 MiB of 100.0 MiB (10%)", "rate not known yet; remaining time not known yet",
 		},
 		"nothing moves": {
 			func(_ *registry.WorkItem, c *progress.Counters) { c.Elapsed = 200 * time.Second }, 0,
-			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "204.8 KiB/s, 0.0 files/s; nothing has moved for 3m10s",
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "204.8 KiB/s, 0.0 files/s; no progress for 3m10s",
 		},
 		"many small files": {func(_ *registry.WorkItem, c *progress.Counters) {
 			c.Bytes, c.BytesBefore, c.BytesTotal, c.Files, c.FilesBefore, c.FilesTotal = 1000, 0, 2000, 1000, 0, 2000
@@ -63,15 +63,15 @@ func TestRateAndTimeLeft(t *testing.T) {
 			}, 0,
 			"5 files, 50.0 MiB of 100.0 MiB (50%)", "4.0 MiB/s, 0.4 files/s; about 12s left",
 		},
-		"another attempt's": {func(_ *registry.WorkItem, c *progress.Counters) { c.Token = 8 }, 0, "not known yet", "rate not known yet; time left not known yet"},
-		"another stage's":   {func(_ *registry.WorkItem, c *progress.Counters) { c.Stage = "Receive" }, 0, "not known yet", "rate not known yet; time left not known yet"},
+		"another attempt's": {func(_ *registry.WorkItem, c *progress.Counters) { c.Token = 8 }, 0, "not known yet", "rate not known yet; remaining time not known yet"},
+		"another stage's":   {func(_ *registry.WorkItem, c *progress.Counters) { c.Stage = "Receive" }, 0, "not known yet", "rate not known yet; remaining time not known yet"},
 		"nothing to do": {
 			func(_ *registry.WorkItem, c *progress.Counters) { *c = progress.Counters{Stage: "Store", Token: 9} }, 0,
-			"0 of 0 files, 0 B of 0 B (100%)", "rate not known yet; time left not known yet",
+			"0 of 0 files, 0 B of 0 B (100%)", "rate not known yet; remaining time not known yet",
 		},
 		"waits for another attempt": {
 			func(i *registry.WorkItem, _ *progress.Counters) { i.Status, i.ClaimToken = "Pending", 10 }, 0,
-			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "rate not known yet; time left not known yet",
+			"5 of 10 files, 50.0 MiB of 100.0 MiB (50%)", "rate not known yet; remaining time not known yet",
 		},
 	} {
 		i, c := running, half

@@ -16,18 +16,18 @@ import (
 func State(i registry.WorkItem, now time.Time) string {
 	switch {
 	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
-		return fmt.Sprintf("in work on %s, process %d, which has it for %s unless it renews that",
+		return fmt.Sprintf("in progress on %s, process %d; the lease ends in %s unless it is renewed",
 			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
 	case i.WaitsFor != nil:
 		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
 	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
-		return fmt.Sprintf("it may be claimed in %s", human.Duration(i.RunAt.Sub(now)))
+		return fmt.Sprintf("it can be claimed in %s", human.Duration(i.RunAt.Sub(now)))
 	case i.Status == "Pending":
 		return "it waits for a worker"
 	case i.Status == "Success":
 		return "done"
 	case i.Status == "Cancelled":
-		return fmt.Sprintf("ended for good; `farol item explain %d` says how to have it after all", i.ID)
+		return fmt.Sprintf("ended permanently; `farol item explain %d` says how to start over", i.ID)
 	case i.Status == "Failed" && i.Action == "Ingest":
 		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
 	}
@@ -90,12 +90,12 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	switch o.Reason {
 	case "waiting":
 		if i.WaitsFor != nil {
-			return fmt.Sprintf("Wait; `farol item explain %d` says about the other.", *i.WaitsFor)
+			return fmt.Sprintf("Wait; `farol item explain %d` explains the other item.", *i.WaitsFor)
 		}
 	case "delayed":
-		return fmt.Sprintf("Wait, or `farol requeue %d`, which begins the stage anew.", i.ID)
+		return fmt.Sprintf("Wait, or `farol requeue %d`, which starts the stage again.", i.ID)
 	case "paused":
-		return fmt.Sprintf("Ask whoever paused it, or `farol resume '%s'`.", i.Stage)
+		return fmt.Sprintf("Ask the person who paused it, or `farol resume '%s'`.", i.Stage)
 	case "cap":
 		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
 	case "parked":
@@ -103,15 +103,15 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "running":
 		return fmt.Sprintf("Wait. If it hangs: `farol item release %d`; `farol workers` lists the workers.", i.ID)
 	case "held":
-		return "Wait: it goes on by itself. `farol services` says which workers see the service fail, and why."
+		return "Wait: it continues by itself. `farol services` shows for which workers the service fails, and why."
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
 	case "no worker":
-		return fmt.Sprintf("Start a worker that takes it: `farol work --stages '%s'`; `farol workers` says who takes what.", claim.StepOf(registry.Action(i.Action), i.Stage))
+		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(registry.Action(i.Action), i.Stage))
 	case "http worker":
-		return fmt.Sprintf("Start a program that works '%s' over HTTP: docs/workers.md; `farol stage list` says what waits.", i.Stage)
+		return fmt.Sprintf("Start a program that processes '%s' over HTTP: docs/workers.md; `farol stage list` shows what waits.", i.Stage)
 	case "busy":
-		return "Wait, or start more workers: `farol work`; `farol workers` says what there is."
+		return "Wait, or start more workers: `farol work`; `farol workers` lists them."
 	}
 	return o.Remedy
 }

@@ -35,7 +35,7 @@ const (
 	Overloaded  Kind = "overloaded"   // it asks for patience
 	Denied      Kind = "denied"       // it refuses our credentials, or our rights are too few
 	Missing     Kind = "missing"      // a bucket or database that is not there
-	Full        Kind = "full"         // no room for more
+	Full        Kind = "full"         // no space for more
 	ReadOnly    Kind = "read-only"    // it takes no writes
 	Skewed      Kind = "skewed"       // its clock and ours differ too much
 	WrongAnswer Kind = "wrong-answer" // what it says is no answer to what was asked

@@ -79,7 +79,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// Whoever was stopped met no failure of the network.
+// Anyone who was stopped met no failure of the network.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, context.Canceled, fmt.Errorf("read: %w", context.Canceled), errors.New("another")} {

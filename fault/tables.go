@@ -149,15 +149,15 @@ func Network(err error) (k Kind, said string, ok bool) {
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
 		return Denied, "its certificate is not trusted", true
 	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
-		return WrongAnswer, "it does not speak TLS as it should", true
+		return WrongAnswer, "it does not speak TLS correctly", true
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Unavailable, "connection refused", true
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED), errors.Is(err, net.ErrClosed):
 		return Unavailable, "connection broken", true
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTDOWN), errors.Is(err, syscall.ENETDOWN):
-		return Unavailable, "no way to the host", true
+		return Unavailable, "no route to the host", true
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timed) && timed.Timeout():
-		return Unavailable, "no answer in time", true
+		return Unavailable, "no answer before the timeout", true
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return Unavailable, "connection broken", true
 	case errors.As(err, &op):

@@ -31,7 +31,7 @@ type child struct {
 }
 
 // exitPatience bounds the wait for a process that closed its output, or that
-// was told to end.
+// was asked to end.
 const exitPatience = 5 * time.Second
 
 // tempPrefix begins the name of a child's directory for temporary files.
@@ -76,7 +76,7 @@ func launch(ctx context.Context, o Options) (*child, error) {
 	return c, nil
 }
 
-// launchIn returns a child that runs and that somebody has to wait for.
+// launchIn returns a child that runs and that someone has to wait for.
 func launchIn(ctx context.Context, o Options, dir string) (*child, error) {
 	// a child outlives the file it was started for
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Command[0], o.Command[1:]...)
@@ -176,7 +176,7 @@ func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer
 			}
 			// the child keeps to the budget; this is for one gone wild
 			if left -= int64(want.n); left < 0 {
-				return answer{}, content, fmt.Errorf("%w: reads more than its budget", errProtocol)
+				return answer{}, content, fmt.Errorf("%w: it reads more than its budget", errProtocol)
 			}
 			if content, err = c.reply(ctx, r, want); err != nil {
 				return answer{}, content, err
@@ -210,7 +210,7 @@ func (r readWithin) span(ctx context.Context, want span) ([]byte, error) {
 	return readSpan(ctx, r.r, want, r.most)
 }
 
-// dead reports whether the process has ended or was told to.
+// dead reports whether the process has ended or was asked to.
 func (c *child) dead() bool {
 	select {
 	case <-c.killed:
@@ -260,7 +260,7 @@ func (c *child) autopsy(err error) error {
 }
 
 // A complaint keeps the beginning of what a child wrote to its standard error
-// since it got the file in hand: the end of a Go trace says where, not what.
+// since it began the current file: the end of a Go trace says where, not what.
 type complaint struct {
 	mu   sync.Mutex
 	said []byte // guarded by mu

@@ -3,7 +3,7 @@
 //
 // What a depositor sends may crash an identifier, hang it or fill its memory.
 // Such a file costs its own identification and nothing else: the child that
-// had it in hand is replaced, and the file keeps the type that its extension
+// was reading it is replaced, and the file keeps the type that its extension
 // suggests, together with the reason.
 //
 // The child reads a file by ranges and within a budget, so that a file of any

@@ -10,7 +10,7 @@ import (
 
 // The parent and a child talk in frames over the child's standard input and
 // output: a kind of one byte, the payload's length in four, big endian, and
-// the payload. The parent leads; the child has one file in hand at a time.
+// the payload. The parent leads; the child reads one file at a time.
 //
 //	parent                     child
 //	hello (limits)         →
@@ -99,7 +99,7 @@ const protocolVersion = 1
 // limits is the payload of hello.
 type limits struct {
 	memory int64 // bytes the child may use on top of what it has after loading
-	budget int64 // bytes it may ask for of one file, besides both ends
+	budget int64 // bytes it may ask for of one file, in addition to both ends
 }
 
 func (l limits) encode() []byte {

@@ -18,8 +18,8 @@ var ErrStart = errors.New("start a child")
 
 // errTimedOut ends the time of one file, errSlow that of one read of it.
 var (
-	errTimedOut = errors.New("no answer in time")
-	errSlow     = errors.New("the content does not come in time")
+	errTimedOut = errors.New("no answer before the timeout")
+	errSlow     = errors.New("the content did not arrive in time")
 )
 
 // startTimeout bounds the start of a child; it loads its signatures in some
@@ -30,10 +30,10 @@ const startTimeout = time.Minute
 // the defaults, but Command has none.
 type Options struct {
 	Command []string      // program and arguments of a child; it calls [Serve] on its standard input and output
-	Workers int           // children at most, and so files in hand at a time; default 2
-	Timeout time.Duration // for one file, besides its reading, and for each read of it; default 30 s
-	Memory  int64         // bytes a child may use besides the signatures; default 256 MiB
-	Budget  int64         // bytes to read of one file, besides a mebibyte at each end; default 8 MiB
+	Workers int           // children at most, and so files in progress at a time; default 2
+	Timeout time.Duration // for one file, in addition to its reading, and for each read of it; default 30 s
+	Memory  int64         // bytes a child may use in addition to the signatures; default 256 MiB
+	Budget  int64         // bytes to read of one file, in addition to a mebibyte at each end; default 8 MiB
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -66,7 +66,7 @@ type Identifier struct {
 	// slots holds a token for each child that may run: the child if it is idle,
 	// nil if it is not running. Who takes a token gives one back.
 	slots chan *child
-	// close runs once, and whoever closes waits for its end.
+	// close runs once, and anyone who closes waits for its end.
 	close func()
 }
 
@@ -79,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Identifier, error) {
 		return nil, err
 	}
 	if err := hide(); err != nil {
-		return nil, fmt.Errorf("hide this process from its children: %w", err)
+		return nil, fmt.Errorf("protect this process from its children: %w", err)
 	}
 	i := &Identifier{opts: o, closed: make(chan struct{}), slots: make(chan *child, o.Workers)}
 	for range o.Workers {
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Identifier, error) {
 	return i, nil
 }
 
-// Close waits for the files in hand, which end with their ctx at the latest, and
+// Close waits for the files in progress, which end with their ctx at the latest, and
 // ends the children. It may be called again.
 func (i *Identifier) Close() { i.close() }
 
@@ -106,7 +106,7 @@ func (i *Identifier) stop() {
 // Identify returns the format of a file of the given size whose content r has.
 // Only the extension of name matters, in any case of letters.
 //
-// A file that crashes its child, or gets no answer in time, is no error: it is
+// A file that crashes its child, or gets no answer before the timeout, is no error: it is
 // answered by its extension, with the Reason. There is an error only if ctx
 // ends, if r gives one (which is wrapped), less than size bytes, or nothing
 // within [Options.Timeout], if a child can not be started at all, or if the

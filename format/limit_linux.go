@@ -16,7 +16,7 @@ const headroom = 64 << 20
 
 // limitProcess lets the process use so many bytes more than it has now.
 //
-// The collector is told first. The limit on the address space, which also
+// The garbage collector gets its limit first. The limit on the address space, which also
 // holds for what the collector does not see, ends the process if that does not
 // help; it counts from what is mapped already, of which Go's runtime reserves
 // far more than it uses. Files are limited too: Siegfried unpacks large

@@ -20,7 +20,7 @@ import (
 // the questions that come by in, one file at a time, through out.
 //
 // It returns nil when in ends, and at once with an error when in ends while a
-// file is in hand; the process must exit then, and so no child outlives its
+// file is in progress; the process must exit then, and so no child outlives its
 // parent, not even one that hangs. It limits the memory of the whole process,
 // and if out is [os.Stdout] it puts [os.Stderr] in that place, so that
 // nothing a library prints gets between the frames, and removes in the end the
@@ -42,7 +42,7 @@ func Serve(in io.Reader, out io.Writer) error {
 	}
 	sf := static.New()
 	if len(sf.Identifiers()) == 0 {
-		return errors.New("format: the compiled-in signatures do not load")
+		return errors.New("format: the built-in signatures cannot be loaded")
 	}
 	if alone {
 		stayLean()
@@ -113,7 +113,7 @@ func (s *server) run(sf *siegfried.Siegfried, budget int64) error {
 	defer close(done)
 	frames := make(chan frame)
 	ended := make(chan error, 1)
-	// its own goroutine, so that the end of in is seen while a file is in hand;
+	// its own goroutine, so that the end of in is seen while a file is in progress;
 	// it ends with in or, at its next frame, with done
 	go func() {
 		defer close(frames)
@@ -195,7 +195,7 @@ func (s *server) identify(
 			if !ok {
 				return io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("%w: kind %q unasked", errProtocol, f.kind)
+			return fmt.Errorf("%w: unexpected kind %q", errProtocol, f.kind)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// blockSize is what a look at a lonely place costs.
+	// blockSize is what one read far from the others costs.
 	blockSize = 64 << 10
 	// runBlocks is how many blocks are asked for at once by who reads on from
 	// a block that is there: a round trip to S3 costs as much as that many.

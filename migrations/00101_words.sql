@@ -161,7 +161,7 @@ CREATE DOMAIN object_key AS text CONSTRAINT "1 to 1000 bytes" CHECK (octet_lengt
 CREATE DOMAIN object_etag AS text COLLATE "C" CONSTRAINT "1 to 128 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
 CREATE DOMAIN byte_count AS bigint -- exact in JSON
 	CHECK (VALUE BETWEEN 0 AND 1::bigint << 53
-		OR refused(format('nothing has a size of %s bytes', coalesce(VALUE::text, 'NULL')), 'It is the number of bytes of the tar.'));
+		OR refused(format('%s bytes is not a possible size', coalesce(VALUE::text, 'NULL')), 'It is the number of bytes of the tar.'));
 CREATE DOMAIN attempt_count AS integer CONSTRAINT "0 to a million" CHECK (VALUE BETWEEN 0 AND 1000000);
 CREATE DOMAIN attempt_outcome AS text CONSTRAINT "how an attempt ends" CHECK (VALUE IN
 	('done', 'transient', 'fatal', 'released', 'snoozed', 'sent back', 'held', 'lease expired', 'killed', 'oom', 'panic', 'cancelled'));

@@ -187,7 +187,7 @@ CREATE TABLE work_item_attempts (
 	node         text            NOT NULL,
 	pid          integer         NOT NULL,
 	worker       text            NOT NULL,
-	claimed_at   moment          NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, whoever ended that
+	claimed_at   moment          NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, no matter who ended that
 	heard_at     moment          NOT NULL DEFAULT clock_timestamp(),
 	ended_at     moment,
 	outcome      attempt_outcome,
@@ -245,7 +245,7 @@ CREATE TABLE retired_copies (
 
 -- Each file of a bag has a uuid of its item's own, which is the key of its copies and of
 -- nothing else. The copies are noted before what tells of them is deleted from staging.
--- Copies under the keys of recorded files are told apart: another version with the same
+-- Copies under the keys of recorded files are distinguished: another version with the same
 -- content stores it under the same key, so they are deleted only while no item of the
 -- object is in work.
 CREATE TABLE unrecorded_copies (

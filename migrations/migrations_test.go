@@ -67,7 +67,7 @@ const mayRequeue = `SELECT has_function_privilege('farol_admin', 'requeue(bigint
 	AND has_table_privilege('farol_admin', 'queue_depth', 'SELECT') AND has_column_privilege('farol_admin', 'work_items', 'stage', 'UPDATE')`
 
 // Who may create no role migrates all the same, and can grant what is missing
-// once somebody else has created it.
+// once someone else has created it.
 func TestOwnerWithoutTheRightToCreateRolesMigrates(t *testing.T) {
 	owner, super := empty(t)
 	exec(t, super, `ALTER ROLE farol_admin RENAME TO farol_admin_of_others`)
@@ -101,7 +101,7 @@ func TestOwnerWithoutTheRightToCreateRolesMigrates(t *testing.T) {
 }
 
 // Another database of the cluster makes the role at the same moment.
-func TestRoleThatSomebodyElseCreatesMeanwhile(t *testing.T) {
+func TestRoleThatAnotherSessionCreatesInBetween(t *testing.T) {
 	_, super := empty(t)
 	url := super.Config().ConnString()
 	exec(t, super, `ALTER ROLE farol_admin RENAME TO farol_admin_of_others`)

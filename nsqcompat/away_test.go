@@ -35,7 +35,7 @@ func TestFiguresAreRightAfterNSQDWasAway(t *testing.T) {
 
 const retriedLater = `status = 'Pending', run_at = now() + interval '20 minutes'`
 
-// Somebody empties the channel, or deletes the topic.
+// Someone empties the channel, or deletes the topic.
 func TestWhatIsEmptiedIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -126,7 +126,7 @@ func TestNextMirrorTakesOver(t *testing.T) {
 	q.shows(validateTopic, 2, 0, 0)
 }
 
-// Whoever listens on a channel of their own gets each message once, whatever
+// Anyone who listens on a channel of their own gets each message once, whatever
 // becomes of the items.
 func TestOtherChannelsGetEachMessageOnce(t *testing.T) {
 	t.Parallel()

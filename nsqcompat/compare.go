@@ -18,7 +18,7 @@ func (l *link) compare(ctx context.Context) error {
 	stats, err := l.at.stats(ctx)
 	if err != nil {
 		if l.misses++; l.misses == 1 {
-			l.o.Log.WarnContext(ctx, "nsqd's figures cannot be read; publishing continues without them", "nsqd", l.at.http, "err", err)
+			l.o.Log.WarnContext(ctx, "cannot read nsqd's figures; publishing continues without them", "nsqd", l.at.http, "err", err)
 		}
 		return nil // if nsqd is away, publishing fails
 	}
@@ -33,7 +33,7 @@ func (l *link) compare(ctx context.Context) error {
 		worker, _ := t.channel(c.topic + channelSuffix)
 		us := slices.IndexFunc(worker.Clients, func(k clientStats) bool { return k.ID == l.client })
 		if us < 0 {
-			return linkFailed(fmt.Errorf("nsqd no longer knows our connection to %s", c.topic))
+			return linkFailed(fmt.Errorf("nsqd no longer lists the mirror's connection to %s", c.topic))
 		}
 		if c.certainSince.IsZero() {
 			c.distrust(stats.at)

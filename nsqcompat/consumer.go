@@ -22,7 +22,7 @@ const (
 	// other is alive.
 	heartbeat = 5 * time.Second
 	// maxKept is how much is kept of a body, in bytes: an id is shorter, and other
-	// bodies need only be told apart.
+	// bodies need only be distinguished.
 	maxKept = 64
 )
 
@@ -123,15 +123,15 @@ func (c *consumer) handshake(o consumerOptions, r io.Reader) error {
 		MsgTimeout    int64 `json:"msg_timeout"`
 	}
 	if err := json.Unmarshal(answer, &terms); err != nil {
-		return fmt.Errorf("it answers IDENTIFY with %q: %w", answer, err)
+		return fmt.Errorf("the server answered IDENTIFY with %q: %w", answer, err)
 	}
 	c.maxReady = max(terms.MaxRdyCount, 1)
 	c.msgTimeout, c.maxMsgTimeout = time.Duration(terms.MsgTimeout)*time.Millisecond, time.Duration(terms.MaxMsgTimeout)*time.Millisecond
 	if c.msgTimeout <= 0 || c.maxMsgTimeout <= 0 {
-		return fmt.Errorf("it answers IDENTIFY with %q", answer)
+		return fmt.Errorf("the server answered IDENTIFY with %q", answer)
 	}
 	if answer, err := c.ask(nsq.Subscribe(o.topic, o.channel), r); err != nil || string(answer) != "OK" {
-		return errors.Join(fmt.Errorf("it answers SUB with %q", answer), err)
+		return errors.Join(fmt.Errorf("the server answered SUB with %q", answer), err)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (q queueReader) retries(ctx context.Context) ([]retriedItem, error) {
 	rows, _ := q.conn.Query(ctx, retriesSQL) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retriedItem])
 	if err != nil {
-		return nil, fmt.Errorf("take the retries: %w", err)
+		return nil, fmt.Errorf("read the messages to retry: %w", err)
 	}
 	return list, nil
 }

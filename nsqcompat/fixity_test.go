@@ -163,7 +163,7 @@ func TestEmptyingIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := q.answers(i + 1)[i]
-		if a.Accepted || a.Topic != topic || a.Body != "empty" || !strings.Contains(a.Answer, "nothing in Farol was changed") {
+		if a.Accepted || a.Topic != topic || a.Body != "empty" || !strings.Contains(a.Answer, "nothing was changed in Farol") {
 			t.Errorf("answer = %+v", a)
 		}
 	}

@@ -18,7 +18,7 @@ func TestFileJustCheckedIsAnsweredAndNotChecked(t *testing.T) {
 	q.files(1)
 	q.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime) SELECT id, 'sha256', repeat('a', 64), now() FROM generic_files`)
 	file := q.value(`SELECT id::text FROM generic_files`)
-	for n, want := range []string{"in 1 targets are checked next", "were recently checked, and are good"} {
+	for n, want := range []string{"in 1 targets will be checked next", "were recently checked, and are good"} {
 		q.pub(topiclog.FixityTopic, file)
 		if a := q.answers(n + 1)[n]; !a.Accepted || !strings.Contains(a.Answer, want) {
 			t.Errorf("answer %d is %+v, want %q", n, a, want)

@@ -61,14 +61,14 @@ func (l *leader) lead(ctx context.Context, q queueReader) error {
 		case errors.As(err, &away):
 			l.counted.failures.Add(1)
 			if failures++; failures == 1 {
-				l.o.Log.WarnContext(ctx, "nsqd takes no messages; retrying until it does", "nsqd", l.out.nsqd.addr, "err", err)
+				l.o.Log.WarnContext(ctx, "nsqd accepts no messages; retrying", "nsqd", l.out.nsqd.addr, "err", err)
 			}
 			l.wait(ctx, wait.Next())
 			continue
 		case err != nil:
 			return err
 		case failures > 0:
-			l.o.Log.InfoContext(ctx, "nsqd takes messages again", "nsqd", l.out.nsqd.addr, "failures", failures)
+			l.o.Log.InfoContext(ctx, "nsqd accepts messages again", "nsqd", l.out.nsqd.addr, "failures", failures)
 			failures = 0
 			wait.Reset()
 		}
@@ -256,7 +256,7 @@ func (l *leader) detachIf(ctx context.Context, err error) error {
 		return err
 	}
 	if l.attempts++; l.attempts == 1 && ctx.Err() == nil {
-		l.o.Log.WarnContext(ctx, "nsqd does not show the queue; retrying until it does", "nsqd", l.out.nsqd.addr, "err", err)
+		l.o.Log.WarnContext(ctx, "nsqd does not show the queue; retrying", "nsqd", l.out.nsqd.addr, "err", err)
 	}
 	l.detach()
 	l.attachAt = time.Now().Add(l.attachWait.Next())
@@ -279,7 +279,7 @@ func (l *leader) wait(ctx context.Context, d time.Duration) {
 			d = l.link.nextTick(l.pace.interval())
 		}
 		if err := l.detachIf(ctx, l.link.wait(ctx, d)); err != nil {
-			l.o.Log.WarnContext(ctx, "messages from nsqd were not processed; they will come again", "err", err)
+			l.o.Log.WarnContext(ctx, "messages from nsqd were not processed; nsqd will deliver them again", "err", err)
 		}
 	case d > 0:
 		retry.Pause(ctx, d)
@@ -299,7 +299,7 @@ func (l *leader) end(ctx context.Context) {
 	ended, ctx := ctx.Err() != nil, context.WithoutCancel(ctx)
 	if ended {
 		if err := l.link.handOver(ctx); err != nil {
-			l.o.Log.WarnContext(ctx, "could not record what is left in nsqd; the next mirror has to treat it as of unknown origin", "err", err)
+			l.o.Log.WarnContext(ctx, "cannot record the messages left in nsqd; the next mirror will treat it as messages of unknown origin", "err", err)
 		}
 	}
 	l.detach()

@@ -258,7 +258,7 @@ func (l *link) leave(c *channel) {
 	l.pending = slices.DeleteFunc(l.pending, func(r request) bool { return r.of == c })
 }
 
-// compareInterval is the time between two comparisons: short while somebody waits for the
+// compareInterval is the time between two comparisons: short while someone waits for the
 // figures, long while nsqd does not answer.
 func (l *link) compareInterval() time.Duration {
 	if l.misses > 0 {

@@ -210,7 +210,7 @@ const trimEvery = time.Minute
 func (m *Mirror) trim(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := m.records.trimRequests(ctx); err != nil && ctx.Err() == nil {
-			m.o.Log.WarnContext(ctx, "old requests were not deleted; retrying in a minute", "err", err)
+			m.o.Log.WarnContext(ctx, "cannot delete old requests; retrying in 1m", "err", err)
 		}
 		retry.Pause(ctx, trimEvery*9/10+rand.N(trimEvery/5))
 	}

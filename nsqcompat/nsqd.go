@@ -106,19 +106,19 @@ func (d daemon) ask(ctx context.Context, method, path string, query url.Values) 
 	at := url.URL{Scheme: "http", Host: d.http, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
 	if err != nil {
-		return nil, "", fmt.Errorf("ask nsqd: %w", err)
+		return nil, "", fmt.Errorf("query nsqd: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, "", fmt.Errorf("ask nsqd: %w", err)
+		return nil, "", fmt.Errorf("query nsqd: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	answer, err = io.ReadAll(io.LimitReader(response.Body, maxStats))
 	if err != nil {
-		return nil, "", fmt.Errorf("ask nsqd: %s %s: %w", method, path, err)
+		return nil, "", fmt.Errorf("query nsqd: %s %s: %w", method, path, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, "", fmt.Errorf("ask nsqd: %s %s: %s", method, path, response.Status)
+		return nil, "", fmt.Errorf("query nsqd: %s %s: %s", method, path, response.Status)
 	}
 	return answer, response.Header.Get("Date"), nil
 }
@@ -168,15 +168,15 @@ func lookup(ctx context.Context, addr string) (daemon, error) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/nodes", http.NoBody)
 	if err != nil {
-		return daemon{}, fmt.Errorf("ask nsqlookupd: %w", err)
+		return daemon{}, fmt.Errorf("query nsqlookupd: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return daemon{}, fmt.Errorf("ask nsqlookupd: %w", err)
+		return daemon{}, fmt.Errorf("query nsqlookupd: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	if response.StatusCode != http.StatusOK {
-		return daemon{}, fmt.Errorf("ask nsqlookupd: %s", response.Status)
+		return daemon{}, fmt.Errorf("query nsqlookupd: %s", response.Status)
 	}
 	type node struct {
 		Address string `json:"broadcast_address"`
@@ -190,7 +190,7 @@ func lookup(ctx context.Context, addr string) (daemon, error) {
 		return daemon{}, fmt.Errorf("read nsqlookupd's answer: %w", err)
 	}
 	if len(answer.Nodes) == 0 {
-		return daemon{}, errors.New("nsqlookupd knows no nsqd")
+		return daemon{}, errors.New("nsqlookupd lists no nsqd")
 	}
 	first := slices.MinFunc(answer.Nodes, func(a, b node) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.TCP, b.TCP))

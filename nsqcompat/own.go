@@ -20,8 +20,8 @@ type origin int
 
 const (
 	originOwn     origin = iota
-	originUnknown        // an earlier mirror, or somebody else
-	originForeign        // somebody else
+	originUnknown        // an earlier mirror, or someone else
+	originForeign        // someone else
 )
 
 // ownMessages keeps account of our own messages on a topic, and tells them from foreign

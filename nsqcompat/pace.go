@@ -10,7 +10,7 @@ const (
 	idleAfter = 5 * time.Second
 	// idlePoll is about how often it then polls, unless it is notified.
 	idlePoll = 3 * time.Second
-	// hurryFor is for how long it polls more often for somebody who waits for the
+	// hurryFor is for how long it polls more often for someone who waits for the
 	// figures.
 	hurryFor = 5 * time.Second
 )

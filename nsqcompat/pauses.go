@@ -24,10 +24,10 @@ func (l *link) syncPauses(ctx context.Context, c *channel, f TopicFigures) error
 	}
 	if f.PausedInNSQ != paused {
 		if err := l.at.pause(ctx, c.topic, paused); err != nil {
-			l.o.Log.WarnContext(ctx, "a pause was not carried over to nsqd; retrying", "topic", c.topic, "err", err)
+			l.o.Log.WarnContext(ctx, "cannot copy a pause to nsqd; retrying", "topic", c.topic, "err", err)
 			return nil
 		}
-		l.o.Log.InfoContext(ctx, "a pause was carried over to nsqd", "topic", c.topic, "paused", paused)
+		l.o.Log.InfoContext(ctx, "pause copied to nsqd", "topic", c.topic, "paused", paused)
 	}
 	if err := l.o.records.rememberPause(ctx, c.topic, paused); err != nil {
 		return err
@@ -53,9 +53,9 @@ func (l *link) applyPause(ctx context.Context, c *channel, pause bool) (paused b
 	case err != nil:
 		return false, err
 	case accepted:
-		l.o.Log.InfoContext(ctx, "a pause was carried over from nsqd", "topic", c.topic, "paused", pause, "answer", answer)
+		l.o.Log.InfoContext(ctx, "pause copied from nsqd", "topic", c.topic, "paused", pause, "answer", answer)
 	default:
-		l.o.Log.WarnContext(ctx, "a pause in nsqd was refused; it is reset there", "topic", c.topic, "paused", pause, "answer", answer)
+		l.o.Log.WarnContext(ctx, "pause in nsqd refused; resetting it there", "topic", c.topic, "paused", pause, "answer", answer)
 	}
 	return paused, nil
 }

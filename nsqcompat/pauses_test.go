@@ -74,7 +74,7 @@ func TestPausesHoldOnBothSides(t *testing.T) {
 	q.exec(`SELECT resume_stage('Receive')`)
 	q.paused(false, "-")
 
-	stop() // what changes meanwhile is found
+	stop() // what changes in the meantime is found
 	q.post("/topic/pause", "")
 	stop = q.linked(q.options())
 	q.paused(true, "paused in NSQ")
@@ -109,7 +109,7 @@ func TestPausesOutliveNSQD(t *testing.T) {
 }
 
 // Nobody can take a message out of a topic that is paused: an item that leaves its
-// stage meanwhile shows, as a drift, until the topic goes on.
+// stage in the meantime shows, as a drift, until the topic goes on.
 func TestWhatLeavesAPausedStageGoesWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -107,7 +107,7 @@ func (p *publisher) ask(command *nsq.Command) error {
 	case kind == nsq.FrameTypeError:
 		return nsq.ErrProtocol{Reason: string(answer)}
 	case kind != nsq.FrameTypeResponse || string(answer) != "OK":
-		return fmt.Errorf("it answers %q", answer)
+		return fmt.Errorf("the server answered %q", answer)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestLostConnectionIsMadeAgain(t *testing.T) {
 }
 
 // After a refusal, which ends nsqd's side, the next message gets through at once.
-func TestRefusalIsToldFromALostConnection(t *testing.T) {
+func TestRefusalIsDistinguishedFromALostConnection(t *testing.T) {
 	t.Parallel()
 	nsqd := testenv.NSQ(t)
 	p := publisher{addr: nsqd.TCPAddr}

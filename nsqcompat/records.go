@@ -106,7 +106,7 @@ func (s records) answer(ctx context.Context, r request) error {
 		return err
 	}
 	for _, a := range list {
-		s.log.InfoContext(ctx, "a request came from NSQ", "topic", r.topic, "body", a.Body, "accepted", a.Accepted, "answer", a.Answer)
+		s.log.InfoContext(ctx, "received a request from NSQ", "topic", r.topic, "body", a.Body, "accepted", a.Accepted, "answer", a.Answer)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (s records) answerFixity(ctx context.Context, r request, file int64) error 
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
-		if accepted, answer = len(targets) > 0, fmt.Sprintf("file %d has no copy that is checked by reading", file); accepted {
+		if accepted, answer = len(targets) > 0, fmt.Sprintf("file %d has no copy that fixity checks read", file); accepted {
 			answer = fixityAnswer(file, targets)
 			s.log.InfoContext(ctx, "a fixity check was requested from NSQ", "file", identifier, "answer", answer)
 		}
@@ -168,11 +168,11 @@ func fixityAnswer(file int64, targets []fixity.Requested) string {
 	if next == 0 {
 		return fmt.Sprintf("the copies of file %d were recently checked, and are good", file)
 	}
-	return fmt.Sprintf("copies of file %d in %d targets are checked next", file, next)
+	return fmt.Sprintf("the copies of file %d in %d targets will be checked next", file, next)
 }
 
 // noOrders is the answer while orders are off.
-const noOrders = "orders from NSQ are off (FAROL_NSQ_ORDERS): nothing was changed"
+const noOrders = "requests from NSQ are disabled (FAROL_NSQ_ORDERS): nothing was changed"
 
 // refuseRequestSQL relies on the unique index topic_requests_message: a message of nsqd is
 // answered once.
@@ -189,7 +189,7 @@ FROM noted JOIN all_work_items w ON w.id = noted.work_item_id`
 // refuseRequest records a request that is refused because orders are off, also in the
 // audit of its item.
 func (s records) refuseRequest(ctx context.Context, r request, item *int64) error {
-	s.log.WarnContext(ctx, "a request from NSQ was refused: orders from NSQ are off", "topic", r.topic, "body", r.shown())
+	s.log.WarnContext(ctx, "request from NSQ refused: requests from NSQ are disabled", "topic", r.topic, "body", r.shown())
 	return s.change(ctx, "record a request", refuseRequestSQL, r.topic, string(r.id[:]), r.shown(), item, noOrders)
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // refill publishes messages again that the channel lacks, because nsqd was wiped, or
-// somebody emptied the channel or consumes it. Every other channel of the topic gets
+// someone emptied the channel or consumes it. Every other channel of the topic gets
 // these messages once more.
 func (l *link) refill(ctx context.Context, q queueReader) error {
 	for _, c := range l.channels {
@@ -73,7 +73,7 @@ func (l *link) refillChecks(ctx context.Context, q queueReader, c *channel, lack
 	return l.republish(ctx, c, ids[:min(len(ids), int(lack))])
 }
 
-// republish publishes what nsqd has had before, and records an answer for whoever
+// republish publishes what nsqd has had before, and records an answer for anyone who
 // emptied it.
 func (l *link) republish(ctx context.Context, c *channel, ids []int64) error {
 	l.o.Log.WarnContext(ctx, "messages are missing in nsqd; publishing them again", "topic", c.topic, "messages", len(ids))
@@ -84,8 +84,8 @@ func (l *link) republish(ctx context.Context, c *channel, ids []int64) error {
 		return nil
 	}
 	err := l.o.records.change(ctx, "record that a topic was emptied", recordEmptiedSQL,
-		c.topic, rand.Text(), fmt.Sprintf("%d messages were taken out of nsqd, by emptying or by another consumer of %s: nothing in Farol was changed, and they are published again. "+
-			"farol item cancel ends an item, farol pause holds a stage up", c.gone, c.topic+channelSuffix))
+		c.topic, rand.Text(), fmt.Sprintf("%d messages were taken out of nsqd, by emptying or by another consumer of %s: nothing was changed in Farol, and they are published again. "+
+			"to end an item use farol item cancel; to stop a stage use farol pause", c.gone, c.topic+channelSuffix))
 	if err == nil {
 		c.gone, c.emptiedAt = 0, time.Now()
 	}

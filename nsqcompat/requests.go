@@ -11,7 +11,7 @@ import (
 // maxRequests bounds the requests that wait for the database.
 const maxRequests = 200
 
-// request is a message that somebody else published on one of the pipeline's topics: the
+// request is a message that someone else published on one of the pipeline's topics: the
 // id of an item that is to be requeued to the topic's stage, or of a file whose fixity
 // is to be checked.
 type request struct {
@@ -58,7 +58,7 @@ func (l *link) answerRequests(ctx context.Context) {
 		}
 		err := l.o.records.answer(ctx, r)
 		if err != nil {
-			l.o.Log.WarnContext(ctx, "a request from NSQ could not be answered; it will be retried", "topic", r.topic, "err", err)
+			l.o.Log.WarnContext(ctx, "cannot answer a request from NSQ; retrying", "topic", r.topic, "err", err)
 		}
 		l.mu.Lock()
 		l.answers = append(l.answers, answer{r, err})

@@ -32,7 +32,7 @@ type rescan struct {
 	depth      int64     // of the channel, at the last comparison
 }
 
-// foreignMessage is a message of somebody else.
+// foreignMessage is a message of someone else.
 type foreignMessage struct {
 	answering bool      // it is in flight to us
 	comesAt   time.Time // when it is delivered again, otherwise

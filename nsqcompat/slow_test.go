@@ -39,7 +39,7 @@ func TestSlowNSQDHoldsUpNothing(t *testing.T) {
 }
 
 // One that is slow, and never breaks off, is told nothing twice.
-func TestSlowNSQDIsToldNothingTwice(t *testing.T) {
+func TestSlowNSQDGetsNothingTwice(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	tcp, http := testenv.NewProxy(t, q.nsqd.TCPAddr), testenv.NewProxy(t, q.nsqd.HTTPAddr)

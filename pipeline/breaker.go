@@ -40,7 +40,7 @@ type breaker struct {
 	probing  bool
 	trial    int64     // the item on trial; 0: none
 	released time.Time // by a person, as far as was acted on
-	unsaid   bool      // the database has yet to be told
+	unsaid   bool      // the change is not in the database yet
 
 	since time.Time // when it ceased to be ok; zero if it is
 	alarm bool      // the log has said that a person is needed
@@ -59,7 +59,7 @@ func (b *breaker) agree(now time.Time, others string) {
 	case differs && b.elsewhere != others:
 		b.elsewhere = others
 		b.cause = &fault.Error{
-			Service: b.service, Kind: fault.Missing, Said: "another bucket than others have",
+			Service: b.service, Kind: fault.Missing, Said: "its bucket differs from other workers'",
 			Err: fmt.Errorf("this worker is configured with %s for %s, and most workers with %s", b.place, b.service, others),
 		}
 		b.shut(now)

@@ -26,7 +26,7 @@ const (
 )
 
 // breakers are how this process sees the services that its work needs. What is held
-// for all processes, because most see it fail or a person wants it, they hear from
+// for all processes, because most see it fail or a person wants it, they learn from
 // the engine.
 type breakers struct {
 	deps   Deps
@@ -80,8 +80,8 @@ func (g *breakers) run(ctx context.Context) {
 	var probes sync.WaitGroup
 	defer probes.Wait()
 	for {
-		g.turn(ctx, &probes)
-		g.tell(ctx)
+		g.step(ctx, &probes)
+		g.report(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -91,15 +91,15 @@ func (g *breakers) run(ctx context.Context) {
 	}
 }
 
-// turn does what is due.
-func (g *breakers) turn(ctx context.Context, probes *sync.WaitGroup) {
+// step probes the services that are due and reports those that work again.
+func (g *breakers) step(ctx context.Context, probes *sync.WaitGroup) {
 	holds := g.engine.ServiceHolds()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, opened := time.Now(), false
 	for _, one := range g.byName {
 		if i := slices.IndexFunc(holds, func(h claim.ServiceHold) bool { return h.Service == one.service }); i >= 0 {
-			one.hear(now, holds[i])
+			one.learn(now, holds[i])
 		}
 		one.tried(now)
 		opened = opened || one.unsaid && one.state != claim.ServiceFailing
@@ -126,8 +126,8 @@ func (g *breakers) turn(ctx context.Context, probes *sync.WaitGroup) {
 	}
 }
 
-// hear takes what is known of the service beyond this process.
-func (b *breaker) hear(now time.Time, h claim.ServiceHold) {
+// learn takes what is known of the service beyond this process.
+func (b *breaker) learn(now time.Time, h claim.ServiceHold) {
 	if h.Released.After(b.released) {
 		b.released = h.Released
 		if b.state == claim.ServiceFailing && b.probe != nil && b.elsewhere == "" {
@@ -137,9 +137,9 @@ func (b *breaker) hear(now time.Time, h claim.ServiceHold) {
 	b.agree(now, h.Place)
 }
 
-// tell writes what has changed to the database. What it does not take is told
+// report writes what has changed to the database. What it does not take is reported
 // later: the others then act on what they see themselves.
-func (g *breakers) tell(ctx context.Context) {
+func (g *breakers) report(ctx context.Context) {
 	var reports []claim.ServiceReport
 	g.mu.Lock()
 	for _, one := range g.byName {
@@ -361,7 +361,7 @@ func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.
 	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld), result)
 }
 
-// ServiceView is how this process sees a service, or is told of it.
+// ServiceView is how this process sees a service itself or by the database.
 type ServiceView struct {
 	Service string
 	OK      bool

@@ -125,7 +125,7 @@ func (c *Counting) now() progress.Counters {
 	return n
 }
 
-// Take notes that a group is in hand: so many files of so many bytes in all, the first
+// Take notes that a group is in progress: so many files of so many bytes in all, the first
 // of which has this index and path.
 func (c *Counting) Take(index int, path string, files int, size int64) *group {
 	h := &group{index: index, path: path, files: files, size: size, copies: 1, sent: map[string]int64{}, before: map[string]bool{}}
@@ -168,7 +168,7 @@ func (c *Counting) Copies(index, n int) {
 }
 
 // Parts returns what counts the parts of a large file that come to be in a bucket.
-// What an earlier attempt sent is told of first.
+// What an earlier attempt sent is counted first.
 func (c *Counting) Parts(index int, bucket string) func(bytes int64, before bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *Counting) Parts(index int, bucket string) func(bytes int64, before bool
 	if h == nil {
 		return nil
 	}
-	h.sent[bucket] = 0 // another try is told again of what there is
+	h.sent[bucket] = 0 // another try counts it again
 	earlier := !h.before[bucket]
 	h.before[bucket] = true
 	return func(bytes int64, before bool) {

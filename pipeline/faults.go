@@ -32,9 +32,9 @@ func faultsOf(result error) (f progress.Faults) {
 	if result == nil || errors.Is(result, claim.ErrLost) {
 		return f
 	}
-	var told interface{ Faults() progress.Faults }
-	if errors.As(result, &told) {
-		return told.Faults()
+	var partial interface{ Faults() progress.Faults }
+	if errors.As(result, &partial) {
+		return partial.Faults()
 	}
 	for _, err := range cause.FileErrors(result) {
 		fault := progress.Fault{Code: claim.Code(err), Path: err.Path, Message: err.Error()}

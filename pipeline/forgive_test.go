@@ -49,7 +49,7 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 	expect("Pending", 2)
 	attempt(50, 60) // parts of a large file are found later
 	expect("Pending", 1)
-	attempt(40) // what was lost meanwhile is no progress when it is made again
+	attempt(40) // what was lost in the meantime is no progress when it is made again
 	expect("Pending", 2)
 	if err := client.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)

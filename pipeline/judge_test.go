@@ -112,12 +112,12 @@ func TestFaultsAreFoundInATreeOfErrors(t *testing.T) {
 	t.Parallel()
 	away := errors.New("connection reset")
 	tree := fmt.Errorf("store: %w", errors.Join(
-		cause.InFile("data/a", fmt.Errorf("copy of data/a: %w", copies.Wrong("it has %d bytes and should have %d", 5, 6))),
+		cause.InFile("data/a", fmt.Errorf("copy of data/a: %w", copies.Wrong("it has %d bytes, expected %d", 5, 6))),
 		errors.New("of no file"),
 		fmt.Errorf("and %w", cause.InFile("data/b", cause.Storage(away))),
 	))
 	want := []progress.Fault{
-		{Code: "bad-copy", Path: "data/a", Found: "5", Expected: "6", Message: "copy of data/a: it has 5 bytes and should have 6"},
+		{Code: "bad-copy", Path: "data/a", Found: "5", Expected: "6", Message: "copy of data/a: it has 5 bytes, expected 6"},
 		{Code: "storage-unavailable", Path: "data/b", Message: "connection reset"},
 	}
 	if diff := cmp.Diff(want, faultsOf(tree).List); diff != "" {

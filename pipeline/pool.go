@@ -78,9 +78,9 @@ func (p Pool) check(stages []string) error {
 	case p.Slots < 1:
 		return fmt.Errorf("pool %s has no slots", p.Name)
 	case p.MinSize < 0 || p.MaxSize != 0 && p.MaxSize <= p.MinSize:
-		return fmt.Errorf("pool %s takes no size: from %d to below %d bytes", p.Name, p.MinSize, p.MaxSize)
+		return fmt.Errorf("pool %s matches no size: min is %d and max is %d bytes", p.Name, p.MinSize, p.MaxSize)
 	case len(p.Stages) == 0:
-		return fmt.Errorf("pool %s takes no stage", p.Name)
+		return fmt.Errorf("pool %s has no stage", p.Name)
 	}
 	for _, s := range p.Stages {
 		if !slices.Contains(stages, s) {

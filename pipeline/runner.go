@@ -22,8 +22,8 @@ type RunnerOptions struct {
 	Pools      []Pool
 	StageSlots map[string]int // by [Step.Name], items at once in this process; a step that is not there is bounded by its pool alone
 	ClaimMost  map[string]int // items of a step in one claim; likewise
-	Grace      time.Duration  // how long running stages may go on once the process is told to stop
-	Observe    func(Outcome)  // told of each stage that ended; may be nil
+	Grace      time.Duration  // how long running stages may go on once the process is asked to stop
+	Observe    func(Outcome)  // called for each stage that ended; may be nil
 	Log        *slog.Logger
 }
 
@@ -54,8 +54,8 @@ type Runner struct {
 	running map[string]int // by step
 }
 
-// errStopping is the cause of a stage's end when its process is told to stop.
-var errStopping = errors.New("the worker was told to stop")
+// errStopping is the cause of a stage's end when its process is asked to stop.
+var errStopping = errors.New("the worker was asked to stop")
 
 // NewRunner returns a runner for the stages of a pipeline. Pools that name a
 // stage which the pipeline lacks are refused.
@@ -76,7 +76,7 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 			return nil, err
 		}
 		if slices.ContainsFunc(o.Pools[:i], func(other Pool) bool { return other.Name == p.Name }) {
-			return nil, fmt.Errorf("two pools are called %s", p.Name)
+			return nil, fmt.Errorf("two pools have the name %s", p.Name)
 		}
 	}
 	r.pools = newPoolRuns(o.Pools)
@@ -97,15 +97,15 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.engine.Describe(pools)
 	// The leases are kept alive until the last stage has ended, not until we are
-	// told to stop.
+	// asked to stop.
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
 	var engine sync.WaitGroup
 	engine.Go(func() {
 		if err := r.engine.Run(engineCtx); err != nil {
-			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended", "err", err)
+			r.options.Log.ErrorContext(engineCtx, "queue upkeep ended; the worker stops", "err", err)
 		}
 	})
-	r.breakers.tell(ctx) // before anything is claimed
+	r.breakers.report(ctx) // before anything is claimed
 	engine.Go(func() { r.breakers.run(engineCtx) })
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	engine.Go(func() {
 		select {
 		case <-r.engine.Draining():
-			r.options.Log.InfoContext(ctx, "asked to drain", "grace", r.options.Grace)
+			r.options.Log.InfoContext(ctx, "draining; claims no more items", "grace", r.options.Grace)
 			stopClaiming()
 		case <-ctx.Done():
 		}
@@ -158,7 +158,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(work, p, p.Name, got, items)
 		if free > 0 && (len(got) == free || r.cut(got)) {
-			continue // there may be more: for a slot that was freed meanwhile, or than one claim takes
+			continue // there may be more: for a slot that was freed in the meantime, or than one claim takes
 		}
 		if len(got) == 0 && r.help(ctx, work, p, items) {
 			continue

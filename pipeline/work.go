@@ -42,7 +42,7 @@ func (w *Work) done(next string) claim.Done {
 func (w *Work) Claim() progress.Claim { return progress.Claim{Item: w.Item.ID, Token: w.Item.Token} }
 
 // Pass names the stage for Redis: an item that is requeued or sent back to a
-// stage begins it anew, one that is tried again takes it up where it stood.
+// stage begins it again, one that is tried again takes it up where it stood.
 func (w *Work) Pass() string { return fmt.Sprintf("%s@%d", w.Item.Stage, w.Item.Entered) }
 
 // ProgressErr gives errors of Redis their meaning. Its word that a newer claim

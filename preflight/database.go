@@ -71,10 +71,10 @@ func databaseFailed(err error) Finding {
 		}
 		return "", false
 	})
-	todo := "see that PostgreSQL runs, that FAROL_DATABASE_URL leads to it, and that the host it leads to takes writes"
+	todo := "check that PostgreSQL runs, that FAROL_DATABASE_URL is its address, and that this host accepts writes"
 	switch e.Kind { //nolint:exhaustive // the others have no better advice
 	case fault.Denied:
-		todo = "correct the user and the password in FAROL_DATABASE_URL, or let them in (pg_hba.conf, certificates)"
+		todo = "correct the user and the password in FAROL_DATABASE_URL, or allow them in PostgreSQL (pg_hba.conf, certificates)"
 	case fault.Missing:
 		todo = "create the database that FAROL_DATABASE_URL names, or correct the name"
 	case fault.Overloaded:
@@ -85,14 +85,14 @@ func databaseFailed(err error) Finding {
 
 func postgresAnswers(server registry.Server) Finding {
 	const what = "answers"
-	found := fmt.Sprintf("PostgreSQL %s, as %s, takes writes", server.Version, server.User)
+	found := fmt.Sprintf("PostgreSQL %s, as %s, accepts writes", server.Version, server.User)
 	switch {
 	case server.Standby || server.ReadOnly:
-		return bad(&fault.Error{Service: fault.Database, Kind: fault.ReadOnly, Err: errors.New("it takes no writes: a standby, or default_transaction_read_only is on")},
-			what, "have FAROL_DATABASE_URL name the primary (it may name all hosts), or set default_transaction_read_only to off")
+		return bad(&fault.Error{Service: fault.Database, Kind: fault.ReadOnly, Err: errors.New("it is read-only: a standby, or default_transaction_read_only is on")},
+			what, "set FAROL_DATABASE_URL to the primary (it may list all hosts), or set default_transaction_read_only to off")
 	case server.Number < leastPostgres:
 		return bad(&fault.Error{Service: fault.Database, Kind: fault.WrongAnswer, Err: fmt.Errorf("it is PostgreSQL %s", server.Version)},
-			what, "have FAROL_DATABASE_URL lead to PostgreSQL 15 or newer")
+			what, "set FAROL_DATABASE_URL to a PostgreSQL 15 or newer")
 	}
 	return good(fault.Database, what, found)
 }
@@ -120,16 +120,16 @@ func schemaFits(server registry.Server) Finding {
 			human.Count(len(lacks), "migration", "migrations"), strings.Join(lacks, ", "))}, what, "run `farol migrate up`")
 	case server.Migrations[len(server.Migrations)-1] > last:
 		return warn(fault.Database, what, fmt.Sprintf("version %d, which is newer than %d of this program", server.Migrations[len(server.Migrations)-1], last),
-			"replace this program by the version that migrated the database")
+			"use the version of Farol that migrated the database")
 	}
-	return good(fault.Database, what, fmt.Sprintf("version %d, that of this program", last))
+	return good(fault.Database, what, fmt.Sprintf("version %d, as this program needs", last))
 }
 
 // clockFits is about the database's clock: leases and delays go by it alone, so that
 // only logs and figures suffer.
 func clockFits(skew time.Duration) Finding {
 	if skew.Abs() > slightSkew {
-		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "have both hosts set their clocks by NTP")
+		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "synchronize the clocks of both hosts by NTP")
 	}
 	return good(fault.Database, "clock", "within a minute of this host's")
 }
@@ -137,11 +137,11 @@ func clockFits(skew time.Duration) Finding {
 func rightsFit(role string, missing []string) Finding {
 	const what = "rights"
 	if len(missing) == 0 {
-		return good(fault.Database, what, role+" has all that are needed")
+		return good(fault.Database, what, role+" has all rights that are needed")
 	}
 	f := bad(&fault.Error{Service: fault.Database, Kind: fault.Denied, Err: fmt.Errorf("%s lacks %s: %s",
 		role, human.Count(len(missing), "right", "rights"), strings.Join(missing, ", "))}, what,
-		fmt.Sprintf("as the owner of the schema run GRANT … TO %s for each, or have FAROL_DATABASE_URL name the owner", role))
+		fmt.Sprintf("as the owner of the schema run GRANT … TO %s for each, or connect as the owner in FAROL_DATABASE_URL", role))
 	f.Missing = missing
 	return f
 }

@@ -100,7 +100,7 @@ func childrenConfined(lacks []string) Finding {
 	const what = "confined children"
 	if len(lacks) > 0 {
 		return warn(fault.Memory, what, "the kernel lacks "+strings.Join(lacks, " and "),
-			"formats are identified all the same; a kernel from 6.7 on with Landlock and seccomp enabled confines their children: docs/security.md")
+			"formats are identified without it; a kernel from 6.7 on with Landlock and seccomp enabled confines their children: docs/security.md")
 	}
 	return good(fault.Memory, what, "by Landlock and a filter of system calls")
 }
@@ -113,7 +113,7 @@ func (n HostNeeds) memoryFits(limit int64) Finding {
 	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
 	if files < int64(n.MaxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.MaxFiles),
-			"bags with more files are left to a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")
+			"bags with more files need a worker with more memory: raise the limit of the container or service, or lower FAROL_IDENTIFY_WORKERS or FAROL_MAX_FILES")
 	}
 	return good(fault.Memory, what, found)
 }
@@ -126,7 +126,7 @@ func filesFit(limit uint64) Finding {
 		e := &fault.Error{Service: fault.Memory, Kind: fault.Full, Err: fmt.Errorf("the limit is %d", limit)}
 		return bad(e, what, todo)
 	case limit < fewFiles:
-		return warn(fault.Memory, what, fmt.Sprintf("the limit is %d, and %d are wanted", limit, fewFiles), todo)
+		return warn(fault.Memory, what, fmt.Sprintf("the limit is %d, needed are %d", limit, fewFiles), todo)
 	}
 	return good(fault.Memory, what, "the limit is "+strconv.FormatUint(limit, 10))
 }
@@ -135,7 +135,7 @@ func (s Surroundings) checkScanner(ctx context.Context) []Finding {
 	version, err := s.Viruses.Version(ctx)
 	if err != nil {
 		e := blamed(fault.Scanner, err, func(error) (fault.Kind, bool) { return "", false })
-		return []Finding{bad(e, "answers", "see that clamd runs, and that FAROL_CLAMD leads to it; files wait at Format Identification until it answers").lesser()}
+		return []Finding{bad(e, "answers", "check that clamd runs and that FAROL_CLAMD is its address; files wait at Format Identification until it answers").lesser()}
 	}
 	return []Finding{good(fault.Scanner, "answers", version)}
 }

@@ -150,8 +150,8 @@ func (c check) bounded(ctx context.Context) []Finding {
 
 // silent is what is found of a check that did not end in time.
 func (c check) silent() Finding {
-	f := bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer in time")}, c.what,
-		"see that it answers, and that nothing on the way drops packets")
+	f := bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer before the timeout")}, c.what,
+		"check that it answers and that the network drops no packets")
 	if c.lesser {
 		return f.lesser()
 	}
@@ -187,7 +187,7 @@ func (s Surroundings) judged(all []Finding) []Finding {
 }
 
 // needsFor reports whether all work of the process needs something. The jobs of a
-// scheduler need the database, and each what it needs besides.
+// scheduler need the database, and each what it needs, too.
 func (s Surroundings) needsFor(service, what string) bool {
 	return service == fault.Database || s.Command == "work" || service == "s3" && what == "clock"
 }

@@ -28,7 +28,7 @@ func (s Surroundings) checkRedis(ctx context.Context) []Finding {
 	list := []Finding{s.redisAnswers(ctx, client, options.Addr, info)}
 	if err != nil {
 		return append(list, warn(fault.Redis, "settings", "it does not show INFO: "+err.Error(),
-			"see by yourself that it has appendonly yes and maxmemory-policy noeviction, or allow INFO to the user in FAROL_REDIS_URL"))
+			"check by hand that it has appendonly yes and maxmemory-policy noeviction, or allow INFO to the user in FAROL_REDIS_URL"))
 	}
 	return append(list, redisPersists(info), redisKeeps(info))
 }
@@ -41,19 +41,19 @@ func redisFailed(err error) Finding {
 		}
 		return "", false
 	})
-	todo := "see that Redis runs and that FAROL_REDIS_URL leads to it"
+	todo := "check that Redis runs and that FAROL_REDIS_URL is its address"
 	switch e.Kind { //nolint:exhaustive // the others have no better advice
 	case fault.Denied:
 		todo = "correct the user and the password in FAROL_REDIS_URL, or allow the user to read, write and run scripts (ACL)"
 	case fault.Full:
-		todo = "raise maxmemory of the Redis in FAROL_REDIS_URL, or remove what others keep there"
+		todo = "raise maxmemory of the Redis in FAROL_REDIS_URL, or remove the keys of other programs"
 	case fault.ReadOnly:
-		todo = "have FAROL_REDIS_URL lead to the primary; if it is, see its log for why it takes no writes"
+		todo = "set FAROL_REDIS_URL to the primary; if it is the primary, its log says why it refuses writes"
 	}
 	return bad(e, "answers", todo)
 }
 
-// redisAnswers sees that Redis takes writes: by writing, if we may, or by what it
+// redisAnswers sees that Redis accepts writes: by writing, if we may, or by what it
 // says of itself.
 func (s Surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) Finding {
 	if s.Starting || s.Write != WriteNothing {
@@ -61,10 +61,10 @@ func (s Surroundings) redisAnswers(ctx context.Context, client *redis.Client, ad
 		if err := client.Eval(ctx, lua, []string{progress.Prefix + ":check:" + rand.Text()}).Err(); err != nil {
 			return redisFailed(err)
 		}
-		return good(fault.Redis, "answers", "Redis at "+addr+" takes writes")
+		return good(fault.Redis, "answers", "Redis at "+addr+" accepts writes")
 	}
 	if info["role"] == "slave" && info["slave_read_only"] != "0" {
-		return redisFailed(&fault.Error{Service: fault.Redis, Kind: fault.ReadOnly, Err: errors.New("it is a replica, and takes no writes")})
+		return redisFailed(&fault.Error{Service: fault.Redis, Kind: fault.ReadOnly, Err: errors.New("it is a read-only replica")})
 	}
 	return good(fault.Redis, "answers", "Redis at "+addr+" answers")
 }

@@ -39,15 +39,15 @@ func bucketFailed(e *fault.Error, what string, names bucketSettings) Finding {
 	todo := ""
 	switch e.Kind {
 	case fault.Denied:
-		todo = fmt.Sprintf("correct %s, or let the key into the bucket that %s names", names.key, names.bucket)
+		todo = fmt.Sprintf("correct %s, or allow the key to use the bucket that %s names", names.key, names.bucket)
 	case fault.Missing:
 		todo = fmt.Sprintf("create the bucket, or correct %s", names.bucket)
 	case fault.Skewed:
-		todo = "set the clock of this host by NTP"
+		todo = "synchronize the clock of this host by NTP"
 	case fault.Overloaded:
-		todo = fmt.Sprintf("wait until the service that %s names takes requests again", names.endpoint)
+		todo = fmt.Sprintf("wait until the service that %s names accepts requests again", names.endpoint)
 	default:
-		todo = fmt.Sprintf("see that the service that %s names answers, and that its certificate is trusted (%s)", names.endpoint, names.ca)
+		todo = fmt.Sprintf("check that the service that %s names answers and that its certificate is trusted (%s)", names.endpoint, names.ca)
 	}
 	f := bad(e, what, todo)
 	if e.Kind == fault.Denied {
@@ -100,8 +100,8 @@ func (s Surroundings) checkStaging(ctx context.Context, client *storage.Client) 
 func stagingVersions(ctx context.Context, service string, b *storage.Bucket) Finding {
 	const what = "staging bucket"
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
-		return warn(service, what, "it answers, and keeps versions: whatever Cleanup deletes stays, and is paid for",
-			"suspend the versioning of the bucket that FAROL_STAGING_BUCKET names, or add a rule that ends old versions after a day")
+		return warn(service, what, "it answers, but keeps versions: objects that Cleanup deletes stay and cost money",
+			"suspend the versioning of the bucket that FAROL_STAGING_BUCKET names, or add a lifecycle rule that removes old versions after a day")
 	}
 	return good(service, what, "bucket "+b.Name()+" answers")
 }
@@ -244,7 +244,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 	if e := probeBucket(ctx, service, b); e != nil {
 		f := bucketFailed(e, what, names).lesser()
 		if e.Kind == fault.Denied || e.Kind == fault.Missing {
-			f.Todo = fmt.Sprintf("create bucket %s of %s, or let the key in %s into it", name, in.Identifier, names.key)
+			f.Todo = fmt.Sprintf("create bucket %s of %s, or allow the key in %s to use it", name, in.Identifier, names.key)
 		}
 		return f
 	}
@@ -296,12 +296,12 @@ func (s Surroundings) checkS3Clock(ctx context.Context, client *storage.Client, 
 	case skew.Abs() <= slightSkew:
 		return []Finding{good(service, what, "within a minute of "+s3URL(t))}
 	case skew.Abs() <= mostSkew:
-		return []Finding{warn(service, what, text, "set the clock of this host by NTP: beyond 15 minutes S3 refuses requests")}
+		return []Finding{warn(service, what, text, "synchronize the clock of this host by NTP: beyond 15 minutes S3 refuses requests")}
 	case err == nil || s3Failed(service, err).Kind != fault.Skewed:
-		return []Finding{warn(service, what, text+"; requests are signed with its time", "set the clock of this host by NTP")}
+		return []Finding{warn(service, what, text+"; requests are signed with its time", "synchronize the clock of this host by NTP")}
 	}
 	f := bad(&fault.Error{Service: service, Kind: fault.Skewed, Err: errors.New(text)}, what,
-		"set the clock of this host by NTP, or have FAROL_S3_ENDPOINT lead to a service whose clock is right")
+		"synchronize the clock of this host by NTP, or set FAROL_S3_ENDPOINT to a service whose clock is right")
 	f.Code = (&fault.Error{Service: fault.Bucket(t.Bucket), Kind: fault.Skewed, Err: err}).Code()
 	return []Finding{f}
 }

@@ -51,7 +51,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	if k, said, ok := fault.Network(err); ok {
 		return of(k, said)
 	}
-	return of(fault.WrongAnswer, "no answer of Redis")
+	return of(fault.WrongAnswer, "not an answer of Redis")
 }
 
 // firstWords are enough of an answer for a line.

@@ -33,7 +33,7 @@ func (s *Store) Facts(ctx context.Context) (Facts, error) {
 		return f, nil
 	}
 	if err != nil {
-		return f, fmt.Errorf("ask Redis for its settings: %w", s.explain(ctx, err))
+		return f, fmt.Errorf("read the settings of Redis: %w", s.explain(ctx, err))
 	}
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

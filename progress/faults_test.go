@@ -183,10 +183,10 @@ func TestTheWayToRedisMayFail(t *testing.T) {
 	}{
 		"nobody listens":   {host(closed.Addr().String()), fault.Unavailable, "connection refused"},
 		"no such name":     {host("redis.invalid:6379"), fault.Unavailable, "the name redis.invalid is not found"},
-		"silence":          {host(mute.Addr().String()), fault.Unavailable, "no answer in time"},
+		"silence":          {host(mute.Addr().String()), fault.Unavailable, "no answer before the timeout"},
 		"hangs up":         {host(hangsUp), fault.Unavailable, "connection broken"},
-		"no Redis":         {host(chatter), fault.WrongAnswer, "no answer of Redis"},
-		"no TLS":           {func(u *url.URL) { u.Scheme = "rediss" }, fault.Unavailable, "no answer in time"},
+		"no Redis":         {host(chatter), fault.WrongAnswer, "not an answer of Redis"},
+		"no TLS":           {func(u *url.URL) { u.Scheme = "rediss" }, fault.Unavailable, "no answer before the timeout"},
 		"no password":      {func(u *url.URL) { u.User = nil }, fault.Denied, "NOAUTH"},
 		"a wrong one":      {func(u *url.URL) { u.User = url.UserPassword("", "guessed") }, fault.Denied, "WRONGPASS"},
 		"no such database": {func(u *url.URL) { u.Path = "/4711" }, fault.Missing, "ERR DB index"},
@@ -233,7 +233,7 @@ func serve(t *testing.T, says string) string {
 
 // A Redis that stalls under load is left after seconds, and a caller that gives up
 // earlier blames nobody.
-func TestAStalledRedisIsToldFromACallerWithoutTime(t *testing.T) {
+func TestAStalledRedisIsDistinguishedFromACallerWithoutTime(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewRedisServer(t)
 	proxy := testenv.NewProxy(t, server.Addr())
@@ -250,13 +250,13 @@ func TestAStalledRedisIsToldFromACallerWithoutTime(t *testing.T) {
 	if err := s.Probe(stopped); fault.In(err) != nil {
 		t.Errorf("Probe of a caller that was stopped = %v, blames %v", err, fault.In(err))
 	}
-	blamed(t, "Probe", s.Probe(t.Context()), fault.Unavailable, "no answer in time")
+	blamed(t, "Probe", s.Probe(t.Context()), fault.Unavailable, "no answer before the timeout")
 	proxy.Resume()
 	testenv.Eventually(t, "a probe succeeds", func() bool { return s.Probe(t.Context()) == nil })
 }
 
 // After a failover the connections to the old primary, which is a replica now, are
-// left, and the name is asked anew: it leads to the new one.
+// left, and the name is asked again: it leads to the new one.
 func TestAFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	first, second := testenv.NewRedisServer(t), testenv.NewRedisServer(t)

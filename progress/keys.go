@@ -20,7 +20,7 @@ type Key struct {
 }
 
 // Keys walks all keys with the Store's prefix but that of [Store.Probe], a page at a time, in no order. A
-// key may come twice, and one that is written meanwhile may come or not: Redis
+// key may come twice, and one that is written in the meantime may come or not: Redis
 // promises no more (SCAN). It ends at the first error, which comes without keys.
 func (s *Store) Keys(ctx context.Context) iter.Seq2[[]Key, error] {
 	return func(yield func([]Key, error) bool) {
@@ -77,7 +77,7 @@ func (s *Store) Weigh(ctx context.Context, keys []string) (bytes int64, idle tim
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // which says that a key is gone
-		return 0, 0, fmt.Errorf("weigh %d keys in Redis: %w", len(keys), s.explain(ctx, err))
+		return 0, 0, fmt.Errorf("measure %d keys in Redis: %w", len(keys), s.explain(ctx, err))
 	}
 	for i := range keys {
 		bytes += sizes[i].Val()

@@ -20,7 +20,7 @@ func counted(t *testing.T, s *progress.Store) (progress.Counters, bool) {
 	return c, ok
 }
 
-// Whoever looks sees what was counted last, or that nothing is known.
+// Anyone who looks sees what was counted last, or that nothing is known.
 func TestCountersAreTheLastOnesOrNone(t *testing.T) {
 	t.Parallel()
 	s, client := store(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrLost means that somebody with a newer token has written: the item was
+// ErrLost means that someone with a newer token has written: the item was
 // claimed again, and the caller should stop.
 var ErrLost = errors.New("progress: the claim is lost")
 

@@ -143,7 +143,7 @@ func dump(t *testing.T, client *redis.Client) map[string]any {
 }
 
 // Lua's numbers would take these for one.
-func TestTokensAreToldApartToTheLastDigit(t *testing.T) {
+func TestTokensAreDistinguishedToTheLastDigit(t *testing.T) {
 	t.Parallel()
 	s, _ := store(t)
 	begin(t, s, math.MaxInt64)

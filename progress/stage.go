@@ -48,7 +48,7 @@ func (s *Store) Done(ctx context.Context, c Claim, stage string, results map[int
 }
 
 // Results returns what Begin does, of any stage and without a claim. Of what
-// is recorded meanwhile it may return some.
+// is recorded in the meantime it may return some.
 func (s *Store) Results(ctx context.Context, item int64, stage string) (map[int]string, error) {
 	results := map[int]string{}
 	for cursor := uint64(0); ; {

@@ -11,7 +11,7 @@ import (
 )
 
 // What follows calls the functions and views of docs/sql.md, where the rules
-// are: whoever uses them in psql comes to the same.
+// are: anyone who uses them in psql comes to the same.
 
 // FixityStage is what fixity checks are called where they can be paused.
 const FixityStage = "Fixity Check"

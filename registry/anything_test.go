@@ -108,7 +108,7 @@ func (m *typist) check() {
 	m.identities, m.tokens = identities, tokens
 }
 
-// values are what somebody may type into a column of work_items.
+// values are what someone may type into a column of work_items.
 func values() map[string]string {
 	const times = `now()|now() + interval '1 hour'|now() - interval '1 hour'|'infinity'|'-infinity'|NULL`
 	return map[string]string{

@@ -109,7 +109,7 @@ func TestReleasedItemGoesOnWhereItStood(t *testing.T) {
 	}
 }
 
-// Whoever brings an upload into the queue holds its object first and then the live
+// Anyone who brings an upload into the queue holds its object first and then the live
 // items of that. A decision about one of these waits for no object, so the two
 // never stand in each other's way.
 func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
@@ -135,7 +135,7 @@ func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
 
 // What has ended comes alive in its object's turn, after an upload that is just
 // coming in: neither holds what the other one waits for.
-func TestRequeueAndUploadOfOneObjectTakeTurns(t *testing.T) {
+func TestRequeueAndUploadOfOneObjectAreSerialized(t *testing.T) {
 	t.Parallel()
 	for _, decision := range []string{
 		`SELECT requeue($1)`, `UPDATE work_items SET status = 'Pending' WHERE id = $1`, `SELECT requeue_where('id = ' || $1::bigint, dry_run => false)`,
@@ -166,7 +166,7 @@ func TestRequeueAndUploadOfOneObjectTakeTurns(t *testing.T) {
 	}
 }
 
-// A command that the database gives up for the sake of somebody else tries again.
+// A command that the database gives up for the sake of someone else tries again.
 func TestDecisionOutlastsADeadlock(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -13,7 +13,7 @@ func (r *Registry) ForgiveAttempts(ctx context.Context, item, token int64) (forg
 		INSERT INTO attempt_resets (work_item_id, claim_token, attempts) VALUES ($1, $2, 0)
 		ON CONFLICT DO NOTHING`, item, token)
 	if err != nil {
-		return false, fmt.Errorf("forgive the attempts of item %d: %w", item, err)
+		return false, fmt.Errorf("reset the attempt counter of item %d: %w", item, err)
 	}
 	return tag.RowsAffected() == 1, nil
 }
@@ -24,7 +24,7 @@ func (r *Registry) StageDone(ctx context.Context, item int64, stage string) (don
 	err = r.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM work_item_attempts WHERE work_item_id = $1 AND stage = $2 AND outcome = 'done')`, item, stage).Scan(&done)
 	if err != nil {
-		return false, fmt.Errorf("ask whether item %d has been through %s: %w", item, stage, err)
+		return false, fmt.Errorf("check whether item %d has passed %s: %w", item, stage, err)
 	}
 	return done, nil
 }

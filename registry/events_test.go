@@ -253,7 +253,7 @@ func TestEventTypesHaveTheirTerms(t *testing.T) {
 	}
 }
 
-// Without a word from anybody, events name Farol and what it did.
+// Without a word from anyone, events name Farol and what it did.
 func TestEventsNameWhoDidTheWork(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // Export reads what is on record of an object or a file, as it was at one moment,
-// row by row: an object may have more files than memory has room for. It reads one
+// row by row: an object may have more files than memory has space for. It reads one
 // thing at a time.
 type Export struct{ tx pgx.Tx }
 

@@ -1,4 +1,4 @@
 package registry
 
 // FiguresSQL are the statements by which Figures looks at the queue's tables.
-func FiguresSQL() []string { return []string{cellsSQL, stagesSQL} }
+func FiguresSQL() []string { return []string{bandsSQL, stagesSQL} }

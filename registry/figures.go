@@ -11,7 +11,7 @@ import (
 // Figures are what dashboards and alarms ask of the database. However much has
 // ended, and however much waits, they cost about the same.
 type Figures struct {
-	Cells  []Cell
+	Bands  []BandFigures
 	Stages []StageFigures
 	Tables []TableFigures
 	Notify float64 // share of the queue of NOTIFY that is in use; when it is full, commits fail
@@ -27,9 +27,9 @@ type ServiceFigures struct {
 	Failing int64 // workers that see it fail
 }
 
-// Cell is what is at a stage in a size band, in the words of the view
+// BandFigures counts the items of a stage in one size band, in the words of the view
 // queue_depth. What waits is counted up to a bound.
-type Cell struct {
+type BandFigures struct {
 	Action    string
 	Stage     string
 	SizeBand  int16
@@ -66,10 +66,10 @@ type Snapshot struct {
 // MostCounted is how many waiting items are counted at a stage in a size band.
 const MostCounted = 100_000
 
-// cellsSQL goes by the partial indexes of the queue, cell by cell, no further
-// than the bound. Every cell that there could be has a row, so that a gauge falls
+// bandsSQL goes by the partial indexes of the queue, stage by stage and band by band, no further
+// than the bound. Every stage and band has a row, so that a gauge falls
 // to 0 and does not vanish.
-const cellsSQL = `
+const bandsSQL = `
 WITH ready AS (
 	SELECT q.action, c.stage, c.band, count(*) FILTER (WHERE q.run_at <= now()) AS due,
 		count(*) FILTER (WHERE q.run_at > now() AND q.run_at < 'infinity') AS delayed,
@@ -153,8 +153,8 @@ FROM unnest('{transaction, prepared, slot, standby}'::text[]) k (kind) LEFT JOIN
 // ctx's time as the bound of each statement there too.
 func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 	err = r.Look(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, cellsSQL, MostCounted)
-		if f.Cells, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Cell]); err != nil {
+		rows, _ := tx.Query(ctx, bandsSQL, MostCounted)
+		if f.Bands, err = pgx.CollectRows(rows, pgx.RowToStructByPos[BandFigures]); err != nil {
 			return fmt.Errorf("count the queue: %w", err)
 		}
 		rows, _ = tx.Query(ctx, stagesSQL)
@@ -163,10 +163,10 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 		}
 		rows, _ = tx.Query(ctx, tablesSQL)
 		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[TableFigures]); err != nil {
-			return fmt.Errorf("ask for dead rows: %w", err)
+			return fmt.Errorf("count dead rows: %w", err)
 		}
 		if err := tx.QueryRow(ctx, `SELECT pg_notification_queue_usage()`).Scan(&f.Notify); err != nil {
-			return fmt.Errorf("ask for the queue of NOTIFY: %w", err)
+			return fmt.Errorf("read the usage of the NOTIFY queue: %w", err)
 		}
 		rows, _ = tx.Query(ctx, `SELECT service, state = 'held', workers_failing FROM services ORDER BY service`)
 		if f.Services, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ServiceFigures]); err != nil {
@@ -191,7 +191,7 @@ func oldest(ctx context.Context, tx pgx.Tx) ([]Snapshot, error) {
 	rows, _ := tx.Query(ctx, oldestSQL)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Snapshot])
 	if err != nil {
-		return nil, fmt.Errorf("look for old snapshots: %w", err)
+		return nil, fmt.Errorf("find old snapshots: %w", err)
 	}
 	return list, nil
 }
@@ -213,7 +213,7 @@ func (r *Registry) Look(ctx context.Context, read func(pgx.Tx) error) error {
 		return read(tx)
 	})
 	if err != nil {
-		return fmt.Errorf("look at the queue: %w", err)
+		return fmt.Errorf("read the queue: %w", err)
 	}
 	return nil
 }

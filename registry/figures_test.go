@@ -30,8 +30,8 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	empty := a.figures()
-	if len(empty.Cells) != 13*4 || len(empty.Stages) != 14 { // with fixity checks
-		t.Errorf("%d cells and %d stages of a queue in which nothing is, want all there are", len(empty.Cells), len(empty.Stages))
+	if len(empty.Bands) != 13*4 || len(empty.Stages) != 14 { // with fixity checks
+		t.Errorf("%d bands and %d stages of a queue in which nothing is, want all there are", len(empty.Bands), len(empty.Stages))
 	}
 	a.standing("waiting") // and the running one that it waits for
 	for _, state := range []string{"Success", "Failed", "Suspended", "Cancelled", "delayed"} {
@@ -47,7 +47,7 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 
 	f := a.figures()
 	var cells, failed []string
-	for _, c := range f.Cells {
+	for _, c := range f.Bands {
 		if c.Due+c.Delayed+c.Waiting+c.Running > 0 {
 			cells = append(cells, fmt.Sprintf("%s %s %d %d %d %d %d %v", c.Action, c.Stage, c.SizeBand, c.Due, c.Delayed, c.Waiting, c.Running, c.OldestDue >= 3600))
 		}
@@ -103,7 +103,7 @@ func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 	}
 }
 
-// Whoever keeps vacuum from dead rows is told of, with the time since when.
+// Anyone who keeps vacuum from dead rows is told of, with the time since when.
 func TestOldSnapshotsAreFound(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)

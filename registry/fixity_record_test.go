@@ -79,9 +79,9 @@ func TestResultsAreOnRecord(t *testing.T) {
 	}
 }
 
-// A bad copy is told of once: to people, to whoever reads the topics, and to who
+// A bad copy is told of once: to people, to anyone who reads the topics, and to who
 // repairs it.
-func TestBadCopyIsToldOf(t *testing.T) {
+func TestBadCopyIsReported(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.withCopies(1)
@@ -162,7 +162,7 @@ func TestResultThatCameTooLateIsDropped(t *testing.T) {
 	}
 }
 
-// Ingested anew with the same bytes, a result still holds.
+// Ingested again with the same bytes, a result still holds.
 func TestResultHoldsForTheSameBytes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

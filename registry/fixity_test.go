@@ -179,7 +179,7 @@ func TestLastCheckThatIsSetBackMakesCopiesDue(t *testing.T) {
 	}
 }
 
-// No more copies are taken up than the scheduler allows, whoever claims, and what it
+// No more copies are taken up than the scheduler allows, no matter who claims, and what it
 // allowed before does not add up.
 func TestAllowanceIsKept(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func hold(c fixity.Copy) fixity.Hold {
 	return fixity.Hold{ID: c.ID, Token: c.Token}
 }
 
-// A claim lasts as long as it is renewed. Whoever is late has lost it, and nothing
+// A claim lasts as long as it is renewed. Anyone who is late has lost it, and nothing
 // that they say counts.
 func TestClaimOnACopyIsALease(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type FormatFile struct {
 	Size       int64
 	MIME       string    `db:"mime"`
 	PUID       string    `db:"puid"`
-	UpdatedAt  time.Time // what a change of it is told by
+	UpdatedAt  time.Time // identifies a version of the row
 	Signatures int       // number of the signature file
 
 	// Its copies, each at the same place in every list.
@@ -120,7 +120,7 @@ type Identified struct {
 	File FormatFile
 }
 
-// A file that somebody works on, or has changed since it was read, is left to
+// A file that someone works on, or has changed since it was read, is left to
 // them: nobody is waited for, and so nobody waits in a ring. The event is derived
 // from the content and the answer: the same signatures say it once.
 const identifySQL = `
@@ -144,7 +144,7 @@ WITH found AS (
 		coalesce((SELECT k.digest FROM checksums k WHERE k.generic_file_id = c.id AND k.algorithm = 'sha256'
 			ORDER BY k.datetime DESC LIMIT 1), '') AS sha256
 	FROM changed c
-), told AS (
+), reported AS (
 	INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
 		detail, outcome, outcome_detail, outcome_information, object, agent)
 	SELECT event_identifier(0, e.identifier || ' ' || e.sha256, 'format identification', e.outcome_detail), e.institution_id,

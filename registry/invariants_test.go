@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// invariantsSQL finds what must not be, whoever wrote it: a row for each item, or
+// invariantsSQL finds what must not be, no matter who wrote it: a row for each item, or
 // setting, with what is wrong about it.
 const invariantsSQL = `
 WITH live AS (SELECT * FROM work_items WHERE status IN ('Pending', 'Started')),
@@ -69,7 +69,7 @@ func (a *archive) seen(t rapid.TB, after string) {
 	}
 }
 
-// frozen is what never changes of the items, however often somebody tries, and
+// frozen is what never changes of the items, however often someone tries, and
 // their tokens, which only grow.
 func (a *archive) frozen(t rapid.TB) (identities map[int64]string, tokens map[int64]int64) {
 	t.Helper()

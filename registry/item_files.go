@@ -55,7 +55,7 @@ const (
 )
 
 // ingestedFilesSQL goes by the events of each file (premis_events_file): what an item
-// did can be told by their identifiers. A file that came on record later is not the item's.
+// did can be recognized by their identifiers. A file that came on record later is not the item's.
 const ingestedFilesSQL = `
 SELECT ` + recordedFileColumns + `, d.state,
 	CASE WHEN f.state <> 'D' THEN '' ELSE d.did || coalesce('; item ' || f.deleted_by_item || ' deleted it', '; deleted since') END AS message

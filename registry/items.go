@@ -43,7 +43,7 @@ RETURNING id`
 
 // CreateIngests makes a work item for each of the uploads that has none yet and
 // returns their ids. They were listed from a time on, by the database's clock. Readers
-// of the same institution take turns here, so that an upload never gets two items
+// of the same institution run one after another here, so that an upload never gets two items
 // however many of them see it at once. If one is [ErrRefused], none is made.
 func (r *Registry) CreateIngests(ctx context.Context, in Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
 	if len(uploads) == 0 {
@@ -286,7 +286,7 @@ type Change struct {
 }
 
 // Changes returns what persons changed of an item, in their order. The newest 200
-// are all there are room for: an item is not decided about more often.
+// are all there are space for: an item is not decided about more often.
 func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
 	// work_item_audit_item
 	rows, _ := r.db.Query(ctx, `

@@ -41,7 +41,7 @@ func (a *archive) other() {
 	}
 }
 
-// A version describes the object and its files anew, and brings back what was
+// A version describes the object and its files again, and brings back what was
 // deleted; nothing of the last one is left.
 func TestNewVersionReplacesTheDescription(t *testing.T) {
 	t.Parallel()

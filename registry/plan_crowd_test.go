@@ -61,7 +61,7 @@ func TestPlanAndItemChangeTogether(t *testing.T) {
 	a.changed(2, 120)
 }
 
-// Whoever thinks better of it in the middle undoes the half that was done.
+// Anyone who thinks better of it in the middle undoes the half that was done.
 func TestHalfAppliedPlanIsUndone(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -255,7 +255,7 @@ func TestPlanAndBucketReaderDoNotCross(t *testing.T) {
 	}
 }
 
-// somebody is a transaction of somebody else, who has run a statement.
+// someone is a transaction of someone else, who has run a statement.
 func (a *archive) somebody(statements ...string) pgx.Tx {
 	a.t.Helper()
 	tx, err := a.db.Begin(context.Background())
@@ -279,7 +279,7 @@ func (a *archive) someoneWaits() {
 	})
 }
 
-// Where a plan and somebody else wait for each other, the database gives up on
+// Where a plan and someone else wait for each other, the database gives up on
 // one. If that is the plan, it tries again.
 func TestPlanOutlastsADeadlock(t *testing.T) {
 	t.Parallel()

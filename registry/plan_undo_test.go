@@ -55,7 +55,7 @@ func TestUndoneItemIsWhatItWas(t *testing.T) {
 }
 
 // Workers that wait for a stage hear of an item that comes back to it.
-func TestWorkersHearOfUndoneItems(t *testing.T) {
+func TestWorkersAreNotifiedOfUndoneItems(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience)
@@ -117,10 +117,10 @@ func TestUndoLeavesAloneWhatWentOn(t *testing.T) {
 		since  func(a *archive, id int64)
 		want   string
 	}{
-		"claimed": {requeue, "Failed", func(a *archive, id int64) { a.bring(id, "Store", "Started") }, "not undone: it went on: it is Started at Store now"},
+		"claimed": {requeue, "Failed", func(a *archive, id int64) { a.bring(id, "Store", "Started") }, "not undone: it continued: it is Started at Store now"},
 		"cancelled": {
 			requeue, "Failed", func(a *archive, id int64) { a.exec(`SELECT cancel($1)`, id) },
-			"not undone: it went on: it is Cancelled at Store now",
+			"not undone: it continued: it is Cancelled at Store now",
 		},
 		"archived": {cancel, "Failed", func(a *archive, _ int64) {
 			a.exec(`WITH gone AS (DELETE FROM work_items RETURNING *) INSERT INTO work_items_archive SELECT * FROM gone`)

@@ -147,7 +147,7 @@ func TestConditionStandsBesideTheOtherFields(t *testing.T) {
 
 // An item that moves while the plan is made is left out: the condition may not be
 // true for it any more.
-func TestItemThatMovesMeanwhileIsNotInThePlan(t *testing.T) {
+func TestItemThatMovesInBetweenIsNotInThePlan(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.putFailed(2)

@@ -95,12 +95,12 @@ func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue,
 			n, at[one.Queue] = len(list), len(list)
 			list = append(list, Queue{Queue: one.Queue, Pipeline: true, Receivers: []QueueReceiver{}})
 		}
-		list[n].hears(one)
+		list[n].add(one)
 	}
 	return list, nil
 }
 
-func (q *Queue) hears(r QueueReceiver) {
+func (q *Queue) add(r QueueReceiver) {
 	if len(q.Receivers) == 0 { // without a receiver all messages wait
 		q.Depth, q.Oldest = 0, 0
 	}
@@ -150,7 +150,7 @@ func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64
 		WHERE r.topic = $1 ORDER BY r.name LIMIT 10000`, queue, number)
 	m.Receivers, err = pgx.CollectRows(rows, pgx.RowToStructByName[MessageReceiver])
 	if err != nil {
-		return m, fmt.Errorf("look up what became of message %d of %s: %w", number, queue, err)
+		return m, fmt.Errorf("look up the deliveries of message %d of %s: %w", number, queue, err)
 	}
 	if m.Receivers == nil {
 		m.Receivers = []MessageReceiver{}
@@ -164,10 +164,10 @@ func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64
 func (r *Registry) PlaceReceiver(ctx context.Context, queue, receiver string, behind int64) (last int64, err error) {
 	var found *int64
 	if err := r.db.QueryRow(ctx, `SELECT place_receiver($1, $2, $3)`, queue, receiver, behind).Scan(&found); err != nil {
-		return 0, fmt.Errorf("place receiver %s of %s: %w", receiver, queue, err)
+		return 0, fmt.Errorf("set the position of receiver %s of %s: %w", receiver, queue, err)
 	}
 	if found == nil {
-		return 0, fmt.Errorf("place receiver %s of %s: %w", receiver, queue, ErrNotFound)
+		return 0, fmt.Errorf("set the position of receiver %s of %s: %w", receiver, queue, ErrNotFound)
 	}
 	return *found, nil
 }

@@ -61,7 +61,7 @@ WHERE w.id = $1 AND NOT EXISTS (
 // known to be bad. 0 is none.
 func (r *Registry) Repeats(ctx context.Context, item int64) (earlier int64, err error) {
 	if err := r.db.QueryRow(ctx, repeatsSQL, item).Scan(&earlier); err != nil {
-		return 0, fmt.Errorf("ask whether item %d repeats an upload: %w", item, err)
+		return 0, fmt.Errorf("check whether item %d repeats an upload: %w", item, err)
 	}
 	return earlier, nil
 }
@@ -69,7 +69,7 @@ func (r *Registry) Repeats(ctx context.Context, item int64) (earlier int64, err 
 // Now is the time by the database's clock.
 func (r *Registry) Now(ctx context.Context) (now time.Time, err error) {
 	if err := r.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, fmt.Errorf("ask the database for the time: %w", err)
+		return now, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return now, nil
 }

@@ -180,7 +180,7 @@ func recordObject(ctx context.Context, tx pgx.Tx, o Object) (id int64, isNew boo
 // copyFiles streams the files into the temporary table by COPY.
 func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error]) error {
 	if _, err := tx.Exec(ctx, statement("table")); err != nil {
-		return fmt.Errorf("make room for the files: %w", err)
+		return fmt.Errorf("create the temporary table of the files: %w", err)
 	}
 	next, stop := iter.Pull2(files)
 	defer stop()

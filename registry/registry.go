@@ -49,7 +49,7 @@ func (r *Registry) DB() *pgxpool.Pool { return r.db }
 // Ping tells whether the database answers.
 func (r *Registry) Ping(ctx context.Context) error {
 	if err := r.db.Ping(ctx); err != nil {
-		return fmt.Errorf("ask the database: %w", err)
+		return fmt.Errorf("query the database: %w", err)
 	}
 	return nil
 }
@@ -71,11 +71,11 @@ func Refusal(err error) error {
 	return err
 }
 
-// rules are constraints as whoever typed what they refuse should read them.
+// rules are constraints as anyone who typed what they refuse should read them.
 //
 //nolint:gochecknoglobals,gosec // a constant, but for Go; the tokens are names of constraints
 var rules = map[string]string{
-	"an e-mail address":             "that is no e-mail address",
+	"an e-mail address":             "that is not an e-mail address",
 	"users_email_check":             "an e-mail has at most 254 characters, and no spaces",
 	"users_name_check":              "a name has 2 to 200 characters",
 	"institutions_name_check":       "a name has 2 to 200 characters",

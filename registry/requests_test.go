@@ -265,7 +265,7 @@ func TestFilesOfOneObjectDoNotHoldBackEachOther(t *testing.T) {
 	refusedFor(t, ask(""), "same object")
 }
 
-// A parked request comes back only if nothing else has begun meanwhile.
+// A parked request comes back only if nothing else has begun in the meantime.
 func TestParkedRequestComesBackAlone(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
@@ -412,7 +412,7 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 	refusedFor(t, err, "Standard, Bulk")
 }
 
-// What costs more than the cap is not claimable before somebody who may has approved
+// What costs more than the cap is not claimable before someone who may has approved
 // it, who is not who asked.
 func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	t.Parallel()
@@ -479,7 +479,7 @@ func TestRestorationIsForOnesOwn(t *testing.T) {
 }
 
 // An e-mail is one person, whatever its case, and only an admin has no institution.
-func TestUsersAreToldApart(t *testing.T) {
+func TestUsersAreDistinguished(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.twoAdmins()
@@ -503,7 +503,7 @@ func TestUsersAreToldApart(t *testing.T) {
 	}
 }
 
-// What was deleted and is ingested again has its retention before it anew.
+// What was deleted and is ingested again has its retention before it again.
 func TestRetentionBeginsAnewAfterADeletion(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -186,8 +186,8 @@ func TestFilterIsACondition(t *testing.T) {
 	a.exec(`BEGIN; SELECT requeue_where('true'); UPDATE work_items SET note = 'written after' WHERE id = 1; COMMIT`)
 }
 
-// What somebody else has changed since it was found is left to them.
-func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
+// What someone else has changed since it was found is left to them.
+func TestRequeueWherePassesOverWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.twelve()
@@ -216,7 +216,7 @@ func TestRequeueWherePassesOverWhatHasChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := <-told
-	if len(lines) < 3 || *lines[0].Count != 2 || lines[2].What != "refused" || *lines[2].Item != 2 || *lines[2].Reason != "it has changed meanwhile" {
+	if len(lines) < 3 || *lines[0].Count != 2 || lines[2].What != "refused" || *lines[2].Item != 2 || *lines[2].Reason != "it has changed since the check" {
 		t.Errorf("requeueing tells %+v", lines)
 	}
 	if item := a.item(2); item.Stage != "Validate" {

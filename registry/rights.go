@@ -156,7 +156,7 @@ retired_copies DELETE
 unrecorded_copies DELETE
 institutions UPDATE
 spot_restores INSERT
-alerts INSERT`, functions: "lock_object lock_institution turn_log_partitions trim_log trim_receivers wake_retrieval"},
+alerts INSERT`, functions: "lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval"},
 		"serve": {tables: queueRights + `
 api_tokens UPDATE
 queues INSERT UPDATE

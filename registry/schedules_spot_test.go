@@ -287,7 +287,7 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 		t.Errorf("at its end it is %s", got)
 	}
 	next()
-	a.exec(`SELECT requeue($1)`, item) // a person has mended it
+	a.exec(`SELECT requeue($1)`, item) // a person has repaired it
 	a.end(item, "Success", "It is there.")
 	expect("mended", "Spot Restoration Completed|t|2|Spot restoration is completed: test.edu/o2")
 	if got := outcome(item); got != "restored ended" {

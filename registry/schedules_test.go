@@ -131,7 +131,7 @@ func TestLostRunChangesNothing(t *testing.T) {
 	}
 	a.begin("other", false, false)
 	a.lapse()
-	second := a.begin("other", false, true) // at once: whoever takes over does not wait for the next time
+	second := a.begin("other", false, true) // at once: anyone who takes over does not wait for the next time
 	for name, err := range map[string]error{
 		"KeepRun": upkeep.In(a.Registry).KeepRun(ctx, slow, time.Hour), "EndRun": upkeep.In(a.Registry).EndRun(ctx, slow, "stale", "stale"), "GiveUpRun": upkeep.In(a.Registry).GiveUpRun(ctx, slow),
 	} {
@@ -180,7 +180,7 @@ func TestMissedRunsDoNotPileUp(t *testing.T) {
 	a.dueWithin(time.Hour)
 }
 
-// A run that was stopped for no fault of its own is for whoever comes first.
+// A run that was stopped for no fault of its own is for anyone who comes first.
 func TestRunThatWasGivenUpIsDue(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

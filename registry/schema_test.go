@@ -22,7 +22,7 @@ func (a *archive) refuses(sql, constraint string) {
 	}
 }
 
-// Whoever writes to the database, these rows cannot be in it.
+// Anyone who writes to the database, these rows cannot be in it.
 func TestRowsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

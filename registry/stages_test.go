@@ -72,7 +72,7 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 
 // A name that is a little wrong is told as it is right, and any that is wrong with
 // all there are.
-func TestWrongNamesAreToldRight(t *testing.T) {
+func TestWrongNamesAreCorrected(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
@@ -133,7 +133,7 @@ func TestStagesStayWhatTheyAre(t *testing.T) {
 }
 
 // Workers hear of what they have to do otherwise, and of items that overtake.
-func TestWorkersHearOfDecisions(t *testing.T) {
+func TestWorkersAreNotifiedOfDecisions(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)

@@ -11,7 +11,7 @@ type TopicLogKeep struct {
 	Pipeline time.Duration // those of the pipeline's topics
 	Posted   time.Duration // those that people posted to queues; 0: for ever
 
-	Receivers time.Duration // receivers that were not heard of, and have no answers on record; 0: kept
+	Receivers time.Duration // receivers that have not called, and have no answers on record; 0: kept
 }
 
 // The parts of the topic log, each with partitions of its own.
@@ -25,11 +25,11 @@ const (
 // it dropped. It holds up nobody: what is locked is left to the next call.
 func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped []string, err error) {
 	for part, span := range map[string]time.Duration{pipelineMessages: keep.Pipeline, postedMessages: keep.Posted} {
-		turn := span / 7 // so that what is dropped at once is not much older than it has to be
+		width := span / 7 // so that what is dropped at once is not much older than it has to be
 		if span == 0 {
-			turn = 30 * 24 * time.Hour // none is dropped, and a person may yet want to
+			width = 30 * 24 * time.Hour // none is dropped, and a person may yet want to
 		}
-		if _, err := r.db.Exec(ctx, `SELECT turn_log_partitions($1, $2)`, part, turn); err != nil {
+		if _, err := r.db.Exec(ctx, `SELECT rotate_log_partitions($1, $2)`, part, width); err != nil {
 			return dropped, fmt.Errorf("make partitions of %s: %w", part, err)
 		}
 		for span > 0 {
@@ -46,11 +46,11 @@ func (r *Registry) KeepTopicLog(ctx context.Context, keep TopicLogKeep) (dropped
 	return dropped, r.trimReceivers(ctx, keep.Receivers)
 }
 
-// trimReceivers forgets receivers that were not heard of for so long.
+// trimReceivers deletes receivers that have not called for so long.
 func (r *Registry) trimReceivers(ctx context.Context, keep time.Duration) error {
 	for n := int64(1); n > 0 && keep > 0; {
 		if err := r.db.QueryRow(ctx, `SELECT trim_receivers($1)`, keep).Scan(&n); err != nil {
-			return fmt.Errorf("forget receivers: %w", err)
+			return fmt.Errorf("delete idle receivers: %w", err)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func (a *archive) kept(keep registry.TopicLogKeep) []string {
 
 const partitionsSQL = `SELECT parent || ' ' || number || CASE WHEN closed_at IS NULL THEN '' ELSE ' closed' END FROM topic_partitions ORDER BY parent, number`
 
-func TestLogIsTurnedByTimeAndDroppedWhenAllHavePassed(t *testing.T) {
+func TestLogIsRotatedByTimeAndDroppedWhenAllHavePassed(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	keep := registry.TopicLogKeep{Pipeline: week}
@@ -78,7 +78,7 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.exec(`SELECT post_messages('{jobs,never}', '{2,1}', '{1,1,2}', '{1,2,1}', '{NULL,NULL,NULL}', '{a,b,c}')`)
-	a.exec(`SELECT turn_log_partitions('posted_messages', '0 seconds')`)
+	a.exec(`SELECT rotate_log_partitions('posted_messages', '0 seconds')`)
 	a.exec(`UPDATE topic_partitions SET closed_at = now() - interval '8 days' WHERE parent = 'posted_messages' AND number = 0`)
 	keep := registry.TopicLogKeep{Pipeline: week, Posted: week}
 	for _, step := range []struct{ still, do string }{
@@ -107,7 +107,7 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 }
 
 // Nothing that upkeep does may lose a message, or keep a transition waiting.
-func TestLogIsTurnedWhileMessagesCome(t *testing.T) {
+func TestLogIsRotatedWhileMessagesCome(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ended := make(chan struct{})
@@ -170,7 +170,7 @@ func TestUpkeepOfTheLogWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.exec(`INSERT INTO topic_messages (topic, body) VALUES ('t', 'x')`)
-	a.exec(`SELECT turn_log_partitions('pipeline_messages', '0 seconds')`)
+	a.exec(`SELECT rotate_log_partitions('pipeline_messages', '0 seconds')`)
 	a.exec(`UPDATE topic_partitions SET closed_at = now() - interval '8 days' WHERE closed_at IS NOT NULL`)
 	tx, err := a.db.Begin(t.Context())
 	if err != nil {

@@ -138,7 +138,7 @@ func typos() map[string]typo {
 		`SELECT release($)`:                   {"": "!does not run", "Started": "Store Pending, 0 attempts, audited"},
 		`SELECT set_priority($, -5)`:          {"": "as it was, audited, priority -5", "Success": ended, "Cancelled": ended},
 		`SELECT set_priority($, 101)`:         is("!there is no priority 101"),
-		// What a person may change besides.
+		// What a person may change, too.
 		set(`priority = -10`):              {"": "as it was, audited, priority -10", "Success": ended, "Cancelled": ended},
 		set(`note = 'Ask the depositor.'`): is("as it was, audited, note Ask the depositor."),
 		set(`note = NULL`):                 is("as it was, audited, note "),

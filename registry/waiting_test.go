@@ -20,7 +20,7 @@ func (a *archive) line(items ...int64) []int64 {
 	return waits
 }
 
-// However many parts are in work, one that comes anew goes to the end of them,
+// However many parts are in work, one that comes again goes to the end of them,
 // and what waited for the upload that it replaces moves up.
 func TestPartThatIsReplacedGoesBehindAllOthers(t *testing.T) {
 	t.Parallel()

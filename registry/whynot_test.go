@@ -43,10 +43,10 @@ func TestWhyNot(t *testing.T) {
 			want: []string{"paused|Store of Ingest is paused, by USER since 2|SELECT resume_stage('Store');", "paused|: The bucket moves.|"},
 		},
 		"put off": {state: "delayed", want: []string{"delayed|It is due in 00:5|SELECT requeue($);", "delayed|The last attempt ended as transient: Storage is slow.|"}},
-		"asked for later": {
+		"postponed by its stage": {
 			state: "delayed", prepare: `UPDATE work_items SET claim_token = 6;
 				INSERT INTO work_item_attempts VALUES ($, 6, 'Store', 1, 'n', 1, 'w', now(), now(), now(), 'snoozed', '', 'The object is thawing.')`,
-			want: []string{"delayed|The stage asked for it later: The object is thawing.|"},
+			want: []string{"delayed|The stage postponed it: The object is thawing.|"},
 		},
 		"waits": {state: "waiting", want: []string{"waiting|It waits until item 1 of the same object has ended, which is Started at Store.|SELECT * FROM why_not(1);"}},
 		"cap": {

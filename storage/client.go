@@ -91,10 +91,10 @@ type Bucket struct {
 	api  *s3.Client // for all requests but those of work
 	work *s3.Client // server-side copies, completion of uploads
 
-	clock     *clock
-	versioned atomic.Pointer[bool] // what the server last said of it; nil before it was asked
-	heard     atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
-	asking    singleflight.Group   // for whether the bucket is there
+	clock      *clock
+	versioned  atomic.Pointer[bool] // what the server last said of it; nil before it was asked
+	lastAnswer atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
+	asking     singleflight.Group   // for whether the bucket is there
 }
 
 // Bucket returns the bucket of a target. It sends nothing: whether the bucket is

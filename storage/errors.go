@@ -43,7 +43,7 @@ var (
 	// errNoTrailers: the server does not understand checksums that follow the bytes.
 	errNoTrailers = errors.New("no trailing checksums")
 	// errNotWhole: nobody knows whether a listing is complete.
-	errNotWhole = errors.New("the answer does not tell whether it is the whole listing")
+	errNotWhole = errors.New("the answer does not say whether the listing is complete")
 	// errNoUpload: the multipart upload was completed, aborted, or never was.
 	errNoUpload = errors.New("no such upload")
 )
@@ -71,7 +71,7 @@ func (e *answer) Unwrap() []error {
 
 // explain translates an error of the SDK at the border of this package, and says
 // whose failure it is. What ended since the caller's time was up or since it was
-// told to stop is nobody's failure.
+// asked to stop is nobody's failure.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if known := fault.In(err); known != nil {
 		return err
@@ -130,7 +130,7 @@ func (b *Bucket) answered(api smithy.APIError, err error) error {
 		return b.fault(fault.Skewed, skewed.said(status), &answer{text: text + ", " + skewed.apart(), cause: err})
 	}
 	if !head && status == http.StatusNotFound && wordless(code) {
-		return b.fault(fault.WrongAnswer, said, &answer{text: text + ", which is no answer of S3", cause: err})
+		return b.fault(fault.WrongAnswer, said, &answer{text: text + ", which is not an answer of S3", cause: err})
 	}
 	k, ok := fault.OfS3(code, status)
 	e := &answer{kind: kindOf(code, status, k), text: text, cause: err}
@@ -153,7 +153,7 @@ func (b *Bucket) page(status int, err error) error {
 	if !ok {
 		k = fault.WrongAnswer
 	}
-	return b.fault(k, said, &answer{kind: kindOf("", 0, k), text: "HTTP " + said + ", which is no answer of S3", cause: err})
+	return b.fault(k, said, &answer{kind: kindOf("", 0, k), text: "HTTP " + said + ", which is not an answer of S3", cause: err})
 }
 
 // kindOf sorts S3's error codes and, for answers without a body (HEAD), the
@@ -211,12 +211,14 @@ func (b *Bucket) fault(k fault.Kind, said string, err error) error {
 }
 
 // wrong is an answer that is none to what was asked.
-func (b *Bucket) wrong(err error) error { return b.fault(fault.WrongAnswer, "no answer of S3", err) }
+func (b *Bucket) wrong(err error) error {
+	return b.fault(fault.WrongAnswer, "not an answer of S3", err)
+}
 
 // lied is [ErrDigest] where it is the server, or the way to it, that has other bytes
 // than it was sent.
 func (b *Bucket) lied(format string, args ...any) error {
-	return b.fault(fault.WrongAnswer, "other bytes than were sent", fmt.Errorf("%w: "+format, append([]any{ErrDigest}, args...)...))
+	return b.fault(fault.WrongAnswer, "the stored bytes differ from the bytes sent", fmt.Errorf("%w: "+format, append([]any{ErrDigest}, args...)...))
 }
 
 // errorf names the operation, the bucket and the key.

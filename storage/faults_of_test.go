@@ -17,7 +17,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// operations are those whose failures have to be told apart, each of its own.
+// operations are those whose failures have to be distinguished, each of its own.
 func operations(b *storage.Bucket) map[string]func(ctx context.Context) error {
 	content := noise(100)
 	large := noise(1 << 20)
@@ -64,7 +64,7 @@ func blames(t *testing.T, what string, err error, b *storage.Bucket, kind fault.
 		return
 	}
 	denied := kind == fault.Denied || kind == fault.Missing
-	certificate := strings.Contains(f.Said, "certificate") // is mended by people, too, but is no answer
+	certificate := strings.Contains(f.Said, "certificate") // is repaired by people, too, but is no answer
 	if errors.Is(err, storage.ErrDenied) != denied && !certificate {
 		t.Errorf("%s = %v, which is ErrDenied: %t", what, err, !denied)
 	}
@@ -120,7 +120,7 @@ func TestWhoseFailureItIs(t *testing.T) {
 		"nobody listens":    {refused, fault.Unavailable, "connection refused"},
 		"no TLS":            {http1, fault.WrongAnswer, "it does not speak TLS"},
 		"reset":             {through, fault.Unavailable, "connection broken"},
-		"silence":           {stalls, fault.Unavailable, "no answer in time"},
+		"silence":           {stalls, fault.Unavailable, "no answer before the timeout"},
 		"expired token":     {says(400, "ExpiredToken"), fault.Denied, ""},
 		"overloaded":        {says(503, "SlowDown"), fault.Overloaded, "503"},
 		"too many requests": {says(429, "TooManyRequests"), fault.Overloaded, "429"},
@@ -291,7 +291,7 @@ func TestAPageIsNoAnswer(t *testing.T) {
 			if name != "HTML" && (op == "Check" || op == "Probe" || op == "Delete") {
 				continue
 			}
-			blames(t, name+": "+op, do(t.Context()), b, fault.WrongAnswer, "no answer of S3")
+			blames(t, name+": "+op, do(t.Context()), b, fault.WrongAnswer, "not an answer of S3")
 		}
 	}
 	if left := list(t, direct, "", ""); len(left) != 2 {
@@ -343,5 +343,5 @@ func TestOtherBytesAreTheServersFailure(t *testing.T) {
 	}
 	o := head(t, open(t, at, storage.Options{}), "key")
 	_, err = b.Get(t.Context(), "key", storage.Range{Length: -1, IfMatch: o.ETag})
-	blames(t, "Get", err, b, fault.WrongAnswer, "no answer of S3")
+	blames(t, "Get", err, b, fault.WrongAnswer, "not an answer of S3")
 }

@@ -31,7 +31,7 @@ type Parts struct {
 	Resume string                                     // ID of an upload begun earlier, "" for none
 	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
 
-	// Sent hears of each part that the server has, those that it had before first;
+	// Sent is called for each part that the server has, those that it had before first;
 	// nil if nobody wants to know. It may be called for several parts at a time,
 	// and must be quick.
 	Sent func(bytes int64, before bool)
@@ -42,7 +42,7 @@ type Parts struct {
 // [Bucket.Put] and tried again if it fails.
 //
 // With p.Resume, parts that the server has already and whose checksum is right
-// are not sent again; an upload that it no longer knows starts anew, unless the
+// are not sent again; an upload that it no longer knows starts again, unless the
 // object itself is there and right. On an error that waiting cannot cure the
 // upload is aborted; on others it stays for Resume, if p.SaveID kept its ID.
 func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (Object, error) {
@@ -100,7 +100,7 @@ func (p Parts) count(size int64) (int32, error) {
 	n := (size + p.Size - 1) / p.Size
 	switch {
 	case p.Size < 0 || n < 1 || n > maxParts:
-		return 0, fmt.Errorf("%d bytes do not go in parts of %d", size, p.Size)
+		return 0, fmt.Errorf("%d bytes cannot be split into parts of %d", size, p.Size)
 	case p.SHA256 != nil && int64(len(p.SHA256)) != n:
 		return 0, fmt.Errorf("%d digests for %d parts", len(p.SHA256), n)
 	case p.MD5 != nil && int64(len(p.MD5)) != n:
@@ -178,7 +178,7 @@ func (u *upload) create(ctx context.Context) error {
 	}
 	u.id = aws.ToString(out.UploadId)
 	if u.id == "" {
-		return u.bucket.wrong(errors.New("the answer has no ID of the upload"))
+		return u.bucket.wrong(errors.New("the answer has no upload ID"))
 	}
 	if u.parts.SaveID == nil {
 		return nil
@@ -280,7 +280,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	case err != nil:
 		return types.CompletedPart{}, b.unsent(ctx, body, err)
 	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
-		return types.CompletedPart{}, fmt.Errorf("%w: none is in the answer", errNoTrailers)
+		return types.CompletedPart{}, fmt.Errorf("%w: the answer has none", errNoTrailers)
 	}
 	if p.proof == byTrailer {
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)

@@ -20,8 +20,8 @@ const (
 	// probeTime bounds a probe. A bucket that takes longer than that to say that it is
 	// there would not serve well.
 	probeTime = 5 * time.Second
-	// heardFor is how long a bucket is believed to be there since it last answered.
-	heardFor = 5 * time.Second
+	// believedFor is how long a bucket is believed to be there since it last answered.
+	believedFor = 5 * time.Second
 )
 
 // Service is the name of the bucket as a service, see [fault.Bucket].
@@ -34,7 +34,7 @@ func (b *Bucket) Probe(ctx context.Context) error {
 	defer cancel()
 	err := b.Check(limited)
 	if err != nil && fault.In(err) == nil && ctx.Err() == nil && limited.Err() != nil {
-		return b.fault(fault.Unavailable, "no answer in time", err)
+		return b.fault(fault.Unavailable, "no answer before the timeout", err)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (b *Bucket) listen(stack *middleware.Stack) error {
 		began := time.Now()
 		out, metadata, err := next.HandleInitialize(ctx, in)
 		if err == nil || speaksOfKeys(err) {
-			b.heard.Store(began.UnixNano())
+			b.lastAnswer.Store(began.UnixNano())
 		}
 		return out, metadata, err
 	}), middleware.Before)
@@ -96,7 +96,7 @@ func speaksOfKeys(err error) bool {
 // which the answer is the same. An answer of the bucket to a request that began after
 // since is proof; while the bucket is in use, that costs no request.
 func (b *Bucket) gone(ctx context.Context, since time.Time) error {
-	for b.heard.Load() < since.UnixNano() {
+	for b.lastAnswer.Load() < since.UnixNano() {
 		asked := b.asking.DoChan("", func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite) // others wait for it too
 			defer cancel()

@@ -245,7 +245,7 @@ func restore(h hash.Hash, state []byte) error {
 	return m.UnmarshalBinary(state)
 }
 
-var errState = errors.New("it is no state of the MD5 of such parts")
+var errState = errors.New("it is not the saved MD5 state of these parts")
 
 // UnmarshalBinary goes on from a state. One of parts of another size is refused.
 func (h *partsMD5) UnmarshalBinary(state []byte) error {

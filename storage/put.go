@@ -192,7 +192,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case b.left == 0 && (err == nil || errors.Is(err, io.EOF) || known(b.want[:])):
 		b.err = b.verify()
 	case errors.Is(err, io.EOF):
-		b.err = fmt.Errorf("body: %w: %d bytes are missing", io.ErrUnexpectedEOF, b.left)
+		b.err = fmt.Errorf("body: %w: %d bytes missing", io.ErrUnexpectedEOF, b.left)
 	case err != nil:
 		b.err = fmt.Errorf("body: %w", err)
 	}

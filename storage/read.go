@@ -51,7 +51,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		err = b.explain(ctx, err)
 		if errors.Is(err, ErrNotFound) {
-			err = cmp.Or(b.gone(ctx, began.Add(-heardFor)), err)
+			err = cmp.Or(b.gone(ctx, began.Add(-believedFor)), err)
 		}
 		return Object{}, b.errorf("head", key, err)
 	}
@@ -110,7 +110,7 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 // ignores ranges would otherwise hand out the wrong bytes.
 func (b *Bucket) checkRange(r Range, asked bool, out *s3.GetObjectOutput) error {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
-		return b.wrong(errors.New("the answer does not tell its length"))
+		return b.wrong(errors.New("the answer has no length"))
 	}
 	got := aws.ToString(out.ContentRange)
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
@@ -213,7 +213,7 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 				return
 			}
 			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", prefix, b.wrong(errors.New("more keys were announced, but no way to them"))))
+				yield(Object{}, b.errorf("list", prefix, b.wrong(errors.New("the listing is truncated but has no token for the next page"))))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken

@@ -29,7 +29,7 @@ type Stream struct {
 	Offset int64                                      // with Resume: what Sent was last called with, or less
 	SaveID func(ctx context.Context, id string) error // keeps the ID of a new upload for Resume; nil if nobody will
 
-	// Sent hears how far the server has the content, after each part: where the next
+	// Sent is called with how far the server has the content, after each part: where the next
 	// one begins or, at the end, Size. The offset falls if the content is rewound or a
 	// new upload is begun. Its error ends the upload, which stays for Resume. It may be
 	// nil.
@@ -38,7 +38,7 @@ type Stream struct {
 
 // A RewindError is for a producer to return from Read or [Stream.From] when it finds
 // that bytes which were sent already are not good: from Offset on the content is
-// produced anew, and its parts are replaced. It does not unwrap to its cause, which
+// produced again, and its parts are replaced. It does not unwrap to its cause, which
 // may be io.EOF.
 type RewindError struct {
 	Offset int64 // a multiple of [Stream.PartSize], and not in front of what is being produced
@@ -149,7 +149,7 @@ func (w *production) bring(ctx context.Context, offset int64) error {
 		switch {
 		case errors.As(err, &rewind):
 			if rewind.Offset < 0 || rewind.Offset > offset || rewind.Offset%w.stream.PartSize != 0 {
-				return fmt.Errorf("no part to go back to: %w", err)
+				return fmt.Errorf("no part to resume from: %w", err)
 			}
 			offset = rewind.Offset
 		case err != nil:
@@ -200,16 +200,16 @@ func atEnd(src io.Reader) error {
 	n, err := io.ReadFull(src, make([]byte, 1))
 	switch {
 	case n > 0:
-		return errors.New("the content goes on after its end")
+		return errors.New("the content continues after its end")
 	case errors.Is(err, io.EOF):
 		return nil
 	}
 	return fmt.Errorf("body: %w", err)
 }
 
-// refused reports whether a server answered as those do that have not heard of
+// refused reports whether a server answered as those do that do not know
 // trailing checksums. After the first part a server cannot mean it, and too much
-// would be lost by beginning anew.
+// would be lost by beginning again.
 func (p part) refused(err error) bool {
 	var api smithy.APIError
 	if p.proof != byTrailer || p.number > 1 || !errors.As(err, &api) {

@@ -246,7 +246,7 @@ func nothingOpen(t *testing.T, b *storage.Bucket, want int) {
 	}
 }
 
-// An upload that is gone is begun anew, from the first byte.
+// An upload that is gone is begun again, from the first byte.
 func TestStreamBeginsAnewIfItsUploadIsGone(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "stream"))

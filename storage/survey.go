@@ -44,7 +44,7 @@ func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 				return
 			}
 			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", "", b.wrong(errors.New("more keys were announced, but no way to them"))))
+				yield(Object{}, b.errorf("list", "", b.wrong(errors.New("the listing is truncated but has no token for the next page"))))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken

@@ -19,7 +19,7 @@ type Target struct {
 	StorageClass    string // S3's name, sent with every write; "" sends none
 	AccessKeyID     string
 	SecretAccessKey Secret
-	CAFile          string // PEM certificates trusted besides the system's; "" adds none
+	CAFile          string // PEM certificates trusted in addition to the system's; "" adds none
 	PathStyle       bool   // bucket in the path; buckets with a dot in their name are addressed so anyway
 	Checksum        ChecksumMode
 	RestorePriority int // lower is preferred when a file is restored

@@ -138,7 +138,7 @@ func (b *Bucket) readAll(ctx context.Context, key string, want []byte) error {
 }
 
 // copyFrom has the server copy an object of its own from another bucket. A source
-// that takes no objects is that bucket's failure, and told of there.
+// that takes no objects is that bucket's failure, and reported there.
 func (r *trial) copyFrom(from *Bucket, text []byte, up Upload) {
 	source := &trial{bucket: from, ctx: r.ctx, key: r.key + "-copied"}
 	if _, err := from.Put(r.ctx, source.key, bytes.NewReader(text), up); err != nil {

@@ -49,7 +49,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 	b := create(t, at)
 	for _, versions := range []bool{false, true} {
 		if versions {
-			s := testenv.S3(t) // versions are set by whoever has the key
+			s := testenv.S3(t) // versions are set by anyone who has the key
 			s.SetVersioning(t, at.Bucket, true)
 		}
 		tried := b.Try(t.Context(), "farol-check/x", storage.Trial{Object: true, Uploads: true, Erase: true, From: staging})

@@ -94,7 +94,7 @@ func listedVersions(out *s3.ListObjectVersionsOutput) (page []Version, next stri
 		err = errors.Join(err, errNotWhole)
 	}
 	if aws.ToBool(out.IsTruncated) && next == "" {
-		err = errors.Join(err, errors.New("more versions were announced, but no way to them"))
+		err = errors.Join(err, errors.New("the listing is truncated but has no marker for the next page"))
 	}
 	return page, next, err
 }

@@ -88,7 +88,7 @@ func TestVersionsShowsWhatIsKept(t *testing.T) {
 	}
 	left := versions(t, b, "12/")
 	if len(left) > 0 && left[0].LastModified.After(all[1].LastModified) {
-		left[0].LastModified = all[1].LastModified // the gateway dates a version anew that becomes the last one again
+		left[0].LastModified = all[1].LastModified // the gateway dates a version again that becomes the last one again
 	}
 	if diff := cmp.Diff([]storage.Version{all[1], all[3]}, left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

@@ -51,7 +51,7 @@ func root(operation string) string {
 	return ""
 }
 
-// strict has the SDK refuse what is no answer of S3.
+// strict has the SDK refuse what is not an answer of S3.
 func strict(stack *middleware.Stack) error {
 	return stack.Deserialize.Insert(middleware.DeserializeMiddlewareFunc("FarolAnswer", func(
 		ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,
@@ -81,7 +81,7 @@ func examine(operation string, r *http.Response) error {
 		case r.Header.Get("Etag") == "":
 			return &strangeAnswer{"the answer has no ETag"}
 		case r.ContentLength < 0 && operation == "HeadObject", r.Header.Get("Content-Length") == "" && r.Body == http.NoBody:
-			return &strangeAnswer{"the answer does not tell the object's length"}
+			return &strangeAnswer{"the answer does not give the object's length"}
 		}
 		return nil
 	}
@@ -106,7 +106,7 @@ func beginsWith(name string, r *http.Response) error {
 		var syntax *xml.SyntaxError
 		switch {
 		case errors.Is(err, io.EOF), errors.As(err, &syntax):
-			return &strangeAnswer{fmt.Sprintf("the answer is no %s, nor any XML", name)}
+			return &strangeAnswer{fmt.Sprintf("the answer is not %s, and not XML", name)}
 		case err != nil:
 			return &smithy.DeserializationError{Err: err} // of the connection
 		}

@@ -97,7 +97,7 @@ func (s *Scanner) Version(ctx context.Context) (string, error) {
 	}
 	version, err := s.ask(ctx, "VERSION", nil, 0)
 	if err == nil && !strings.HasPrefix(version, "ClamAV ") {
-		err = fmt.Errorf("it answered %q and should say which ClamAV it is", version)
+		err = fmt.Errorf("it answered %q instead of its ClamAV version", version)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask clamd at %s for its version: %w", s.address, err)
@@ -123,7 +123,7 @@ func (s *Scanner) Scan(ctx context.Context, size int64, content io.Reader) (Verd
 	}
 	v := Verdict{Scanner: version}
 	if size > s.opts.MaxSize {
-		v.Unchecked = fmt.Sprintf("the file has %d bytes, and the scanner is given no more than %d", size, s.opts.MaxSize)
+		v.Unchecked = fmt.Sprintf("the file has %d bytes, and the limit for the scanner is %d", size, s.opts.MaxSize)
 		return v, nil
 	}
 	select {
@@ -134,7 +134,7 @@ func (s *Scanner) Scan(ctx context.Context, size int64, content io.Reader) (Verd
 	}
 	answer, err := s.ask(ctx, "INSTREAM", content, size)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("have clamd at %s scan the file: %w", s.address, err)
+		return Verdict{}, fmt.Errorf("scan the file with clamd at %s: %w", s.address, err)
 	}
 	found, isFound := strings.CutSuffix(strings.TrimPrefix(answer, "stream: "), " FOUND")
 	switch {
@@ -146,7 +146,7 @@ func (s *Scanner) Scan(ctx context.Context, size int64, content io.Reader) (Verd
 	case answer == "INSTREAM size limit exceeded. ERROR":
 		v.Unchecked = fmt.Sprintf("the file has %d bytes, and the scanner's own limit (StreamMaxLength) is less", size)
 	default:
-		return Verdict{}, fmt.Errorf("have clamd at %s scan the file: it answered %q", s.address, answer)
+		return Verdict{}, fmt.Errorf("scan the file with clamd at %s: it answered %q", s.address, answer)
 	}
 	return v, nil
 }

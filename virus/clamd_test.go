@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 		"a chunk exactly":     {strings.Repeat("x", 64<<10), "", ""},
 		"not looked into":     {strings.Repeat("x", devstack.ClamdFileMax+1), "", "Heuristics.Limits.Exceeded.MaxFileSize"},
 		"too long a stream":   {strings.Repeat("x", devstack.ClamdStreamMax+1), "", "StreamMaxLength"},
-		"larger than we send": {strings.Repeat("x", 5<<20+1), "", "is given no more than 5242880"},
+		"larger than we send": {strings.Repeat("x", 5<<20+1), "", "the limit for the scanner is 5242880"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -87,11 +87,11 @@ type Entry struct {
 
 // Bytes returns the tar.
 func (s Spec) Bytes() ([]byte, error) {
-	room := int64(64 << 10) // or a large bag would be copied again and again as it grows
+	capacity := int64(64 << 10) // or a large bag would be copied again and again as it grows
 	for _, f := range slices.Concat(s.Files, s.Unlisted) {
-		room += f.size() + 2<<10
+		capacity += f.size() + 2<<10
 	}
-	b := bytes.NewBuffer(make([]byte, 0, room))
+	b := bytes.NewBuffer(make([]byte, 0, capacity))
 	if err := s.WriteTar(b); err != nil {
 		return nil, err
 	}

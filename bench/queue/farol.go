@@ -31,7 +31,7 @@ type farol struct {
 	intake bool // what takes the place of items that left comes as uploads do
 
 	db     *pgxpool.Pool // of the workers' process
-	feed   *pgxpool.Pool // of whoever puts items
+	feed   *pgxpool.Pool // of anyone who puts items
 	names  atomic.Int64  // of the uploads that were put
 	loaded atomic.Int64  // how many items were not put
 }
@@ -301,7 +301,7 @@ func settle(ctx context.Context, e *claim.Engine, ends []end) error {
 	return errors.Join(e.Settle(ctx, endings)...)
 }
 
-// verify asks the ledger, besides what the workers told.
+// verify asks the ledger, in addition to what the workers told.
 func (f *farol) verify(ctx context.Context, n int) error {
 	var ended, attempts, done, messages int
 	err := f.db.QueryRow(ctx, `

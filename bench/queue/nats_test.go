@@ -3,7 +3,7 @@ package main
 import "testing"
 
 // A server that does not know the setting would not start.
-func TestOnlyNewServersAreToldToSyncAlways(t *testing.T) {
+func TestOnlyNewServersSyncAlways(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{
 		"nats-server: v2.9.10": false, "nats-server: v2.10.0": true, "nats-server: v2.11.4": true,

@@ -74,11 +74,11 @@ func (q *nsqQueue) ask(ctx context.Context, method, path string, values url.Valu
 	u := url.URL{Scheme: "http", Host: q.http, Path: path, RawQuery: values.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask nsqd: %w", err)
+		return nil, fmt.Errorf("query nsqd: %w", err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask nsqd: %w", err)
+		return nil, fmt.Errorf("query nsqd: %w", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(res.Body)

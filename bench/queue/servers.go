@@ -187,7 +187,7 @@ func (p *process) stop(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.cmd.Wait() //nolint:errcheck // a server that was told to stop says so in its exit code
+		p.cmd.Wait() //nolint:errcheck // a server that was asked to stop says so in its exit code
 	}()
 	if err := p.stdin.Close(); err != nil {
 		return fmt.Errorf("close the pipe of %s: %w", p.name, err)
@@ -202,7 +202,7 @@ func (p *process) stop(ctx context.Context) error {
 	}
 }
 
-// listens returns when somebody takes connections at addr.
+// listens returns when someone takes connections at addr.
 func listens(ctx context.Context, addr string) error {
 	for {
 		var d net.Dialer

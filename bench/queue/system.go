@@ -53,7 +53,7 @@ type contender struct {
 	hop     string // what is counted as a hop
 	durable string // "yes", or what is lost when the power fails
 	batches bool   // a client chooses how many items it claims
-	widest  int    // a number of workers that suits it best, measured besides those asked for
+	widest  int    // a number of workers that suits it best, measured in addition to those asked for
 	// burns is set of a system whose jobs end when they are worked. Nothing takes
 	// their place, so that many a second are loaded before they are measured.
 	burns    int

@@ -74,7 +74,7 @@ type Object struct {
 // An Event is a PREMIS event. File is "" for an event of the object.
 type Event struct{ Object, File, Type, Detail string }
 
-// A Promise is what must hold after an experiment, besides what must always hold.
+// A Promise is what must hold after an experiment, in addition to what must always hold.
 type Promise struct {
 	// Spends says that attempts may be spent on valid bags: workers are killed, or
 	// copies and lists are damaged.

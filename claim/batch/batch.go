@@ -148,7 +148,7 @@ func (c *Calls[Q, A]) send(batch []*asked[Q, A]) {
 	answers, err := c.do(ctx, questions)
 	cancel()
 	if err == nil && len(answers) != len(batch) {
-		err = fmt.Errorf("%d answers to %d questions", len(answers), len(batch))
+		err = fmt.Errorf("%d results for %d requests", len(answers), len(batch))
 	}
 	for i, a := range batch {
 		if err != nil {

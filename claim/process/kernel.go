@@ -67,7 +67,7 @@ func (k Kernel) startTime(pid int) (int64, error) {
 	fields := strings.Fields(rest)
 	const state, start = 0, 19 // fields 3 and 22 of proc(5)
 	if !ok || len(fields) <= start {
-		return 0, fmt.Errorf("inspect process %d: %q is not what proc(5) says", pid, stat)
+		return 0, fmt.Errorf("inspect process %d: %q is not in the format of proc(5)", pid, stat)
 	}
 	if fields[state] == "Z" || fields[state] == "X" {
 		return 0, fmt.Errorf("inspect process %d: it has ended: %w", pid, fs.ErrNotExist)

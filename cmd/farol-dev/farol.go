@@ -124,11 +124,11 @@ func (l *local) awaitMirror(ctx context.Context) (int64, error) {
 func nsqdMessages(ctx context.Context, addr string) (n int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/stats?format=json", http.NoBody)
 	if err != nil {
-		return 0, fmt.Errorf("ask nsqd: %w", err)
+		return 0, fmt.Errorf("query nsqd: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask nsqd: %w", err)
+		return 0, fmt.Errorf("query nsqd: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read as far as we need
 	var stats struct {

@@ -204,7 +204,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 func itemID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` lists the items")
 	}
 	return id, nil
 }

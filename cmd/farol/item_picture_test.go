@@ -49,7 +49,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	}
 	for _, want := range []string{
 		`Item 7, film\x1b[2J.tar of test.edu, 0 B: Started`, "  1 Receive                done in 3s\n", "  2 Validate               done\n",
-		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; time left not known yet\n",
+		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; remaining time not known yet\n",
 		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in work\n",
 	} {
 		if !strings.Contains(first, want) {

@@ -114,7 +114,7 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 		case ctx.Err() != nil:
 			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
 		case errors.Is(err, registry.ErrNotFound):
-			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` shows the items there are"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` lists the items"}
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()

@@ -81,7 +81,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(testenv.Patience); !yes(); {
 			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain for %s: %v", what, counted(t, c.metrics.Registry))
+				t.Fatalf("timeout while waiting for %s: %v", what, counted(t, c.metrics.Registry))
 			}
 			<-time.After(10 * time.Millisecond)
 		}

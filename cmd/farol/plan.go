@@ -132,7 +132,7 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	p, err := plans.In(s.Registry).Make(ctx, q)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Usage(err, "no plan was made; correct the condition")
 	case err != nil:

@@ -37,7 +37,7 @@ are only shown what would happen, and what would be refused and why, unless you 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch many := cmd.Flags().Changed("where"); {
 			case many == (len(args) == 1):
-				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
+				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` lists the items")
 			case !many && (care.Yes || care.DryRun):
 				return cli.Usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
 			case many && acceptMissing:

@@ -213,8 +213,8 @@ func TestErrorsAreInWords(t *testing.T) {
 	}{
 		{errors.New("unknown command"), "unknown command"},
 		{number, "it is no number"},
-		{errors.Join(errors.New("read a.tar"), context.DeadlineExceeded), "read a.tar\nthere was no answer in time"},
-		{errors.New(`invalid argument "x" for "--limit" flag: strconv.ParseInt: parsing "x": invalid syntax`), `invalid argument "x" for "--limit" flag: "x" is not what it takes`},
+		{errors.Join(errors.New("read a.tar"), context.DeadlineExceeded), "read a.tar\nthere was no answer before the timeout"},
+		{errors.New(`invalid argument "x" for "--limit" flag: strconv.ParseInt: parsing "x": invalid syntax`), `invalid argument "x" for "--limit" flag: "x" is not valid here`},
 	} {
 		if got := cli.InWords(c.err); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -43,7 +43,7 @@ func This() Info {
 	return b
 }
 
-// Text is what people are told of a build.
+// Text describes a build for people.
 func (b Info) Text() string {
 	revision := ""
 	if b.Revision != "" {

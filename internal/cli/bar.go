@@ -8,7 +8,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// Bar shows how far something long has come, if there is somebody to see it. Its
+// Bar shows how far something long has come, if there is someone to see it. Its
 // methods work on nil too.
 type Bar struct {
 	progress *mpb.Progress

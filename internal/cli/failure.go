@@ -53,9 +53,9 @@ func FailureOf(err error) Failure {
 	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "42883"): // no such table, column, function
 		f.Next = "the database lacks what this version needs: run `farol migrate up`"
 	case errors.Is(err, registry.ErrNotFound):
-		f.Next = "`farol item list` shows the items there are"
+		f.Next = "`farol item list` lists the items"
 	case errors.Is(err, context.DeadlineExceeded):
-		f.Next = "see that the server answers, and try again"
+		f.Next = "check that the server answers, and try again"
 	}
 	return f
 }

@@ -41,7 +41,7 @@ func WriteTable(w io.Writer, header []string, rows [][]string) error {
 const leastNote = 40
 
 // WriteNoted is WriteTable for rows that end with a note of any length. Where the line
-// has no room for enough of it, the note gets a line of its own and the widest
+// has no space for enough of it, the note gets a line of its own and the widest
 // of the other columns are cut.
 func WriteNoted(w io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)

@@ -107,7 +107,7 @@ func wordsFor(err error) string {
 		if errors.Is(e.Err, strconv.ErrRange) {
 			return "the number is too large"
 		}
-		return "it is no number"
+		return "it is not a number"
 	case *net.DNSError:
 		return "the host " + e.Name + " is not known"
 	case *net.OpError:
@@ -117,7 +117,7 @@ func wordsFor(err error) string {
 	}
 	switch err { //nolint:errorlint // as in partsOf
 	case context.DeadlineExceeded:
-		return "there was no answer in time"
+		return "there was no answer before the timeout"
 	case io.ErrUnexpectedEOF, io.EOF:
 		return "it ended too early"
 	}
@@ -145,9 +145,9 @@ type goText struct {
 // goTexts are texts of libraries that keep no error to be asked for.
 func goTexts() []goText {
 	return []goText{
-		{regexp.MustCompile(`strconv\.\w+: parsing ("(?:[^"\\]|\\.)*"): (?:invalid syntax|value out of range)`), "$1 is not what it takes"},
+		{regexp.MustCompile(`strconv\.\w+: parsing ("(?:[^"\\]|\\.)*"): (?:invalid syntax|value out of range)`), "$1 is not valid here"},
 		{regexp.MustCompile(`time: (?:invalid duration|unknown unit "[^"]*" in duration|missing unit in duration) ("(?:[^"\\]|\\.)*")`), "$1 is no duration such as 500ms, 30s or 5m"},
-		{regexp.MustCompile(`context deadline exceeded`), "there was no answer in time"},
+		{regexp.MustCompile(`context deadline exceeded`), "there was no answer before the timeout"},
 		{regexp.MustCompile(`^(accepts|requires) .*arg\(s\).*`), "the number of arguments is wrong: $0"},
 		{regexp.MustCompile(`dial (?:tcp|unix) (\S+): connect: connection refused`), "no connection to $1: connection refused"},
 	}

@@ -223,7 +223,7 @@ func WithRegistry(cmd *cobra.Command, do func(context.Context, *registry.Registr
 	return do(ctx, s.Registry)
 }
 
-// programOf is the first word behind farol: whoever looks at the connections of the
+// programOf is the first word behind farol: anyone who looks at the connections of the
 // database knows it.
 func programOf(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxLog  = 10 << 20 // bytes; a longer log is begun anew at the next start
+	maxLog  = 10 << 20 // bytes; a longer log is begun again at the next start
 	tailLog = 2 << 10  // bytes of a log that an error carries
 )
 

@@ -45,7 +45,7 @@ func clusterHome(dir string) (cluster, error) {
 		return existingHome(path)
 	}
 	if target, lerr := os.Readlink(link); lerr == nil {
-		return cluster{}, fmt.Errorf("the database was in %s, which cannot be read: %w; remove %s to start anew", target, err, dir)
+		return cluster{}, fmt.Errorf("the database was in %s, which cannot be read: %w; remove %s to start with an empty stack", target, err, dir)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return cluster{}, fmt.Errorf("find the cluster: %w", err)
@@ -90,7 +90,7 @@ func newHome(dir, link string, uid, gid int) (cluster, error) {
 	if apart {
 		base := "/var/lib/farol"
 		if err := os.MkdirAll(base, 0o711); err != nil {
-			return c, fmt.Errorf("make a place for the cluster outside of %s, where user %d cannot go: %w", dir, uid, err)
+			return c, fmt.Errorf("make a directory for the cluster outside of %s, which user %d cannot enter: %w", dir, uid, err)
 		}
 		c.path = filepath.Join(base, fmt.Sprintf("postgres-%x", sha256.Sum256([]byte(dir)))[:25])
 		// One that is there belonged to an earlier dir of that name. Its

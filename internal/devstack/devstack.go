@@ -6,12 +6,12 @@
 // gateway and nsqd are this program itself, started again as a child.
 //
 // A server that ends while the stack is up, however that comes, is started again
-// on the same address with the same data. If somebody else has done so already,
+// on the same address with the same data. If someone else has done so already,
 // as pg_ctl restart does, his is let be until it ends.
 //
 // No server outlives the process that called [Start], however that ends: each
 // holds a pipe to it, or is watched by a guard that does. (If that process is
-// killed less than a second after somebody else has started PostgreSQL, there may
+// killed less than a second after someone else has started PostgreSQL, there may
 // be no guard for it yet; the next Start stops it then.) A stack is for
 // development, demonstrations and tests: one machine, one user, no copies.
 package devstack
@@ -104,7 +104,7 @@ type Stack struct {
 //
 // Another stack on the same directory is an error. One whose process has died
 // is waited for, up to 15 seconds, since its servers may still be stopping. A
-// PostgreSQL that somebody else runs on the data is stopped.
+// PostgreSQL that someone else runs on the data is stopped.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s, err := open(ctx, o)
 	if err != nil {
@@ -200,7 +200,7 @@ func makeDirs(dir string) error {
 func (s *Stack) Died() <-chan error { return s.died }
 
 // Stop stops the servers, each in the order that keeps its data, and returns
-// when they are gone; a PostgreSQL that somebody else runs on the data, too. When ctx ends first, or after 30 seconds, they are killed.
+// when they are gone; a PostgreSQL that someone else runs on the data, too. When ctx ends first, or after 30 seconds, they are killed.
 // Later calls return what the first one returned.
 func (s *Stack) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {

@@ -199,7 +199,7 @@ func TestSecondStackOnADirectoryIsRefused(t *testing.T) {
 	o := devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}}
 	start(t, o)
 	_, err := devstack.Start(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "runs a stack there already") { // one that stops is waited for, in vain
+	if err == nil || !strings.Contains(err.Error(), "already runs a stack there") { // one that stops is waited for, in vain
 		t.Errorf("Start = %v, want an error that says who runs it", err)
 	}
 }
@@ -274,7 +274,7 @@ func TestCancelledStartSaysSoAndLeavesNothing(t *testing.T) {
 }
 
 // Half a data directory must not be taken for a new one: the database would
-// refuse the new password without anybody knowing why.
+// refuse the new password without anyone knowing why.
 func TestLostSecretsAreAnError(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
@@ -288,7 +288,7 @@ func TestLostSecretsAreAnError(t *testing.T) {
 	}
 }
 
-// Somebody else may have taken a port while the stack was down.
+// Someone else may have taken a port while the stack was down.
 func TestTakenPortIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")

@@ -33,12 +33,12 @@ type guarded struct {
 // of "farol-dev internal guard". The first line of in says what to run; out gets
 // "READY pid" once it runs.
 //
-// When in ends, because whoever started the guard stopped or died, or when ctx
+// When in ends, because anyone who started the guard stopped or died, or when ctx
 // ends, the server is asked to stop and, after its grace, killed. A guard that
 // dies first takes the server with it on Linux, where the kernel sends the same
 // request to stop; elsewhere the server would be left.
 //
-// A PostgreSQL that somebody else has started can be adopted: the guard ends
+// A PostgreSQL that someone else has started can be adopted: the guard ends
 // when it does, and otherwise stops it in the same way.
 //
 // It must be called from the main goroutine of a process that does nothing else.
@@ -95,7 +95,7 @@ func Guard(ctx context.Context, in io.Reader, out io.Writer) error {
 func adopt(ctx context.Context, home cluster, out io.Writer) error {
 	p, ok := home.postmaster()
 	if !ok {
-		return fmt.Errorf("nobody serves %s any more", home.data())
+		return fmt.Errorf("no process serves %s any more", home.data())
 	}
 	if _, err := fmt.Fprintln(out, "READY", p.pid); err != nil {
 		return errors.Join(err, home.evict(ctx)) // nobody listens any more

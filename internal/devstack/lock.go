@@ -19,7 +19,7 @@ const patience = 15 * time.Second
 // drops it when we die. The second is handed down to every server, so it is
 // free only when the last server of an earlier stack is gone.
 func acquire(ctx context.Context, dir string) (lock, servers *os.File, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the stack before is still stopping after %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the previous stack is still stopping after %s", patience))
 	defer cancel()
 	if lock, err = lockFile(ctx, filepath.Join(dir, "lock"), holderStops); err != nil {
 		return nil, nil, err
@@ -68,7 +68,7 @@ func holderStops(f *os.File) error {
 	if state == "stopping" || pid == "" { // empty: it got the lock a moment ago and will tell
 		return nil
 	}
-	return fmt.Errorf("process %s runs a stack there already", pid)
+	return fmt.Errorf("process %s already runs a stack there", pid)
 }
 
 func announceStop(lock *os.File) error { return stamp(lock, "stopping") }
@@ -77,10 +77,10 @@ func announceStop(lock *os.File) error { return stamp(lock, "stopping") }
 func stamp(lock *os.File, state string) error {
 	line := fmt.Appendf(nil, "%d %-8s\n", os.Getpid(), state)
 	if _, err := lock.WriteAt(line, 0); err != nil {
-		return fmt.Errorf("sign the lock: %w", err)
+		return fmt.Errorf("write the process ID to the lock: %w", err)
 	}
 	if err := lock.Truncate(int64(len(line))); err != nil {
-		return fmt.Errorf("sign the lock: %w", err)
+		return fmt.Errorf("write the process ID to the lock: %w", err)
 	}
 	return nil
 }

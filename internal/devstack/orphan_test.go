@@ -134,7 +134,7 @@ func TestDeathOfAServerIsReportedWithItsLog(t *testing.T) {
 }
 
 // After a crash of the machine, or in a container that is started again, the
-// number in PostgreSQL's pid file may belong to anybody.
+// number in PostgreSQL's pid file may belong to anyone.
 func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 	t.Parallel()
 	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}, Ephemeral: true}

@@ -13,7 +13,7 @@ import (
 )
 
 // startPgBouncer runs PgBouncer in transaction mode. It has so few connections
-// that its clients take turns on them, statement by statement: who leaves
+// that its clients run one after another on them, statement by statement: who leaves
 // something behind in a session is found out.
 func (s *Stack) startPgBouncer(ctx context.Context) error {
 	path, err := exec.LookPath("pgbouncer")

@@ -84,7 +84,7 @@ func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr 
 	return c, c.awaitPostgres(ctx, home)
 }
 
-// adoptPostgres puts a server that somebody else has started on the cluster
+// adoptPostgres puts a server that someone else has started on the cluster
 // under a guard, which stops it with the stack. It returns nil when there is
 // none: then the cluster is free. One on another port would be of use to none of
 // our clients, and is stopped.

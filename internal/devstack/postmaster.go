@@ -23,7 +23,7 @@ type postmaster struct {
 
 func (c cluster) pidFile() string { return filepath.Join(c.data(), "postmaster.pid") }
 
-// postmaster finds who serves the cluster, whoever started it; false if nobody
+// postmaster finds who serves the cluster, no matter who started it; false if nobody
 // does.
 func (c cluster) postmaster() (p postmaster, ok bool) {
 	b, err := os.ReadFile(c.pidFile())
@@ -64,14 +64,14 @@ func (c cluster) serves(pid int) bool {
 	return err == nil && os.SameFile(cwd, data)
 }
 
-// successor finds a server of somebody else's. One that is stopping is waited
+// successor finds a server of another's. One that is stopping is waited
 // for, since it is the one before.
 //
 // If that was shut down in order, it has removed its pid file, and who told it
 // to is likely to start another, as pg_ctl restart does: that is waited for, up
 // to a second. If ours came first, pg_ctl would say that it could not start one.
 func (c cluster) successor(ctx context.Context) (postmaster, bool) {
-	poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // whoever uses ctx next will see
+	poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // anyone who uses ctx next will see
 		p, ok := c.postmaster()
 		return !ok || !p.stopping, nil
 	})

@@ -57,7 +57,7 @@ func pgCtlPath(t *testing.T) string {
 	return path
 }
 
-// Whoever restarts PostgreSQL by its own means gets a stack that works, and no
+// Anyone who restarts PostgreSQL by its own means gets a stack that works, and no
 // orphan at its end, not even when the parent is killed.
 func TestPostgresRestartedBySomebodyElseIsPartOfTheStack(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func adopted(t *testing.T, dir string, before map[int]bool) {
 	})
 }
 
-// When somebody else's server ends, it is the stack's turn again.
+// When another's server ends, it is the stack's turn again.
 func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
@@ -142,7 +142,7 @@ func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
 	awaitEmpty(t, dir)
 }
 
-// Whoever shuts PostgreSQL down in order may be about to start it, and finds it
+// Anyone who shuts PostgreSQL down in order may be about to start it, and finds it
 // running if we are faster.
 func TestPostgresShutDownInOrderIsLeftToItsSuccessorForAMoment(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestPostgresShutDownInOrderIsLeftToItsSuccessorForAMoment(t *testing.T) {
 	}
 }
 
-// Stop may come after somebody else's restart and before a guard has adopted
+// Stop may come after another's restart and before a guard has adopted
 // the new server, which here has no program.
 func TestStopStopsAPostgresThatNobodyLooksAfter(t *testing.T) {
 	t.Parallel()

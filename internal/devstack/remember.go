@@ -37,7 +37,7 @@ func loadSecrets(dir string) (secrets, error) {
 		return s, fmt.Errorf("read the secrets: %w", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "postgres")); err == nil {
-		return s, fmt.Errorf("%s is gone, and with it the password of the database: put it back, or remove %s to start anew",
+		return s, fmt.Errorf("%s is gone, and with it the password of the database: put it back, or remove %s to start with an empty stack",
 			path, dir)
 	}
 	s = secrets{

@@ -178,14 +178,14 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	}
 	harm(t, dir, syscall.SIGKILL, "internal nsq")
 	err := <-s.Died()
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nsq could not be started again in 10 tries") {
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nsq could not be restarted in 10 attempts") {
 		t.Errorf("Died = %v, want that the program is gone", err)
 	}
 	stop(t, s)
 	awaitEmpty(t, dir)
 }
 
-// As long as somebody else answers at a server's address, it is his; then it is
+// As long as someone else answers at a server's address, it is his; then it is
 // the stack's turn again.
 func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
 	t.Parallel()

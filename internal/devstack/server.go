@@ -12,7 +12,7 @@ import (
 const (
 	firstPause   = 100 * time.Millisecond // before the first try; doubled after each one
 	longestPause = 5 * time.Second
-	lookPause    = time.Second // between two looks at a server of somebody else's
+	lookPause    = time.Second // between two checks of a server that another process has started
 	mostTries    = 10          // in a row; then it is reported by Died
 	tryTime      = 2 * time.Minute
 )
@@ -23,8 +23,8 @@ type runner func(ctx context.Context, addrs []string) (*child, error)
 // server is one server of a stack, and what it takes to have it back.
 type server struct {
 	again   func(context.Context) (*child, error) // on the same addresses with the same data
-	answers func(context.Context) bool            // whether anybody does at these addresses; nil: again sees to that
-	evict   func(context.Context) error           // stops what somebody else has started; nil: nothing
+	answers func(context.Context) bool            // whether anyone does at these addresses; nil: again sees to that
+	evict   func(context.Context) error           // stops what someone else has started; nil: nothing
 
 	end   context.CancelFunc // stops the looking after, not the server
 	idle  chan struct{}      // closed once nobody looks after it
@@ -50,7 +50,7 @@ func (s *Stack) keep(ctx context.Context, c *child, sv *server) {
 	}()
 }
 
-// stop stops the server, whoever has started it. It waits for a try to start it
+// stop stops the server, no matter who has started it. It waits for a try to start it
 // that is under way, which ends with its context and cleans up.
 func (sv *server) stop(ctx context.Context) error {
 	sv.end()
@@ -86,7 +86,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 		}
 		c, err := s.revive(ctx, sv, &pause)
 		if err != nil {
-			return fmt.Errorf("%s could not be started again in %d tries: %w", service, mostTries, err)
+			return fmt.Errorf("%s could not be restarted in %d attempts: %w", service, mostTries, err)
 		}
 		if c == nil {
 			return nil
@@ -96,14 +96,14 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 	}
 }
 
-// revive tries to start a server until one runs, or somebody else's answers no
+// revive tries to start a server until one runs, or another's answers no
 // more and it is our turn again. It returns nil when ctx has ended.
 func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*child, error) {
 	service := string(sv.child.service)
 	wait, foreign := *pause, false
 	for tries := 1; ; {
 		if !sleep(ctx, wait) {
-			return nil, nil //nolint:nilnil // told to stop
+			return nil, nil //nolint:nilnil // asked to stop
 		}
 		if sv.answers != nil && sv.answers(ctx) {
 			if !foreign {
@@ -119,7 +119,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 		case err == nil:
 			return c, nil
 		case ctx.Err() != nil:
-			return nil, nil //nolint:nilnil,nilerr // told to stop
+			return nil, nil //nolint:nilnil,nilerr // asked to stop
 		case tries == mostTries:
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 }
 
 func (s *Stack) try(ctx context.Context, sv *server) (*child, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("it did not answer within %s", tryTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
 	defer cancel()
 	return sv.again(ctx)
 }
@@ -147,7 +147,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// listens reports whether anybody accepts connections at addr.
+// listens reports whether anyone accepts connections at addr.
 func listens(ctx context.Context, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What a worker's memory is for, besides its heap and the lists of bags in that.
+// What a worker's memory is for, in addition to its heap and the lists of bags in that.
 const (
 	childMemory = 112 << 20 // of a child with its signatures, at work; a bomb in a file ends the child, not the worker
 	outsideHeap = 32 << 20  // the program itself, stacks of threads, and what the kernel counts to the group

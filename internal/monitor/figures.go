@@ -16,8 +16,8 @@ import (
 
 const (
 	lookTime  = 4 * time.Second  // for all that a scrape asks of the database; Prometheus waits for ten
-	lookFresh = 5 * time.Second  // a second scrape within it is told the same
-	lookEvery = 30 * time.Second // between two looks for old snapshots, whether or not anybody scrapes
+	lookFresh = 5 * time.Second  // a second scrape within it gets the same figures
+	lookEvery = 30 * time.Second // between two scans for old snapshots, whether or not anyone scrapes
 	tooOld    = 60 * time.Second // for a snapshot
 	repeat    = 10 * time.Minute // between two warnings of the same
 )
@@ -100,7 +100,7 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	gauge(d.up, 1)
-	for _, c := range f.Cells {
+	for _, c := range f.Bands {
 		band := strconv.Itoa(int(c.SizeBand))
 		gauge(d.items, float64(c.Due), c.Action, c.Stage, band, "due")
 		gauge(d.items, float64(c.Delayed), c.Action, c.Stage, band, "delayed")
@@ -128,7 +128,7 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 }
 
 // look asks the database, or returns what it said a moment ago. Those who come
-// meanwhile wait for the same answer. That there was none is an answer, too: a
+// in the meantime wait for the same answer. That there was none is an answer, too: a
 // database in trouble is not asked more often for it.
 func (q *Queue) look() (registry.Figures, time.Duration, error) {
 	q.mu.Lock()
@@ -142,7 +142,7 @@ func (q *Queue) look() (registry.Figures, time.Duration, error) {
 	q.last, q.err = q.Registry.Figures(ctx)
 	q.at, q.took = time.Now(), time.Since(begun)
 	if q.err != nil {
-		q.log.WarnContext(ctx, "no figures of the queue", "err", q.err)
+		q.log.WarnContext(ctx, "cannot read the figures of the queue; metrics omit them", "err", q.err)
 	}
 	return q.last, q.took, q.err
 }
@@ -156,7 +156,7 @@ func (q *Queue) Watch(ctx context.Context) {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, lookTime)
 		if list, err := q.Registry.Oldest(bounded); err == nil { // if it does not answer, others say so
-			c.hears(ctx, list, time.Now())
+			c.observe(ctx, list, time.Now())
 		}
 		cancel()
 		select {
@@ -173,17 +173,17 @@ type canary struct {
 	warned map[string]time.Time // by kind
 }
 
-func (c canary) hears(ctx context.Context, list []registry.Snapshot, now time.Time) {
+func (c canary) observe(ctx context.Context, list []registry.Snapshot, now time.Time) {
 	for _, s := range list {
 		age := time.Duration(s.Seconds * float64(time.Second))
 		last, old := c.warned[s.Kind]
 		switch {
 		case age <= tooOld && old:
 			delete(c.warned, s.Kind)
-			c.log.InfoContext(ctx, "vacuum can clear away dead rows again", "kind", s.Kind)
+			c.log.InfoContext(ctx, "vacuum can remove dead rows again", "kind", s.Kind)
 		case age > tooOld && (!old || now.Sub(last) >= repeat):
 			c.warned[s.Kind] = now
-			c.log.WarnContext(ctx, "an old snapshot keeps vacuum from dead rows: the queue gets slower until it ends",
+			c.log.WarnContext(ctx, "an old snapshot holds back vacuum; the queue slows down until the snapshot ends",
 				"kind", s.Kind, "held_by", s.Name, "age", age.Round(time.Second), "transactions", s.Transactions)
 		}
 	}

@@ -62,7 +62,7 @@ func ServeUntil(ctx context.Context, server *http.Server, listener net.Listener)
 	defer cancel()
 	err := server.Shutdown(bounded)
 	if err != nil {
-		err = server.Close() // whoever still reads has had their time
+		err = server.Close() // anyone who still reads has had their time
 	}
 	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
@@ -89,7 +89,7 @@ func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logg
 		text, err := ready(ctx)
 		if err != nil {
 			// The reason is for the log: it may name hosts.
-			log.WarnContext(ctx, "not ready", "err", err)
+			log.WarnContext(ctx, "not ready; health checks fail until this is fixed", "err", err)
 			answer(w, http.StatusServiceUnavailable, "not ready"+text)
 			return
 		}

@@ -19,10 +19,10 @@ func mirrorDescs() (leads, published, failures *prometheus.Desc, topics []*prome
 		desc("farol_mirror_published_total", "Messages that this mirror published to NSQ."),
 		desc("farol_mirror_failures_total", "Publish attempts that failed and were retried."),
 		[]*prometheus.Desc{
-			topic("farol_mirror_drift", "Messages by which nsqd's figures of the topic are off, as two looks in a row have found."),
-			topic("farol_mirror_claimable", "Items that are due, by the registry."),
-			topic("farol_mirror_depth", "Messages in nsqd that nobody has."),
-			topic("farol_mirror_running", "Items that run, by the registry."),
+			topic("farol_mirror_drift", "Difference between the messages in nsqd and in the database, confirmed by two checks in a row."),
+			topic("farol_mirror_claimable", "Due items according to the registry."),
+			topic("farol_mirror_depth", "Messages in nsqd that are queued."),
+			topic("farol_mirror_running", "Running items according to the registry."),
 			topic("farol_mirror_in_flight", "Messages in nsqd that are in flight."),
 		}
 }

@@ -78,7 +78,7 @@ func (p *Pull) look() []registry.Queue {
 	defer cancel()
 	list, err := p.registry.Queues(ctx, "", mostMeasured)
 	if err != nil {
-		p.log.WarnContext(ctx, "no figures of the pull API's queues", "err", err)
+		p.log.WarnContext(ctx, "cannot read the figures of the pull API's queues; metrics omit them", "err", err)
 	}
 	p.last, p.at = list, time.Now()
 	return list

@@ -38,7 +38,7 @@ func (m Requests) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.took, m.waiting}
 }
 
-// Observed counts requests by the route that they took, so that what somebody makes
+// Observed counts requests by the route that they took, so that what someone makes
 // up as a path makes no figure of its own.
 func (m Requests) Observed(mux *http.ServeMux) http.Handler {
 	var counted sync.Map // http.Handler by route

@@ -10,8 +10,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Any scheduler tells of all jobs what the database has, whoever ran them.
-func TestSchedulesAreTold(t *testing.T) {
+// Any scheduler tells of all jobs what the database has, no matter who ran them.
+func TestSchedulesAreShown(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
 	db, err := pgxpool.New(t.Context(), url)

@@ -374,7 +374,7 @@ func TestCanaryWarnsOfOldSnapshots(t *testing.T) {
 	} {
 		said.Reset()
 		now = now.Add(step.after)
-		c.hears(t.Context(), step.list, now)
+		c.observe(t.Context(), step.list, now)
 		missing := slices.ContainsFunc(step.want, func(part string) bool { return !strings.Contains(said.String(), part) })
 		if missing || strings.Count(said.String(), "\n") != min(1, len(step.want)) {
 			t.Errorf("step %d: said %q, want %q", i, said.String(), step.want)

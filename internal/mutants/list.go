@@ -45,7 +45,7 @@ func ofClaims() []mutant {
 		{
 			"virtual-start-not-recorded", "claim/claimer.go",
 			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
-			"./claim", "TestInstitutionsTakeTurnsByBytes|TestWaitIsBoundedWhateverArrives",
+			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}
 }
@@ -126,15 +126,15 @@ func ofRules() []mutant {
 			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
 		},
 		{
-			"requeued-and-not-told", "migrations/repeatable/23_typed_changes.sql",
+			"requeued-without-message", "migrations/repeatable/23_typed_changes.sql",
 			`	m.topic := topic_of(w.action, w.stage);
 `, ``,
 			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
 		},
 		{
-			"requeued-and-not-heard", "migrations/repeatable/23_typed_changes.sql",
+			"requeued-without-notify", "migrations/repeatable/23_typed_changes.sql",
 			`PERFORM record_moves(ARRAY[m], false, true);`, `PERFORM record_moves(ARRAY[m], false, false);`,
-			"./registry", "TestRequeuedAndNewItemsAreHeardOf",
+			"./registry", "TestRequeuedAndNewItemsNotifyWorkers",
 		},
 		{
 			"unbounded-by-hand", "migrations/repeatable/23_typed_changes.sql",
@@ -159,9 +159,9 @@ func ofTyping() []mutant {
 			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
 		},
 		{
-			"overtaking-moves-turns", "migrations/repeatable/24_refused_changes.sql",
+			"overtaking-moves-start-times", "migrations/repeatable/24_refused_changes.sql",
 			`IF 'priority' = ANY (typed) THEN -- items`, `IF false THEN -- items`,
-			"./claim", "TestOvertakingMovesNoTurns",
+			"./claim", "TestOvertakingMovesNoStartTimes",
 		},
 		{
 			"condition-that-writes", "migrations/repeatable/26_plans.sql",
@@ -182,7 +182,7 @@ func ofTyping() []mutant {
 		{
 			"many-over-a-change", "migrations/repeatable/26_plans.sql",
 			`AND w.claim_token = found.token`, ``,
-			"./registry", "TestRequeueWherePassesOverWhatHasChangedMeanwhile",
+			"./registry", "TestRequeueWherePassesOverWhatHasChanged",
 		},
 		{
 			"column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",

@@ -59,7 +59,7 @@ func write(ctx context.Context, w io.Writer, program string) error {
 		}
 	}
 	const rule = "================================================================================"
-	fmt.Fprintf(w, "Farol is licensed as LICENSE says. These are the licences and notices of what is\nlinked into it, each below the modules that it is of. `make notices` writes this\nfile.\n")
+	fmt.Fprintf(w, "Farol is licensed as LICENSE says. These are the licences and notices of what is\nlinked into it, each below its modules. `make notices` writes this\nfile.\n")
 	for _, text := range slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(strings.Compare(all[a][0], all[b][0]), strings.Compare(a, b)) }) {
 		if _, err := fmt.Fprintf(w, "\n%s\n%s\n%s\n\n%s\n", rule, strings.Join(all[text], "\n"), rule, text); err != nil {
 			return fmt.Errorf("write: %w", err)

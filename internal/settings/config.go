@@ -111,7 +111,7 @@ type Worker struct {
 	MaxFiles int             // of a bag
 	Pools    []pipeline.Pool // none: the default
 
-	// By stage, and only for stages that somebody has set, but for the second: items
+	// By stage, and only for stages that someone has set, but for the second: items
 	// of it at once in this process, items of it in one claim, attempts before it is
 	// given up, how long it may take, and how long a claim lasts unless renewed.
 	StageSlots, ClaimCeiling, MaxAttempts map[string]int
@@ -228,7 +228,7 @@ func ReadMirror(s *Reader) (c Mirror) {
 	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
 		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
 	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
-		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set the one or the other")
+		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set only one of them")
 	}
 	s.readBlock("", &c.Log)
 	s.readBlock("", &c.HTTP)
@@ -342,7 +342,7 @@ func (s *Reader) readSession(c *Database) {
 	case c.Direct != "":
 		c.URL = c.Direct
 	case c.Pooler != "":
-		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not give: it must be "+allowed(c, "Direct"))
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not provide: it must be "+allowed(c, "Direct"))
 	}
 	c.Pooler = ""
 }

@@ -140,7 +140,7 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 }
 
 // Each row is one wrong setting; together they must all be told.
-func TestEveryWrongSettingIsToldAtOnce(t *testing.T) {
+func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	wrong := []struct{ name, value, told string }{
 		{"FAROL_DATABASE_URL", "", "is not set"},

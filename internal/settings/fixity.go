@@ -31,7 +31,7 @@ func (s *Reader) readRepair(c Storage) (r Repair) {
 		others[t.Bucket] = "the bucket of " + t.Name
 	}
 	if other, taken := others[r.Quarantine]; taken {
-		s.wrong("FAROL_QUARANTINE_BUCKET", `is "`+r.Quarantine+`", which is `+other+`; what is bad needs a bucket of its own`)
+		s.wrong("FAROL_QUARANTINE_BUCKET", `is "`+r.Quarantine+`", which is `+other+`; bad copies need a bucket of their own`)
 	}
 	return r
 }

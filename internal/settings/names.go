@@ -66,7 +66,7 @@ func knownNames() map[string]bool {
 var platformName = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_\d+_(TCP|UDP)(_PROTO|_PORT|_ADDR)?$|^FAROL_(TEST|BENCH)_`)
 
 // unknown notes names that no command reads: with a letter wrong, a setting would have
-// its default without anybody being told.
+// its default without a warning.
 func (s *Reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))
@@ -74,7 +74,7 @@ func (s *Reader) unknown() {
 		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) {
 			continue
 		}
-		s.wrong(name, "is no setting of Farol; the nearest name is "+nearest(name, names))
+		s.wrong(name, "is not a setting of Farol; did you mean "+nearest(name, names))
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Reader) readFiles(fields []Field, environ map[string]string) {
 			continue
 		}
 		if environ[f.Name] != "" {
-			s.wrong(name, "is set, and so is "+f.Name+"; set the one or the other")
+			s.wrong(name, "is set, and so is "+f.Name+"; set only one of them")
 			continue
 		}
 		text, err := readSecret(path)

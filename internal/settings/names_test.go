@@ -57,7 +57,7 @@ func TestUnknownNames(t *testing.T) {
 		at := rapid.IntRange(len("FAROL_"), len(name)-1).Draw(t, "at")
 		wrong := name[:at] + rapid.SampledFrom([]string{"", "Q", name[at:at+1] + "Q"}).Draw(t, "letter") + name[at+1:]
 		_, err := Load(map[string]string{wrong: "x"}, nothing)
-		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is no setting") || !strings.HasSuffix(err.Error(), "is "+name) {
+		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting") || !strings.HasSuffix(err.Error(), "did you mean "+name) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	})

@@ -20,7 +20,7 @@ func (s *Reader) readPerson(c *Database) {
 		return
 	}
 	if c.Person != inName(c.Person) || c.Person != strings.TrimSpace(c.Person) {
-		s.wrong("FAROL_USER", "does not fit into a program's name; it must be "+allowed(c, "Person"))
+		s.wrong("FAROL_USER", "is too long for the name of a session; it must be "+allowed(c, "Person"))
 	}
 }
 

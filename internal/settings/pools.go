@@ -24,19 +24,20 @@ const PoolHelp = `A pool is a number of slots for items of some stages and sizes
 
   ` + poolSyntax + `
 
-STAGES is * for all, a range such as Receive..Cleanup, or a list by comma. Besides
-the stages of an ingest there are Restore File, Restore Object, Glacier Restore and
-Delete, for what is requested. What else is left out does not narrow; slots is 1. min is inclusive and max is not;
-age leaves alone what was made later than so long ago, such as 24h. provider
-(AWS, Wasabi, or a region such as Wasabi-VA) leaves alone the items of bags that
-go elsewhere; institution takes the items of one, by its identifier, or of several
-by comma. While a pool has nothing of its own, it helps the pools with the sizes
-next to it and keeps a slot free; help=no forbids that.`
+STAGES is * for all, a range such as Receive..Cleanup, or a list separated by commas.
+In addition to the stages of an ingest there are Restore File, Restore Object, Glacier
+Restore and Delete, which process requests. min is inclusive, max is exclusive. age
+excludes items that are younger than this, such as 24h. provider (AWS, Wasabi, or a
+region such as Wasabi-VA) excludes items whose bag is stored elsewhere. institution
+limits the pool to one institution's items, by its identifier, or to several separated
+by commas. Any part you omit matches everything; slots defaults to 1. While a pool has
+no items of its own, it helps the pools with the neighbouring sizes and keeps one slot
+free; help=no forbids that.`
 
 // mostSlots is more than any machine can work on.
 const mostSlots = 10000
 
-// DefaultPools are those of a worker that nobody told otherwise: a large bag
+// DefaultPools are those of a worker that is not configured otherwise: a large bag
 // holds none of the slots of small ones, and what comes in none of those of what
 // goes out.
 func DefaultPools() []pipeline.Pool {
@@ -59,7 +60,7 @@ func parsePool(text string) (pipeline.Pool, error) {
 	name, stages, ok := strings.Cut(parts[0], "=")
 	p := pipeline.Pool{Name: strings.TrimSpace(name), Slots: 1}
 	if !ok || p.Name == "" {
-		return wrong("it does not begin with a name and its stages")
+		return wrong("it must begin with NAME=STAGES")
 	}
 	var err error
 	if p.Stages, err = ParseStages(stages); err != nil {
@@ -70,10 +71,10 @@ func parsePool(text string) (pipeline.Pool, error) {
 		key, value, ok := strings.Cut(part, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !ok || value == "" {
-			return wrong("%q is no setting", part)
+			return wrong("unknown setting %q", part)
 		}
 		if seen[key] {
-			return wrong("%s is there twice", key)
+			return wrong("%s appears twice", key)
 		}
 		seen[key] = true
 		if err := setPool(&p, key, value); err != nil {
@@ -110,7 +111,7 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 		}
 		p.Alone = value == "no"
 	default:
-		err = fmt.Errorf("there is no setting %q", key)
+		err = fmt.Errorf("unknown setting %q", key)
 	}
 	return err
 }
@@ -118,7 +119,7 @@ func setPool(p *pipeline.Pool, key, value string) (err error) {
 func parseMax(text string) (int64, error) {
 	n, err := ParseSize("max", text)
 	if err == nil && n == 0 {
-		err = errors.New("max is 0; leave it out for no bound")
+		err = errors.New("max is 0; omit it for no upper bound")
 	}
 	return n, err
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/farol-preservation/farol/bag"
 )
 
-// Profiles says which profiles bags may follow besides the built-in ones.
+// Profiles says which profiles bags may follow in addition to the built-in ones.
 type Profiles struct {
-	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"Directory of BagIt profiles (*.json) that are accepted besides the built-in ones, by their BagIt-Profile-Identifier"`
+	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"Directory of BagIt profiles (*.json) that are accepted in addition to the built-in ones, by their BagIt-Profile-Identifier"`
 }
 
 // Bags says how large a bag's list of files may be.

@@ -32,7 +32,7 @@ type Scheduler struct {
 	HTTP     HTTP
 }
 
-// JobNeeds says which servers some jobs need besides the database.
+// JobNeeds says which servers some jobs need in addition to the database.
 type JobNeeds struct{ Redis, S3, Storage bool }
 
 // ReadScheduler reads what jobs with these needs read.

@@ -20,7 +20,7 @@ const (
 func (l level) String() string { return [...]string{"low", "medium", "high"}[l] }
 
 // resources say what the work of a stage leans on. How it is treated unless
-// somebody says otherwise follows from that.
+// someone says otherwise follows from that.
 type resources struct{ S3, Redis, Registry, CPU, Memory level }
 
 // oldWorker is a program of the predecessor, and the stage that does its work.

@@ -11,7 +11,7 @@ import (
 // preservation targets too unless they say otherwise.
 type S3 struct {
 	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service of all buckets. Without it, AWS; for a preservation target, its own provider"`
-	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted besides the system's"`
+	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted in addition to the system's"`
 	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"Access key of the S3 service"`
 	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY,required,notEmpty" is:"a secret access key" doc:"Secret of that access key"`
 	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"Region of the S3 service. Without FAROL_S3_ENDPOINT each preservation target has its own"`
@@ -42,7 +42,7 @@ type Target struct {
 	Bucket          string         `env:"BUCKET" is:"a bucket name" doc:"Bucket of the target"`
 	Endpoint        string         `env:"ENDPOINT" is:"an http(s) URL" doc:"S3 service of the target"`
 	Region          string         `env:"REGION" is:"a region" doc:"Region of that service"`
-	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted besides the system's"`
+	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted in addition to the system's"`
 	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"Access key, if it differs from that of the other buckets"`
 	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
 	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"Storage class of every write"`

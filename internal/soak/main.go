@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	only := flag.String("run", "", "run the soak tests whose name matches this regular expression, not all")
+	only := flag.String("run", "", "run only the soak tests whose name matches this regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -135,7 +135,7 @@ func buildDir(root string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make the build directory: %w", err)
 	}
-	// Anybody may have made it in a shared place, and we are about to run
+	// Anyone may have made it in a shared place, and we are about to run
 	// what is in it.
 	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || !fi.IsDir() || int(st.Uid) != os.Getuid() || fi.Mode().Perm()&0o022 != 0 {
 		return "", fmt.Errorf("%s is not a directory of ours alone: remove it", dir)

@@ -11,7 +11,7 @@ import (
 // Scene runs statements that set the scene of a test: those that make what time,
 // an engine or an accident would have made of rows. The rules for what people type
 // would complete or refuse them, so no trigger runs and no foreign key is looked
-// at; what such a rule keeps besides is the statement's own business.
+// at; what such a rule keeps in addition is the statement's own business.
 func Scene(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	behind, err := running.behind.scenes(t, db)
@@ -25,7 +25,7 @@ func Scene(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 
 // backstage has, for each database that a scene was set in, a connection on which no
 // trigger runs. On one of the test's own, each change of that to and fro would have
-// the server forget the plans of all statements and functions, and make them anew.
+// the server forget the plans of all statements and functions, and make them again.
 type backstage struct {
 	mu    sync.Mutex
 	pools map[*pgxpool.Pool]*pgxpool.Pool // by the test's

@@ -172,7 +172,7 @@ func scratchDir() (dir string, alive *os.File, err error) {
 	base := scratchBase()
 	prefix := "farol-test-" + strconv.Itoa(os.Getuid()) + "-"
 	for _, place := range []string{memory, "/tmp", os.TempDir()} { // wherever the others had theirs
-		sweep(filepath.Join(place, prefix+"*"))
+		removeStale(filepath.Join(place, prefix+"*"))
 	}
 	if dir, err = os.MkdirTemp(base, prefix); err != nil {
 		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
@@ -203,7 +203,7 @@ func scratchBase() string {
 	return os.TempDir()
 }
 
-func sweep(pattern string) {
+func removeStale(pattern string) {
 	dirs, _ := filepath.Glob(pattern) // the pattern is well-formed
 	for _, dir := range dirs {
 		f, err := os.Open(filepath.Join(dir, "alive"))

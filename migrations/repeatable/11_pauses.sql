@@ -124,7 +124,7 @@ BEGIN
 	SELECT coalesce(bool_and(s.paused), false) INTO still_paused FROM stage_pauses s WHERE s.topic = of_topic;
 	accepted := allowed AND (cardinality(changed) > 0 OR cardinality(kept) = 0);
 	answer := CASE
-		WHEN NOT allowed THEN 'orders from NSQ are off (FAROL_NSQ_ORDERS): nothing was changed'
+		WHEN NOT allowed THEN 'requests from NSQ are disabled (FAROL_NSQ_ORDERS): nothing was changed'
 		WHEN cardinality(changed) + cardinality(kept) = 0 THEN 'it was so already'
 		ELSE concat_ws('; ', array_to_string(changed, ', ') || CASE WHEN cardinality(changed) = 0 THEN NULL WHEN yes THEN ' is paused' ELSE ' goes on' END,
 			nullif(array_to_string(kept, '; '), ''))

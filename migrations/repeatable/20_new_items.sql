@@ -17,7 +17,7 @@ $$;
 CREATE OR REPLACE FUNCTION lock_object(object text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	LOOP
-		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for whoever inserts the same
+		INSERT INTO objects_in_work VALUES (object) ON CONFLICT DO NOTHING; -- waits for a transaction that inserts the same
 		EXIT WHEN FOUND;
 		PERFORM FROM objects_in_work WHERE object_identifier = object FOR UPDATE;
 		EXIT WHEN FOUND; -- or else its item has ended in the meantime, and the row was deleted
@@ -64,7 +64,7 @@ BEGIN
 		SELECT work_item_id INTO other FROM uploads_in_work
 		WHERE object_identifier = item.object_identifier AND name = item.name AND etag = item.etag;
 		IF other <> item.id THEN
-			RAISE EXCEPTION 'the upload % with ETag % is in work already: item %', item.name, item.etag, other
+			RAISE EXCEPTION 'the upload % with ETag % is being ingested already: item %', item.name, item.etag, other
 				USING ERRCODE = 'unique_violation', CONSTRAINT = 'one_live_ingest', TABLE = 'uploads_in_work';
 		END IF;
 	END IF;

@@ -69,12 +69,12 @@ BEGIN
 	IF item.status = 'Success' THEN
 		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
 		VALUES (item.institution_id, 'Spot Restoration Completed', 'Spot restoration is completed: ' || item.object_identifier,
-			format('An object of yours is drawn every %s days, restored and validated, to see that it can be. This time it was %s. %s',
+			format('Every %s days one of your objects is chosen at random, restored and validated as a test. This time it was %s. %s',
 				days, item.object_identifier, item.note), item.id);
 	ELSIF item.status <> 'Cancelled' THEN -- the archive's own staff get the alert, too
 		INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
 		SELECT i.id, 'Spot Restoration Failed', 'Spot restoration failed: ' || item.object_identifier,
-			format('%s was drawn to see that it can be restored, and it could not: item %s is %s. %s', item.object_identifier, item.id, item.status, item.note),
+			format('The test restoration of %s failed: item %s is %s. %s', item.object_identifier, item.id, item.status, item.note),
 			item.id
 		FROM (VALUES (item.institution_id), (NULL)) i (id);
 	END IF;
@@ -109,14 +109,14 @@ BEGIN
 		VALUES (w.institution_id, CASE WHEN w.generic_file_id IS NULL THEN 'Restore Object' ELSE 'Restore File' END, 'Requested',
 			w.name, w.bucket, w.etag, w.size, w.bag_date, w.date_processed, w.priority, w.object_identifier,
 			w.intellectual_object_id, w.generic_file_id, w.storage_option, w."user",
-			format('Requested by %s. Item %s had the archived copies made readable.', w."user", w.id), 'Item is pending restoration')
+			format('Requested by %s. Item %s had the archived copies restored by the provider.', w."user", w.id), 'Item is pending restoration')
 		RETURNING id INTO follows;
 		UPDATE retrievals SET next_item = follows WHERE work_item_id = w.id;
 	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
 		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- of several that end at once the last one alerts
 		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
 		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
-			format('All that the request names is deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
+			format('Everything that the request names was deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
 		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
 		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
 			SELECT FROM work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success')

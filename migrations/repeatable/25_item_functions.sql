@@ -140,11 +140,11 @@ BEGIN
 	ELSIF w.id IS NULL THEN
 		reason := format('there is no item %s', item);
 	ELSIF goes.stage IS NULL THEN
-		reason := format('item %s is of %s, which has nothing to do with this topic', item, w.action);
+		reason := format('item %s is of %s, which this topic is not for', item, w.action);
 	ELSIF NOT sure AND w.status NOT IN ('Failed', 'Suspended') THEN
 		RETURN;
 	ELSIF NOT sure THEN
-		reason := 'it came while the mirror was away, and may be an old message of its own: publish it again';
+		reason := 'it was received while no mirror ran, and may be one of the mirror''s old messages: publish it again';
 	ELSIF w.status = 'Started' AND w.stage = goes.stage THEN
 		said := format('item %s is at %s already, and runs', item, w.stage);
 	ELSE

@@ -162,7 +162,7 @@ BEGIN
 		RAISE EXCEPTION 'plan % has been undone', p.id
 			USING ERRCODE = 'check_violation', HINT = 'Make a new one.';
 	ELSIF plan_hash(p.id) <> p.set_hash THEN
-		RAISE EXCEPTION 'plan % is not what it was when it was made', p.id
+		RAISE EXCEPTION 'plan % was changed after it was made', p.id
 			USING ERRCODE = 'check_violation', HINT = 'Somebody has written to plan_items. Make a new one.';
 	END IF;
 	SELECT count(*) FILTER (WHERE i.state = 'changed' OR i.state = 'planned' AND (w.claim_token, w.stage, w.status, w.priority)
@@ -338,7 +338,7 @@ BEGIN
 	ELSIF p.action = 'set priority' AND w.priority <> p.priority THEN
 		i.detail := 'its priority was changed again';
 	ELSIF p.action <> 'set priority' AND w.claim_token <> i.token_after THEN
-		i.detail := format('it went on: it is %s at %s now', w.status, w.stage);
+		i.detail := format('it continued: it is %s at %s now', w.status, w.stage);
 	ELSIF NOT w.retry AND (i.before->>'retry')::boolean AND rival_of(w) IS NOT NULL THEN
 		i.detail := rival_of(w);
 	END IF;

@@ -19,7 +19,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	went AS (SELECT * FROM v WHERE refused IS NULL)
 	SELECT CASE WHEN done THEN 'requeued' ELSE 'would requeue' END, count(*), NULL::bigint, NULL FROM went
 	UNION ALL
-	(SELECT 'of which', count(*), min(g.item), CASE WHEN queued THEN change || ': in the queue already, and due at once' ELSE change END
+	(SELECT 'change', count(*), min(g.item), CASE WHEN queued THEN change || ': in the queue already, and due at once' ELSE change END
 	FROM went g GROUP BY change, queued ORDER BY 2 DESC, 3)
 	UNION ALL
 	(SELECT 'refused', count(*), min(r.item), kind
@@ -51,7 +51,7 @@ BEGIN
 		p := plan_apply_whole(p, f.ids, f.tokens);
 		verdicts := ARRAY(
 			SELECT ROW(v.item, v.change, CASE WHEN i.state = 'done' OR i.state = 'refused' AND v.queued THEN NULL
-				WHEN i.state = 'refused' THEN i.detail ELSE format('item %s has changed meanwhile', v.item) END, v.queued)::requeue_verdict
+				WHEN i.state = 'refused' THEN i.detail ELSE format('item %s has changed since the check', v.item) END, v.queued)::requeue_verdict
 			FROM unnest(verdicts) v LEFT JOIN plan_items i ON i.plan_id = p.id AND i.work_item_id = v.item);
 	END IF;
 	RETURN QUERY SELECT r.* FROM requeue_report(dry_run IS FALSE, verdicts) r;

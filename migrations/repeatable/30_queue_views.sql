@@ -77,25 +77,25 @@ COMMENT ON VIEW failed IS
 CREATE OR REPLACE VIEW outcomes AS
 WITH at_stage AS (
 	SELECT work_item_id AS item, stage, bool_or(outcome = 'done') AS done,
-		bool_or(outcome NOT IN ('done', 'released', 'snoozed', 'held')) AS mended
+		bool_or(outcome NOT IN ('done', 'released', 'snoozed', 'held')) AS retried
 	FROM attempts GROUP BY work_item_id, stage
 ), whole AS (
-	SELECT item, bool_or(mended) AS mended FROM at_stage GROUP BY item
+	SELECT item, bool_or(retried) AS retried FROM at_stage GROUP BY item
 ), came AS (
-	SELECT w.action, w.stage AS place, w.status, true AS ended, false AS done, false AS mended
+	SELECT w.action, w.stage AS place, w.status, true AS ended, false AS done, false AS retried
 	FROM all_work_items w
 	WHERE w.status IN ('Failed', 'Suspended', 'Cancelled')
 	UNION ALL
-	SELECT w.action, s.stage, w.status, false, s.done, s.mended
+	SELECT w.action, s.stage, w.status, false, s.done, s.retried
 	FROM at_stage s JOIN all_work_items w ON w.id = s.item
 	WHERE NOT (w.status IN ('Failed', 'Suspended', 'Cancelled') AND s.stage = w.stage)
 	UNION ALL
-	SELECT w.action, 'all', w.status, w.status IN ('Failed', 'Suspended', 'Cancelled'), w.status = 'Success', coalesce(t.mended, false)
+	SELECT w.action, 'all', w.status, w.status IN ('Failed', 'Suspended', 'Cancelled'), w.status = 'Success', coalesce(t.retried, false)
 	FROM all_work_items w LEFT JOIN whole t ON t.item = w.id
 )
 SELECT coalesce(action, 'all') AS action, place AS stage,
-	count(*) FILTER (WHERE done AND NOT mended)                           AS succeeded_at_once,
-	count(*) FILTER (WHERE done AND mended)                               AS succeeded_after_retries,
+	count(*) FILTER (WHERE done AND NOT retried)                          AS succeeded_at_once,
+	count(*) FILTER (WHERE done AND retried)                              AS succeeded_after_retries,
 	count(*) FILTER (WHERE ended AND status IN ('Failed', 'Suspended'))   AS failed_completely,
 	count(*) FILTER (WHERE ended AND status = 'Cancelled')                AS cancelled
 FROM came

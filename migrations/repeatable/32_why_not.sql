@@ -76,7 +76,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	FROM work_items o WHERE o.id = w.waits_for
 	UNION ALL
 	SELECT 'delayed', format('It is due in %s, at %s. %s', date_trunc('second', w.run_at - now()), date_trunc('second', w.run_at),
-			CASE WHEN l.outcome = 'snoozed' THEN 'The stage asked for it later: ' || l.error ELSE coalesce('The last attempt ended as ' || l.outcome || ': ' || l.error, 'No attempt was made yet.') END),
+			CASE WHEN l.outcome = 'snoozed' THEN 'The stage postponed it: ' || l.error ELSE coalesce('The last attempt ended as ' || l.outcome || ': ' || l.error, 'No attempt was made yet.') END),
 		format('Wait, or SELECT requeue(%s);', w.id)
 	FROM (VALUES (1)) one
 	LEFT JOIN LATERAL (SELECT a.outcome, a.error FROM work_item_attempts a WHERE a.work_item_id = w.id ORDER BY a.claim_token DESC LIMIT 1) l ON true

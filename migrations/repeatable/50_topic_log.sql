@@ -24,11 +24,11 @@ BEGIN
 END
 $$;
 
--- turn_log_partitions creates the partitions that are needed next, and closes the current
+-- rotate_log_partitions creates the partitions that are needed next, and closes the current
 -- one of a parent if it is older than span and not empty, by moving the sequence on. A full
 -- partition is closed by the next call. Calls do not wait long for locks: what is locked is
 -- left to the next call.
-CREATE OR REPLACE FUNCTION turn_log_partitions(parent text, span interval) RETURNS void
+CREATE OR REPLACE FUNCTION rotate_log_partitions(parent text, span interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms' AS $$
 DECLARE
 	given   bigint;
@@ -46,15 +46,15 @@ BEGIN
 		PERFORM open_log_partition(parent, current);
 		PERFORM setval(log_sequence(parent), current * log_partition_width() + 1, false);
 	ELSIF given % log_partition_width() BETWEEN 1 AND log_partition_width() * 9 / 10 -- no transaction reaches its end in the meantime
-		AND EXISTS (SELECT FROM topic_partitions p WHERE p.parent = turn_log_partitions.parent AND p.number = current AND p.opened_at < now() - span) THEN
+		AND EXISTS (SELECT FROM topic_partitions p WHERE p.parent = rotate_log_partitions.parent AND p.number = current AND p.opened_at < now() - span) THEN
 		PERFORM open_log_partition(parent, current + 1);
 		PERFORM setval(log_sequence(parent), (current + 1) * log_partition_width() + 1, false);
 		current := current + 1;
-		UPDATE topic_partitions p SET opened_at = now() WHERE p.parent = turn_log_partitions.parent AND p.number = current;
+		UPDATE topic_partitions p SET opened_at = now() WHERE p.parent = rotate_log_partitions.parent AND p.number = current;
 	END IF;
 	PERFORM open_log_partition(parent, current);
 	PERFORM open_log_partition(parent, current + 1);
-	UPDATE topic_partitions p SET closed_at = now() WHERE p.parent = turn_log_partitions.parent AND p.number < current AND p.closed_at IS NULL;
+	UPDATE topic_partitions p SET closed_at = now() WHERE p.parent = rotate_log_partitions.parent AND p.number < current AND p.closed_at IS NULL;
 EXCEPTION WHEN lock_not_available THEN
 	RETURN;
 END
@@ -166,5 +166,5 @@ $$;
 SELECT open_log_partition(parent, number) FROM unnest('{pipeline_messages,posted_messages}'::text[]) parent, generate_series(0, 1) number
 WHERE NOT EXISTS (SELECT FROM topic_partitions);
 
-REVOKE EXECUTE ON FUNCTION open_log_partition, turn_log_partitions, slowest_reader, queue_is_needed, trim_log,
+REVOKE EXECUTE ON FUNCTION open_log_partition, rotate_log_partitions, slowest_reader, queue_is_needed, trim_log,
 	renumber_log FROM PUBLIC;

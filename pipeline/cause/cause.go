@@ -31,7 +31,7 @@ func Scanner(ctx context.Context, err error) error {
 	}
 	k, said, ok := fault.Network(err)
 	if !ok {
-		k, said = fault.WrongAnswer, "no verdict of clamd"
+		k, said = fault.WrongAnswer, "no result from clamd"
 	}
 	return &fault.Error{Service: fault.Scanner, Kind: k, Said: said, Err: err}
 }
@@ -46,7 +46,7 @@ func Identifier(ctx context.Context, err error) error {
 	var start *os.PathError
 	switch {
 	case f == nil:
-		return &fault.Error{Service: fault.Identifier, Kind: fault.Unavailable, Said: "no child starts", Err: err}
+		return &fault.Error{Service: fault.Identifier, Kind: fault.Unavailable, Said: "child processes do not start", Err: err}
 	case f.Service == fault.Disk && errors.As(err, &start) && start.Op == "fork/exec":
 		f.Service = fault.Identifier // the program, not TMPDIR
 	}
@@ -57,7 +57,7 @@ func Identifier(ctx context.Context, err error) error {
 func NoTarget(name string) error {
 	return &fault.Error{
 		Service: fault.Settings, Kind: fault.Missing, Said: "no target " + name,
-		Err: fmt.Errorf("the storage target %s is not configured in this worker", name),
+		Err: fmt.Errorf("this worker is not configured for the storage target %s", name),
 	}
 }
 
@@ -65,7 +65,7 @@ func NoTarget(name string) error {
 // a copy was verified: what it sees there says nothing of the copy.
 func OtherBucket(target, configured, holds string) error {
 	return &fault.Error{
-		Service: fault.Settings, Kind: fault.Missing, Said: "another bucket than others have",
+		Service: fault.Settings, Kind: fault.Missing, Said: "its bucket differs from other workers'",
 		Err: fmt.Errorf("this worker is configured with the bucket %s for %s, and the copy is in %s", configured, target, holds),
 	}
 }

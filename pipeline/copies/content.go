@@ -68,28 +68,28 @@ func EncodesPath(target string) bool { return strings.HasPrefix(target, "Wasabi"
 // parts, that of their MD5s.
 func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if object.Size != want.Size {
-		return Wrong("it has %d bytes and should have %d", object.Size, want.Size)
+		return Wrong("it has %d bytes, expected %d", object.Size, want.Size)
 	}
 	whole, composite := storage.ExpectedChecksum(f.SHA256, nil), storage.ExpectedChecksum(f.SHA256, f.Parts)
 	switch {
 	case object.SHA256 != "":
 		if object.SHA256 != whole && object.SHA256 != composite {
-			return Wrong("its SHA-256 is %s and should be %s", object.SHA256, whole)
+			return Wrong("its SHA-256 is %s, expected %s", object.SHA256, whole)
 		}
 	case object.ETag == storage.ExpectedETag(f.MD5, nil):
 	case len(f.Parts) == 0:
-		return Wrong("its ETag is %s and should be the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
+		return Wrong("its ETag is %s, expected the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
 	case len(f.PartsMD5) == 0:
 		return Wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
 	case object.ETag != storage.ExpectedETag(f.MD5, f.PartsMD5):
-		return Wrong("its ETag is %s and should be the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, f.PartsMD5))
+		return Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, f.PartsMD5))
 	}
 	if object.ContentType != want.ContentType {
-		return Wrong("its content type is %q and should be %q", object.ContentType, want.ContentType)
+		return Wrong("its content type is %q, expected %q", object.ContentType, want.ContentType)
 	}
 	for key, value := range want.Metadata {
 		if object.Metadata[key] != value {
-			return Wrong("its metadata %s is %q and should be %q", key, object.Metadata[key], value)
+			return Wrong("its metadata %s is %q, expected %q", key, object.Metadata[key], value)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func Wrong(format string, args ...any) error {
 }
 
 // ObjectOf reads from the metadata of a copy which object it was made for, as
-// describe wrote it; "" if that cannot be told.
+// describe wrote it; "" if that is unknown.
 func ObjectOf(o storage.Object) string {
 	if object := o.Metadata["bag"]; object != "" {
 		return object

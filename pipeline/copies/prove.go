@@ -61,7 +61,7 @@ func recordProof(ctx context.Context, r *registry.Registry, result fixity.Result
 			return context.Cause(ctx)
 		}
 	}
-	return errors.New("what was seen of a bad copy is not on record, since its file is being changed")
+	return errors.New("cannot record a bad copy because its file is being changed")
 }
 
 // AsStored is errBadCopy of a copy whose provider describes it otherwise than is on
@@ -74,11 +74,11 @@ func AsStored(o storage.Object, f registry.StoredFile, c registry.StoredCopy) er
 	}
 	switch {
 	case o.Size != f.Size:
-		return fmt.Errorf("%w: it has %d bytes and should have %d", ErrBadCopy, o.Size, f.Size)
+		return fmt.Errorf("%w: it has %d bytes, expected %d", ErrBadCopy, o.Size, f.Size)
 	case whole != "" && o.SHA256 == whole:
 		return nil
 	case whole != "" && o.SHA256 != "" && !strings.Contains(o.SHA256, "-"):
-		return fmt.Errorf("%w: its provider has another SHA-256 of it", ErrBadCopy)
+		return fmt.Errorf("%w: the provider reports another SHA-256", ErrBadCopy)
 	case c.ETag != "" && o.ETag != c.ETag:
 		return fmt.Errorf("%w: its ETag is %s and was %s", ErrBadCopy, o.ETag, c.ETag)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Looked is what two looks at a copy came to at most.
+// Looked is the result of at most two reads of a copy.
 type Looked struct {
 	Found   string // SHA-256 in lower-case hex; "": there is no such object
 	Bytes   int64  // read in all
@@ -25,7 +25,7 @@ type Looked struct {
 
 // ErrWavers says that a copy was read twice with two results of which neither can be
 // relied on: it is the way to the bytes that is bad, and nothing is known of them.
-var ErrWavers = errors.New("it was read twice, with two results")
+var ErrWavers = errors.New("two reads gave different results")
 
 // Look reads a copy to its end. What is not as expected is looked at once more before
 // it is believed; again is the pause before that.
@@ -175,7 +175,7 @@ func Agreed(ctx context.Context, b *storage.Bucket, what string, open func() (io
 			return sum, context.Cause(ctx)
 		}
 	}
-	return [32]byte{}, cause.WrongAnswer(b, "each read has other bytes", "read %s in %s %d times: each time it has other bytes", what, b.TargetName(), most)
+	return [32]byte{}, cause.WrongAnswer(b, "repeated reads differ", "read %s in %s %d times: the bytes differ each time", what, b.TargetName(), most)
 }
 
 func digestOnce(open func() (io.ReadCloser, error)) (sum [32]byte, err error) {

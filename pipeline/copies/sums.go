@@ -143,7 +143,7 @@ type badBytes struct {
 }
 
 func (e *badBytes) Error() string {
-	return fmt.Sprintf("%v: its %s is %s and should be %s", ErrBadCopy, e.algorithm, e.found, e.expected)
+	return fmt.Sprintf("%v: its %s is %s, expected %s", ErrBadCopy, e.algorithm, e.found, e.expected)
 }
 
 func (e *badBytes) Is(target error) bool { return target == ErrBadCopy }

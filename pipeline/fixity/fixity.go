@@ -24,7 +24,7 @@ import (
 //
 // It judges only what it has seen twice. A provider that does not answer says nothing
 // of a copy, which is then tried again later; and of one whose record changed
-// meanwhile, what was read says nothing either.
+// in the meantime, what was read says nothing either.
 type Checker struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
@@ -36,9 +36,9 @@ type Checker struct {
 	Attempts int           // tries, after which a copy is tried once a day
 	Days     int           // between two checks of a copy, where its target's policy leaves it open
 	Lease    time.Duration // how long a copy is ours unless that is renewed; 30 s
-	Poll     time.Duration // between two looks whether anything is due; 3 s
+	Poll     time.Duration // between two polls for due copies; 3 s
 	Again    time.Duration // before a second look at what seems bad; 2 s
-	Observe  func(Outcome) // told of each check that ended; may be nil
+	Observe  func(Outcome) // called for each check that ended; may be nil
 }
 
 // Outcome is how a check ended, for metrics.
@@ -80,10 +80,10 @@ type fixityCheck struct {
 }
 
 // errTakenAway is the end of a check whose lease another process has.
-var errTakenAway = errors.New("another process has taken the check over")
+var errTakenAway = errors.New("another process has taken over the check")
 
-// Run checks copies until ctx is done. What it then has in hand it gives back at
-// once: the next process begins it anew.
+// Run checks copies until ctx is done. Copies in progress it then gives back at
+// once: the next process begins it again.
 func (f *Checker) Run(ctx context.Context) error {
 	if f.Slots <= 0 {
 		return nil
@@ -116,9 +116,9 @@ func (f *Checker) Run(ctx context.Context) error {
 	return nil
 }
 
-// room is how many copies to claim now: as many as there are readers free, and, while
+// vacancies is how many copies to claim now: as many as there are readers free, and, while
 // checks take little time, those that will be ended before the next claim is.
-func (r *fixityRun) room() int {
+func (r *fixityRun) vacancies() int {
 	const ahead = 200 * time.Millisecond
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,11 +129,11 @@ func (r *fixityRun) room() int {
 	return max(r.Slots+spare-r.read-r.queued, 0)
 }
 
-// claim claims what there is room for, and waits until there may be more. A claim that
-// was sent is heard to its end although ctx is done: its copies are on record as ours,
+// claim claims what there is space for, and waits until there may be more. A claim that
+// was sent is completed although ctx is done: its copies are on record as ours,
 // and would wait for their lease if nobody gave them back.
 func (r *fixityRun) claim(ctx context.Context) {
-	most := r.room()
+	most := r.vacancies()
 	if most == 0 {
 		select {
 		case <-ctx.Done():
@@ -202,7 +202,7 @@ func (r *fixityRun) drop(c fixity.Copy) {
 	delete(r.held, holdOf(c))
 }
 
-// keep renews the leases of all copies in hand. A check that was lost ends, and what
+// keep renews the leases of all copies in progress. A check that was lost ends, and what
 // had to wait for a reader for too long goes to others.
 func (r *fixityRun) keep(ctx context.Context) {
 	for retry.Pause(ctx, r.Lease/3) {
@@ -222,7 +222,7 @@ func (r *fixityRun) keep(ctx context.Context) {
 		}
 		r.mu.Unlock()
 		if err := r.renew(ctx, holds, stale); err != nil && ctx.Err() == nil {
-			// What another process takes over meanwhile, it will not let us record.
+			// What another process takes over in the meantime, it will not let us record.
 			r.Log.WarnContext(ctx, "cannot renew leases of fixity checks; retrying", "err", err)
 		}
 	}
@@ -261,10 +261,10 @@ func (r *fixityRun) renew(ctx context.Context, holds, stale []fixity.Hold) error
 }
 
 // lastWord is how long the end of a check may take to reach the database once the
-// process was told to stop.
+// process was asked to stop.
 const lastWord = 10 * time.Second
 
-// giveBack releases what is left in hand.
+// giveBack releases the copies that are left.
 func (r *fixityRun) giveBack(ctx context.Context) {
 	var holds []fixity.Hold
 	for hold := range r.held {

@@ -390,7 +390,7 @@ func TestLongCheckIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// Who was told to stop gives back what it has, at once.
+// Who was asked to stop gives back what it has, at once.
 func TestStoppedCheckIsGivenBack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -405,7 +405,7 @@ func TestStoppedCheckIsGivenBack(t *testing.T) {
 	}
 }
 
-// Who was told to stop while it claims gives back what the claim took.
+// Who was asked to stop while it claims gives back what the claim took.
 func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -531,7 +531,7 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 	}
 }
 
-// Copies that are ingested anew or deleted while they are checked never fail.
+// Copies that are ingested again or deleted while they are checked never fail.
 func TestFixityBesideIngests(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

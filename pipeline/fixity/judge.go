@@ -23,7 +23,7 @@ func (r *fixityRun) observe(c fixityCheck, result string) {
 	}
 }
 
-// one reads a copy and hands on what it is, unless that cannot be told.
+// one reads a copy and hands on what it is, unless that is unknown.
 func (r *fixityRun) one(ctx context.Context, c fixity.Copy) {
 	ctx, ours := r.begin(ctx, c)
 	if !ours {
@@ -36,7 +36,7 @@ func (r *fixityRun) one(ctx context.Context, c fixity.Copy) {
 	switch {
 	case err == nil:
 		r.done <- check
-	case ctx.Err() != nil: // it was taken away, or we were told to stop
+	case ctx.Err() != nil: // it was taken away, or we were asked to stop
 		r.observe(check, "dropped")
 		if errors.Is(context.Cause(ctx), errTakenAway) {
 			r.drop(c)
@@ -93,7 +93,7 @@ func (r *fixityRun) retry(ctx context.Context, c fixity.Copy, err error) (result
 }
 
 // there ends the check of an archived copy that a person asked for. It is not missing,
-// and a look tomorrow would say no more.
+// and a check tomorrow would say no more.
 func (r *fixityRun) there(ctx context.Context, c fixity.Copy) (result string) {
 	if err := fixity.In(r.Registry).Drop(ctx, holdOf(c)); err != nil {
 		r.logOf(c).WarnContext(ctx, "cannot end a fixity check; its lease will expire", "err", err)
@@ -113,7 +113,7 @@ func (r *fixityRun) firstArchived(target string) bool {
 
 const (
 	mostRecorded = 100                    // checks in one transaction
-	busyPause    = 500 * time.Millisecond // before those are recorded again whose files somebody is at
+	busyPause    = 500 * time.Millisecond // before those are recorded again whose files someone is at
 )
 
 // record puts what was judged on record until there is no more to come. What has come
@@ -141,7 +141,7 @@ func (r *fixityRun) record(ctx context.Context) {
 }
 
 // write puts checks on record, and returns those that have to be written again. What
-// was learnt is worth a moment, also of a process that was told to stop.
+// was learnt is worth a moment, also of a process that was asked to stop.
 func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fixityCheck) {
 	if len(checks) == 0 {
 		return nil
@@ -166,13 +166,13 @@ func (r *fixityRun) write(ctx context.Context, checks []fixityCheck) (again []fi
 			continue
 		}
 		r.drop(c.copy)
-		r.observe(c, r.told(ctx, c, ends[i]))
+		r.observe(c, r.logEnd(ctx, c, ends[i]))
 	}
 	return again
 }
 
-// told logs how a check ended, here and nowhere else.
-func (r *fixityRun) told(ctx context.Context, c fixityCheck, end fixity.End) string {
+// logEnd logs how a check ended, here and nowhere else.
+func (r *fixityRun) logEnd(ctx context.Context, c fixityCheck, end fixity.End) string {
 	log := r.logOf(c.copy)
 	switch {
 	case end != fixity.Recorded:

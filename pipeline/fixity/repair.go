@@ -22,7 +22,7 @@ import (
 // are compared with their digest on their way, and read back. Where more copies of a
 // provider fail than bit rot explains, it stops by itself.
 //
-// A copy is in one pair of hands at a time, those of who checks it included. Whoever
+// A copy is in one pair of hands at a time, those of who checks it included. Anyone who
 // dies on the way leaves a bad copy that is still bad, or one that is good and noted
 // as being replaced: doing it again does the rest.
 type Repairer struct {
@@ -40,13 +40,13 @@ type Repairer struct {
 	Retrieve string
 
 	parts int64         // size of parts, and what goes in parts; 0 is what package storage has
-	every time.Duration // between two looks of Run; repairEvery
+	every time.Duration // between two scans of Run; repairEvery
 }
 
 // What a repair comes to.
 const (
 	RepairDone  = "repaired"
-	RepairGood  = "good again"   // somebody or something had made it good
+	RepairGood  = "good again"   // someone or something had made it good
 	RepairLeft  = "left"         // and why
 	RepairWould = "would repair" // of a plan
 )
@@ -174,7 +174,7 @@ func (r *Repairer) keep(ctx context.Context, h fixity.Hold, stop context.CancelC
 	}
 }
 
-// repair does it step by step. What is here already, because somebody died in the
+// repair does it step by step. What is here already, because someone died in the
 // middle, is not done again.
 func (r *Repairer) repair(ctx context.Context, w fixity.Repair, out *Repair) (string, error) {
 	b := r.Targets[w.Target]
@@ -190,7 +190,7 @@ func (r *Repairer) repair(ctx context.Context, w fixity.Repair, out *Repair) (st
 	case errors.Is(err, storage.ErrArchived):
 		return "", r.unseen(ctx, b, w.Key)
 	case err != nil:
-		return "", fmt.Errorf("look at it once more: %w", err)
+		return "", fmt.Errorf("check the copy again: %w", err)
 	case l.Found == w.SHA256 && w.RepairedFrom != "": // we died before this was on record
 		out.From, out.QuarantinedAs = w.RepairedFrom, w.QuarantinedAs
 		return RepairDone, r.recordRepair(ctx, b, w)
@@ -226,7 +226,7 @@ func (r *Repairer) unseen(ctx context.Context, b *storage.Bucket, key string) er
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("it cannot be seen whether it is bad: %w", r.archived(ctx, b, object))
+	return fmt.Errorf("it is unknown whether the copy is bad: %w", r.archived(ctx, b, object))
 }
 
 // recordGood ends the failure of a copy that is good.
@@ -235,7 +235,7 @@ func (r *Repairer) recordGood(ctx context.Context, w fixity.Repair, l copies.Loo
 		Hold: w.Hold, Key: w.Key, Algorithm: "sha256", Expected: w.SHA256, Found: l.Found, Bytes: l.Bytes, Wavered: l.Wavered,
 	})
 	if err == nil && ends[0] != fixity.Recorded {
-		err = fmt.Errorf("it is good, and that could not be recorded: %s", ends[0])
+		err = fmt.Errorf("the copy is good, but that could not be recorded: %s", ends[0])
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func (r *Repairer) recordGood(ctx context.Context, w fixity.Repair, l copies.Loo
 func (r *Repairer) recordRepair(ctx context.Context, b *storage.Bucket, w fixity.Repair) error {
 	object, err := b.Head(ctx, w.Key)
 	if err != nil {
-		return fmt.Errorf("ask for the new copy: %w", err)
+		return fmt.Errorf("check the new copy: %w", err)
 	}
 	err = fixity.In(r.Registry).RecordRepair(ctx, fixity.Repaired{
 		Repair: w, ETag: object.ETag, StoredAt: object.LastModified,
@@ -269,7 +269,7 @@ func (r *Repairer) takeBack(ctx context.Context, b *storage.Bucket, w fixity.Rep
 
 // repairTimes are the pauses of one that repairs by itself.
 const (
-	repairEvery     = time.Minute // between two looks for bad copies
+	repairEvery     = time.Minute // between two scans for bad copies
 	repairAgain     = time.Hour   // before a copy that could not be repaired is tried again; then twice that, and so on
 	repairAgainMost = 24 * time.Hour
 )
@@ -297,7 +297,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 				if w := waits[b.Failure]; ctx.Err() != nil || time.Now().Before(w.until) {
 					continue
 				}
-				if r.Told(ctx, r.Repair(ctx, b)) {
+				if r.LogResult(ctx, r.Repair(ctx, b)) {
 					delete(waits, b.Failure)
 					continue
 				}
@@ -309,8 +309,8 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 	return nil
 }
 
-// Told logs what a repair came to, and tells whether the copy is good.
-func (r *Repairer) Told(ctx context.Context, d Repair) bool {
+// LogResult logs the result of a repair, and reports whether the copy is good.
+func (r *Repairer) LogResult(ctx context.Context, d Repair) bool {
 	log := r.Log.With("file", d.File, "target", d.Target)
 	switch d.Result {
 	case RepairDone:

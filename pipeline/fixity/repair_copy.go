@@ -65,7 +65,7 @@ func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w fixity.Repa
 			return r.badSource(ctx, w, from, err)
 		}
 	}
-	if err := r.brake(ctx, w.Provider); err != nil { // it may have got worse meanwhile
+	if err := r.brake(ctx, w.Provider); err != nil { // it may have got worse in the meantime
 		return err
 	}
 	if err := fixity.In(r.Registry).NoteRepair(ctx, w, quarantinedAs, from.URL); err != nil {
@@ -161,7 +161,7 @@ func partsOf(ctx context.Context, source *storage.Bucket, key, etag string, f *c
 			return p, err
 		}
 		if n < length {
-			return p, fmt.Errorf("%w: it has %d bytes and should have %d", storage.ErrDigest, offset+n, f.Size)
+			return p, fmt.Errorf("%w: it has %d bytes, expected %d", storage.ErrDigest, offset+n, f.Size)
 		}
 		f.Parts, f.PartsMD5 = append(f.Parts, [32]byte(sha.Sum(nil))), append(f.PartsMD5, [16]byte(sum.Sum(nil)))
 	}
@@ -180,10 +180,10 @@ type onlyWriter struct{ io.Writer }
 func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repair, f *copies.Content, up storage.Upload) error {
 	object, err := b.Head(ctx, w.Key)
 	if err != nil {
-		return fmt.Errorf("ask for the new copy: %w", err)
+		return fmt.Errorf("check the new copy: %w", err)
 	}
 	if err := copies.Compare(object, up, f); err != nil {
-		return fmt.Errorf("the new copy is not as it should be: %w", err)
+		return fmt.Errorf("the new copy is bad: %w", err)
 	}
 	l, err := copies.Look(ctx, b, w.Key, w.SHA256, r.again())
 	switch {
@@ -192,7 +192,7 @@ func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repai
 	case err != nil:
 		return fmt.Errorf("read the new copy back: %w", err)
 	case l.Found != w.SHA256:
-		return fmt.Errorf("the new copy was read back as %s, and should be %s", copies.OrNothing(l.Found), w.SHA256)
+		return fmt.Errorf("the new copy has SHA-256 %s, expected %s", copies.OrNothing(l.Found), w.SHA256)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (r *Repairer) quarantine(ctx context.Context, b *storage.Bucket, w fixity.R
 		return "", err
 	}
 	if kept, _, err = copies.DigestOf(ctx, r.Quarantine, key); err == nil && kept != found {
-		err = fmt.Errorf("%w: they were kept as %s, and are %s", storage.ErrDigest, kept, found)
+		err = fmt.Errorf("%w: saved with SHA-256 %s, read back with %s", storage.ErrDigest, kept, found)
 	}
 	return r.Quarantine.URL(key), err
 }

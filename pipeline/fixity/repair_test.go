@@ -176,7 +176,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 		"cold":   {RepairLeft, "Standard-OR", "archived", "farol repair --retrieve", "farol restore"},
 		"both":   {RepairLeft, "Standard-OR", "digest mismatch"},
 		"healed": {RepairGood},
-		"held":   {RepairLeft, "somebody else has it in hand"},
+		"held":   {RepairLeft, "another worker or person is repairing it"},
 		"gone":   {RepairLeft, "there is no good copy"},
 	} {
 		for _, part := range want[1:] {
@@ -215,7 +215,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	}
 }
 
-// Who repairs may die at any request. Whoever comes next does the rest, and the
+// Who repairs may die at any request. Anyone who comes next does the rest, and the
 // record tells of one repair.
 func TestRepairMayDieAnywhere(t *testing.T) {
 	t.Parallel()
@@ -462,7 +462,7 @@ func TestRepairStopsByItself(t *testing.T) {
 	if err := fixity.In(a.Deps.Registry).ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err == nil {
 		t.Error("released twice")
 	}
-	// It was the way to the bytes; once that is mended, they are good.
+	// It was the way to the bytes; once that is repaired, they are good.
 	g.set(nil)
 	for path, d := range a.repaired(a.repairer()) {
 		if d.Result != RepairGood {

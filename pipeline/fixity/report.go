@@ -21,7 +21,7 @@ import (
 )
 
 // Report puts on record what a completion report of S3 Batch Operations says of
-// copies: the digests that S3 computed of them anew ("Compute checksum"), which it
+// copies: the digests that S3 computed of them again ("Compute checksum"), which it
 // does in archive classes too. A report may have any number of rows.
 type Report struct {
 	Registry *registry.Registry
@@ -75,8 +75,8 @@ type reporting struct {
 	keys    map[string]bool // of these rows
 }
 
-// Import reads a report to its end and puts on record what it says. problem is told
-// of each row that is bad in whatever way; the others are done.
+// Import reads a report to its end and puts on record what it says. problem is called
+// for each row that is bad in any way; the others are done.
 func (f *Report) Import(ctx context.Context, in io.Reader, problem func(Problem)) (Sum, error) {
 	r := &reporting{Report: f, problem: problem, keys: map[string]bool{}}
 	buffered := bufio.NewReaderSize(in, mostReportRow)
@@ -118,8 +118,8 @@ func (r *reporting) add(ctx context.Context, line int64, text string) error {
 	const bucket, key, status, code, http, message, count = 0, 1, 3, 4, 5, 6, 7
 	switch {
 	case err != nil || len(row) != count:
-		r.bad(line, "", fmt.Sprintf("it is no row of a completion report, which has %d columns", count))
-		return nil //nolint:nilerr // it is told of, and the other rows are done
+		r.bad(line, "", fmt.Sprintf("it is not a row of a completion report, which has %d columns", count))
+		return nil //nolint:nilerr // it is reported, and the other rows are done
 	case line == 1 && strings.EqualFold(row[bucket], "Bucket"): // a header
 		return nil
 	}
@@ -243,16 +243,16 @@ func (r *reporting) missing(ctx context.Context, row reportRow, c fixity.Recorde
 		return true
 	}
 	r.sum.Failed++
-	problem := "S3 did not find it, and it is there"
+	problem := "S3 reported it missing, but it exists"
 	if err != nil {
-		problem = fmt.Sprintf("S3 did not find it, and whether that is so cannot be told: %v", err)
+		problem = fmt.Sprintf("S3 reported it missing; whether it exists is unknown: %v", err)
 	}
 	r.problem(Problem{Line: row.line, Key: row.key, File: c.File, Problem: problem})
 	return false
 }
 
 // record puts results on record, and counts what became of them. Those of files that
-// somebody is at get another try.
+// someone is at get another try.
 func (r *reporting) record(ctx context.Context, rows []reportRow, results []fixity.Result, copies map[string]fixity.RecordedCopy) error {
 	for len(results) > 0 {
 		ends, err := fixity.In(r.Registry).Record(ctx, results...)
@@ -291,7 +291,7 @@ func (r *reporting) count(row reportRow, f fixity.Result, end fixity.End, c fixi
 		r.sum.Altered++
 		r.problem(Problem{
 			Line: row.line, Key: row.key, File: c.File,
-			Problem: fmt.Sprintf("the copy is not what was stored: expected %s %s, got %s", f.Algorithm, f.Expected, f.Found),
+			Problem: fmt.Sprintf("checksum mismatch: expected %s %s, got %s", f.Algorithm, f.Expected, f.Found),
 		})
 	}
 }

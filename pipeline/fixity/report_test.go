@@ -78,7 +78,7 @@ func TestLongReportIsTakenIn(t *testing.T) {
 	}
 	file := "test.edu/bag/data/a600"
 	want := []Problem{
-		{Line: 600, Key: "key-600", File: file, Problem: "the copy is not what was stored: expected sha256 " + strings.Repeat("a", 64) + ", got " + strings.Repeat("b", 64)},
+		{Line: 600, Key: "key-600", File: file, Problem: "checksum mismatch: expected sha256 " + strings.Repeat("a", 64) + ", got " + strings.Repeat("b", 64)},
 		{Line: 601, Problem: "the row is too long"},
 	}
 	if problems[0].Line == 601 { // a batch is told of when it is done

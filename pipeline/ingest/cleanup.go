@@ -38,7 +38,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	object, err := s.Registry.Object(ctx, w.Item.ObjectIdentifier)
 	if errors.Is(err, registry.ErrNotFound) || err == nil && object.ETag != w.Item.ETag {
 		// The tar may be the only copy there is.
-		return claim.Fatal("not-recorded", "The bag %s is not on record, so nothing of it was deleted.", w.Item.Name)
+		return claim.Fatal("not-recorded", "The bag %s is not on record, so nothing was deleted.", w.Item.Name)
 	}
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Att
 	case err != nil:
 		return err
 	case earlier == 0:
-		return claim.SendBack("Receive", "What is on record is no longer what this bag brings. It is ingested.")
+		return claim.SendBack("Receive", "The registry no longer matches this bag. The bag is ingested.")
 	}
 	w.Note, w.Outcome = repeatedNote(earlier), "Already on record"
 	return nil

@@ -131,7 +131,7 @@ func (s *stageFiles) digestErr(ctx context.Context, receiving *storage.Bucket, t
 	case readErr != nil:
 		return readErr
 	case sum != f.SHA256:
-		return claim.SendBack("Receive", fmt.Sprintf("The file %s in the bag has not the digest that Receive found. The bag is read again.", f.Path))
+		return claim.SendBack("Receive", fmt.Sprintf("The file %s in the bag does not have the digest that Receive found. The bag is read again.", f.Path))
 	}
 	return cause.Storage(err)
 }

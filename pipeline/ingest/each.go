@@ -26,7 +26,7 @@ const maxErrors = 30
 // each runs do for all files that the stage has not finished yet, several groups
 // at a time, and returns the result of each by its place in the inventory. What
 // is finished goes to Redis as it comes: a worker that is killed loses the files
-// in hand, and those of the last saveEvery. After a failure the other files are still done.
+// in progress, and those of the last saveEvery. After a failure the other files are still done.
 func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do doGroup) (map[int]string, error) {
 	results, err := w.Progress.Begin(ctx, w.Claim(), w.Pass())
 	if err != nil {

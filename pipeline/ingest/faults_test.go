@@ -363,7 +363,7 @@ func (a *archive) written(staging *storage.Bucket) map[string]storage.Object {
 }
 
 // A bag that is replaced or removed while it is being ingested ends so.
-func TestBagThatIsReplacedOrRemovedMeanwhile(t *testing.T) {
+func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		meanwhile func(*archive)
@@ -762,7 +762,7 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 	return string(out.EncodeAll([]byte(change(string(text))), nil))
 }
 
-// A list that was damaged is made anew like one that is gone, wherever in it.
+// A list that was damaged is made again like one that is gone, wherever in it.
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -137,7 +137,7 @@ func TestCleanupEndsUploadsAndForgetsProgress(t *testing.T) {
 
 // A registry that says other things than when the bag was compared with it has
 // the bag compared again.
-func TestRegistryThatChangedMeanwhileIsAskedAgain(t *testing.T) {
+func TestRegistryThatChangedInBetweenIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	version := func(text string) []byte {

@@ -119,7 +119,7 @@ func infected(files []*lists.File, list map[int]lists.Format) error {
 }
 
 // errOtherSignatures says that what Redis has kept is of another version.
-var errOtherSignatures = errors.New("the signatures for formats have changed while files of the bag were being identified")
+var errOtherSignatures = errors.New("the format signatures changed while files of the bag were being identified")
 
 // unpack makes the list of what Redis has kept. If a part of the files was
 // identified by another version, as when a worker is upgraded in between, that is

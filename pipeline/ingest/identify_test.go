@@ -111,7 +111,7 @@ func TestVirusChecksAreOnRecord(t *testing.T) {
 		"data/small | Success | No virus found | Whole content scanned",
 		"data/streamed | Success | No virus found | Whole content scanned",
 		"data/unscanned | Failure | Not checked | the scanner reports Heuristics.Limits.Exceeded.MaxFileSize",
-		"data/unsent | Failure | Not checked | the file has 5242881 bytes, and the scanner is given no more than 5242880",
+		"data/unsent | Failure | Not checked | the file has 5242881 bytes, and the limit for the scanner is 5242880",
 		"data/unstreamed | Failure | Not checked | the file has 2097153 bytes, and the scanner's own limit (StreamMaxLength) is less",
 	}
 	got := a.Rows(`SELECT concat_ws(' | ', replace(f.identifier, 'test.edu/clean/', ''), e.outcome, e.outcome_detail, e.outcome_information)
@@ -172,7 +172,7 @@ func TestInfectedBagWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// Of many infected files the note names some, and how many there are besides.
+// Of many infected files the note names some, and how many there are, too.
 func TestInfectedFilesAreCounted(t *testing.T) {
 	t.Parallel()
 	var files []*lists.File
@@ -190,7 +190,7 @@ func TestInfectedFilesAreCounted(t *testing.T) {
 	}
 }
 
-// A scanner that goes away costs no attempt, and no bag passes unchecked meanwhile.
+// A scanner that goes away costs no attempt, and no bag passes unchecked in the meantime.
 func TestScannerThatGoesAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -238,7 +238,7 @@ func TestOtherSignaturesBeginAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := a.Stage("Format Identification")
-	if err := s.Run(ctx, w); err == nil || !strings.Contains(err.Error(), "signatures for formats have changed") {
+	if err := s.Run(ctx, w); err == nil || !strings.Contains(err.Error(), "format signatures changed") {
 		t.Fatalf("Run = %v", err)
 	}
 	if err := s.Run(ctx, w); err != nil {

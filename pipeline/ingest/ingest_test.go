@@ -180,7 +180,7 @@ func TestReingest(t *testing.T) {
 	}
 }
 
-// A copy of a file that no record names may be anybody's; a person looks at it
+// A copy of a file that no record names may be anyone's; a person looks at it
 // before another version goes on record.
 func TestExtraCopyIsFound(t *testing.T) {
 	t.Parallel()

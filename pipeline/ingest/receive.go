@@ -219,7 +219,7 @@ func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, al
 // patient is the tar as one stream that outlives broken connections: it opens
 // the tar again where the last one broke off, as long as it gets on.
 type patient struct {
-	ctx    context.Context //nolint:containedctx // io.Reader has no room for it
+	ctx    context.Context //nolint:containedctx // io.Reader has no space for it
 	open   func(offset int64) (io.ReadCloser, error)
 	body   io.ReadCloser
 	offset int64
@@ -280,7 +280,7 @@ func (w *work) atTheEnd(earlier int64) {
 }
 
 func repeatedNote(earlier int64) string {
-	return fmt.Sprintf("This bag is already on record, as item %d brought it: nothing of it has changed since.", earlier)
+	return fmt.Sprintf("This bag is already on record from item %d, and nothing has changed since.", earlier)
 }
 
 // lastRead is the name in Redis of the digest that the last read of the whole tar
@@ -319,10 +319,10 @@ func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*ba
 			return nil, err
 		}
 		if now != "" && before != "" {
-			return nil, cause.WrongAnswer(tar, "two reads of the bag differ", "read %s twice: its %s, and before %s", w.Item.Name, now, before)
+			return nil, cause.WrongAnswer(tar, "two reads of the bag differ", "two reads of %s differ: its %s, and before %s", w.Item.Name, now, before)
 		}
 		before = now
-		w.Log.WarnContext(ctx, "digest of the tar does not match what the bucket reports; reading it again", "digest", now, "bucket_tells", proof.Known())
+		w.Log.WarnContext(ctx, "digest of the tar does not match what the bucket reports; reading it again", "digest", now, "bucket_reports", proof.Known())
 	}
 }
 
@@ -341,7 +341,7 @@ func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof) (*bag.Bag, error) {
 	b, err := s.read(ctx, w, tar, proof, true)
 	if errors.Is(err, bag.ErrCheckpoint) {
-		w.Log.WarnContext(ctx, "checkpoint does not fit; reading the current file from its start", "err", err)
+		w.Log.WarnContext(ctx, "checkpoint does not match the tar; reading the current file from its start", "err", err)
 		b, err = s.read(ctx, w, tar, proof, false)
 	}
 	if !errors.Is(err, bag.ErrChanged) {

@@ -189,7 +189,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 	verified := made.Copies
 	if !ok || len(verified) != len(r.names) {
 		return registry.FileRecord{}, claim.SendBack("Format Identification",
-			fmt.Sprintf("The file %s was not identified and verified in every copy. The stages before are run again.", f.Path))
+			fmt.Sprintf("The file %s was not identified and verified in every copy. The earlier stages run again.", f.Path))
 	}
 	of := lists.NewFile(i, f)
 	of.Reingest(k)

@@ -62,7 +62,7 @@ func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object regi
 	}
 	if object.Deleting {
 		return claim.Suspend("deletion-unfinished", fmt.Sprintf(
-			"A deletion of the object %s has begun and has not come to its end, so that its files cannot be relied on. "+
+			"A deletion of the object %s has begun and is unfinished, so its files are not reliable. "+
 				"Requeue the item of the deletion, and then this one.", object.Identifier))
 	}
 	// Copies of one object never lie in two storage options. Only an object that

@@ -94,7 +94,7 @@ func table(d pipeline.Deps) []tableRow {
 	}
 }
 
-// keepNeeds is what Cleanup needs to keep the interim metadata of items.
+// keepNeeds is what Cleanup needs to save the interim metadata of items.
 func keepNeeds(d pipeline.Deps) pipeline.Need {
 	if d.Kept == nil {
 		return 0

@@ -110,7 +110,7 @@ func fromRedis(t *testing.T, says string) error {
 }
 
 // What is a service's failure names the service, also deep within other errors. What
-// trying again cannot mend does not take attempts, and what nobody knows is tried again.
+// trying again cannot repair does not take attempts, and what nobody knows is tried again.
 func TestWhatMayPassIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := &work{Work: &pipeline.Work{Item: claim.Item{ID: 1, Bucket: "receiving"}}}

@@ -116,7 +116,7 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 		if gone := target.Probe(ctx); gone != nil { // HEAD says the same of a missing bucket
 			return lists.Copy{}, cause.Storage(gone)
 		}
-		return lists.Copy{}, copies.Wrong("it was stored and is not there now")
+		return lists.Copy{}, copies.Wrong("it was stored and is now missing")
 	}
 	if err != nil {
 		return lists.Copy{}, cause.Storage(err)
@@ -174,7 +174,7 @@ func (s *verify) extra(ctx context.Context, f *lists.File, name string, target *
 	if unknown, err = s.unknown(ctx, name, unknown); err != nil || len(unknown) == 0 {
 		return err
 	}
-	return claim.Transient("extra-copy", fmt.Errorf("there is a further copy under %s, which no record names", unknown[0]))
+	return claim.Transient("extra-copy", fmt.Errorf("extra copy under %s, which no record names", unknown[0]))
 }
 
 // unknown returns those of some keys of which the registry knows nothing.
@@ -233,7 +233,7 @@ func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
 		case errors.Is(kept, progress.ErrLost):
 			return w.ProgressErr(kept)
 		case kept != nil:
-			w.Log.WarnContext(ctx, "cannot note a bad copy; Store will replace it only if its size, checksum or metadata differ", "err", kept)
+			w.Log.WarnContext(ctx, "cannot record a bad copy; Store will replace it only if its size, checksum or metadata differ", "err", kept)
 		}
 	}
 	return claim.SendBackAs("bad-copy", "Store", errors.Join(each...))
@@ -252,7 +252,7 @@ func readBack(ctx context.Context, f *lists.File, target *storage.Bucket) (read 
 	case err != nil:
 		return false, cause.Storage(err)
 	case l.Found != want:
-		return false, copies.Wrong("its content has the SHA-256 %s and should have %s", copies.OrNothing(l.Found), want)
+		return false, copies.Wrong("its content has SHA-256 %s, expected %s", copies.OrNothing(l.Found), want)
 	}
 	return true, nil
 }

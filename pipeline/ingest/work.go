@@ -170,7 +170,7 @@ func (w *work) afterRequests(ctx context.Context, r *registry.Registry) error {
 		return err
 	}
 	const soonest, latest = 5 * time.Second, 10 * time.Minute
-	return claim.Snooze(min(max(since/10, soonest), latest), fmt.Sprintf("Item %d, which restores or deletes what is on record of the same object, goes first.", item))
+	return claim.Snooze(min(max(since/10, soonest), latest), fmt.Sprintf("Item %d, which restores or deletes the same object, runs first.", item))
 }
 
 // receivingErr gives errors of the receiving bucket their meaning: the bag that

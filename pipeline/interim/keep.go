@@ -119,7 +119,7 @@ func (k *Keeper) Keep(ctx context.Context, p Keeping) error {
 		return errors.Join(k.writeKept(ctx, m, p.Pass, json.NewEncoder(z)), z.Close())
 	})
 	if err != nil {
-		return fmt.Errorf("keep the interim metadata of item %d: %w", p.Item.ID, k.keptErr(ctx, err))
+		return fmt.Errorf("save the interim metadata of item %d: %w", p.Item.ID, k.keptErr(ctx, err))
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (k *Keeper) keptErr(ctx context.Context, err error) error {
 	if ctx.Err() != nil || fault.In(err) != nil || !bytes {
 		return err
 	}
-	return cause.WrongAnswer(k.Bucket, "not what was sent", "%w", err)
+	return cause.WrongAnswer(k.Bucket, "the stored bytes differ from the bytes sent", "%w", err)
 }
 
 // writeKept writes the lines. None of an item's files is in memory for longer than that.

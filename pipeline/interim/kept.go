@@ -25,7 +25,7 @@ type Kept struct {
 }
 
 // errKept says that what is kept of an item cannot be read.
-var errKept = errors.New("what is kept of the item is damaged or cut")
+var errKept = errors.New("the item's interim metadata is damaged or truncated")
 
 // Open opens what is kept of an item. It is [storage.ErrNotFound] if there is nothing.
 func Open(ctx context.Context, b *storage.Bucket, item int64) (*Kept, error) {
@@ -84,7 +84,7 @@ func (k *Kept) Files() iter.Seq2[*File, error] {
 			if bytes.HasPrefix(line, []byte(`{"end":true`)) {
 				var end keptEnd
 				if err := json.Unmarshal(line, &end); err != nil || end.Files != files {
-					yield(nil, fmt.Errorf("%w: %d files, and its end says %d", errKept, files, end.Files))
+					yield(nil, fmt.Errorf("%w: it has %d files; its end record says %d", errKept, files, end.Files))
 				}
 				return
 			}

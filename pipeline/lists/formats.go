@@ -51,7 +51,7 @@ const between = "\x1f"
 const mostReason = 120
 
 // Pack is what Redis keeps of a file while the stage runs: all but what is the
-// same for every file, since there is little room for each.
+// same for every file, since there is little space for each.
 func (f Format) Pack() string {
 	parts := []string{
 		f.By[:1], f.MIME, f.PUID, f.Name, f.Method, VersionTag(f.Version), strconv.FormatInt(f.At, 36), cut(f.Reason, mostReason),
@@ -71,7 +71,7 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "")
 }
 
-// VersionTag stands for a version where there is no room for it.
+// VersionTag stands for a version where there is no space for it.
 func VersionTag(version string) string {
 	if version == "" {
 		return ""

@@ -84,7 +84,7 @@ func (a *Area) inventoryOnce(ctx context.Context, do func(i int, f *bag.File)) (
 	return b, id, nil
 }
 
-// decode reads an inventory to its end. If there is somebody to take the files of
+// decode reads an inventory to its end. If there is someone to take the files of
 // a large bag, the bag is returned without them, and is not whole.
 func (a *Area) decode(ctx context.Context, source io.Reader, do func(i int, f *bag.File)) (_ *bag.Bag, whole bool, err error) {
 	inv, err := bag.OpenInventory(source)

@@ -68,7 +68,7 @@ func (a *Area) missing(name string) error {
 	if name == InventoryName {
 		return claim.SendBack(FirstStage, "The inventory of the bag is no longer in the staging area. The bag is read again.")
 	}
-	return claim.SendBack(cmp.Or(a.Makers[name], FirstStage), "The list "+name+" is not in the staging area, or of no use. It is made anew.")
+	return claim.SendBack(cmp.Or(a.Makers[name], FirstStage), "The list "+name+" is not in the staging area, or unusable. It is made again.")
 }
 
 // Read reads a list and returns its rows by their index. about gets what
@@ -136,10 +136,10 @@ func (a *Area) Remade(ctx context.Context, err error) error {
 }
 
 // errOtherInventory says that a list goes with another inventory.
-var errOtherInventory = errors.New("the list goes with another inventory")
+var errOtherInventory = errors.New("the list belongs to another inventory")
 
 // errMore says that there is more of a list than it announced.
-var errMore = errors.New("there is one more")
+var errMore = errors.New("it has more rows than the inventory has files")
 
 // watched remembers an error of its reader that is not its end.
 type watched struct {

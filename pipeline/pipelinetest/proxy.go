@@ -23,7 +23,7 @@ func (a *Archive) Through(proxy *testenv.Proxy) {
 	a.S3.Endpoint = direct
 }
 
-// rewire opens all buckets of the stages anew.
+// rewire opens all buckets of the stages again.
 func (a *Archive) rewire() {
 	a.T.Helper()
 	deps := a.Deps

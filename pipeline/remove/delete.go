@@ -22,8 +22,8 @@ import (
 // deletion deletes a file or an object that two people have decided to delete. In
 // this order: it is authorised and marked, all of its copies are looked for, they go,
 // with a receipt for each, each is seen to be gone, and then the record says so. A
-// worker that dies on any line leaves a mark, or receipts, of what it has begun; the
-// next does all of it again, and finds that there is less to do.
+// worker that dies at any point leaves the deletion marker and the receipts; the
+// next repeats the procedure and skips the copies that are already gone.
 type deletion struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
@@ -122,8 +122,8 @@ func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.
 		more = fmt.Sprintf(", and %d more", n)
 	}
 	return claim.Doubt(misled, claim.Suspend("copies-missing", fmt.Sprintf(
-		"Copies are missing that nobody here has deleted, so nothing was deleted: %s%s. See why before the others go. "+
-			"`farol requeue %d --accept-missing` lets the deletion go on without them.", strings.Join(names, ", "), more, d.Item)))
+		"Copies are missing that Farol has not deleted, so nothing was deleted: %s%s. Find out why before you delete the others. "+
+			"`farol requeue %d --accept-missing` continues the deletion without them.", strings.Join(names, ", "), more, d.Item)))
 }
 
 // lookFor asks the providers for copies that have no receipt yet.
@@ -219,7 +219,7 @@ func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) erro
 		group.Go(func() error {
 			err := s.Targets[c.Target].Absent(ctx, c.Key)
 			if errors.Is(err, storage.ErrStillThere) {
-				return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s was deleted and is still there: %w", c.Target, err))
+				return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s still exists after its deletion: %w", c.Target, err))
 			}
 			return cause.Storage(err)
 		})

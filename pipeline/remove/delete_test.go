@@ -71,7 +71,7 @@ func TestDeletedFileIsGone(t *testing.T) {
 	}
 }
 
-// A deleted object is gone whole; uploaded again it is ingested anew, with the uuids
+// A deleted object is gone whole; uploaded again it is ingested again, with the uuids
 // that its files had.
 func TestDeletedObjectIsGoneAndMayComeBack(t *testing.T) {
 	t.Parallel()

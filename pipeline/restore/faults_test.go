@@ -209,7 +209,7 @@ func TestArchivedCopyIsAskedForOnce(t *testing.T) {
 			thawed++
 		}
 	}
-	asked := strings.Count(a.Log.String(), "is being made readable first, which takes up to 5.0 hours")
+	asked := strings.Count(a.Log.String(), "is being restored by the provider first, which takes up to 5.0 hours")
 	if err != nil || thawed != 1 || asked != 1 {
 		t.Errorf("kept: %v, %v, asked %d times; want one file to be counted, and asked for once", blobs, err, asked)
 	}

@@ -46,7 +46,7 @@ func (s *restoreFile) Run(ctx context.Context, w *pipeline.Work) error {
 func (s *restoreFile) file(ctx context.Context, w *pipeline.Work) (registry.StoredFile, error) {
 	for f, err := range s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID) {
 		if err == nil && f.SHA256 == "" {
-			err = claim.Fatal("restore-digest", "There is no SHA-256 of %s on record, by which it could be checked.", f.Identifier)
+			err = claim.Fatal("restore-digest", "There is no SHA-256 of %s on record to check it against.", f.Identifier)
 		}
 		return f, err
 	}

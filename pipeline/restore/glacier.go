@@ -63,9 +63,9 @@ func (s *glacierRestore) Run(ctx context.Context, w *pipeline.Work) error {
 
 // waiting says what the item waits for, and until when.
 func (l *retrieving) waiting() string {
-	note := fmt.Sprintf("The archived copies of the %s in %s are being made readable. %d of %d files cannot be read yet", l.r.About, l.r.Class, l.pending, l.files)
+	note := fmt.Sprintf("The archived copies of the %s in %s are being restored by the provider. %d of %d files cannot be read yet", l.r.About, l.r.Class, l.pending, l.files)
 	if l.r.Expected != nil {
-		note += fmt.Sprintf("; by tier %s all should be by %s", l.r.Tier, minuteOf(*l.r.Expected))
+		note += fmt.Sprintf("; with tier %s all should be readable by %s", l.r.Tier, minuteOf(*l.r.Expected))
 	}
 	return note + "."
 }
@@ -73,11 +73,11 @@ func (l *retrieving) waiting() string {
 // readyNote says what was done: the archive still has what it had, and its provider
 // keeps copies of that for some days.
 func (l *retrieving) readyNote() string {
-	note := fmt.Sprintf("The %s can be read now", l.r.About)
+	note := fmt.Sprintf("The %s is readable now", l.r.About)
 	if l.until.IsZero() {
 		return note + "."
 	}
-	return note + fmt.Sprintf(": the copies that %s made readable stay so until %s.", l.r.Class, minuteOf(l.until))
+	return note + fmt.Sprintf(": the copies that %s restored from the archive stay readable until %s.", l.r.Class, minuteOf(l.until))
 }
 
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
@@ -131,7 +131,7 @@ func (l *retrieving) flush(ctx context.Context) error {
 	return group.Wait()
 }
 
-// end judges the whole: a file that cannot be had is told of, whatever became of
+// end judges the whole: a file that cannot be restored is reported, whatever became of
 // the others.
 func (l *retrieving) end(ctx context.Context) error {
 	if err := l.flush(ctx); err != nil {

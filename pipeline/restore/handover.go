@@ -49,7 +49,7 @@ func (h *handover) Write(p []byte) (n int, err error) {
 }
 
 func (h *handover) pass() {
-	h.full <- h.filling // which has room for all chunks
+	h.full <- h.filling // which has space for all chunks
 	h.filling = nil
 }
 

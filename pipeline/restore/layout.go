@@ -21,7 +21,7 @@ import (
 type layout struct {
 	object     registry.Object
 	top        string    // directory of the bag
-	at         time.Time // of what is made anew
+	at         time.Time // of what is made again
 	algorithms []bag.Algorithm
 	bagit      []byte
 	info       []byte     // bag-info.txt as it is to be; nil if the bag has none
@@ -81,7 +81,7 @@ func (g *giving) profileOf(o registry.Object) *bag.Profile {
 	return g.Profiles.Of(&bag.Bag{Tags: []bag.Tag{{File: infoName, Name: "BagIt-Profile-Identifier", Value: o.BagItProfileIdentifier}}})
 }
 
-// newInfo is bag-info.txt with what has to be said anew of a restored bag.
+// newInfo is bag-info.txt with what has to be said again of a restored bag.
 func (l *layout) newInfo(ctx context.Context, g *giving) ([]byte, error) {
 	id := l.object.Identifier + "/" + infoName
 	for f, err := range g.Registry.StoredFilesAfter(ctx, l.object.ID, 0, id[:len(id)-1]) {
@@ -234,7 +234,7 @@ func (l *layout) digests(f registry.StoredFile) (d bag.Digests, err error) {
 	}
 	for _, a := range l.algorithms {
 		if copies.OnRecord(f, a) == "" {
-			return d, claim.Fatal("restore-digest", "There is no %s of %s on record, which the bag's profile asks for.", a, f.Identifier)
+			return d, claim.Fatal("restore-digest", "There is no %s of %s on record, which the bag's profile requires.", a, f.Identifier)
 		}
 	}
 	for _, one := range []struct {

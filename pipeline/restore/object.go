@@ -53,7 +53,7 @@ func (l *layout) judge(ctx context.Context, g *giving, staged storage.Object) er
 	g.w.Log.WarnContext(ctx, "restored bag is invalid; reading it again", "err", first)
 	second := l.judgeOnce(ctx, g, staged)
 	if second != nil && claim.Code(second) == "restore-invalid" && second.Error() != first.Error() {
-		return cause.WrongAnswer(g.Staging, "two reads differ", "the restored bag was read twice: %v, and then %v", first, second)
+		return cause.WrongAnswer(g.Staging, "two reads differ", "two reads of the restored bag differ: %v, and then %v", first, second)
 	}
 	return second
 }
@@ -109,9 +109,9 @@ func (l *layout) verdict(b *bag.Bag, p *bag.Profile) error {
 	}
 	switch {
 	case !v.Valid && len(v.Errors) > 0:
-		return claim.Fatal("restore-invalid", "The restored bag is not valid, and was not given back: %s", v.Errors[0].Message)
+		return claim.Fatal("restore-invalid", "The restored bag is not valid and was not delivered: %s", v.Errors[0].Message)
 	case !v.Valid || files != l.files:
-		return claim.Fatal("restore-invalid", "The restored bag has %d files and should have %d. It was not given back.", files, l.files)
+		return claim.Fatal("restore-invalid", "The restored bag has %d files, expected %d. It was not delivered.", files, l.files)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type Poll struct {
 func (g Poll) Run(ctx context.Context) (result string, err error) {
 	p := glacierPoll{Poll: g}
 	err = p.run(ctx)
-	return fmt.Sprintf("items that wait: %d; woken: %d", p.waiting, p.woken), err
+	return fmt.Sprintf("waiting items: %d; woken: %d", p.waiting, p.woken), err
 }
 
 type glacierPoll struct {
@@ -59,7 +59,7 @@ func (p *glacierPoll) run(ctx context.Context) error {
 }
 
 // errProvider ends a poll in which too much goes wrong for it to be the files.
-var errProvider = errors.New("the others were not asked about")
+var errProvider = errors.New("the other copies were not checked")
 
 func (p *glacierPoll) one(ctx context.Context, w upkeep.WaitingRetrieval) error {
 	woken := false

@@ -46,10 +46,10 @@ type giving struct {
 	w          *pipeline.Work
 	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
 
-	mu      sync.Mutex
-	bad     map[string]error              // copies that are of no use, by URL
-	untold  []func(context.Context) error // what was seen of these and could not be put on record yet
-	doubted map[string]string             // what was wrong with the bytes of copies that are read again, by URL
+	mu         sync.Mutex
+	bad        map[string]error              // copies that are of no use, by URL
+	unrecorded []func(context.Context) error // what was seen of these and could not be put on record yet
+	doubted    map[string]string             // what was wrong with the bytes of copies that are read again, by URL
 }
 
 // smallContent is the size up to which a file is read into memory, and known to be
@@ -89,7 +89,7 @@ func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.St
 	if failed := prove(ctx); failed != nil {
 		g.w.Log.WarnContext(ctx, "cannot record a bad copy; retrying at the end of the restoration", "url", c.URL, "err", failed)
 		g.mu.Lock()
-		g.untold = append(g.untold, prove)
+		g.unrecorded = append(g.unrecorded, prove)
 		g.mu.Unlock()
 	}
 }
@@ -98,11 +98,11 @@ func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.St
 func (g *giving) tell(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.untold) > 0 {
-		if err := g.untold[0](ctx); err != nil {
+	for len(g.unrecorded) > 0 {
+		if err := g.unrecorded[0](ctx); err != nil {
 			return err
 		}
-		g.untold = g.untold[1:]
+		g.unrecorded = g.unrecorded[1:]
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 		switch {
 		case g.why(c) != nil:
 		case errors.Is(err, copies.ErrBadCopy) && !ends(err):
-			return cause.WrongAnswer(b, "each read has other bytes", "%s in %s: each read has other bytes: %w", f.Identifier, c.Target, err)
+			return cause.WrongAnswer(b, "repeated reads differ", "%s in %s: repeated reads differ: %w", f.Identifier, c.Target, err)
 		default:
 			return err
 		}
@@ -175,17 +175,17 @@ func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 			return err
 		}
 		if !more {
-			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good, %s the last of them. "+
-				"Cancel this item, and have all restored from the archive: farol restore with --from-archive tells what that costs.", mostThawed, f.Identifier))
+			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good; the last of them is %s. "+
+				"Cancel this item, and have all restored from the archive: farol restore with --from-archive prints what that costs.", mostThawed, f.Identifier))
 		}
 		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
-			return cause.Storage(fmt.Errorf("have %s made readable: %w", f.Identifier, err))
+			return cause.Storage(fmt.Errorf("restore the archived copy of %s: %w", f.Identifier, err))
 		}
 		poll, takes, err := requests.In(g.Registry).RetrievalTimes(ctx, b.Class(), thawedTier)
 		if err != nil {
 			return err
 		}
-		note := fmt.Sprintf("No copy of %s can be read now. The one in %s, in class %s, is being made readable first", f.Identifier, c.Target, b.Class())
+		note := fmt.Sprintf("No copy of %s is readable now. The copy in %s, in class %s, is being restored by the provider first", f.Identifier, c.Target, b.Class())
 		if takes > 0 {
 			note += fmt.Sprintf(", which takes up to %.1f hours", takes.Hours())
 		}
@@ -241,7 +241,7 @@ func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) erro
 	if err := g.tell(ctx); err != nil {
 		return err
 	}
-	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was given back.", strings.Join(list, "; "))
+	end := claim.Fatal("copies-unreadable", "There is no good copy of: %s. Nothing was delivered.", strings.Join(list, "; "))
 	for _, c := range first.Copies {
 		if b, err := g.Targets[c.Target], g.why(c); b != nil && (errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDenied)) {
 			return claim.Doubt(b.Service(), end) // this process may look into the wrong bucket

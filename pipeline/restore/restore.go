@@ -166,7 +166,7 @@ func (g *giveBack) point(ctx context.Context) (at restorePoint, err error) {
 func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
 	text, err := json.Marshal(at)
 	if err != nil {
-		return fmt.Errorf("keep how far the restoration is: %w", err)
+		return fmt.Errorf("save the progress of the restoration: %w", err)
 	}
 	return g.w.ProgressErr(g.w.Progress.Put(ctx, g.w.Claim(), g.w.Pass(), restorePointName, string(text)))
 }
@@ -254,7 +254,7 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 	up := storage.Upload{Size: g.size, ContentType: g.mime}
 	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: lists.Key(g.w.Item.ID, stagedRestore), IfMatch: staged.ETag}, g.key, up, storage.Parts{})
 	if err != nil {
-		return fmt.Errorf("give it its name: %w", cause.Storage(err))
+		return fmt.Errorf("rename it: %w", cause.Storage(err))
 	}
 	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
 }
@@ -265,7 +265,7 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 func illegalIdentifier(o registry.Object) string {
 	_, name, ok := strings.Cut(o.Identifier, "/")
 	if !ok {
-		return "it does not name an institution and a bag"
+		return "it has no institution and bag"
 	}
 	return bag.NameFault(name)
 }
@@ -280,12 +280,12 @@ func beforeRestoring(ctx context.Context, r *registry.Registry, w *pipeline.Work
 	case o.State != "A":
 		return o, claim.Fatal("restore-deleted", "The object %s was deleted.", o.Identifier)
 	case illegalIdentifier(o) != "":
-		return o, claim.Fatal("restore-name", "The object %q cannot be given back under its name: %s. "+
+		return o, claim.Fatal("restore-name", "The object %q cannot be restored under its name: %s. "+
 			"Its files are intact; read them from the preservation buckets by the keys of their storage records.",
 			o.Identifier, illegalIdentifier(o))
 	case o.Deleting:
 		return o, claim.Suspend("deletion-unfinished", fmt.Sprintf(
-			"A deletion of the object %s has begun and has not come to its end, so that its files cannot be relied on.", o.Identifier))
+			"A deletion of the object %s has begun and is unfinished, so its files are not reliable.", o.Identifier))
 	}
 	return o, nil
 }
@@ -305,5 +305,5 @@ func badNote(ctx context.Context, r *registry.Registry, identifier string) (stri
 	if len(list) > most {
 		named = append(named, "more")
 	}
-	return " Bad copies were passed over, are on record and can be repaired from the good ones: " + strings.Join(named, ", ") + ".", nil
+	return "Bad copies were skipped and recorded; they can be repaired from the good ones: " + strings.Join(named, ", ") + ".", nil
 }

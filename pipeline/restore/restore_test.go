@@ -110,11 +110,11 @@ func TestArchivedObjectIsMadeReadableFirst(t *testing.T) {
 	a.Work()
 	first := a.Item(r.Item.ID)
 	if first.Status != "Success" || first.Stage != "Resolve" || first.Attempt > 1 ||
-		!strings.HasPrefix(first.Note, "The object test.edu/cold can be read now: the copies that DEEP_ARCHIVE made readable stay so until ") {
+		!strings.HasPrefix(first.Note, "The object test.edu/cold is readable now: the copies that DEEP_ARCHIVE restored from the archive stay readable until ") {
 		t.Fatalf("first: %s at %s, attempt %d: %s", first.Status, first.Stage, first.Attempt, first.Note)
 	}
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'snoozed' AND work_item_id = `+fmt.Sprint(first.ID)+`
-		AND error ~ '^The archived copies of the object test.edu/cold in DEEP_ARCHIVE are being made readable. \d+ of \d+ files cannot be read yet; by tier Bulk all should be by 20'`); n == 0 {
+		AND error ~ '^The archived copies of the object test.edu/cold in DEEP_ARCHIVE are being restored by the provider. \d+ of \d+ files cannot be read yet; with tier Bulk all should be readable by 20'`); n == 0 {
 		t.Error("no attempt says what it waits for")
 	}
 	var then int64

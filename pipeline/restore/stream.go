@@ -26,7 +26,7 @@ type stream struct {
 
 	mu     sync.Mutex
 	states map[int64]fileState // by the offset of a part
-	failed error               // what no further try would mend
+	failed error               // what no further try would repair
 }
 
 // fileState is how far the file is digested within which a part begins.
@@ -48,7 +48,7 @@ func partSizeOf(size int64) int64 {
 	return max((part+unit-1)/unit*unit, leastPart)
 }
 
-// from is what [storage.Stream] asks for. Whoever closes the reader ends the
+// from is what [storage.Stream] asks for. Anyone who closes the reader ends the
 // goroutine that writes to it.
 func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) {
 	if err := s.verdict(nil); err != nil {
@@ -66,8 +66,8 @@ func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) 
 	return &produced{handover: h, cancel: cancel, ended: ended}, nil
 }
 
-// verdict keeps an error that says what it comes to, so that whoever tries again
-// hears the same.
+// verdict keeps an error that says what it comes to, so that a later try
+// gets the same.
 func (s *stream) verdict(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,7 @@ func (p *passing) judge(ctx context.Context, c registry.StoredCopy) error {
 	return &storage.RewindError{Offset: p.begin / p.partSize * p.partSize, Err: err}
 }
 
-// forget drops the states of a file that has to be read anew.
+// forget drops the states of a file that has to be read again.
 func (p *passing) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

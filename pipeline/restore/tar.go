@@ -51,10 +51,10 @@ func (l *layout) writeFiles(ctx context.Context, out *outlet) (err error) {
 	defer readers.Wait()
 	defer cancel()
 	entries, failed := make(chan entry, 64), make(chan error, 1)
-	room := semaphore.NewWeighted(aheadBytes)
+	budget := semaphore.NewWeighted(aheadBytes)
 	readers.Go(func() {
 		defer close(entries)
-		failed <- l.readAhead(ctx, out.giving, out.from-out.at, room, &readers, entries)
+		failed <- l.readAhead(ctx, out.giving, out.from-out.at, budget, &readers, entries)
 	})
 	files := 0
 	for e := range entries {
@@ -63,7 +63,7 @@ func (l *layout) writeFiles(ctx context.Context, out *outlet) (err error) {
 			return err
 		}
 		if e.content != nil {
-			room.Release(e.size)
+			budget.Release(e.size)
 		}
 	}
 	return <-failed
@@ -71,9 +71,9 @@ func (l *layout) writeFiles(ctx context.Context, out *outlet) (err error) {
 
 // readAhead lists the files with their headers, and begins to read small ones that
 // lie behind the first so many bytes. How much of them is read at once is bounded by
-// room, which whoever has written a file gives back.
+// budget, which anyone who has written a file gives back.
 func (l *layout) readAhead(
-	ctx context.Context, g *giving, skip int64, room *semaphore.Weighted, readers *sync.WaitGroup, entries chan<- entry,
+	ctx context.Context, g *giving, skip int64, budget *semaphore.Weighted, readers *sync.WaitGroup, entries chan<- entry,
 ) error {
 	// Not a goroutine for each file: the stack that a request needs is grown once.
 	wanted := make(chan entry)
@@ -96,7 +96,7 @@ func (l *layout) readAhead(
 		}
 		skip -= int64(len(e.header)) + e.size + bag.Padding(e.size)
 		if skip < 0 && e.size > 0 && e.size <= smallContent && l.path(f) != infoName {
-			if err := room.Acquire(ctx, e.size); err != nil {
+			if err := budget.Acquire(ctx, e.size); err != nil {
 				return context.Cause(ctx)
 			}
 			e.content = make(chan fetched, 1)

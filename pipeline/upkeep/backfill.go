@@ -39,7 +39,7 @@ type Left struct {
 type Backfilled struct {
 	Identified int64 `json:"identified"`
 	Changed    int64 `json:"changed"`   // of these: files that have another PUID or MIME type now
-	Overtaken  int64 `json:"overtaken"` // were deleted, ingested or identified again by others meanwhile
+	Overtaken  int64 `json:"overtaken"` // were deleted, ingested or identified again by others in the meantime
 	Archived   int64 `json:"archived"`  // have no copy that can be read without a restoration, and were skipped
 	Left       int64 `json:"left"`
 }
@@ -56,7 +56,7 @@ const mostUnreadable = 30
 var errInARow = fmt.Errorf("%d files in a row could not be identified", mostUnreadable)
 
 // Run identifies the files that a filter takes and that nobody has changed since
-// began. left is told of each file that is left as it was, and done how many are
+// began. left is called for each file that is left as it was, and done how many are
 // through.
 func (b *Backfill) Run(ctx context.Context, f registry.FormatFilter, count registry.FormatCount, done func(files int64), left func(Left)) (sum Backfilled, err error) {
 	var after *registry.FormatFile
@@ -169,7 +169,7 @@ func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 		if err == nil {
 			out.found, out.cold = lists.AsIdentified(result), false
 			if broke(result) && f.PUID != "" {
-				out.left = fmt.Errorf("the identifier has %s on it, and what is on record stays: %s", result.Reason, lists.CleanText(result.Detail))
+				out.left = fmt.Errorf("the identifier reports %s; the recorded format is kept: %s", result.Reason, lists.CleanText(result.Detail))
 			}
 			return out
 		}

@@ -25,11 +25,11 @@ type BucketReader struct {
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Log       *slog.Logger
 
-	told map[string]bool // what is no bag and was logged, by bucket and key
+	logged map[string]bool // what is no bag and was logged, by bucket and key
 }
 
-// mostTold bounds what a reader remembers to have logged.
-const mostTold = 10_000
+// mostLogged bounds what a reader remembers to have logged.
+const mostLogged = 10_000
 
 // ReadAll reads the receiving bucket of every active institution once and
 // returns how many work items it made. A bucket that cannot be read does not
@@ -120,13 +120,13 @@ func (r *BucketReader) Create(ctx context.Context, in registry.Institution, list
 // tell logs what is no bag, once and not at every look.
 func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, why string) {
 	name := in.ReceivingBucket + "/" + key
-	if r.told[name] {
+	if r.logged[name] {
 		return
 	}
-	if r.told == nil || len(r.told) >= mostTold {
-		r.told = map[string]bool{}
+	if r.logged == nil || len(r.logged) >= mostLogged {
+		r.logged = map[string]bool{}
 	}
-	r.told[name] = true
+	r.logged[name] = true
 	r.Log.InfoContext(ctx, "upload is not a bag; leaving it in the bucket", "institution", in.Identifier, "key", key, "why", why)
 }
 
@@ -140,7 +140,7 @@ func notABag(o storage.Object) string {
 	case inFolder(o.Key):
 		return "it is in a folder"
 	case o.ETag == "":
-		return "its bucket gives it no ETag, by which one upload is told from the next"
+		return "its bucket gives it no ETag, which identifies an upload"
 	}
 	return ""
 }

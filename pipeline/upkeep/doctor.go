@@ -29,7 +29,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 		for _, name := range storage.TargetsOf(option) {
 			target, ok := d.Targets[name]
 			if !ok || ctx.Err() != nil {
-				report.failed(name, errors.Join(ctx.Err(), errors.New("it was not looked at")))
+				report.failed(name, errors.Join(ctx.Err(), errors.New("not checked")))
 				continue
 			}
 			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}}
@@ -178,7 +178,7 @@ func (c *comparison) settleAbsent(ctx context.Context) error {
 }
 
 // settleUnnamed asks for the owners first and for the records last, so that an item
-// that comes on record meanwhile is seen in one place or the other.
+// that comes on record in the meantime is seen in one place or the other.
 func (c *comparison) settleUnnamed(ctx context.Context) error {
 	clear(c.owners) // what was found out before these copies were listed may be wrong by now
 	owners := make([]owner, len(c.unnamed))
@@ -214,7 +214,7 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 
 // An owner is who may have made a copy that is not on record.
 type owner struct {
-	live    bool // an item in work, or it cannot be told that it is none
+	live    bool // an item in work, or it is unknown that it is none
 	failed  bool // one that failed and can be requeued
 	expired bool // longer ago than the retention
 	known   bool // one that ended, and whose copies the janitor knows
@@ -252,7 +252,7 @@ func (c *comparison) ownerOf(ctx context.Context, o storage.Object) (owner, erro
 	}
 	found, err := c.itemsOf(ctx, object)
 	if err != nil {
-		return owner{}, fmt.Errorf("look up who made %s: %w", o.Key, err)
+		return owner{}, fmt.Errorf("look up the item that made %s: %w", o.Key, err)
 	}
 	c.owners[object] = found
 	return found, nil

@@ -146,7 +146,7 @@ func TestDoctorComparesMoreThanAPage(t *testing.T) {
 	}
 }
 
-// Copies whose owner cannot be asked for any more are told apart by their time.
+// Copies whose owner cannot be asked for any more are distinguished by their time.
 func TestCopyThatIsYoungerThanItemsInWorkMayBeTheirs(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

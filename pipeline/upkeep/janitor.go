@@ -50,10 +50,10 @@ type round struct {
 }
 
 // Job is the janitor's rounds.
-func (j *Janitor) Job(every time.Duration, told func(*Report)) Job {
+func (j *Janitor) Job(every time.Duration, reported func(*Report)) Job {
 	return Job{upkeep.JanitorJob, every, func(ctx context.Context) (string, error) {
 		report := j.look(ctx, true)
-		told(report)
+		reported(report)
 		return report.removed(), report.trouble()
 	}}
 }
@@ -154,8 +154,8 @@ func (r *round) aged(f fate, newest time.Time) fate {
 	return f
 }
 
-// told is what the report says of an item's things: t without its end.
-func (f fate) told(t thing) thing {
+// described is what the report says of an item's things: t without its end.
+func (f fate) described(t thing) thing {
 	t.why, t.name = f.why, strconv.FormatInt(f.item, 10)
 	if t.what != "keys" {
 		t.name += "/"
@@ -250,7 +250,7 @@ func (r *round) progressOf(ctx context.Context, f fate, keys []string) error {
 		t.since = newest
 	}
 	f = r.aged(f, newest)
-	t = f.told(t)
+	t = f.described(t)
 	if !r.act || !f.removes {
 		r.report.add(t)
 		return nil

@@ -30,7 +30,7 @@ func (r *round) made() *lists.Unrecorded {
 func (r *round) targetNames() []string { return slices.Sorted(maps.Keys(r.Targets)) }
 
 // unrecorded deletes copies that items made which then ended for good without
-// recording them. Nobody can requeue such an item; a worker that had not heard of
+// recording them. Nobody can requeue such an item; a worker that was not notified of
 // its end has had OrphanAge to stop.
 func (r *round) unrecorded(ctx context.Context) error {
 	return r.eachItem(ctx, upkeep.In(r.Registry).UnrecordedItems, func(s upkeep.ItemState) error {
@@ -186,11 +186,11 @@ func (r *round) retired(ctx context.Context) error {
 	})
 }
 
-// mostHeld is how many keys are deleted while whoever would requeue the item waits.
+// mostHeld is how many keys are deleted while anyone who would requeue the item waits.
 const mostHeld = 250
 
 // unnamed deletes, or reports, those of some copies that no record names, and calls
-// forget with the keys of each target. No item of the object is in work meanwhile, or
+// forget with the keys of each target. No item of the object is in work in the meantime, or
 // nothing is done and alone is false: one that brings the same content back would store
 // it under the same key.
 func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarget map[string][]string,

@@ -95,7 +95,7 @@ func (r *round) stagedBy(ctx context.Context, f fate) error {
 		return err
 	}
 	f = r.aged(f, s.newest)
-	t := f.told(thing{store: "staging", what: "objects", count: s.count, bytes: s.bytes, since: s.oldest})
+	t := f.described(thing{store: "staging", what: "objects", count: s.count, bytes: s.bytes, since: s.oldest})
 	if f.removes {
 		if err := r.noteCopies(ctx, f); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (r *round) stagedUpload(ctx context.Context, u storage.OpenUpload, f fate) 
 		return nil
 	}
 	f = r.aged(f, u.Begun)
-	t = f.told(t)
+	t = f.described(t)
 	t.name = u.Key
 	if !r.act || !f.removes {
 		r.report.add(t)

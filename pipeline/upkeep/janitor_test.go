@@ -188,7 +188,7 @@ func counts(r *Report, does string) map[string]int64 {
 }
 
 // An item that is requeued to where it stood, after all it had was removed, goes
-// back by itself and succeeds. Its copies were left, or are made anew.
+// back by itself and succeeds. Its copies were left, or are made again.
 func TestSweptItemCompletesOnceItIsRequeued(t *testing.T) {
 	t.Parallel()
 	for _, stage := range []string{"Store", "Storage Validation", "Record"} {
@@ -262,7 +262,7 @@ func TestItemMayBeRequeuedWhileItIsSwept(t *testing.T) {
 }
 
 // Copies of an item that was cancelled before Record are its own by their keys, and
-// go; those of a failed item stay for whoever requeues it. What a record names stays
+// go; those of a failed item stay for anyone who requeues it. What a record names stays
 // in any case.
 func TestUnrecordedCopiesGoWithACancelledItem(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestUnrecordedCopiesGoWithACancelledItem(t *testing.T) {
 		t.Errorf("%d copies wait for a worker that has not heard of it, want %d", waits, stored)
 	}
 	a.Age(id, 2)
-	// One is on record after all, whoever did that.
+	// One is on record after all, no matter who did that.
 	left := slices.DeleteFunc(a.Keys(va), func(k string) bool { return slices.Contains(recorded, k) })
 	if len(left) != stored {
 		t.Fatalf("%d copies are left, want %d", len(left), stored)

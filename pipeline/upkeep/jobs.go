@@ -46,7 +46,7 @@ func (d Jobs) FixityFeed(every time.Duration, n int) Job {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%d copies may be checked; %d were left of the last feed", n, left), nil
+		return fmt.Sprintf("%d copies released for checks; %d were left of the last feed", n, left), nil
 	}}
 }
 
@@ -55,7 +55,7 @@ func (d Jobs) GlacierPoll(every time.Duration) Job {
 	return Job{GlacierPollJob, every, restore.Poll{Registry: d.Registry, Targets: d.Targets}.Run}
 }
 
-// KeepTopicLog makes room for messages in the topic log, and drops old ones.
+// KeepTopicLog makes space for messages in the topic log, and drops old ones.
 func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
 	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
 		dropped, err := d.Registry.KeepTopicLog(ctx, keep)

@@ -56,11 +56,11 @@ func TestFixityIsFedOnSchedule(t *testing.T) {
 	t.Parallel()
 	a := newClock(t)
 	const allowance = `SELECT allowance || ' ' || every FROM fixity_feed`
-	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 2500)); !strings.HasPrefix(got, "2500 copies may be checked; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
+	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 2500)); !strings.HasPrefix(got, "2500 copies released for checks; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 	a.Exec(`UPDATE fixity_feed SET allowance = 7`)
-	if got := a.does(a.jobs().FixityFeed(time.Hour, 100)); got != "100 copies may be checked; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
+	if got := a.does(a.jobs().FixityFeed(time.Hour, 100)); got != "100 copies released for checks; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 }
@@ -132,7 +132,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 			return err == nil && o.Readable(time.Now().Add(24*time.Hour))
 		})
 	}
-	// A copy that is written anew has been restored by nobody.
+	// A copy that is written again has been restored by nobody.
 	if _, err := b.Put(t.Context(), last("late"), bytes.NewReader([]byte("late")), storage.Upload{Size: 4}); err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +143,13 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 		t.Errorf("after the first there wait %+v, %v", list, err)
 	}
 	poll := a.jobs().GlacierPoll(time.Hour)
-	if got := a.does(poll); got != "items that wait: 2; woken: 1" || !a.due(early) || a.due(late) || a.due(failed) {
+	if got := a.does(poll); got != "waiting items: 2; woken: 1" || !a.due(early) || a.due(late) || a.due(failed) {
 		t.Errorf("result = %q; due are %v, %v, %v", got, a.due(early), a.due(late), a.due(failed))
 	}
 	if pipelinetest.Value[int64](a, tokens) != before || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts`) != attempts || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_audit`) != audited {
 		t.Error("others were touched, or it counts as somebody's doing")
 	}
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" { // what is due does not wait
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" { // what is due does not wait
 		t.Errorf("result of the next poll = %q", got)
 	}
 	a.Exec(fmt.Sprintf(`SELECT cancel(id) FROM work_items WHERE id IN (%d, %d)`, late, failed))
@@ -175,23 +175,23 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		return err == nil && o.Readable(time.Now().Add(24*time.Hour))
 	})
 	poll := a.jobs().GlacierPoll(time.Hour)
-	if got := a.does(poll); got != "items that wait: 1; woken: 1" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 1" {
 		t.Errorf("result = %q", got)
 	}
 	again := fmt.Sprintf(`UPDATE work_items SET claim_token = claim_token + 1, run_at = now() + interval '1 hour' WHERE id = %d`, id)
 	a.Exec(again)
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" {
 		t.Errorf("result of the next poll = %q", got)
 	}
 	a.Exec(`UPDATE retrievals SET woken_at = now() - interval '3 hours'`) // Bulk is looked at every four
-	if got := a.does(poll); got != "items that wait: 1; woken: 0" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 0" {
 		t.Errorf("result after three hours = %q", got)
 	}
 	a.Exec(`UPDATE retrievals SET woken_at = now() - interval '5 hours'`)
-	if got := a.does(poll); got != "items that wait: 1; woken: 1" {
+	if got := a.does(poll); got != "waiting items: 1; woken: 1" {
 		t.Errorf("result after five hours = %q", got)
 	}
-	// Whoever has had the item since it was listed is not disturbed.
+	// Anyone who has had the item since it was listed is not disturbed.
 	a.Exec(again)
 	list, err := upkeep.In(a.Deps.Registry).WaitingRetrievals(t.Context(), 0, 10)
 	if err != nil || len(list) != 1 {
@@ -208,7 +208,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		t.Errorf("of one file there waits %+v, %v", list, err)
 	}
 	a.Exec(`UPDATE work_items SET claim_token = claim_token + 1, generic_file_id = NULL WHERE action = 'Glacier Restore'`)
-	// A file that was deleted meanwhile is not the last.
+	// A file that was deleted in the meantime is not the last.
 	a.Exec(`UPDATE generic_files SET state = 'D' WHERE identifier = 'test.edu/half/data/z'`)
 	if list, err := upkeep.In(a.Deps.Registry).WaitingRetrievals(t.Context(), 0, 10); err != nil || len(list) != 1 || list[0].File != "test.edu/half/data/a" {
 		t.Errorf("without its last file there waits %+v, %v", list, err)
@@ -220,7 +220,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, err := (&Scheduler{Registry: a.Deps.Registry, Log: a.Deps.Log}).Now(t.Context(), poll)
-	if err != nil || run.Outcome != Failed || run.Result != "items that wait: 1; woken: 0" || !strings.Contains(run.Err.Error(), "test.edu/half/data/z") {
+	if err != nil || run.Outcome != Failed || run.Result != "waiting items: 1; woken: 0" || !strings.Contains(run.Err.Error(), "test.edu/half/data/z") {
 		t.Errorf("run = %+v, %v", run, err)
 	}
 }

@@ -41,7 +41,7 @@ type JobRun struct {
 const (
 	Ran     = "done"
 	Failed  = "failed"  // it could not do all
-	Stopped = "stopped" // its process was told to end; the job is due for the next
+	Stopped = "stopped" // its process was asked to end; the job is due for the next
 	Lost    = "lost"    // its lease was gone, and its result is not on record
 )
 
@@ -52,19 +52,19 @@ type Scheduler struct {
 	Registry *registry.Registry
 	Jobs     []Job
 	Holder   string       // names this process to others
-	Observe  func(JobRun) // told of each run that ended; may be nil
+	Observe  func(JobRun) // called for each run that ended; may be nil
 	Log      *slog.Logger
 
 	lease, poll time.Duration // registry.RunLease and jobPoll if 0
 }
 
 // ErrBusy says that another process runs the job.
-var ErrBusy = errors.New("another process is at it")
+var ErrBusy = errors.New("another process runs it")
 
 const (
 	jobPoll  = 5 * time.Second // between two looks for what people have changed
 	soon     = 50 * time.Millisecond
-	saveTime = 10 * time.Second // for the last word of a process that was told to end
+	saveTime = 10 * time.Second // for the last word of a process that was asked to end
 )
 
 // Run runs the jobs whenever they are due, until ctx is done. A job that fails does
@@ -123,7 +123,7 @@ func (s *Scheduler) whenDue(ctx context.Context, j Job) (*JobRun, time.Duration,
 		return nil, min(wait, s.pollTime()), err
 	}
 	run, err := s.begin(ctx, j, false)
-	if errors.Is(err, ErrBusy) { // somebody was quicker
+	if errors.Is(err, ErrBusy) { // someone was quicker
 		return nil, soon, nil
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Scheduler) Once(ctx context.Context) (runs []JobRun, err error) {
 }
 
 // Now runs a job at once, whether or not it is due or paused. It returns ErrBusy if
-// somebody else runs it.
+// someone else runs it.
 func (s *Scheduler) Now(ctx context.Context, j Job) (JobRun, error) {
 	run, err := s.begin(ctx, j, true)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// Who is told to stop at this moment has to know whether it has begun a run, or
+	// Who is asked to stop at this moment has to know whether it has begun a run, or
 	// nobody could begin one until the lease lapses.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	run, began, err := upkeep.In(s.Registry).BeginRun(asking, upkeep.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
@@ -188,7 +188,7 @@ func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error)
 	}
 	held, drop := context.WithCancelCause(ctx)
 	defer drop(nil)
-	// Also while a job comes to its end that was told to stop, nobody else begins it.
+	// Also while a job comes to its end that was asked to stop, nobody else begins it.
 	keepCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.keep(keepCtx, run, lease, asked, drop) })
@@ -216,7 +216,7 @@ func (s *Scheduler) do(ctx context.Context, j Job) (result string, err error) {
 }
 
 // keep renews a run until ctx is done. It drops one that is ours no more, or may not
-// be for much longer: before the lease lapses and somebody else begins.
+// be for much longer: before the lease lapses and someone else begins.
 func (s *Scheduler) keep(ctx context.Context, run upkeep.Run, lease time.Duration, renewed time.Time, drop context.CancelCauseFunc) {
 	for retry.Pause(ctx, lease/6) {
 		asked := time.Now()
@@ -240,7 +240,7 @@ func (s *Scheduler) keep(ctx context.Context, run upkeep.Run, lease time.Duratio
 }
 
 // end puts on record what came of a run. One that was stopped is given up, so that
-// it is due for whoever comes first.
+// it is due for anyone who comes first.
 func (s *Scheduler) end(ctx context.Context, done *JobRun, run upkeep.Run, dropped error) {
 	record := func(ctx context.Context) error {
 		trouble := ""

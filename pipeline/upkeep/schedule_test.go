@@ -90,7 +90,7 @@ func (c *clock) of(job string) upkeep.Schedule {
 	return upkeep.Schedule{}
 }
 
-// blocked is a daily job that runs until it is told to stop, or let go.
+// blocked is a daily job that runs until it is asked to stop, or let go.
 func blocked() (j Job, begun, goOn chan struct{}, cause chan error) {
 	begun, goOn, cause = make(chan struct{}, 100), make(chan struct{}), make(chan error, 100)
 	return Job{"blocked", 24 * time.Hour, func(ctx context.Context) (string, error) {
@@ -218,7 +218,7 @@ func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 }
 
 // Who cannot renew its lease, whether the database refuses or says nothing at all,
-// stops before somebody else begins.
+// stops before someone else begins.
 func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, breakOff := range map[string]func(*testenv.Proxy){
@@ -258,7 +258,7 @@ func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 	}
 }
 
-// A scheduler that is told to end gives back what it has: the job is due at once.
+// A scheduler that is asked to end gives back what it has: the job is due at once.
 func TestStoppedSchedulerGivesItsRunBack(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
@@ -278,7 +278,7 @@ func TestStoppedSchedulerGivesItsRunBack(t *testing.T) {
 }
 
 // What goes wrong with one job is on record, and no other's trouble.
-// Who is told to stop while a run is being begun leaves nobody waiting for its lease.
+// Who is asked to stop while a run is being begun leaves nobody waiting for its lease.
 func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)

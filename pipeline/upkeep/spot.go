@@ -51,7 +51,7 @@ func (d Jobs) SpotRestore(every time.Duration, s Spot) Job {
 				break
 			}
 		}
-		return fmt.Sprintf("drawn: %s; nothing to draw from: %s", listed(drawn), listed(without)), failed.With(ctx.Err())
+		return fmt.Sprintf("chosen: %s; without a suitable object: %s", listed(drawn), listed(without)), failed.With(ctx.Err())
 	}}
 }
 
@@ -68,7 +68,7 @@ func listed(names []string) string {
 }
 
 // spotRestore draws an object and queues its restoration; "" if there is none that
-// may be drawn. Somebody may take up the object, or delete it, after it was drawn:
+// may be drawn. Someone may take up the object, or delete it, after it was drawn:
 // then it is another's turn.
 func (d Jobs) spotRestore(ctx context.Context, c upkeep.SpotChoice) (object string, err error) {
 	for range spotTries {

@@ -27,20 +27,20 @@ func TestDrawnObjectIsRestoredAndReported(t *testing.T) {
 	a.Ingested(bagtest.Spec{Name: "cold", StorageOption: "Glacier-OH", Files: []bagtest.File{{Path: "data/a.bin", Size: 20_000}}})
 	a.Ingested(bagtest.Spec{Name: "huge", Files: []bagtest.File{{Path: "data/a.bin", Size: 200_000}}})
 	job := a.jobs().SpotRestore(24*time.Hour, Spot{Least: LeastSpot, Most: 100_000})
-	if got := a.does(job); got != "drawn: none; nothing to draw from: none" {
+	if got := a.does(job); got != "chosen: none; without a suitable object: none" {
 		t.Errorf("result while nobody wants it = %q", got)
 	}
 	if _, err := a.Deps.Registry.SetSpotRestoreDays(t.Context(), "test.edu", 7); err != nil {
 		t.Fatal(err)
 	}
 	got := a.does(job)
-	if !slices.Contains([]string{"drawn: test.edu/one; nothing to draw from: none", "drawn: test.edu/two; nothing to draw from: none"}, got) {
+	if !slices.Contains([]string{"chosen: test.edu/one; without a suitable object: none", "chosen: test.edu/two; without a suitable object: none"}, got) {
 		t.Fatalf("result = %q", got)
 	}
 	if n := pipelinetest.Value[int](a, `SELECT priority FROM work_items WHERE action = 'Restore Object'`); n != 100 {
 		t.Errorf("its priority is %d", n)
 	}
-	if again := a.does(job); again != "drawn: none; nothing to draw from: none" {
+	if again := a.does(job); again != "chosen: none; without a suitable object: none" {
 		t.Errorf("result of another run = %q", again)
 	}
 	a.Work()
@@ -59,7 +59,7 @@ func TestDrawnObjectIsRestoredAndReported(t *testing.T) {
 	for _, target := range []string{"Standard-VA", "Standard-OR"} {
 		a.Flip(target, other+"/data/a.bin", 7)
 	}
-	if got := a.does(job); got != "drawn: "+other+"; nothing to draw from: none" {
+	if got := a.does(job); got != "chosen: "+other+"; without a suitable object: none" {
 		t.Fatalf("result a week later = %q", got)
 	}
 	a.Work()
@@ -70,7 +70,7 @@ func TestDrawnObjectIsRestoredAndReported(t *testing.T) {
 		t.Errorf("on record: %s", outcomes)
 	}
 	a.Exec(`UPDATE spot_restores SET requested_at = now() - interval '30 days'; UPDATE intellectual_objects SET state = 'D'`)
-	if got := a.does(job); got != "drawn: none; nothing to draw from: test.edu" {
+	if got := a.does(job); got != "chosen: none; without a suitable object: test.edu" {
 		t.Errorf("result when all is deleted = %q", got)
 	}
 }

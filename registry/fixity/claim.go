@@ -20,7 +20,7 @@ const (
 	fixityPause = 5 * time.Minute
 )
 
-// A FixityCopy is a copy that somebody has claimed in order to check it.
+// A FixityCopy is a copy that someone has claimed in order to check it.
 type Copy struct {
 	ID         int64 // of its storage record
 	Token      int64 // of the claim
@@ -45,10 +45,10 @@ type Claim struct {
 	Lease   time.Duration // how long they are the worker's unless it is renewed
 }
 
-// lockSQL has claims take turns: each sees what the last one took, and none
+// lockSQL has claims run one after another: each sees what the last one took, and none
 // comes back with less than there is. It goes by indexes whatever the planner thinks:
 // fixity_checks has few rows when the plan is made, and may have a hundred thousand
-// when somebody asks for an object.
+// when someone asks for an object.
 const lockSQL = `
 SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0)),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
@@ -65,10 +65,10 @@ SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0)),
 //go:embed claim.sql
 var claimSQL string
 
-// Claim claims copies to check: those that somebody asked for, those that were
+// Claim claims copies to check: those that someone asked for, those that were
 // begun and not ended, and then those that are due, the most overdue first, as long
 // as the allowance lasts; none while checks are paused. A copy is under one claim at a time. Of each file whose
-// check begins the topic log is told.
+// check begins the topic log gets a message.
 func (r Records) Claim(ctx context.Context, c Claim) (list []Copy, err error) {
 	err = registry.Again(func() error {
 		batch := &pgx.Batch{} // one transaction, and nobody can stop in the middle of it
@@ -158,7 +158,7 @@ type Trouble struct {
 	Wait    time.Duration // until the next try; 0 is a minute, doubled with each
 	Outage  bool          // it is not the copy's doing, and others of the target would fare no better
 	Pause   time.Duration // of the target, if it happens a few times in a row; 0 is five minutes
-	Wavered bool          // it was read twice, with two results
+	Wavered bool          // two reads gave different results
 }
 
 // retrySQL counts the failure, and leaves the target alone if it is one of a
@@ -207,7 +207,7 @@ func (r Records) Retry(ctx context.Context, t Trouble) (attempts int, err error)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("put off the check of a copy: %w", err)
+		return 0, fmt.Errorf("postpone the check of a copy: %w", err)
 	}
 	return attempts, nil
 }
@@ -220,10 +220,10 @@ func (r Records) Feed(ctx context.Context, n int, every time.Duration) (left int
 		UPDATE fixity_feed SET allowance = $1, fed = $1, every = $2, fed_at = now()
 		RETURNING (SELECT allowance FROM was)`, n, every).Scan(&left)
 	if err != nil {
-		return 0, fmt.Errorf("allow %d checks of copies: %w", n, err)
+		return 0, fmt.Errorf("reserve %d checks of copies: %w", n, err)
 	}
 	if _, err := r.db.Exec(ctx, `DELETE FROM fixity_done WHERE minute < now() - interval '8 days'`); err != nil {
-		return left, fmt.Errorf("clear away old counts of checks: %w", err)
+		return left, fmt.Errorf("delete old counts of checks: %w", err)
 	}
 	return left, nil
 }

@@ -40,9 +40,9 @@ const (
 	// FixityKnown says that this result of a report was on record already.
 	FixityKnown End = "known"
 	// Dropped says that it tells nothing about the copy that is on record now. The file
-	// was ingested anew or deleted meanwhile, or the claim was lost.
+	// was ingested again or deleted in the meantime, or the claim was lost.
 	Dropped End = "dropped"
-	// Busy says that somebody is changing the file at this moment. Try again.
+	// Busy says that someone is changing the file at this moment. Try again.
 	Busy End = "busy"
 )
 
@@ -62,7 +62,7 @@ WHERE CASE r.token WHEN 0 THEN CASE WHEN r.stored IS NULL THEN s.stored_at <= r.
 	ORDER BY k.datetime DESC LIMIT 1)
 `
 
-// lockRecordsSQL locks them: whoever records or deletes a file comes before or
+// lockRecordsSQL locks them: anyone who records or deletes a file comes before or
 // after. What is locked already is left for later, so that nobody waits in a ring.
 const lockRecordsSQL = validSQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s SKIP LOCKED`
 
@@ -103,47 +103,47 @@ WITH result AS MATERIALIZED (
 	WHERE r.token = 0 OR EXISTS (SELECT FROM ended e WHERE e.id = r.id AND e.token = r.token)
 	ON CONFLICT (identifier) DO NOTHING
 	RETURNING generic_file_id, outcome_information
-), told AS MATERIALIZED ( -- which has the URL in it
+), results AS MATERIALIZED ( -- which has the URL in it
 	SELECT r.* FROM result r JOIN event e ON e.generic_file_id = r.generic_file_id AND e.outcome_information = r.information
 ), copy AS (
-	UPDATE storage_records s SET last_fixity_at = greatest(s.last_fixity_at, t.at), fixity_since = NULL, updated_at = now() FROM told t WHERE s.id = t.id
+	UPDATE storage_records s SET last_fixity_at = greatest(s.last_fixity_at, t.at), fixity_since = NULL, updated_at = now() FROM results t WHERE s.id = t.id
 ), file AS (
 	UPDATE generic_files f SET last_fixity_check = greatest(f.last_fixity_check, t.at), updated_at = now()
-	FROM (SELECT generic_file_id, max(at) AS at FROM told GROUP BY 1) t WHERE f.id = t.generic_file_id
+	FROM (SELECT generic_file_id, max(at) AS at FROM results GROUP BY 1) t WHERE f.id = t.generic_file_id
 ), failure AS (
 	INSERT INTO fixity_failures AS b (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found, found_at, seen_at)
 	SELECT id, generic_file_id, target, provider, url, CASE found WHEN '' THEN 'missing' ELSE 'altered' END, algorithm, expected, found, at, at
-	FROM told WHERE NOT good ORDER BY id
+	FROM results WHERE NOT good ORDER BY id
 	ON CONFLICT (storage_record_id) WHERE state = 'open' DO UPDATE SET seen_at = greatest(b.seen_at, excluded.seen_at), noted_at = now(),
 		problem = excluded.problem, algorithm = excluded.algorithm, expected = excluded.expected, found = excluded.found
 	RETURNING storage_record_id AS id, xmax = 0 AS is_new
 ), good_again AS (
 	UPDATE fixity_failures b SET state = 'good again', closed_at = now()
-	FROM told t WHERE t.good AND b.storage_record_id = t.id AND b.state = 'open' AND b.seen_at <= t.at
+	FROM results t WHERE t.good AND b.storage_record_id = t.id AND b.state = 'open' AND b.seen_at <= t.at
 ), alert AS (
 	INSERT INTO alerts (institution_id, type, subject, content, generic_file_id)
 	SELECT t.institution_id, 'Failed Fixity Check', format('Failed fixity check: %s', t.identifier),
 		format('The copy of %s in %s is not what was stored. %s.', t.identifier, t.target, t.information), t.generic_file_id
-	FROM told t JOIN failure USING (id) WHERE is_new
+	FROM results t JOIN failure USING (id) WHERE is_new
 ), announced AS (
 	INSERT INTO topic_messages (topic, body)
-	SELECT DISTINCT 'fixity_check', generic_file_id::text FROM told WHERE NOT good
+	SELECT DISTINCT 'fixity_check', generic_file_id::text FROM results WHERE NOT good
 ), done AS (
 	INSERT INTO fixity_done AS d (target, minute, checks, failures, wavered, bytes)
 	SELECT target, date_trunc('minute', now()), count(*), count(*) FILTER (WHERE NOT good), count(*) FILTER (WHERE wavered), sum(bytes)
-	FROM told WHERE token > 0 GROUP BY target ORDER BY target
+	FROM results WHERE token > 0 GROUP BY target ORDER BY target
 	ON CONFLICT (target, minute) DO UPDATE SET checks = d.checks + excluded.checks, failures = d.failures + excluded.failures,
 		wavered = d.wavered + excluded.wavered, bytes = d.bytes + excluded.bytes
 ), answers AS ( -- the target does: what it has failed for is over
 	UPDATE fixity_policies p SET failures = 0, paused_until = '-infinity', pause_reason = ''
-	FROM (SELECT target FROM told WHERE token > 0 GROUP BY target) t WHERE p.target = t.target AND p.failures > 0
+	FROM (SELECT target FROM results WHERE token > 0 GROUP BY target) t WHERE p.target = t.target AND p.failures > 0
 ), retried AS (
 	UPDATE fixity_checks c SET run_at = now(), attempts = 0
 	FROM fixity_policies p
 	WHERE p.target = c.target AND p.failures >= @few::int AND c.worker = '' AND c.run_at > now()
-	  AND p.target IN (SELECT target FROM told WHERE token > 0)
+	  AND p.target IN (SELECT target FROM results WHERE token > 0)
 )
-SELECT id FROM told`
+SELECT id FROM results`
 
 // Record puts on record what was found of copies, and says what became of each
 // result, in their order: the event, when copy and file were checked last, and of a
@@ -157,7 +157,7 @@ func (r Records) Record(ctx context.Context, results ...Result) (ends []End, err
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("record what was found of %d copies: %w", len(results), err)
+		return nil, fmt.Errorf("record the results of %d checks: %w", len(results), err)
 	}
 	return ends, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ErrHeld says that somebody else has a copy in hand.
-var ErrHeld = errors.New("somebody else has it in hand")
+// ErrHeld says that someone else has a copy in hand.
+var ErrHeld = errors.New("another worker or person is repairing it")
 
 // A BadCopy is a copy that failed its fixity check.
 type BadCopy struct {
@@ -79,7 +79,7 @@ type Repair struct {
 	Format       string // MIME type
 	MD5          string `db:"md5"`    // on record
 	SHA256       string `db:"sha256"` // likewise
-	RepairedFrom string // URL of the copy by which somebody began to replace it, and did not come to record that
+	RepairedFrom string // URL of the copy by which someone began to replace it, and did not come to record that
 	Others       []OtherCopy
 }
 
@@ -117,7 +117,7 @@ WHERE b.failure = $1`
 
 // HoldRepair takes a bad copy in hand, as a claim for a check does: until the lease
 // lapses nobody else checks or repairs it. What is bad no longer is ErrNotFound, and
-// what somebody has in hand ErrHeld.
+// what someone has in hand ErrHeld.
 func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, lease time.Duration) (w Repair, err error) {
 	var hold Hold
 	err = registry.Again(func() error {
@@ -131,7 +131,7 @@ func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, l
 		}
 	}
 	if err != nil {
-		return w, fmt.Errorf("take bad copy %d in hand: %w", failure, err)
+		return w, fmt.Errorf("claim bad copy %d: %w", failure, err)
 	}
 	w.Hold = hold
 	return w, nil
@@ -157,10 +157,10 @@ func (r Records) NoteRepair(ctx context.Context, w Repair, quarantinedAs, from s
 		WHERE b.id = $1 AND b.state = 'open' AND b.storage_record_id = $2 AND c.storage_record_id = $2 AND c.token = $3 AND c.worker <> ''
 		  AND c.run_at > now() AND s.active`, w.Failure, w.ID, w.Token, quarantinedAs, from)
 	if err != nil {
-		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, err)
+		return fmt.Errorf("record the repair of bad copy %d: %w", w.Failure, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("note the repair of bad copy %d: %w", w.Failure, registry.ErrLost)
+		return fmt.Errorf("record the repair of bad copy %d: %w", w.Failure, registry.ErrLost)
 	}
 	return nil
 }

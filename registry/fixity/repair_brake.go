@@ -58,7 +58,7 @@ func (r Records) CheckBrake(ctx context.Context, provider string, limits BrakeLi
 		"provider": provider, "failures": limits.Failures, "share": limits.Share, "least": limits.Least,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at the brake of %s: %w", provider, err)
+		return nil, fmt.Errorf("check the repair limit of %s: %w", provider, err)
 	}
 	list, err := r.Brakes(ctx)
 	for _, b := range list {
@@ -71,7 +71,7 @@ func (r Records) CheckBrake(ctx context.Context, provider string, limits BrakeLi
 
 // Brakes lists the providers at which repair has stopped.
 func (r Records) Brakes(ctx context.Context) ([]Brake, error) {
-	return registry.Collect[Brake](ctx, r.db, "list the brakes", `
+	return registry.Collect[Brake](ctx, r.db, "list the providers without repair", `
 		SELECT provider, reason, pulled_at FROM repair_brakes WHERE released_at IS NULL ORDER BY provider`, nil)
 }
 
@@ -92,7 +92,7 @@ func (r Records) ReleaseBrake(ctx context.Context, provider, by string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("release the brake of %s: %w", provider, err)
+		return fmt.Errorf("allow repair at %s again: %w", provider, err)
 	}
 	return nil
 }

@@ -163,7 +163,7 @@ func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error
 	err = r.registry.Look(ctx, func(tx pgx.Tx) error {
 		var all float64
 		if err := tx.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'storage_records'::regclass`).Scan(&all); err != nil {
-			return fmt.Errorf("ask how many copies there are: %w", err)
+			return fmt.Errorf("count the copies: %w", err)
 		}
 		s.Estimated = all > q.Count
 		args := pgx.NamedArgs{"days": q.Days, "tries": q.Tries, "most": q.Worst, "exactly": !s.Estimated}
@@ -187,7 +187,7 @@ func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error
 		return s.forecast(ctx, tx, min(1, q.Count/max(all, 1)/4))
 	})
 	if err != nil {
-		return s, fmt.Errorf("ask how it stands with fixity: %w", err)
+		return s, fmt.Errorf("read the fixity status: %w", err)
 	}
 	return s, nil
 }
@@ -352,7 +352,7 @@ func (f *outlook) draw(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("sample what comes due: %w", err)
+		return fmt.Errorf("sample the copies that become due: %w", err)
 	}
 	return nil
 }
@@ -381,7 +381,7 @@ func (f *outlook) look(ctx context.Context, tx pgx.Tx, span forecastSpan) error 
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("count what comes due in %s: %w", t.Target, err)
+			return fmt.Errorf("count the copies that become due in %s: %w", t.Target, err)
 		}
 	}
 	return nil

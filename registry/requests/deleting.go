@@ -30,7 +30,7 @@ type DeletionWork struct {
 var ErrUnauthorised = errors.New("not authorised")
 
 // orderSQL sees once more to all that the approval saw to: what is deleted here is
-// gone, whoever has changed a row by hand meanwhile.
+// gone, no matter who has changed a row by hand in the meantime.
 const orderSQL = `
 SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state, d.approved_at IS NOT NULL AND
 	CASE WHEN $2::bigint = 0
@@ -65,7 +65,7 @@ func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (Deletio
 			&order.Requester, &approver, &object, &state, &isNamed, &kept, &ingest)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("%w: there is no request %d for it", ErrUnauthorised, w.DeletionID)
+			return fmt.Errorf("%w: there is no deletion request %d", ErrUnauthorised, w.DeletionID)
 		case err != nil:
 			return err
 		case approver == nil || !isNamed:
@@ -199,7 +199,7 @@ func (r Records) LiveRequests(ctx context.Context, object string) (item int64, s
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("look for requests for %q: %w", object, err)
+		return 0, 0, fmt.Errorf("find requests for %q: %w", object, err)
 	}
 	return item, since, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// DeletionRequest is somebody's wish to have files and objects deleted, and what
+// DeletionRequest is someone's wish to have files and objects deleted, and what
 // was decided about it.
 type DeletionRequest struct {
 	ID          int64      `json:"id"`
@@ -27,7 +27,7 @@ type DeletionRequest struct {
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
 	Objects     int64      `json:"objects"`
-	Files       int64      `json:"files"` // single ones, besides those of the objects
+	Files       int64      `json:"files"` // single ones, in addition to those of the objects
 	Items       int64      `json:"items"` // work items that it became
 	Done        int64      `json:"done"`  // of these
 	Failed      int64      `json:"failed"`
@@ -87,8 +87,8 @@ ORDER BY n.identifier`
 
 // RequestDeletion asks for the deletion of objects and files, by their identifiers.
 // by is the e-mail of an institutional admin, and everything has to be of the same
-// institution. Nothing is deleted before somebody has approved it with the token,
-// which is told once, here. What is refused of one is refused of all, and says of
+// institution. Nothing is deleted before someone has approved it with the token,
+// which is shown once, here. What is refused of one is refused of all, and says of
 // which.
 func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
 	token = rand.Text()
@@ -112,7 +112,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 		return 0, err
 	}
 	if len(identifiers) == 0 {
-		return 0, fmt.Errorf("%w: nothing is named", registry.ErrRefused)
+		return 0, fmt.Errorf("%w: name an object or files", registry.ErrRefused)
 	}
 	n, err := lookUp(ctx, tx, identifiers, u.InstitutionID)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 		return 0, err
 	}
 	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
-		"%s asks to delete %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
+		"%s requests the deletion of %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
 		u.Email, len(n.objects), len(n.files), u.Email, id))
 }
 
@@ -215,7 +215,7 @@ func deletable(ctx context.Context, db registry.RowQuerier, request int64) error
 	rows, _ := db.Query(ctx, undeletableSQL, request)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("see what can be deleted: %w", err)
+		return fmt.Errorf("check what can be deleted: %w", err)
 	}
 	if len(list) > 0 {
 		return fmt.Errorf("%w: cannot be deleted: %s", registry.ErrRefused, some(list))
@@ -279,7 +279,7 @@ func (r Records) ApproveDeletion(ctx context.Context, id int64, by, token string
 			return err
 		}
 		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", fmt.Sprintf(
-			"%s has approved what %s requested. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
+			"%s has approved the request of %s. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
 	})
 }
 
@@ -330,7 +330,7 @@ func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (Delet
 }
 
 // decideDeletion decides about a request that nobody has decided about, and keeps
-// others from it meanwhile. That of another institution is not there.
+// others from it in the meantime. That of another institution is not there.
 func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User) error) (DeletionRequest, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {

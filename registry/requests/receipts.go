@@ -105,7 +105,7 @@ func (r Records) noteReceipts(ctx context.Context, w DeletionWork, receipts []Re
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
-		return fmt.Errorf("note %d copies of item %d: %w", len(receipts), w.Item, err)
+		return fmt.Errorf("record %d deleted copies of item %d: %w", len(receipts), w.Item, err)
 	}
 	return nil
 }

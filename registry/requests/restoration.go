@@ -34,7 +34,7 @@ type Quote struct {
 	Tier          string        `json:"tier"`
 	Days          int           `json:"days"`
 	Price         string        `json:"price_usd"` // exact, such as 1774.00
-	Cap           string        `json:"cap_usd"`   // above which somebody must approve
+	Cap           string        `json:"cap_usd"`   // above which someone must approve
 	NeedsApproval bool          `json:"needs_approval"`
 	Takes         time.Duration `json:"takes_ns"` // at most, as the provider says
 }
@@ -116,7 +116,7 @@ func (r Records) Quote(ctx context.Context, q RestorationRequest) (Quote, error)
 		quote, err = r.quote(ctx, r.db, q, t.Files, t.Bytes)
 	}
 	if err != nil {
-		return Quote{}, fmt.Errorf("price the restoration of %q: %w", q.Identifier, err)
+		return Quote{}, fmt.Errorf("estimate the cost of the restoration of %q: %w", q.Identifier, err)
 	}
 	return quote, nil
 }
@@ -145,7 +145,7 @@ func (r Records) quote(ctx context.Context, db registry.RowQuerier, q Restoratio
 	err := db.QueryRow(ctx, `SELECT price::text, retrieval_cap::text, takes, price > retrieval_cap FROM (`+quoteSQL+`) q`,
 		q.Class, q.Tier, bytes, files).Scan(&quote.Price, &quote.Cap, &quote.Takes, &quote.NeedsApproval)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return quote, fmt.Errorf("%w: retrieval_prices has no tier %q of %s; those that it has are %s", registry.ErrRefused, q.Tier, q.Class, r.tiers(ctx, db, q.Class))
+		return quote, fmt.Errorf("%w: retrieval_prices has no tier %q for %s; its tiers are %s", registry.ErrRefused, q.Tier, q.Class, r.tiers(ctx, db, q.Class))
 	}
 	return quote, err
 }
@@ -223,7 +223,7 @@ func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q Restorat
 	}
 	note := ""
 	if quote.NeedsApproval {
-		note = fmt.Sprintf(" Making %d files (%d bytes) readable costs about $%s, which is more than $%s: an admin must approve it.",
+		note = fmt.Sprintf("Restoring %d files (%d bytes) from the archive costs about $%s, which is more than $%s: an admin must approve it.",
 			quote.Files, quote.Bytes, quote.Price, quote.Cap)
 	}
 	err = tx.QueryRow(ctx, createRestorationSQL, pgx.NamedArgs{

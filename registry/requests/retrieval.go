@@ -59,7 +59,7 @@ func (r Records) RetrievalTimes(ctx context.Context, class, tier string) (poll, 
 func (r Records) NoteReadable(ctx context.Context, item int64, until time.Time) error {
 	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, registry.TimeOrNull(until))
 	if err != nil {
-		return fmt.Errorf("note until when the copies of item %d can be read: %w", item, registry.Refusal(err))
+		return fmt.Errorf("record until when the copies of item %d can be read: %w", item, registry.Refusal(err))
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (r Records) HaveAgain(ctx context.Context, item int64) (advice string, err 
 	case errors.As(err, &pg) && pg.Code == "42501": // insufficient_privilege
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("look up how item %d is had again: %w", item, registry.Refusal(err))
+		return "", fmt.Errorf("look up the request of item %d: %w", item, registry.Refusal(err))
 	}
 	return advice, nil
 }

@@ -133,7 +133,7 @@ const moveSQL = `
 UPDATE topic_readers SET xid = @xid, message_id = @id, updated_at = now()
 WHERE name = @name AND (xid, message_id) = (@from_xid, @from_id)`
 
-var errMoved = errors.New("somebody else has moved it")
+var errMoved = errors.New("another process has moved the reader")
 
 // Move moves the reader from a position on to another; it is an error if it is no
 // longer at the first. It completes even when ctx is cancelled: the messages have

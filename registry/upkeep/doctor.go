@@ -100,7 +100,7 @@ func (r Records) IncompleteFiles(ctx context.Context, targets map[string][]strin
 			var last int64
 			var files []string
 			if err := r.db.QueryRow(ctx, incompleteSQL, after, page, options, names).Scan(&last, &files); err != nil {
-				yield(nil, fmt.Errorf("walk the files on record: %w", err))
+				yield(nil, fmt.Errorf("read the recorded files: %w", err))
 				return
 			}
 			if last == 0 || !yield(files, nil) {
@@ -120,7 +120,7 @@ func (r Records) CopyKeys(ctx context.Context, target string) iter.Seq2[string, 
 			rows, _ := r.db.Query(ctx, `SELECT key FROM storage_records WHERE target = $1 AND key > $2 ORDER BY target, key LIMIT $3`, target, after, page)
 			keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err != nil {
-				yield("", fmt.Errorf("walk the copies in %s: %w", target, err))
+				yield("", fmt.Errorf("read the recorded copies in %s: %w", target, err))
 				return
 			}
 			for _, key := range keys {
@@ -190,7 +190,7 @@ func (r Records) CopyingSince(ctx context.Context) (time.Duration, error) {
 		JOIN work_item_attempts a ON a.work_item_id = w.id AND a.stage = 'Store'
 		WHERE w.status IN ('Pending', 'Started')`).Scan(&since)
 	if err != nil {
-		return 0, fmt.Errorf("ask since when live items have made copies: %w", err)
+		return 0, fmt.Errorf("read since when live items have made copies: %w", err)
 	}
 	return max(since, 0), nil
 }

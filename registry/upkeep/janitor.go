@@ -60,7 +60,7 @@ func (r Records) ItemStates(ctx context.Context, ids []int64) (map[int64]ItemSta
 // WhileAlone calls do while an item stays as it is: it has ended, nobody has
 // changed it since this state was read, no other item of its object is live, and
 // none becomes so before do returns. If that does not hold, do is not called and
-// alone is false. do has to be short: whoever would requeue the item waits.
+// alone is false. do has to be short: anyone who would requeue the item waits.
 func (r Records) WhileAlone(ctx context.Context, s ItemState, do func(ctx context.Context) error) (alone bool, err error) {
 	const most = 20 * time.Second // a transaction that is idle for longer is ended
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -93,7 +93,7 @@ func (r Records) WhileAlone(ctx context.Context, s ItemState, do func(ctx contex
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("hold item %d as it is: %w", s.ID, err)
+		return false, fmt.Errorf("lock item %d: %w", s.ID, err)
 	}
 	return alone, nil
 }
@@ -126,7 +126,7 @@ func (r Records) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedCop
 			uuids = ARRAY (SELECT unnest(u.uuids) UNION SELECT unnest(excluded.uuids)),
 			keys = ARRAY (SELECT unnest(u.keys) UNION SELECT unnest(excluded.keys))`, item, c.Targets, c.UUIDs, c.Keys)
 	if err != nil {
-		return fmt.Errorf("note the copies of item %d: %w", item, err)
+		return fmt.Errorf("record the copies of item %d: %w", item, err)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (r Records) OffRecord(ctx context.Context, targets, uuids []string) ([]stri
 // ForgetUnrecorded says that the copies noted for an item are deleted or on record.
 func (r Records) ForgetUnrecorded(ctx context.Context, item int64) error {
 	if _, err := r.db.Exec(ctx, `DELETE FROM unrecorded_copies WHERE work_item_id = $1`, item); err != nil {
-		return fmt.Errorf("forget the copies of item %d: %w", item, err)
+		return fmt.Errorf("delete the list of copies of item %d: %w", item, err)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (r Records) StoringSince(ctx context.Context) (time.Duration, error) {
 			UNION ALL SELECT id, entered_token FROM work_items WHERE stage = 'Store' AND status = 'Pending' AND retry) w
 			ON a.work_item_id = w.id AND a.claim_token > w.entered_token`).Scan(&since)
 	if err != nil {
-		return 0, fmt.Errorf("ask since when items are being stored: %w", err)
+		return 0, fmt.Errorf("read since when items are being stored: %w", err)
 	}
 	return max(since, 0), nil
 }
@@ -222,7 +222,7 @@ func (r Records) NoteRemovals(ctx context.Context, list ...Removal) error {
 	}
 	_, err := r.db.CopyFrom(ctx, pgx.Identifier{"removals"}, []string{"work_item_id", "store", "what", "why", "name", "count", "bytes"}, pgx.CopyFromRows(rows))
 	if err != nil {
-		return fmt.Errorf("put %d removals on record: %w", len(list), err)
+		return fmt.Errorf("record %d removals: %w", len(list), err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r Records) RecordRetired(ctx context.Context, item int64, target string, k
 // those which a record names again, so that they stay.
 func (r Records) ForgetRetiredCopies(ctx context.Context, item int64) error {
 	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
-		return fmt.Errorf("forget copies that item %d replaced: %w", item, err)
+		return fmt.Errorf("delete the list of copies that item %d replaced: %w", item, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // Schedule is a recurring job, as people see it.
 type Schedule struct {
 	Job       string         `json:"job"`
-	Every     time.Duration  `json:"every_ns"` // as who ran it last was told
+	Every     time.Duration  `json:"every_ns"` // as the last process that ran it was configured
 	Paused    bool           `json:"paused"`
 	Running   bool           `json:"running"`
 	Holder    string         `json:"holder"` // who runs it, or ran it last
@@ -57,7 +57,7 @@ func (r Records) PauseSchedule(ctx context.Context, job string, paused bool) (Sc
 	return s, nil
 }
 
-// setScheduleSQL leaves a time that somebody has chosen, unless the new interval
+// setScheduleSQL leaves a time that someone has chosen, unless the new interval
 // ends before it.
 const setScheduleSQL = `
 INSERT INTO schedules AS s (job, every) VALUES ($1, $2)
@@ -100,12 +100,12 @@ func (r Records) DueIn(ctx context.Context, job string) (wait time.Duration, ok 
 		return 0, false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("ask when %s is due: %w", job, err)
+		return 0, false, fmt.Errorf("read when %s is due: %w", job, err)
 	}
 	return wait, true, nil
 }
 
-// A Run is one run of a job, which nobody else makes meanwhile.
+// A Run is one run of a job, which nobody else makes in the meantime.
 type Run struct {
 	Job    string
 	Number int64 // each run of a job has a higher one
@@ -120,7 +120,7 @@ type RunBegin struct {
 	Now    bool          // whether or not it is due or paused
 }
 
-// beginRunSQL makes it due as long as nobody has come to its end: whoever takes
+// beginRunSQL makes it due as long as nobody has come to its end: anyone who takes
 // over a run that was lost does not wait for its next time.
 const beginRunSQL = `
 UPDATE schedules SET
@@ -153,13 +153,13 @@ const keepRunSQL = `
 UPDATE schedules SET held_until = now() + $3::interval
 WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
-// KeepRun keeps a run for another lease. If that has lapsed and somebody else has
+// KeepRun keeps a run for another lease. If that has lapsed and someone else has
 // begun one, it returns ErrLost.
 func (r Records) KeepRun(ctx context.Context, run Run, lease time.Duration) error {
 	return r.changeRun(ctx, "keep", keepRunSQL, run, lease)
 }
 
-// endRunSQL keeps the time that somebody has typed since the run began. Runs that
+// endRunSQL keeps the time that someone has typed since the run began. Runs that
 // were missed are not made up for.
 const endRunSQL = `
 UPDATE schedules SET
@@ -172,12 +172,12 @@ UPDATE schedules SET
 WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
 // EndRun ends a run, with what came of it, and what it could not do. Of one that
-// somebody else has taken over it changes nothing and returns ErrLost.
+// someone else has taken over it changes nothing and returns ErrLost.
 func (r Records) EndRun(ctx context.Context, run Run, result, trouble string) error {
 	return r.changeRun(ctx, "end", endRunSQL, run, textOf(result), textOf(trouble))
 }
 
-// textOf is what there is room for of a text that others have written parts of.
+// textOf is what there is space for of a text that others have written parts of.
 func textOf(s string) string {
 	const most = 8 << 10
 	if len(s) > most {
@@ -191,7 +191,7 @@ UPDATE schedules SET held_until = '-infinity'
 WHERE job = $1 AND runs = $2 AND held_until > '-infinity'`
 
 // GiveUpRun ends a run that was stopped for no fault of its own: the job is due for
-// whoever comes first.
+// anyone who comes first.
 func (r Records) GiveUpRun(ctx context.Context, run Run) error {
 	return r.changeRun(ctx, "give up", giveUpRunSQL, run)
 }

@@ -57,7 +57,7 @@ func (r Records) WaitingRetrievals(ctx context.Context, after int64, n int) ([]W
 }
 
 // WakeRetrieval has an item that waits for its provider taken up now, unless
-// somebody has had it since it was listed.
+// someone has had it since it was listed.
 func (r Records) WakeRetrieval(ctx context.Context, w WaitingRetrieval) (woken bool, err error) {
 	if err := r.db.QueryRow(ctx, `SELECT wake_retrieval($1, $2)`, w.Item, w.Token).Scan(&woken); err != nil {
 		return false, fmt.Errorf("wake item %d: %w", w.Item, err)

@@ -89,7 +89,7 @@ func (r Records) Draw(ctx context.Context, c SpotChoice) (object string, err err
 	var lowest, highest *int64
 	var lately bool
 	if err := r.db.QueryRow(ctx, drawRangeSQL, c.Institution.ID, c.Institution.Days).Scan(&lowest, &highest, &lately); err != nil {
-		return "", fmt.Errorf("draw an object of %s: %w", c.Institution.Identifier, err)
+		return "", fmt.Errorf("choose a random object of %s: %w", c.Institution.Identifier, err)
 	}
 	if lowest == nil {
 		return "", nil
@@ -125,7 +125,7 @@ func (r Records) drawPage(ctx context.Context, c SpotChoice, from int64, n int, 
 		"from": from, "n": n, "again": again,
 	}).Scan(&seen, &last, &object)
 	if err != nil {
-		return 0, "", fmt.Errorf("draw an object of %s: %w", c.Institution.Identifier, err)
+		return 0, "", fmt.Errorf("choose a random object of %s: %w", c.Institution.Identifier, err)
 	}
 	if seen < n {
 		last = 0
@@ -144,19 +144,19 @@ func (r Records) RequestSpotRestore(ctx context.Context, institution int64, obje
 		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("restore %q to see that it can be: %w", object, registry.Refusal(err))
+		return 0, fmt.Errorf("queue the spot restoration of %q: %w", object, registry.Refusal(err))
 	}
 	return item, nil
 }
 
 func (r Records) requestSpotRestore(ctx context.Context, tx pgx.Tx, institution int64, object string, priority int) (item int64, err error) {
-	// Those who come at once take turns here, and the second sees what the first did.
+	// Those who come at once run one after another here, and the second sees what the first did.
 	if _, err := tx.Exec(ctx, `SELECT FROM institutions WHERE id = $1 FOR NO KEY UPDATE`, institution); err != nil {
 		return 0, err
 	}
 	rows, _ := tx.Query(ctx, dueForSpotSQL, institution)
 	if _, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[SpotInstitution]); errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil // somebody was quicker
+		return 0, nil // someone was quicker
 	} else if err != nil {
 		return 0, err
 	}

@@ -112,7 +112,7 @@ func (a *Tokens) Caller(r *http.Request) (Caller, error) {
 	t, err := a.registry.TokenOf(ctx, secret)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return Caller{}, &Error{http.StatusUnauthorized, "the token is not valid, or no longer"}
+		return Caller{}, &Error{http.StatusUnauthorized, "the token is not valid or has expired"}
 	case err != nil:
 		return Caller{}, fmt.Errorf("look up the token: %w", err)
 	}

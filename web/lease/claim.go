@@ -79,11 +79,11 @@ func (q *claimRequest) checkWorker() error {
 func (q *claimRequest) checkBounds() error {
 	switch {
 	case !within(len(q.Stages), 1, mostStages) || len(q.StorageOptions) > mostStages:
-		return request.Errorf("name 1 to %d stages, and as many storage options at most", mostStages)
+		return request.Errorf("name 1 to %d stages, and no more storage options than that", mostStages)
 	case !within(q.Max, 1, mostClaimed):
 		return request.Errorf("max is %d; it must be from 1 to %d", q.Max, mostClaimed)
 	case !within(q.MinSize, 0, mostSize) || !within(q.MaxSize, 0, mostSize) || q.MaxSize != 0 && q.MaxSize <= q.MinSize:
-		return request.Errorf("no item has min_size %d at least and less than max_size %d", q.MinSize, q.MaxSize)
+		return request.Errorf("min_size %d must be less than max_size %d", q.MinSize, q.MaxSize)
 	case !within(q.MinAge, 0, mostAge):
 		return request.Errorf("min_age is %v; it must be from 0 to %v seconds", q.MinAge, mostAge)
 	case !within(q.Wait, 0, mostWait):
@@ -94,7 +94,7 @@ func (q *claimRequest) checkBounds() error {
 
 func (q *claimRequest) checkScope(c access.Caller) error {
 	if q.Institution != "" && !c.MaySee(q.Institution) {
-		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may only have items of " + c.Institution + "."}
+		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may only claim items of " + c.Institution + "."}
 	}
 	for _, stage := range q.Stages {
 		if !c.MayProcess(stage) {
@@ -230,13 +230,13 @@ func (a *API) giveBack(ctx context.Context, got []claim.Leased) {
 	for i, l := range got {
 		items[i] = l.Item
 	}
-	a.remote.Release(ctx, items, "The worker that asked for it was gone.")
+	a.remote.Release(ctx, items, "The worker that requested it had disconnected.")
 }
 
-// waitlist is the claims that wait for the same items. Only the one that holds the turn
-// queries the database; the others wait for the turn, in their order.
+// waitlist is the claims that wait for the same items. Only the one that holds the token
+// queries the database; the others wait for the token, in their order.
 type waitlist struct {
-	turn   chan struct{} // holds one value
+	token  chan struct{} // holds one value
 	length int
 }
 
@@ -254,13 +254,13 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
-	case <-l.turn:
+	case <-l.token:
 	case <-ctx.Done():
 		return nil, nil
 	case <-a.o.Stop:
 		return nil, nil
 	}
-	defer func() { l.turn <- struct{}{} }()
+	defer func() { l.token <- struct{}{} }()
 	wakes, stop := a.engine.Wakes(ctx)
 	defer stop()
 	for {
@@ -295,8 +295,8 @@ func (a *API) join(f claim.Filter) (l *waitlist, leave func(), err error) {
 	}
 	key := string(name)
 	if l = a.waits[key]; l == nil {
-		l = &waitlist{turn: make(chan struct{}, 1)}
-		l.turn <- struct{}{}
+		l = &waitlist{token: make(chan struct{}, 1)}
+		l.token <- struct{}{}
 		a.waits[key] = l
 	}
 	l.length++

@@ -93,7 +93,7 @@ func TestClientWorksAStageThroughTrouble(t *testing.T) {
 	running.Wait()
 }
 
-// Who is told to stop gives back what it has; who has lost an item stops its work.
+// Who is asked to stop gives back what it has; who has lost an item stops its work.
 func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
@@ -249,8 +249,8 @@ func TestClientEndsItemsWhateverIsSaid(t *testing.T) {
 	})
 	cut := strings.Repeat("ü", 3999) + "…"
 	for n, want := range []string{
-		"Reingest Check Pending " + cut + ": done", "Virus Scan Failed " + cut + ": fatal bad", "Virus Scan Failed Its worker gave no reason.: fatal bad",
-		"Virus Scan Pending " + cut + ": transient transient", "Virus Scan Pending Its worker gave no reason.: transient transient",
+		"Reingest Check Pending " + cut + ": done", "Virus Scan Failed " + cut + ": fatal bad", "Virus Scan Failed The worker gave no reason.: fatal bad",
+		"Virus Scan Pending " + cut + ": transient transient", "Virus Scan Pending The worker gave no reason.: transient transient",
 	} {
 		testenv.Eventually(t, fmt.Sprintf("item %d is %.60q", n, want), func() bool { return l.state(first+int64(n)) == want })
 	}

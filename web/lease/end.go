@@ -102,7 +102,7 @@ func (a *API) release(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return nil, err
 	}
 	if q.Reason = registry.CleanText(q.Reason); q.Reason == "" {
-		q.Reason = "Given back by its worker."
+		q.Reason = "Given back by the worker."
 	}
 	if err := checkLength("reason", q.Reason, 1, 4000); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func TestExampleWorkers(t *testing.T) {
 	}
 }
 
-// One that is told to stop gives back what it has, and the attempt does not count.
+// One that is asked to stop gives back what it has, and the attempt does not count.
 func TestExampleWorkersStopWell(t *testing.T) {
 	t.Parallel()
 	for name := range examples() {
@@ -102,7 +102,7 @@ func TestExampleWorkersStopWell(t *testing.T) {
 			busy := l.run(t, name, fmt.Sprintf(`echo $$ >> %s; exec sleep 1000`, begun), "FAROL_TOKEN=")
 			testenv.Eventually(t, "it works", func() bool { return testenv.Lines(t, begun)[0] != "" })
 			busy.Stop()
-			if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, error_code, note) FROM work_items`); row != "Pending Virus Scan 0 released Its worker was told to stop." {
+			if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, error_code, note) FROM work_items`); row != "Pending Virus Scan 0 released The worker was asked to stop." {
 				t.Errorf("the item is %s", row)
 			}
 			gone(t, testenv.Lines(t, begun)[0])
@@ -110,7 +110,7 @@ func TestExampleWorkersStopWell(t *testing.T) {
 	}
 }
 
-// At whatever moment it is told to stop, it leaves no command behind: here as the
+// At whatever moment it is asked to stop, it leaves no command behind: here as the
 // command has just begun.
 func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
 				if err := <-e.Ended; err != nil {
 					t.Errorf("it ended with %v, want 0", err)
 				}
-				if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, note) FROM work_items WHERE id = $1`, id); row != "Pending Virus Scan 0 Its worker was told to stop." {
+				if row := l.value(`SELECT concat_ws(' ', status, stage, attempt, note) FROM work_items WHERE id = $1`, id); row != "Pending Virus Scan 0 The worker was asked to stop." {
 					t.Errorf("the item is %s", row)
 				}
 				testenv.Exec(t, l.db, `SELECT cancel($1::bigint)`, id)

@@ -80,22 +80,22 @@ func problemOf(err error) reply.Problem {
 			Detail: "This claim was ended before, as " + ended.Outcome + ". Nothing has changed now.",
 		}
 	case errors.Is(err, claim.ErrLost):
-		return reply.Problem{Status: http.StatusConflict, Code: "lost", Detail: "This claim has lost the item. Drop the work: another worker does it, or it was cancelled."}
+		return reply.Problem{Status: http.StatusConflict, Code: "lost", Detail: "This claim has lost the item. Stop the work: another worker has the item, or it was cancelled."}
 	case errors.Is(err, claim.ErrNotRemote):
 		return reply.Problem{Status: http.StatusForbidden, Code: "not-remote", Detail: "Farol processes this stage itself; to end it without its work would lose its results. Ask for a stage that was added."}
 	case errors.Is(err, claim.ErrNoStage):
-		return reply.Problem{Status: http.StatusBadRequest, Code: "no-such-stage", Detail: "There is no stage of that name. farol stage list shows the stages."}
+		return reply.Problem{Status: http.StatusBadRequest, Code: "no-such-stage", Detail: "There is no stage of that name. farol stage list lists the stages."}
 	case errors.Is(err, registry.ErrNotFound):
 		return reply.Problem{Status: http.StatusNotFound, Code: "not-found", Detail: "There is no such item."}
 	}
-	return reply.Problem{Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The queue cannot be reached. Try again."}
+	return reply.Problem{Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The queue is unreachable. Try again."}
 }
 
 // refuse answers with what went wrong.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Code == "unavailable" && r.Context().Err() == nil {
-		a.o.Log.ErrorContext(r.Context(), "request failed; the worker was told to try again", "path", r.URL.Path, "err", err)
+		a.o.Log.ErrorContext(r.Context(), "request failed; the worker was asked to retry", "path", r.URL.Path, "err", err)
 	}
 	reply.Refuse(w, p)
 }
@@ -109,7 +109,7 @@ func read[T any](b *request.Budget, w http.ResponseWriter, r *http.Request, c ac
 		if _, known := reply.ProblemOf(err); known {
 			return q, err
 		}
-		return q, request.Errorf("The request did not come whole. Send it again.")
+		return q, request.Errorf("The request was incomplete. Send it again.")
 	}
 	defer release()
 	if err := request.Decode(body, &q); err != nil {

@@ -190,7 +190,7 @@ func TestLeaseEndsInEachWay(t *testing.T) {
 	for end, want := range map[string]struct{ more, row string }{
 		"retry":   {`, "code": "scanner-away", "reason": "No \"scanner\"."`, `Pending at Virus Scan, 1: No "scanner". (scanner-away)`},
 		"fail":    {`, "code": "virus-found", "reason": "It has Eicar."`, `Failed at Virus Scan, 1: It has Eicar. (virus-found)`},
-		"release": {``, `Pending at Virus Scan, 0: Given back by its worker. (released)`},
+		"release": {``, `Pending at Virus Scan, 0: Given back by the worker. (released)`},
 		"finish":  {`, "note": "Clean."`, `Pending at Reingest Check, 0: Clean. ()`},
 	} {
 		id := l.put("test.edu", 10)

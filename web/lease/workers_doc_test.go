@@ -41,7 +41,7 @@ func TestWorkersPageWorks(t *testing.T) {
 				testenv.Exec(t, l.db, `ALTER TABLE work_items ALTER COLUMN id RESTART WITH 7`)
 				l.put("test.edu", 10)
 			}
-			if strings.Contains(text, `"id": 8`) { // three that somebody has claimed by then
+			if strings.Contains(text, `"id": 8`) { // three that someone has claimed by then
 				for range 3 {
 					l.put("test.edu", 10)
 					l.call("POST", "/v1/claim", scans, "Authorization", "Bearer "+exampleToken)

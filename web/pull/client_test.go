@@ -139,7 +139,7 @@ func TestClientsWorkThroughTrouble(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop ends what it has begun, and answers it.
+// A worker that is asked to stop ends what it has begun, and answers it.
 func TestClientEndsWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
@@ -171,7 +171,7 @@ func TestClientAsksASilentServerAgain(t *testing.T) {
 	if ids, err := c.Post(t.Context(), "", map[string][]string{"q": {"a"}}); err == nil || !strings.Contains(err.Error(), "does not answer within 200ms") {
 		t.Errorf("Post = %v, %v", ids, err)
 	}
-	// What it is asked to wait it may be silent, besides.
+	// What it is asked to wait it may be silent, too.
 	if messages, err := c.Pull(t.Context(), "r", map[string]client.Want{"p": {}}, 400*time.Millisecond, nil); err != nil || len(messages) > 0 {
 		t.Errorf("Pull = %v, %v", messages, err)
 	}

@@ -197,7 +197,7 @@ func readPull(body []byte, d Defaults) (p pullRequest, err error) {
 		return p, err
 	}
 	if len(p.wants) == 0 && len(p.results)+len(p.refused) == 0 {
-		return p, request.Errorf("there is nothing to do: name queues, or give results")
+		return p, request.Errorf("the request is empty: name queues, or give results")
 	}
 	return p, nil
 }

@@ -233,7 +233,7 @@ type unknownResultsError struct {
 }
 
 func (e *unknownResultsError) Error() string {
-	return fmt.Sprintf("%d of %d results are for messages that %s was not given; the others are saved", e.Unknown, e.Results, e.Receiver)
+	return fmt.Sprintf("%d of %d results are for messages that were not delivered to %s; the others are saved", e.Unknown, e.Results, e.Receiver)
 }
 
 func allSaved(receiver string, saved int, results []result) error {

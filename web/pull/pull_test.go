@@ -217,8 +217,8 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"/pull", `{"queues": {"q": {}}}`, 400, "receiver is missing"},
 		{"/pull", `{"receiver": "", "queues": {"q": {}}}`, 400, "receiver"},
 		{"/pull", `{"receiver": "a\nb", "queues": {"q": {}}}`, 400, "receiver"},
-		{"/pull", `{"receiver": "r"}`, 400, "nothing to do"},
-		{"/pull", `{"receiver": "r", "queues": {}}`, 400, "nothing to do"},
+		{"/pull", `{"receiver": "r"}`, 400, "the request is empty"},
+		{"/pull", `{"receiver": "r", "queues": {}}`, 400, "the request is empty"},
 		{"/pull", `{"receiver": "r", "queues": {"q": 1}}`, 400, "queues.q"},
 		{"/pull", `{"receiver": "r", "queues": {"q": {}}, "timeout": -1}`, 400, "timeout is -1"},
 		{"/pull", `{"receiver": "r", "queues": {"q": {}}, "timeout": "1"}`, 400, "timeout is"},
@@ -230,7 +230,7 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"/pull", `{"receiver": "r", "results": {"q": {"x": "done"}}}`, 400, "not the id of a message"},
 		{"/pull", `{"receiver": "r", "results": {"q": {"1": [5]}}}`, 400, "results.q.1 is [5]"},
 		{"/pull", `{"receiver": "r", "results": {"q": {"1": "` + strings.Repeat("x", 64<<10+1) + `"}}}`, 400, "results.q.1 is 65537 bytes"},
-		{"/pull", `{"receiver": "r", "results": {"q": {"1": "done"}}}`, 400, "1 of 1 results are for messages that r was not given"},
+		{"/pull", `{"receiver": "r", "results": {"q": {"1": "done"}}}`, 400, "1 of 1 results are for messages that were not delivered to r"},
 	} {
 		status, answer := s.ask(c.path, c.body)
 		if status != c.status || !strings.Contains(refusal(t, answer), c.says) {
@@ -495,7 +495,7 @@ func TestThousandCallsWait(t *testing.T) {
 	}
 }
 
-// Whoever has gone is given nothing.
+// Anyone who has gone is given nothing.
 func TestCallThatWasGivenUpTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))

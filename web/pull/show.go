@@ -83,7 +83,7 @@ func (a *API) setPosition(w http.ResponseWriter, r *http.Request, c access.Calle
 		return err
 	}
 	if request.IsNull(all.Values["position"]) {
-		return request.Errorf("position is missing; it must be the number of the message behind which the receiver continues, 0 for the beginning")
+		return request.Errorf("position is missing; it must be the number of the message after which the receiver continues, 0 for the beginning")
 	}
 	position, err := number("position", all.Values["position"], 0, 0, math.MaxInt64)
 	if err != nil {

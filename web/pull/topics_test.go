@@ -220,7 +220,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	}
 }
 
-// A database that came from another cluster numbers its transactions anew.
+// A database that came from another cluster numbers its transactions again.
 func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))

@@ -14,7 +14,7 @@ import (
 // connection cannot be used again.
 var (
 	ErrBusy = errors.New("too many requests are being read at the moment; send it again in a second")
-	ErrSlow = errors.New("the request came too slowly; send it again over a faster connection, or in parts")
+	ErrSlow = errors.New("the request arrived too slowly; send it again over a faster connection, or in parts")
 )
 
 const (
@@ -146,7 +146,7 @@ func (h *held) release() {
 }
 
 // Read reads a request for a caller. release gives its memory
-// back; it must be called once the request is no longer in memory. Besides [ErrBusy]
+// back; it must be called once the request is no longer in memory. In addition to [ErrBusy]
 // and [ErrSlow] the error may be a [*http.MaxBytesError].
 func (b *Budget) Read(w http.ResponseWriter, r *http.Request, caller string) (body []byte, release func(), err error) {
 	most := b.l.MostBody

@@ -149,6 +149,6 @@ func kindOf(t reflect.Type) string {
 	case reflect.Float64:
 		return "a number"
 	default:
-		return "a whole number, and not larger than such numbers are"
+		return "a whole number that fits into 64 bits"
 	}
 }

@@ -27,6 +27,6 @@ func Run(ctx context.Context, command string, in io.Reader, out io.Writer) error
 	case "guard":
 		return devstack.Guard(ctx, in, out)
 	default:
-		return fmt.Errorf("no internal command %q", command)
+		return fmt.Errorf("unknown internal command %q", command)
 	}
 }
