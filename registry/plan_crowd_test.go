@@ -132,7 +132,7 @@ func TestPlanIsInOneHand(t *testing.T) {
 	<-began
 	user := value[string](a, `SELECT session_user::text`)
 	_, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore)
-	if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "in the hands of") || !strings.Contains(err.Error(), user+", backend process") {
+	if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), "is being applied by") || !strings.Contains(err.Error(), user+", backend process") {
 		t.Errorf("the second is told %v", err)
 	}
 	if _, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore); !errors.Is(err, registry.ErrRefused) {

@@ -68,9 +68,9 @@ func TestRequeueWhereTellsFirst(t *testing.T) {
 	before := a.everyItem()
 	want := []string{
 		"would requeue 9",
-		"of which 3 #1 Suspended at Store",
-		"of which 3 #4 Failed at Store",
-		"of which 3 #7 Pending at Validate: in the queue already, and due at once",
+		"change 3 #1 Suspended at Store",
+		"change 3 #4 Failed at Store",
+		"change 3 #7 Pending at Validate: in the queue already, and due at once",
 		"refused 3 #10 it has ended (Cancelled): it cannot be changed",
 		"sample #1 bag-01.tar of test.edu, 10 bytes: Storage is slow.",
 		"sample #2 bag-02.tar of test.edu, 10 bytes: Storage is slow.",
@@ -82,12 +82,12 @@ func TestRequeueWhereTellsFirst(t *testing.T) {
 		t.Errorf("a dry run tells (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"would requeue 6", "of which 3 #1 Suspended at Store", "of which 3 #4 Failed at Store",
+		"would requeue 6", "change 3 #1 Suspended at Store", "change 3 #4 Failed at Store",
 		"refused 3 #7 it cannot be requeued to Store: it has only come to Validate", "refused 3 #10 it has ended (Cancelled): it cannot be changed",
 	}, a.told(`true`, "Store", false)[:5]); diff != "" {
 		t.Errorf("a dry run to Store tells (-want +got):\n%s", diff)
 	}
-	if got := a.told(`id = 5`, "Receive", false); got[1] != "of which 1 #5 Failed at Store, to Receive" {
+	if got := a.told(`id = 5`, "Receive", false); got[1] != "change 1 #5 Failed at Store, to Receive" {
 		t.Errorf("a dry run to Receive tells %q", got)
 	}
 	if got := a.told(`id > 99`, "", false); len(got) != 1 || got[0] != "would requeue 0" {
@@ -116,7 +116,7 @@ func TestRequeueWhereTakesWhatRuns(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.standing("Started")
-	if got := a.told(`status = 'Started'`, "", false)[1]; got != "of which 1 #1 Started at Store: its worker loses it" {
+	if got := a.told(`status = 'Started'`, "", false)[1]; got != "change 1 #1 Started at Store: its worker loses it" {
 		t.Errorf("a dry run tells %q", got)
 	}
 	a.told(`status = 'Started'`, "Validate", true)

@@ -269,7 +269,7 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 	}
 	a.end(item, "Success", "It is in restore.test.edu.")
 	expect("restored", "Spot Restoration Completed|t|1|Spot restoration is completed: test.edu/o1")
-	if text := value[string](a, `SELECT content FROM alerts`); !strings.Contains(text, "every 7 days") || !strings.HasSuffix(text, "It is in restore.test.edu.") {
+	if text := value[string](a, `SELECT content FROM alerts`); !strings.Contains(text, "Every 7 days") || !strings.HasSuffix(text, "It is in restore.test.edu.") {
 		t.Errorf("it says %q", text)
 	}
 	if got := outcome(item); got != "restored ended" {

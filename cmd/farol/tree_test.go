@@ -212,7 +212,7 @@ func TestErrorsAreInWords(t *testing.T) {
 		want string
 	}{
 		{errors.New("unknown command"), "unknown command"},
-		{number, "it is no number"},
+		{number, "it is not a number"},
 		{errors.Join(errors.New("read a.tar"), context.DeadlineExceeded), "read a.tar\nthere was no answer before the timeout"},
 		{errors.New(`invalid argument "x" for "--limit" flag: strconv.ParseInt: parsing "x": invalid syntax`), `invalid argument "x" for "--limit" flag: "x" is not valid here`},
 	} {
