@@ -171,8 +171,8 @@ func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
 	var rows [][]string
 	for _, t := range s.Topics {
 		rows = append(rows, []string{
-			human.Line(t.Topic), number(t.Claimable), number(t.Depth), number(t.Running), number(t.InFlight), number(t.Later), number(t.Deferred),
-			number(t.Requeued), number(t.Finished), number(t.Drift), pausedWhere(t),
+			human.Line(t.Topic), human.Number(t.Claimable), human.Number(t.Depth), human.Number(t.Running), human.Number(t.InFlight), human.Number(t.Later), human.Number(t.Deferred),
+			human.Number(t.Requeued), human.Number(t.Finished), human.Number(t.Drift), pausedWhere(t),
 		})
 	}
 	head := []string{"TOPIC", "CLAIMABLE", "DEPTH", "RUNNING", "IN FLIGHT", "LATER", "DEFERRED", "REQUEUED", "FINISHED", "DRIFT", "PAUSED"}

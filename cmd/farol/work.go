@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,11 +15,13 @@ import (
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/steps"
 )
 
@@ -134,7 +135,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if lacks := format.Unconfined(); len(lacks) > 0 {
 		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
 	}
-	formats, err := startIdentifier(ctx, config.Identify)
+	formats, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}
@@ -168,11 +169,19 @@ func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, w
 	if config.Repair.Auto != "on" {
 		return besides, nil
 	}
-	repairer, err := newRepairer(s, config.Repair, worker, deps.Log)
+	repairer, err := archive.NewRepairer(s, config.Repair, worker, deps.Log)
 	if err != nil {
 		return nil, err
 	}
 	return append(besides, func(ctx context.Context) error { return repairer.Run(ctx, config.Repair.After) }), nil
+}
+
+// newFixity is what checks copies in a worker of this name.
+func newFixity(deps pipeline.Deps, c settings.Fixity, worker string, metrics monitor.Fixity) *fixity.Checker {
+	return &fixity.Checker{
+		Registry: deps.Registry, Targets: deps.Targets, Log: deps.Log,
+		Worker: worker, Slots: c.Slots, Batch: c.Batch, Attempts: c.Attempts, Days: c.Days, Observe: metrics.Observe,
+	}
 }
 
 // runWatched works, and tells how the work goes, until ctx is done or the worker
@@ -239,23 +248,4 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config settings.Worker, 
 		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change "+strings.Join(config.Blamed(wrong), " or "))
 	}
 	return engine, err
-}
-
-// startIdentifier has this program identify formats in children of its own. They
-// outlive ctx, as stages in work do; Close ends them.
-func startIdentifier(ctx context.Context, config settings.Identify) (*format.Identifier, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: int64(config.Memory),
-	})
-	if err != nil {
-		return nil, err
-	}
-	for range config.Workers { // children load their signatures now, and not while the first bag waits
-		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
-	}
-	return formats, nil
 }

@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -29,7 +29,8 @@ type identifyFlags struct {
 	dryRun, asJSON      bool
 }
 
-func identifyCommand() *cobra.Command {
+// Identify is farol identify.
+func Identify() *cobra.Command {
 	var f identifyFlags
 	c := &cobra.Command{
 		Use:   "identify --missing | --older-than-signature V",
@@ -129,7 +130,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if err := knownTo(ctx, s.Registry, filter); err != nil {
 		return err
 	}
-	formats, err := startIdentifier(ctx, config.Identify)
+	formats, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
-// planStates are those that an item can have in a plan, in their order.
-func planStates() []string {
+// PlanStates are those that an item can have in a plan, in their order.
+func PlanStates() []string {
 	return []string{"planned", "done", "refused", "changed", "undone", "not undone"}
 }
 
@@ -38,7 +38,7 @@ changed or were not put back. With --items, list those items instead.`,
 			if err != nil {
 				return err
 			}
-			if items, err = cli.OneOf("--items", items, append(planStates(), "all")); err != nil {
+			if items, err = cli.OneOf("--items", items, append(PlanStates(), "all")); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
@@ -58,7 +58,7 @@ changed or were not put back. With --items, list those items instead.`,
 			return showPlan(ctx, cmd, s.Registry, p, asJSON)
 		},
 	}
-	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(planStates(), ", ")+", or all")
+	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(PlanStates(), ", ")+", or all")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -172,7 +172,7 @@ func (v planView) print(w io.Writer) error {
 // standing is how far a plan has come.
 func (v planView) standing() string {
 	text := v.State
-	for _, state := range planStates() {
+	for _, state := range PlanStates() {
 		if n := v.Counts[state]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, state)
 		}

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -67,7 +67,7 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 	flags.IntVar(&page.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&page.After, "after", "", "only those that come after the file with this path, for the next page")
 	cli.JSONFlag(c, &asJSON)
-	_ = c.RegisterFlagCompletionFunc("state", complete(constant(fileStates), false)) // it fails only for a flag that is not there
+	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
 }

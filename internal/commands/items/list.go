@@ -1,10 +1,9 @@
-package main
+package items
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -62,10 +61,10 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
+	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
 	flags.StringVar(&f.Status, "state", "", "the same as --status")
-	flags.StringVar(&f.Stage, "stage", "", inStage())
-	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(actions(), ", "))
+	flags.StringVar(&f.Stage, "stage", "", values.StageHelp())
+	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(values.Actions(), ", "))
 	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
@@ -78,25 +77,15 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 	return c
 }
 
-// actions are what an item can be for.
-func actions() (names []string) {
-	for _, w := range settings.OldWorkers() {
-		if w.Action != "" && !slices.Contains(names, w.Action) {
-			names = append(names, w.Action)
-		}
-	}
-	return names
-}
-
 // checkFilter spells status, stage and action as the registry does.
 func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
-	if f.Status, err = cli.OneOf("--status", f.Status, statuses()); err != nil {
+	if f.Status, err = cli.OneOf("--status", f.Status, values.Statuses()); err != nil {
 		return err
 	}
-	if f.Action, err = cli.OneOf("--action", f.Action, actions()); err != nil {
+	if f.Action, err = cli.OneOf("--action", f.Action, values.Actions()); err != nil {
 		return err
 	}
-	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
+	if f.Stage, err = values.Stage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
 	if f.Limit < 1 || f.Limit > 10000 {

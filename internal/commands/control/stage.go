@@ -1,24 +1,25 @@
-package main
+// Package control has the commands that control stages, workers, services and queues.
+package control
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-func stageCommand() *cobra.Command {
+// Stage is farol stage.
+func Stage() *cobra.Command {
 	return cli.Group("stage", "List and change stages, and add stages that other programs process", stageListCommand(), stageAddCommand(), stageSetCommand(), stageRemoveCommand())
 }
 
@@ -61,14 +62,12 @@ func printStages(out io.Writer, list []registry.Stage) error {
 		}
 		rows = append(rows, []string{
 			s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
-			number(s.Waiting), number(s.Running), number(s.Parked), state,
+			human.Number(s.Waiting), human.Number(s.Running), human.Number(s.Parked), state,
 		})
 	}
 	header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
 	return cli.WriteList(out, "stages", header, rows)
 }
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func stageAddCommand() *cobra.Command {
 	var n registry.NewStage
@@ -97,7 +96,7 @@ name has letters, digits and single spaces, and begins with a capital.`,
 			n.Name = args[0]
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				var err error
-				if n.After, err = anyStage(ctx, r, "--after", n.After); err != nil {
+				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
 					return err
 				}
 				s, err := r.AddStage(ctx, n)
@@ -139,7 +138,7 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				name, err := anyStage(ctx, r, "the stage", args[0])
+				name, err := values.StageFrom(ctx, r, "the stage", args[0])
 				if err != nil {
 					return err
 				}
@@ -163,46 +162,4 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-// oneStage spells the name of a stage as the registry does, or another name that is
-// allowed as well. Only for one that is no stage of Farol's own does it ask there.
-func oneStage(ctx context.Context, flag, value string, also ...string) (string, error) {
-	name, err := cli.OneOf(flag, value, append(allStages(), also...))
-	if err == nil {
-		return name, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	s, noRegistry := connect.Registry(ctx, "stage")
-	if noRegistry != nil {
-		return "", err // which is all that can be said
-	}
-	defer s.Close()
-	return anyStage(ctx, s.Registry, flag, value, also...)
-}
-
-// anyStage is oneStage for who is connected. Of what there is no stage, the stages
-// that people can mean are told.
-func anyStage(ctx context.Context, r *registry.Registry, flag, value string, also ...string) (string, error) {
-	names, err := r.StageNames(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, name := range names {
-		if strings.EqualFold(name, value) {
-			return name, nil
-		}
-	}
-	stages, err := r.Stages(ctx)
-	if err != nil {
-		return "", err
-	}
-	var live []string
-	for _, s := range stages {
-		if !slices.Contains(live, s.Stage) {
-			live = append(live, s.Stage)
-		}
-	}
-	return cli.OneOf(flag, value, append(append(live, "Resolve"), also...))
 }

@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func fixityCommand() *cobra.Command {
+// Fixity is farol fixity.
+func Fixity() *cobra.Command {
 	return cli.Group("fixity", "Verify stored copies against their recorded checksums",
 		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
 }
@@ -51,8 +52,8 @@ Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
 	return c
 }
 
-// fixityReport is what farol fixity status prints as JSON.
-type fixityReport struct {
+// FixityReport is what farol fixity status prints as JSON.
+type FixityReport struct {
 	fixity.Status
 
 	BadCopies []fixity.BadCopy `json:"bad"` // the first 1,000
@@ -74,7 +75,7 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 		return err
 	}
 	defer s.Close()
-	var report fixityReport
+	var report FixityReport
 	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	return err
 }
 
-func writeFixityStatus(out io.Writer, r fixityReport) error {
+func writeFixityStatus(out io.Writer, r FixityReport) error {
 	var rows [][]string
 	for _, t := range r.Targets {
 		if t.Mode == "off" && t.Copies == 0 {
@@ -130,7 +131,7 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 }
 
 // writeStops says what is not done now, and why.
-func writeStops(out io.Writer, r fixityReport) {
+func writeStops(out io.Writer, r FixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
 		if r.PauseReason != nil {
@@ -184,7 +185,7 @@ func doneBy(s fixity.Status) string {
 	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
 }
 
-func writeWorst(out io.Writer, r fixityReport) error {
+func writeWorst(out io.Writer, r FixityReport) error {
 	if len(r.Worst) > 0 {
 		fmt.Fprintln(out, "\nMost overdue:")
 		var rows [][]string

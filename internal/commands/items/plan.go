@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -11,13 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
-func planCommand() *cobra.Command {
+// Plan is farol plan.
+func Plan() *cobra.Command {
 	c := cli.Group("plan", "Change many items by a plan that can be reviewed and undone",
 		planRequeueCommand(), planCancelCommand(), planPriorityCommand(),
 		planApplyCommand(), planShowCommand(), planListCommand(), planUndoCommand())
@@ -35,8 +37,8 @@ const planTime = 10 * time.Minute
 func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 	flags := c.Flags()
 	flags.StringVar(&q.Where, "where", "", "only those that this condition is true for, as in SQL; \"true\" is all")
-	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
-	flags.StringVar(&q.AtStage, "stage", "", inStage())
+	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
+	flags.StringVar(&q.AtStage, "stage", "", values.StageHelp())
 	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
 	cli.JSONFlag(c, asJSON)
@@ -59,14 +61,14 @@ Nothing is changed before the plan is applied.` + conditionHelp,
   farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Stage, err = oneStage(cmd.Context(), "--to", q.Stage); err != nil {
+			if q.Stage, err = values.Stage(cmd.Context(), "--to", q.Stage); err != nil {
 				return err
 			}
 			return makePlan(cmd, q, asJSON)
 		},
 	}
 	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar(&q.Stage, "to", "", toStage())
+	c.Flags().StringVar(&q.Stage, "to", "", values.ToHelp())
 	return c
 }
 
@@ -116,10 +118,10 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
 		return cli.Usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
 	}
-	if q.Status, err = cli.OneOf("--status", q.Status, statuses()); err != nil {
+	if q.Status, err = cli.OneOf("--status", q.Status, values.Statuses()); err != nil {
 		return err
 	}
-	if q.AtStage, err = oneStage(cmd.Context(), "--stage", q.AtStage); err != nil {
+	if q.AtStage, err = values.Stage(cmd.Context(), "--stage", q.AtStage); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)

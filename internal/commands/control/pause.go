@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -12,12 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-func pauseCommand() *cobra.Command {
+// Pause is farol pause.
+func Pause() *cobra.Command {
 	var reason string
 	var f stageFlags
 	c := &cobra.Command{
@@ -44,7 +46,8 @@ first at a terminal; --yes and --dry-run go with it.`,
 	return c
 }
 
-func resumeCommand() *cobra.Command {
+// Resume is farol resume.
+func Resume() *cobra.Command {
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "resume STAGE | --all",
@@ -82,13 +85,13 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	stage, does, err := "", true, error(nil)
 	switch {
 	case f.all == (len(args) == 1):
-		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
+		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(values.Stages(), registry.FixityStage), ", "))
 	case !f.all && (f.care.Yes || f.care.DryRun):
 		return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
 	case f.all:
 		does, err = f.care.Allows(cmd, question, true)
 	default:
-		stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage)
+		stage, err = values.Stage(cmd.Context(), "the stage", args[0], registry.FixityStage)
 	}
 	if err != nil {
 		return err
@@ -137,7 +140,8 @@ func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
 	return nil
 }
 
-func workersCommand() *cobra.Command {
+// Workers is farol workers.
+func Workers() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
@@ -185,7 +189,8 @@ func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
 	return cli.WriteList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
 }
 
-func drainCommand() *cobra.Command {
+// Drain is farol drain.
+func Drain() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "drain WORKER",

@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func servicesCommand() *cobra.Command {
+// Services is farol services.
+func Services() *cobra.Command {
 	var asJSON, failing bool
 	c := cli.Group("services", "List the services that items need; hold or release one", servicesHoldCommand(), servicesReleaseCommand())
 	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -11,12 +11,14 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-func requeueCommand() *cobra.Command {
+// Requeue is farol requeue.
+func Requeue() *cobra.Command {
 	var stage, where string
 	var care cli.Caution
 	var acceptMissing, asJSON bool
@@ -57,7 +59,7 @@ are only shown what would happen, and what would be refused and why, unless you 
 }
 
 func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJSON bool) error {
-	stage, err := oneStage(cmd.Context(), "--to", stage)
+	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,8 @@ func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJS
 	return nil
 }
 
-func whyNotCommand() *cobra.Command {
+// WhyNot is farol why-not.
+func WhyNot() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "why-not ID",

@@ -1,10 +1,11 @@
-package main
+package archive
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 
@@ -14,12 +15,13 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
+	pipelinefixity "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func repairCommand() *cobra.Command {
+// Repair is farol repair.
+func Repair() *cobra.Command {
 	var f repairFlags
 	c := &cobra.Command{
 		Use:   "repair IDENT... | --all | --release PROVIDER --by EMAIL",
@@ -88,9 +90,9 @@ func (f *repairFlags) check(args []string) (err error) {
 
 // repairReport is what farol repair prints as JSON.
 type repairReport struct {
-	DryRun bool               `json:"dry_run"`
-	Copies []fixitypkg.Repair `json:"copies"`
-	Brakes []fixity.Brake     `json:"brakes"`
+	DryRun bool                    `json:"dry_run"`
+	Copies []pipelinefixity.Repair `json:"copies"`
+	Brakes []fixity.Brake          `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -110,7 +112,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	}
 	defer s.Close()
 	host, _ := os.Hostname()
-	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
+	r, err := NewRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
 	if err != nil {
 		return err
 	}
@@ -118,12 +120,12 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.all {
 		identifiers = []string{""}
 	}
-	report := repairReport{DryRun: f.dryRun, Copies: []fixitypkg.Repair{}}
+	report := repairReport{DryRun: f.dryRun, Copies: []pipelinefixity.Repair{}}
 	for _, identifier := range identifiers {
 		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
-		if err := repairEach(ctx, r, identifier, f.dryRun, func(d fixitypkg.Repair) error {
+		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipelinefixity.Repair) error {
 			report.Copies = append(report.Copies, d)
 			if f.asJSON {
 				return nil
@@ -155,7 +157,7 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 }
 
 // repairEach repairs what is bad of a file or an object, or all with "".
-func repairEach(ctx context.Context, r *fixitypkg.Repairer, identifier string, dryRun bool, told func(fixitypkg.Repair) error) error {
+func repairEach(ctx context.Context, r *pipelinefixity.Repairer, identifier string, dryRun bool, told func(pipelinefixity.Repair) error) error {
 	for after := int64(0); ; {
 		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
@@ -174,15 +176,15 @@ func repairEach(ctx context.Context, r *fixitypkg.Repairer, identifier string, d
 	}
 }
 
-func writeRepair(out io.Writer, d fixitypkg.Repair) error {
+func writeRepair(out io.Writer, d pipelinefixity.Repair) error {
 	text := d.Result
 	switch {
-	case d.Result == fixitypkg.RepairLeft:
+	case d.Result == pipelinefixity.RepairLeft:
 		text += ": " + human.Line(d.Reason)
 	case d.From != "":
 		text += " from " + d.From
 	}
-	if d.QuarantinedAs != "" && d.Result == fixitypkg.RepairDone {
+	if d.QuarantinedAs != "" && d.Result == pipelinefixity.RepairDone {
 		text += "; the bad bytes are at " + d.QuarantinedAs
 	}
 	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", human.Line(d.File), d.Target, d.Problem, text)
@@ -199,17 +201,17 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	case asJSON:
 		err = cli.WriteJSON(out, r)
 	case r.DryRun:
-		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[fixitypkg.RepairWould], "copy", "copies"), results[fixitypkg.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[pipelinefixity.RepairWould], "copy", "copies"), results[pipelinefixity.RepairLeft])
 	default:
-		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[fixitypkg.RepairDone], "copy", "copies"),
-			results[fixitypkg.RepairGood], results[fixitypkg.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[pipelinefixity.RepairDone], "copy", "copies"),
+			results[pipelinefixity.RepairGood], results[pipelinefixity.RepairLeft])
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(r.Brakes) > 0 && results[fixitypkg.RepairLeft] > 0:
+	case len(r.Brakes) > 0 && results[pipelinefixity.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
-	case results[fixitypkg.RepairLeft] > 0:
+	case results[pipelinefixity.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "see to what is said of those that are left, and start it again"}
 	}
 	return nil
@@ -232,4 +234,20 @@ func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
 	}
 	_, err = fmt.Fprintf(out, "Repair goes on at %s. What failed until now does not count any more.\n", f.release)
 	return err
+}
+
+// leastShare is how many checks a share is taken of at least.
+const leastShare = 100
+
+// NewRepairer is what repairs bad copies in a process of this name.
+func NewRepairer(s *connect.Services, c settings.Repair, worker string, log *slog.Logger) (*pipelinefixity.Repairer, error) {
+	quarantine, err := s.Receiving(c.Quarantine)
+	if err != nil {
+		return nil, err
+	}
+	return &pipelinefixity.Repairer{
+		Registry: s.Registry, Targets: s.Targets, Log: log,
+		Worker: worker, Quarantine: quarantine,
+		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
+	}, nil
 }
