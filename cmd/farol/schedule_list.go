@@ -58,11 +58,8 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
 				case err != nil:
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), j)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", j.Job, verb)
-				return err
+				return cli.Printf(cmd, asJSON, j, "%s is %sd.\n", j.Job, verb)
 			})
 		},
 	}

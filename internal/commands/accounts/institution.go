@@ -47,12 +47,8 @@ institution again changes nothing.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), added)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered. It deposits into %s; what it gets back goes to %s.\n",
+			return cli.Printf(cmd, asJSON, added, "%s is registered. It deposits into %s; what it gets back goes to %s.\n",
 				added.Identifier, added.ReceivingBucket, added.RestoreBucket)
-			return err
 		},
 	}
 	c.Flags().StringVar(&in.Name, "name", "", "name of the institution (required)")
@@ -180,16 +176,11 @@ func institutionListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, in := range list {
-				rows = append(rows, []string{
+			return cli.PrintList(cmd, asJSON, list, "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, func(in registry.Institution) []string {
+				return []string{
 					fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
-				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
+				}
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -103,10 +103,7 @@ func tokenListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
-				}
-				return printTokens(cmd.OutOrStdout(), list)
+				return cli.Print(cmd, asJSON, list, printTokens)
 			})
 		},
 	}

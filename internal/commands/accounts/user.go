@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -60,11 +61,7 @@ neither requests nor approves deletions.`,
 			if err != nil {
 				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show what there is"}
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), added)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered as %s.\n", human.Line(added.Email), added.Role)
-			return err
+			return cli.Printf(cmd, asJSON, added, "%s is registered as %s.\n", human.Line(added.Email), added.Role)
 		},
 	}
 	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
@@ -84,30 +81,19 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connect.Registry(cmd.Context(), "user")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := s.Registry.Users(cmd.Context(), institution)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if list == nil {
-					list = []registry.User{}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Users(ctx, institution)
+				if err != nil {
+					return err
 				}
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, u := range list {
-				state := "active"
-				if u.DeactivatedAt != nil {
-					state = "deactivated"
-				}
-				rows = append(rows, []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
+				return cli.PrintList(cmd, asJSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u registry.User) []string {
+					state := "active"
+					if u.DeactivatedAt != nil {
+						state = "deactivated"
+					}
+					return []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)}
+				})
+			})
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
@@ -127,20 +113,13 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 		Example: "  farol user " + verb + " first@test.edu",
 		Args:    cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := connect.Registry(cmd.Context(), "user")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			u, err := s.Registry.SetUserActive(cmd.Context(), args[0], active)
-			if err != nil {
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows who is registered"}
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), u)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", human.Line(u.Email), verb)
-			return err
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				u, err := r.SetUserActive(ctx, args[0], active)
+				if err != nil {
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows who is registered"}
+				}
+				return cli.Printf(cmd, asJSON, u, "%s is %sd.\n", human.Line(u.Email), verb)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -190,28 +190,17 @@ func deleteListCommand() *cobra.Command {
 			if limit < 1 {
 				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
 			}
-			s, err := connect.Registry(cmd.Context(), "delete")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := requests.In(s.Registry).DeletionRequests(cmd.Context(), institution, before, limit)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if list == nil {
-					list = []requests.DeletionRequest{}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := requests.In(r).DeletionRequests(ctx, institution, before, limit)
+				if err != nil {
+					return err
 				}
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, d := range list {
-				rows = append(rows, []string{
-					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+				return cli.PrintList(cmd, asJSON, list, "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, func(d requests.DeletionRequest) []string {
+					return []string{
+						fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+					}
 				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
+			})
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
@@ -250,27 +239,24 @@ func deleteShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := connect.Registry(cmd.Context(), "delete")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			d, err := requests.In(s.Registry).DeletionRequest(cmd.Context(), id)
-			if err != nil {
-				return undeletable(err)
-			}
-			receipts, err := requests.In(s.Registry).Receipts(cmd.Context(), id, mostReceipts)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), struct {
-					requests.DeletionRequest
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				d, err := requests.In(r).DeletionRequest(ctx, id)
+				if err != nil {
+					return undeletable(err)
+				}
+				receipts, err := requests.In(r).Receipts(ctx, id, mostReceipts)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.WriteJSON(cmd.OutOrStdout(), struct {
+						requests.DeletionRequest
 
-					Receipts []requests.DeletedCopy `json:"receipts"`
-				}{d, receipts})
-			}
-			return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+						Receipts []requests.DeletedCopy `json:"receipts"`
+					}{d, receipts})
+				}
+				return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -190,20 +190,13 @@ for it.`,
 			if by == "" {
 				return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
 			}
-			s, err := connect.Registry(cmd.Context(), "restore")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			item, err := requests.In(s.Registry).ApproveRetrieval(cmd.Context(), id, by)
-			if err != nil {
-				return unrestorable("", err)
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), item)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
-			return err
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				item, err := requests.In(r).ApproveRetrieval(ctx, id, by)
+				if err != nil {
+					return unrestorable("", err)
+				}
+				return cli.Printf(cmd, asJSON, item, "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
+			})
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of who approves (required)")

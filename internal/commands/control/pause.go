@@ -96,25 +96,20 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, cmd.Name())
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if !does {
-		list, err := s.Registry.Pauses(ctx)
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		if !does {
+			list, err := r.Pauses(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
+		}
+		list, err := change(ctx, r, stage)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
-	}
-	list, err := change(ctx, s.Registry, stage)
-	if err != nil {
-		return err
-	}
-	return f.print(cmd.OutOrStdout(), list)
+		return f.print(cmd.OutOrStdout(), list)
+	})
 }
 
 func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
@@ -150,30 +145,22 @@ func Workers() *cobra.Command {
   farol workers --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			s, err := connect.Registry(ctx, "workers")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := s.Registry.Workers(ctx)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			return printWorkers(cmd, list)
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Workers(ctx)
+				if err != nil {
+					return err
+				}
+				return printWorkers(cmd, asJSON, list)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
-	var rows [][]string
-	for _, w := range list {
+func printWorkers(cmd *cobra.Command, asJSON bool, list []registry.Worker) error {
+	header := []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}
+	return cli.PrintList(cmd, asJSON, list, "workers", header, func(w registry.Worker) []string {
 		slots, state := "", "serves HTTP"
 		if w.Slots != nil {
 			slots, state = strconv.Itoa(*w.Slots), "works"
@@ -181,12 +168,11 @@ func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
 		if w.Draining {
 			state = "was asked to stop"
 		}
-		rows = append(rows, []string{
+		return []string{
 			human.Line(w.Worker), fmt.Sprintf("%s/%d", human.Line(w.Node), w.PID), strconv.Itoa(w.Running), slots,
 			human.Duration(time.Duration(w.HeardAgo * float64(time.Second))), human.Duration(time.Since(w.Started)), state,
-		})
-	}
-	return cli.WriteList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
+		}
+	})
 }
 
 // Drain is farol drain.
@@ -202,24 +188,16 @@ programs have leased stays theirs. farol workers lists the names.`,
   farol drain node-2-4712 --json`,
 		Args: cli.OneArg("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			s, err := connect.Registry(ctx, "drain")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			w, err := s.Registry.Drain(ctx, args[0])
-			switch {
-			case errors.Is(err, registry.ErrNotFound):
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}
-			case err != nil:
-				return err
-			case asJSON:
-				return cli.WriteJSON(cmd.OutOrStdout(), w)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
-			return err
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				w, err := r.Drain(ctx, args[0])
+				switch {
+				case errors.Is(err, registry.ErrNotFound):
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}
+				case err != nil:
+					return err
+				}
+				return cli.Printf(cmd, asJSON, w, "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

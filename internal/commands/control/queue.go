@@ -35,16 +35,11 @@ func queueListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
-				}
-				var rows [][]string
-				for _, q := range list {
-					rows = append(rows, []string{
+				return cli.PrintList(cmd, asJSON, list, "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, func(q registry.Queue) []string {
+					return []string{
 						human.Line(q.Queue), human.Number(q.Messages), human.Number(q.Depth), human.Age(q.Oldest), human.Number(q.Failed), fmt.Sprint(len(q.Receivers)),
-					})
-				}
-				return cli.WriteList(cmd.OutOrStdout(), "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
+					}
+				})
 			})
 		},
 	}
@@ -69,10 +64,7 @@ func queueShowCommand() *cobra.Command {
 				if len(list) == 0 {
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` shows those that there are"}
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list[0])
-				}
-				return printQueue(cmd.OutOrStdout(), list[0])
+				return cli.Print(cmd, asJSON, list[0], printQueue)
 			})
 		},
 	}

@@ -3,8 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,36 +97,24 @@ try one item at once; if that fails too, they hold it again.`,
 
 // changeServices makes one change to a service, or none, and shows what came of it.
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, "services")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	list, err := change(ctx, s.Registry)
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		err = cli.WriteJSON(cmd.OutOrStdout(), append([]registry.Service{}, list...))
-	default:
-		err = printServices(cmd, list)
-	}
-	if err != nil || cmd.Name() != "services" {
-		return err
-	}
-	for _, s := range list {
-		if s.State != "ok" {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		list, err := change(ctx, r)
+		if err != nil {
+			return err
+		}
+		if err := printServices(cmd, asJSON, list); err != nil || cmd.Name() != "services" {
+			return err
+		}
+		if slices.ContainsFunc(list, func(s registry.Service) bool { return s.State != "ok" }) {
 			return cli.Failure{Code: cli.ExitFailed} // the list has said it
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func printServices(cmd *cobra.Command, list []registry.Service) error {
-	var rows [][]string
-	for _, s := range list {
+func printServices(cmd *cobra.Command, asJSON bool, list []registry.Service) error {
+	header := []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}
+	return cli.PrintList(cmd, asJSON, list, "services", header, func(s registry.Service) []string {
 		since, waiting := "", ""
 		if s.Since != nil {
 			since = human.Time(*s.Since)
@@ -134,9 +122,6 @@ func printServices(cmd *cobra.Command, list []registry.Service) error {
 		if s.State != "ok" {
 			waiting = strconv.FormatInt(s.Waiting, 10)
 		}
-		rows = append(rows, []string{
-			human.Line(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, human.Line(s.Text),
-		})
-	}
-	return cli.WriteList(cmd.OutOrStdout(), "services", []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
+		return []string{human.Line(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, human.Line(s.Text)}
+	})
 }

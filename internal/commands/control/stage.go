@@ -40,13 +40,10 @@ func stageListCommand() *cobra.Command {
 func listStages(cmd *cobra.Command, asJSON bool) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := r.Stages(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case asJSON:
-			return cli.WriteJSON(cmd.OutOrStdout(), list)
 		}
-		return printStages(cmd.OutOrStdout(), list)
+		return cli.Print(cmd, asJSON, list, printStages)
 	})
 }
 
@@ -105,12 +102,9 @@ name has letters, digits and single spaces, and begins with a capital.`,
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages there are"}
 				case err != nil:
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), s)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Behind %s comes %s now, with the topic %s. Its items wait for programs that ask for them: docs/workers.md.\n",
+				return cli.Printf(cmd, asJSON, s, "Behind %s comes %s now, with the topic %s. Its items wait for programs that ask for them: docs/workers.md.\n",
 					n.After, s.Stage, s.Topic)
-				return err
 			})
 		},
 	}

@@ -165,11 +165,8 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
 	case err != nil:
 		return err
-	case asJSON:
-		return cli.WriteJSON(cmd.OutOrStdout(), item)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
-	return err
+	return cli.Printf(cmd, asJSON, item, "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
 }
 
 func itemID(arg string) (int64, error) {

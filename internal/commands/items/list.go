@@ -45,19 +45,16 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 			if err := checkFilter(cmd.Context(), &f); err != nil {
 				return err
 			}
-			s, err := connect.Registry(cmd.Context(), "item")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			items, err := s.Registry.WorkItems(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
-			}
-			return printItems(cmd, items, f)
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				items, err := r.WorkItems(ctx, f)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.WriteJSON(cmd.OutOrStdout(), items)
+				}
+				return printItems(cmd, items, f)
+			})
 		},
 	}
 	flags := c.Flags()

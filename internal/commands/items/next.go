@@ -2,7 +2,6 @@ package items
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -33,8 +32,8 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 10000 {
-				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
+			if err := cli.CheckLimit(limit); err != nil {
+				return err
 			}
 			pools, err := poolsOf(given)
 			if err != nil {
@@ -45,7 +44,7 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 				return err
 			}
 			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
+				return cli.WriteJSON(cmd.OutOrStdout(), items)
 			}
 			return printItems(cmd, items, registry.ItemFilter{})
 		},

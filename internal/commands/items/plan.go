@@ -124,23 +124,18 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	if q.AtStage, err = values.Stage(cmd.Context(), "--stage", q.AtStage); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-	defer cancel()
-	s, err := connect.Registry(ctx, "plan")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	p, err := plans.In(s.Registry).Make(ctx, q)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
-	case errors.Is(err, registry.ErrRefused):
-		return cli.Usage(err, "no plan was made; correct the condition")
-	case err != nil:
-		return err
-	}
-	return showPlan(ctx, cmd, s.Registry, p, asJSON)
+	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+		p, err := plans.In(r).Make(ctx, q)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` shows the items there are"}
+		case errors.Is(err, registry.ErrRefused):
+			return cli.Usage(err, "no plan was made; correct the condition")
+		case err != nil:
+			return err
+		}
+		return showPlan(ctx, cmd, r, p, asJSON)
+	})
 }
 
 func planApplyCommand() *cobra.Command {

@@ -41,21 +41,16 @@ changed or were not put back. With --items, list those items instead.`,
 			if items, err = cli.OneOf("--items", items, append(PlanStates(), "all")); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-			defer cancel()
-			s, err := connect.Registry(ctx, "plan")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			p, err := plans.In(s.Registry).Plan(ctx, id)
-			if err != nil {
-				return noPlan(err)
-			}
-			if items != "" {
-				return listPlanItems(ctx, cmd, s.Registry, id, items, asJSON)
-			}
-			return showPlan(ctx, cmd, s.Registry, p, asJSON)
+			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+				p, err := plans.In(r).Plan(ctx, id)
+				if err != nil {
+					return noPlan(err)
+				}
+				if items != "" {
+					return listPlanItems(ctx, cmd, r, id, items, asJSON)
+				}
+				return showPlan(ctx, cmd, r, p, asJSON)
+			})
 		},
 	}
 	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(PlanStates(), ", ")+", or all")
@@ -77,27 +72,17 @@ func planListCommand() *cobra.Command {
 			if limit < 1 || limit > 10000 {
 				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-			defer cancel()
-			s, err := connect.Registry(ctx, "plan")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := plans.In(s.Registry).List(ctx, before, limit)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]plans.Plan{}, list...)) // null is no list
-			}
-			var rows [][]string
-			for _, p := range list {
-				rows = append(rows, []string{
-					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+				list, err := plans.In(r).List(ctx, before, limit)
+				if err != nil {
+					return err
+				}
+				return cli.PrintList(cmd, asJSON, list, "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, func(p plans.Plan) []string {
+					return []string{
+						strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+					}
 				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
+			})
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
@@ -247,10 +232,7 @@ func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry
 		}
 		after = list[len(list)-1].ID
 	}
-	if asJSON {
-		return cli.WriteJSON(cmd.OutOrStdout(), all)
-	}
-	return printPlanItems(cmd.OutOrStdout(), all)
+	return cli.Print(cmd, asJSON, all, printPlanItems)
 }
 
 func printPlanItems(w io.Writer, items []plans.Item) error {

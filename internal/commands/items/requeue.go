@@ -63,47 +63,42 @@ func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJS
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Hour) // a hundred thousand items take a minute or two
-	defer cancel()
-	s, err := connect.Registry(ctx, "requeue")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	yes, err := care.Allows(cmd, "Requeue all items for which the condition holds", false)
-	if err != nil {
-		return err
-	}
-	lines, err := s.Registry.RequeueWhere(ctx, where, stage, yes)
-	switch {
-	case errors.Is(err, registry.ErrRefused):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
-	case err != nil:
-		return err
-	case asJSON:
-		return cli.WriteJSON(cmd.OutOrStdout(), lines)
-	}
-	number := func(n *int64) string {
-		if n == nil {
-			return ""
+	return connect.WithRegistryFor(cmd, time.Hour, func(ctx context.Context, r *registry.Registry) error { // a hundred thousand items take a minute or two
+		yes, err := care.Allows(cmd, "Requeue all items for which the condition holds", false)
+		if err != nil {
+			return err
 		}
-		return strconv.FormatInt(*n, 10)
-	}
-	var rows [][]string
-	for _, l := range lines {
-		reason := ""
-		if l.Reason != nil {
-			reason = human.Line(*l.Reason)
+		lines, err := r.RequeueWhere(ctx, where, stage, yes)
+		switch {
+		case errors.Is(err, registry.ErrRefused):
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
+		case err != nil:
+			return err
+		case asJSON:
+			return cli.WriteJSON(cmd.OutOrStdout(), lines)
 		}
-		rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
-	}
-	if err := cli.WriteList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
-		return err
-	}
-	if !yes {
-		return cli.Unchanged(cmd)
-	}
-	return nil
+		number := func(n *int64) string {
+			if n == nil {
+				return ""
+			}
+			return strconv.FormatInt(*n, 10)
+		}
+		var rows [][]string
+		for _, l := range lines {
+			reason := ""
+			if l.Reason != nil {
+				reason = human.Line(*l.Reason)
+			}
+			rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
+		}
+		if err := cli.WriteList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
+			return err
+		}
+		if !yes {
+			return cli.Unchanged(cmd)
+		}
+		return nil
+	})
 }
 
 // WhyNot is farol why-not.
@@ -123,27 +118,22 @@ items come first.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			s, err := connect.Registry(ctx, "why-not")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			obstacles, err := explain.Obstacles(ctx, s.Registry, id)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return cli.WriteJSON(cmd.OutOrStdout(), obstacles)
-			case len(obstacles) == 0:
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing keeps item %d from being claimed.\n", id)
-				return err
-			}
-			for _, o := range obstacles {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
-			}
-			return nil
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				obstacles, err := explain.Obstacles(ctx, r, id)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return cli.WriteJSON(cmd.OutOrStdout(), obstacles)
+				case len(obstacles) == 0:
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing keeps item %d from being claimed.\n", id)
+					return err
+				}
+				for _, o := range obstacles {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
+				}
+				return nil
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
