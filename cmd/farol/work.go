@@ -30,17 +30,15 @@ func workCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "work",
 		Short: "Run a worker: claim work items and process their stages",
-		Long: `Claim work items from the database and take them through their stages, until
-SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
-FAROL_GRACE to end, and what is left goes back at once. Start as many as you
-like, anywhere.
+		Long: `Claim work items and process their stages, until SIGTERM, Ctrl-C or farol drain. The
+worker then claims nothing more, gives running stages FAROL_GRACE to end, and returns
+the other items to the queue. Any number of workers may run, on any host.
 
 ` + settings.PoolHelp + `
 
-Without --pool the pools are those of FAROL_POOLS or FAROL_POOLS_FILE, or else
-eight slots for bags below 1 GiB that come in and two for larger ones, and four
-and two for restorations and deletions. --stages, --slots and the sizes stand for
-one pool of which they are the settings.`,
+Without --pool, the pools come from FAROL_POOLS or FAROL_POOLS_FILE. By default,
+ingest has eight slots for bags below 1 GiB and two for larger ones; restorations and
+deletions have four and two. --stages, --slots and the sizes define a single pool.`,
 		Example: `  farol work
   farol work --pool 'small=Receive..Cleanup;max=1GiB;slots=8' --pool 'large=*;min=1GiB;slots=2'
   farol work --pool 'wasabi=Store;provider=Wasabi;slots=4'
@@ -51,10 +49,10 @@ one pool of which they are the settings.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB;slots=8'; may be given several times")
-	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(settings.StepNames(), ", "))
+	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, separated by commas: "+strings.Join(settings.StepNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
-	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
+	c.Flags().IntVar(&f.slots, "slots", 0, "items in progress at the same time (default 8 below 1 GiB and 2 above)")
 	f.wait.flag(c, startWait)
 	return c
 }
@@ -73,7 +71,7 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	single := len(f.stages) > 0 || f.minSize != "" || f.maxSize != "" || f.slots != 0
 	switch {
 	case len(f.pools) > 0 && single:
-		return nil, errors.New("--pool says all that --stages, --slots and the sizes do; give one or the other")
+		return nil, errors.New("--pool cannot be used with --stages, --slots or the sizes: it has them all")
 	case len(f.pools) > 0:
 		return settings.ParsePools(strings.Join(f.pools, "\n"))
 	case !single && len(configured) > 0:

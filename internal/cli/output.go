@@ -124,5 +124,9 @@ func OneOf(flag, value string, allowed []string) (string, error) {
 	case "may":
 		what = "right"
 	}
-	return "", Usage(fmt.Errorf("unknown %s %q", what, value), "name one of: "+strings.Join(allowed, ", "))
+	text := fmt.Sprintf("unknown %s %q", what, value)
+	if like := likely(value, allowed); like != "" {
+		text += "; did you mean " + like + "?"
+	}
+	return "", Usage(errors.New(text), "name one of: "+strings.Join(allowed, ", "))
 }

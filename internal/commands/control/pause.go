@@ -25,10 +25,10 @@ func Pause() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause STAGE | --all",
 		Short: "Pause a stage, or all stages",
-		Long: `Pause a stage, or all stages. Running items continue; new items of the stage
-wait. The stages are those of farol item list --help, and Fixity Check, which has
-no items: it stops the checks of stored copies. --all stops these as well, and asks
-first at a terminal; --yes and --dry-run go with it.`,
+		Long: `Pause a stage, or all stages. Running items continue; new items of the stage wait. farol
+item list --help lists the stages. Pausing Fixity Check, which has no items, stops the
+checks of stored copies. --all includes it, and asks first on a terminal, unless --yes or
+--dry-run is given.`,
 		Example: `  farol pause Store --reason 'The bucket moves.'
   farol pause 'Fixity Check' --reason 'The provider counts requests.'
   farol pause --all --dry-run
@@ -41,7 +41,7 @@ first at a terminal; --yes and --dry-run go with it.`,
 			})
 		},
 	}
-	cli.ReasonFlag(c, &reason, "why, for people who ask what an item waits for")
+	cli.ReasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
 	f.add(c, "all stages, and fixity checks")
 	return c
 }
@@ -61,7 +61,7 @@ func Resume() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, "all stages and fixity checks, also those that were paused one by one")
+	f.add(c, "all stages and fixity checks, including those paused one by one")
 	return c
 }
 
@@ -166,7 +166,7 @@ func printWorkers(cmd *cobra.Command, asJSON bool, list []registry.Worker) error
 			slots, state = strconv.Itoa(*w.Slots), "works"
 		}
 		if w.Draining {
-			state = "was asked to stop"
+			state = "draining"
 		}
 		return []string{
 			human.Line(w.Worker), fmt.Sprintf("%s/%d", human.Line(w.Node), w.PID), strconv.Itoa(w.Running), slots,
@@ -181,9 +181,9 @@ func Drain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain WORKER",
 		Short: "Drain a worker",
-		Long: `Ask a worker to stop, as SIGTERM does: it claims nothing more, what runs gets its
-FAROL_GRACE to end, and what is left goes back at once. farol serve ends too; what
-programs have leased stays theirs. farol workers lists the names.`,
+		Long: `Stop a worker, as SIGTERM does: it claims nothing more, gives running stages FAROL_GRACE
+to end, and returns the other items to the queue. A farol serve ends too; programs keep
+the items that they have leased. farol workers lists the names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
 		Args: cli.OneArg("worker"),
@@ -192,7 +192,7 @@ programs have leased stays theirs. farol workers lists the names.`,
 				w, err := r.Drain(ctx, args[0])
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists the live workers"}
 				case err != nil:
 					return err
 				}

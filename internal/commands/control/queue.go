@@ -62,7 +62,7 @@ func queueShowCommand() *cobra.Command {
 					return err
 				}
 				if len(list) == 0 {
-					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` shows those that there are"}
+					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` lists the queues"}
 				}
 				return cli.Print(cmd, asJSON, list[0], printQueue)
 			})

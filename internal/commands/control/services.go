@@ -18,16 +18,17 @@ import (
 func Services() *cobra.Command {
 	var asJSON, failing bool
 	c := cli.Group("services", "List the services that items need; hold or release one", servicesHoldCommand(), servicesReleaseCommand())
-	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what
-each process has of its own (its disk, its settings).
+	c.Long = `List the services that workers need: Redis, every bucket, the virus scanner, and the
+disk and settings of each process.
 
-ok       it works, as far as workers know
-failing  the workers named see it fail and claim nothing that needs it; others do
-held     most workers see it fail, or a person holds it: nobody claims what needs it
+ok       no worker sees it fail
+failing  it fails for the named workers, which claim nothing that needs it
+held     it fails for most workers, or a person holds it: no worker claims what needs it
 
-Items wait and spend no attempt, and work resumes by itself: each worker probes the
-service, then tries one item, then all. The exit code is 1 if a service
-is not ok.`
+Waiting items spend no attempt, and work resumes automatically: each worker probes the
+service, then tries one item, then all.
+
+Exit codes: 0 all services are ok; 1 a service is not ok.`
 	c.Example = `  farol services
   farol services --failing
   farol services --json
@@ -60,8 +61,8 @@ func servicesHoldCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold SERVICE",
 		Short: "Hold a service: stop claims of items that need it",
-		Long: `Hold a service: stop claims of items that need it, until it is released. What runs goes on,
-items that need it wait, and all others go on. farol services lists the names.`,
+		Long: `Hold a service: stop claims of items that need it, until it is released. Running items
+and items that do not need it continue. farol services lists the names.`,
 		Example: `  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
   farol services hold redis`,
 		Args: cli.OneArg("service"),
@@ -81,8 +82,8 @@ func servicesReleaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release SERVICE",
 		Short: "Release a held service, and retry it now",
-		Long: `End a hold. Workers that see the service fail do not wait for their next probe but
-try one item at once; if that fails too, they hold it again.`,
+		Long: `Release a hold. Workers for which the service fails try one item now instead of at their
+next probe; if that fails too, they hold the service again.`,
 		Example: `  farol services release s3:Wasabi-OR`,
 		Args:    cli.OneArg("service"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -73,22 +73,22 @@ func stageAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME --after STAGE --worker http",
 		Short: "Add an ingest stage that programs process over HTTP",
-		Long: `Put a stage into the order of an ingest, behind another one. Programs in any
-language work it, which claim its items over HTTP: docs/workers.md. Workers hear of
-it within seconds; bags that leave the stage before it meanwhile pass it by. The
-name has letters, digits and single spaces, and begins with a capital.`,
+		Long: `Add a stage to the order of an ingest, after another one. Programs in any language
+process it and claim its items over HTTP: docs/workers.md. Workers learn of the stage
+within seconds; bags that finish the stage before it in these seconds skip it. The name
+has letters, digits and single spaces, and begins with a capital.`,
 		Example: `  farol stage add 'Virus Scan' --after Validate --worker http
   farol stage add OCR --after 'Format Identification' --worker http --topic ocr --max-attempts 5 --lease 2m --heartbeat 20s --timeout 6h --json`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case worker != "http":
-				return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: what Farol works itself is part of it")
+				return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: only programs over HTTP process added stages")
 			case n.After == "":
-				return cli.Usage(errors.New("--after is missing"), "name the stage that it comes behind: `farol stage list` shows them")
+				return cli.Usage(errors.New("--after is missing"), "name the stage before it: `farol stage list` shows the stages")
 			}
 			if n.MaxAttempts < 1 || n.Lease <= 0 || n.Heartbeat < 0 || n.Timeout < 0 {
-				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease more than nothing")
+				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease values above 0, and no negative times")
 			}
 			n.Name = args[0]
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
@@ -99,23 +99,23 @@ name has letters, digits and single spaces, and begins with a capital.`,
 				s, err := r.AddStage(ctx, n)
 				switch {
 				case errors.Is(err, registry.ErrRefused):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages there are"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages"}
 				case err != nil:
 					return err
 				}
-				return cli.Printf(cmd, asJSON, s, "Behind %s comes %s now, with the topic %s. Its items wait for programs that ask for them: docs/workers.md.\n",
-					n.After, s.Stage, s.Topic)
+				return cli.Printf(cmd, asJSON, s, "%s comes after %s now, with the topic %s. Its items wait until programs claim them: docs/workers.md.\n",
+					s.Stage, n.After, s.Topic)
 			})
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&n.After, "after", "", "the stage that it comes behind")
-	flags.StringVar(&worker, "worker", "", "who works it: http")
-	flags.StringVar(&n.Topic, "topic", "", "its topic in NSQ (default ingest_ and its name)")
+	flags.StringVar(&n.After, "after", "", "the stage before it")
+	flags.StringVar(&worker, "worker", "", "what processes it: http")
+	flags.StringVar(&n.Topic, "topic", "", "its NSQ topic (default ingest_ and its name)")
 	flags.IntVar(&n.MaxAttempts, "max-attempts", 3, "attempts after which an item waits for a person")
-	flags.DurationVar(&n.Lease, "lease", 30*time.Second, "how long a worker's silence means its death; at least three heartbeats")
-	flags.DurationVar(&n.Heartbeat, "heartbeat", 0, "how often a worker is heard of (default a third of the lease, 10s at most)")
-	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
+	flags.DurationVar(&n.Lease, "lease", 30*time.Second, "time without a heartbeat after which a worker loses the item; at least three heartbeats")
+	flags.DurationVar(&n.Heartbeat, "heartbeat", 0, "time between two heartbeats (default a third of the lease, 10s at most)")
+	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: no limit")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -125,8 +125,8 @@ func stageRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove an added stage",
-		Long: `Remove an added stage, if no item waits or runs at it. Items
-that are parked at it stay parked, and can be requeued to another stage.`,
+		Long: `Remove an added stage, if no item waits or runs at it. Items that are parked at it stay
+parked, and can be requeued to another stage.`,
 		Example: `  farol stage remove 'Virus Scan'
   farol stage remove OCR --json`,
 		Args: cli.OneArg("stage"),
@@ -139,13 +139,13 @@ that are parked at it stay parked, and can be requeued to another stage.`,
 				s, err := r.RemoveStage(ctx, name)
 				switch {
 				case errors.Is(err, registry.ErrRefused):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` holds it up"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` pauses it"}
 				case err != nil:
 					return err
 				case asJSON:
 					return cli.WriteJSON(cmd.OutOrStdout(), s)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is no stage any more.\n", s.Stage)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is removed.\n", s.Stage)
 				if s.Parked > 0 {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol plan requeue --stage '%s' --to STAGE\n",
 						human.Count(int(s.Parked), "item is", "items are"), s.Stage)

@@ -111,7 +111,7 @@ default is 0. It applies from the next claim on, in all later stages.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
+				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which is claimed first, to 100")
 			}
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
@@ -172,7 +172,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 func itemID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` shows the items there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, which is a whole number above 0", arg), "`farol item list` lists the items")
 	}
 	return id, nil
 }

@@ -25,8 +25,8 @@ func itemListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List work items, newest first",
-		Long: `List work items, newest first. An exclamation mark behind the status says that the
-item waits for a person. NOTE has the first finding; "item explain" has all.`,
+		Long: `List work items, newest first. An exclamation mark after the status marks an item that
+waits for a person. NOTE is the first finding; "item explain" shows all.`,
 		Example: `  farol item list
   farol item list --status started --stage Store
   farol item list --needs-review --json
@@ -66,10 +66,10 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
 	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
-	flags.StringVar(&since, "since", "", "only those created since then: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
-	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
+	flags.StringVar(&since, "since", "", "only items created since: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
+	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only items that wait for a person's decision")
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
+	flags.Int64Var(&f.Before, "before", 0, "only items with a lower ID, for the next page")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

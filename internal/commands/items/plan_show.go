@@ -28,8 +28,8 @@ func planShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a plan and the state of its items",
-		Long: `Show what a plan does, how far it has come, and why items of it were refused, had
-changed or were not put back. With --items, list those items instead.`,
+		Long: `Show what a plan does, its progress, and why items were refused, had changed or were not
+undone. With --items, list the items in one of these states instead.`,
 		Example: `  farol plan show 1
   farol plan show 2 --items refused --json`,
 		Args: cli.OneArg("plan by its ID"),
@@ -129,7 +129,7 @@ func (v planView) print(w io.Writer) error {
 		{"Made", human.Time(v.CreatedAt) + " by " + human.Line(v.CreatedBy)},
 	}
 	if v.InWork > 0 && v.Action != "set priority" {
-		lines = append(lines, []string{"In work", fmt.Sprintf("%d; the workers that have them lose them", v.InWork)})
+		lines = append(lines, []string{"In progress", fmt.Sprintf("%d; their workers lose them", v.InWork)})
 	}
 	if err := cli.WriteTable(w, []string{"Plan", strconv.FormatInt(v.ID, 10)}, lines); err != nil {
 		return err
@@ -167,16 +167,16 @@ func (v planView) standing() string {
 
 // next says what can be done with a plan.
 func (v planView) next() string {
-	anew := "To make it anew: " + commandOf(v.Plan)
+	anew := "To make it again: " + commandOf(v.Plan)
 	switch v.State {
 	case "ready":
-		return fmt.Sprintf("Nothing has been changed yet. To do it: farol plan apply %d\n%s", v.ID, anew)
+		return fmt.Sprintf("Nothing has been changed yet. To apply it: farol plan apply %d\n%s", v.ID, anew)
 	case "applying":
-		return fmt.Sprintf("To go on: farol plan apply %d\nTo take it back: farol plan undo %d\n%s", v.ID, v.ID, anew)
+		return fmt.Sprintf("To continue: farol plan apply %d\nTo undo it: farol plan undo %d\n%s", v.ID, v.ID, anew)
 	case "applied":
-		return fmt.Sprintf("To take it back: farol plan undo %d\n%s", v.ID, anew)
+		return fmt.Sprintf("To undo it: farol plan undo %d\n%s", v.ID, anew)
 	case "undoing":
-		return fmt.Sprintf("To go on taking it back: farol plan undo %d", v.ID)
+		return fmt.Sprintf("To continue undoing it: farol plan undo %d", v.ID)
 	}
 	return anew
 }

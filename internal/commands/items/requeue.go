@@ -25,11 +25,11 @@ func Requeue() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "requeue ID | --where CONDITION",
 		Short: "Put items back into the queue",
-		Long: `Put an item back into the queue, as farol item requeue does, or all items that a
-condition holds for. The condition is what stands after WHERE in SQL, over the
-columns of work_items, such as "stage = 'Store' AND error_code = 'timeout'". You
-are only shown what would happen, and what would be refused and why, unless you add
---yes or say so at a terminal; what is refused does not stop the rest.`,
+		Long: `Put an item back into the queue, as farol item requeue does, or all items for which a
+condition is true. The condition is SQL over the columns of work_items, such as
+"stage = 'Store' AND error_code = 'timeout'". Without --yes, or your consent on a
+terminal, the command only shows what would happen, and what would be refused and why.
+Items that are refused do not stop the others.`,
 		Example: `  farol requeue 7
   farol requeue 7 --to Validate --json
   farol requeue 8 --accept-missing
@@ -39,11 +39,11 @@ are only shown what would happen, and what would be refused and why, unless you 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch many := cmd.Flags().Changed("where"); {
 			case many == (len(args) == 1):
-				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` shows the items there are")
+				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` lists the items")
 			case !many && (care.Yes || care.DryRun):
 				return cli.Usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
 			case many && acceptMissing:
-				return cli.Usage(errors.New("--accept-missing is for one item"), "look at what each lacks, and requeue it by its ID")
+				return cli.Usage(errors.New("--accept-missing is for one item"), "check what each item lacks, and requeue it by its ID")
 			case many:
 				return requeueMany(cmd, where, stage, care, asJSON)
 			}
@@ -51,7 +51,7 @@ are only shown what would happen, and what would be refused and why, unless you 
 		},
 	}
 	acceptFlag(c, &acceptMissing)
-	c.Flags().StringVar(&where, "where", "", "all items that this condition of SQL holds for")
+	c.Flags().StringVar(&where, "where", "", "all items for which this SQL condition is true")
 	care.Flags(c)
 	stageFlag(c, &stage)
 	cli.JSONFlag(c, &asJSON)
@@ -64,7 +64,7 @@ func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJS
 		return err
 	}
 	return connect.WithRegistryFor(cmd, time.Hour, func(ctx context.Context, r *registry.Registry) error { // a hundred thousand items take a minute or two
-		yes, err := care.Allows(cmd, "Requeue all items for which the condition holds", false)
+		yes, err := care.Allows(cmd, "Requeue all items for which the condition is true", false)
 		if err != nil {
 			return err
 		}
@@ -108,8 +108,8 @@ func WhyNot() *cobra.Command {
 		Use:   "why-not ID",
 		Short: "Explain why an item is not running",
 		Long: `List the reasons why an item is not claimed now, each with the next step: it has
-ended, runs, or waits; its stage is paused or at its cap; no worker takes it; other
-items come first.`,
+ended, runs, or waits; its stage is paused or at its cap; no worker processes it;
+other items come first.`,
 		Example: `  farol why-not 7
   farol why-not 7 --json`,
 		Args: cli.OneArg("item by its ID"),

@@ -82,7 +82,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	}
 	return cli.Failure{
 		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
-		Next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
+		Next: fmt.Sprintf("`farol item explain %d` explains why, and what to do", id),
 	}
 }
 
@@ -114,7 +114,7 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 		case ctx.Err() != nil:
 			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
 		case errors.Is(err, registry.ErrNotFound):
-			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` shows the items there are"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` lists the items"}
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()
