@@ -23,6 +23,9 @@ const module = "github.com/farol-preservation/farol"
 func mayImport() map[string][]string {
 	base := []string{"bag/...", "claim/...", "fault", "format", "progress", "registry/...", "retry", "storage", "virus"}
 	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
+	commands := func(more ...string) []string {
+		return append([]string{"internal/cli", "internal/connect", "internal/human", "internal/settings", "registry"}, more...)
+	}
 	api := []string{"claim/...", "registry/...", "retry", "web/access", "web/reply", "web/request"}
 	return map[string][]string{
 		"bag":        nil,
@@ -68,11 +71,19 @@ func mayImport() map[string][]string {
 		"web/lease":   api,
 
 		// The test environment brings databases up to date and identifies formats.
-		"internal":          {"format", "migrations", "retry"},
-		"internal/build":    nil,
-		"internal/cli":      {"internal/human", "registry", "storage"},
-		"internal/commands": {"internal/cli", "internal/connect", "internal/human", "internal/settings", "pipeline/restore", "registry/...", "storage"},
-		"internal/connect":  {"internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
+		"internal":       {"format", "migrations", "retry"},
+		"internal/build": nil,
+		"internal/cli":   {"internal/human", "registry", "storage"},
+
+		// A group of commands knows no other group.
+		"internal/commands/values":   commands(),
+		"internal/commands/accounts": commands(),
+		"internal/commands/items":    commands("claim", "explain", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
+		"internal/commands/archive":  commands("format", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
+		"internal/commands/control":  commands("internal/commands/values"),
+		"internal/commands/validate": commands("bag"),
+
+		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/human":    nil,
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},

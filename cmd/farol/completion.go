@@ -11,8 +11,11 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/accounts"
 	"github.com/farol-preservation/farol/internal/commands/archive"
+	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
@@ -24,9 +27,6 @@ import (
 // it has to do.
 const completionTime = 2 * time.Second
 
-// values are what may be completed.
-type values func(context.Context) []string
-
 // addCompletions has shells complete flags by their names, in whichever command, and
 // arguments by what the command takes.
 func addCompletions(root *cobra.Command) {
@@ -35,11 +35,11 @@ func addCompletions(root *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if v, ok := flags[f.Name]; ok {
 				list := strings.HasSuffix(f.Value.Type(), "Slice") || f.Name == "jobs"
-				_ = c.RegisterFlagCompletionFunc(f.Name, complete(v, list)) // it fails only for what is registered already
+				_ = c.RegisterFlagCompletionFunc(f.Name, cli.Complete(v, list)) // it fails only for what is registered already
 			}
 		})
 		if v, ok := args[c.CommandPath()]; ok {
-			c.ValidArgsFunction = firstArg(v)
+			c.ValidArgsFunction = cli.CompleteFirst(v)
 		}
 	})
 }
@@ -52,64 +52,27 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 }
 
 // flagValues are the values of flags, which mean the same in every command.
-func flagValues() map[string]values {
-	return map[string]values{
+func flagValues() map[string]cli.Values {
+	return map[string]cli.Values{
 		"stage": stageValues, "to": stageValues, "after": stageValues,
-		"stages": constant(settings.StepNames), "status": constant(statuses), "state": constant(statuses), "action": constant(actions),
-		"error-code": constant(codeNames), "jobs": constant(jobNames), "target": constant(targetNames), "release": constant(targetNames),
-		"tier": constant(archive.Tiers), "retrieve": constant(archive.Tiers), "role": constant(accounts.Roles), "profile": constant(bag.BuiltInProfiles),
-		"may": constant(registry.Rights), "institution": institutionValues,
-		"items":  constant(func() []string { return append(planStates(), "all") }),
-		"worker": constant(func() []string { return []string{"http"} }),
-		"write":  constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
+		"stages": cli.Constant(settings.StepNames), "status": cli.Constant(values.Statuses), "state": cli.Constant(values.Statuses), "action": cli.Constant(values.Actions),
+		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(targetNames),
+		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(bag.BuiltInProfiles),
+		"may": cli.Constant(registry.Rights), "institution": institutionValues,
+		"items":  cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
+		"worker": cli.Constant(func() []string { return []string{"http"} }),
+		"write":  cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
 
 // argValues are those of first arguments, by the command.
-func argValues() map[string]values {
-	return map[string]values{
+func argValues() map[string]cli.Values {
+	return map[string]cli.Values{
 		"farol pause": stageValues, "farol resume": stageValues, "farol stage remove": stageValues, "farol stage set": stageValues,
-		"farol drain": workerValues, "farol fixity policy": constant(targetNames), "farol schedule run": constant(jobNames),
-		"farol schedule pause": constant(jobNames), "farol schedule resume": constant(jobNames),
+		"farol drain": workerValues, "farol fixity policy": cli.Constant(targetNames), "farol schedule run": cli.Constant(jobNames),
+		"farol schedule pause": cli.Constant(jobNames), "farol schedule resume": cli.Constant(jobNames),
 		"farol services hold": serviceValues, "farol services release": serviceValues, "farol institution set": institutionValues,
 	}
-}
-
-func complete(v values, several bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		before, word := "", begun
-		if i := strings.LastIndex(begun, ","); several && i >= 0 {
-			before, word = begun[:i+1], begun[i+1:]
-		}
-		found := []string{}
-		for _, name := range v(contextOf(cmd)) {
-			if len(name) >= len(word) && strings.EqualFold(name[:len(word)], word) {
-				found = append(found, before+name)
-			}
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-func firstArg(v values) cobra.CompletionFunc {
-	first := complete(v, false)
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return first(cmd, args, begun)
-	}
-}
-
-func contextOf(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background() // of a test that calls a function by itself
-}
-
-func constant(names func() []string) values {
-	return func(context.Context) []string { return names() }
 }
 
 func targetNames() (names []string) {
@@ -147,7 +110,7 @@ func asked(ctx context.Context, ask func(context.Context, *registry.Registry) ([
 // stageValues are Farol's own stages, and those that were added.
 func stageValues(ctx context.Context) []string {
 	names := asked(ctx, func(ctx context.Context, r *registry.Registry) ([]string, error) { return r.StageNames(ctx) })
-	for _, name := range allStages() {
+	for _, name := range values.Stages() {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

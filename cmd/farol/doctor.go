@@ -20,13 +20,13 @@ func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Report orphans and inconsistencies in the database, Redis and all buckets",
-		Long: `Look at the database, Redis and all buckets, and report what belongs to no item,
-what is on record and not there, and what the janitor does about it. It changes
-nothing, and items in work are no findings. It walks every preservation bucket
-beside the records.
+		Long: `Check the database, Redis and all buckets. Report data that belongs to no item,
+recorded data that is missing, and what the janitor will do about each. Nothing is
+changed, and items in progress are not reported. Every preservation bucket is listed
+in full and compared with the records.
 
-Exit codes: 0 nothing needs a person; 1 something does; 2 something could not be
-looked at.`,
+Exit codes: 0 nothing needs a person; 1 something does; 2 a server or bucket could not
+be checked.`,
 		Example: `  farol doctor
   farol doctor --json`,
 		Args: cobra.NoArgs,
@@ -74,7 +74,7 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(report.Unchecked) > 0:
-		return cli.Failure{Code: cli.ExitUsage, Err: errors.New("not everything could be looked at"), Next: "mend what is named above, and run it again"}
+		return cli.Failure{Code: cli.ExitUsage, Err: errors.New("not everything could be checked"), Next: "fix what is named above, and run it again"}
 	case report.NeedsPerson():
 		return cli.Failure{Code: cli.ExitFailed, Next: "see \"What items leave behind\" in docs/operators.md"}
 	}
@@ -85,16 +85,16 @@ func writeDiagnosis(out io.Writer, v diagnosis) error {
 	if err := writeFindings(out, v.Report); err != nil {
 		return err
 	}
-	last := "The janitor has made no round yet."
+	last := "The janitor has not run yet."
 	switch r := v.Janitor; {
 	case r == nil:
-		last = "What the janitor has done is not known."
+		last = "The janitor's last run is unknown."
 	case r.Running:
-		last = "The janitor is at work: " + human.Line(r.Holder) + "."
+		last = "The janitor is running: " + human.Line(r.Holder) + "."
 	case r.EndedAt != nil:
-		last = "The janitor's last round ended " + human.Time(*r.EndedAt) + "."
+		last = "The janitor's last run ended " + human.Time(*r.EndedAt) + "."
 		if r.Error != "" {
-			last += " It could not do all: " + human.Line(strings.ReplaceAll(r.Error, "\n", "; "))
+			last += " It failed in part: " + human.Line(strings.ReplaceAll(r.Error, "\n", "; "))
 		}
 	}
 	if v.Healthy {
@@ -135,7 +135,7 @@ func writeFindings(out io.Writer, report *upkeeppkg.Report) error {
 		}
 	}
 	for _, u := range report.Unchecked {
-		fmt.Fprintf(&b, "? %s: could not be looked at, or not be cleaned up: %s\n", u.Store, human.Line(u.Error))
+		fmt.Fprintf(&b, "? %s: cannot be checked or cleaned up: %s\n", u.Store, human.Line(u.Error))
 	}
 	if b.Len() == 0 {
 		b.WriteString("No orphans, and nothing to remove.\n")
@@ -148,7 +148,7 @@ func writeFindings(out io.Writer, report *upkeeppkg.Report) error {
 func doing(f upkeeppkg.Finding) string {
 	switch {
 	case f.Janitor == upkeeppkg.Removes:
-		return "removes them in its next round"
+		return "removes them in its next run"
 	case f.Janitor == upkeeppkg.Waits && f.Due != nil:
 		return "removes them from " + human.Time(*f.Due) + " on"
 	case f.Janitor == upkeeppkg.Waits:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -70,7 +71,7 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 			t.Errorf("%s = %d, want %d", sql, n, want)
 		}
 	}
-	var status fixityReport
+	var status archive.FixityReport
 	if err := json.Unmarshal([]byte(s.farol("fixity", "status", "--json")), &status); err != nil {
 		t.Fatal(err)
 	}

@@ -23,16 +23,15 @@ func janitorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "janitor",
 		Short: "Remove leftovers of ended and failed items",
-		Long: `Make one round of the janitor at once. ` + "`farol schedule`" + ` makes one every
-FAROL_JANITOR_INTERVAL.
+		Long: `Run the janitor once, now. ` + "`farol schedule`" + ` runs it every FAROL_JANITOR_INTERVAL.
 
-It removes from staging, Redis and preservation buckets what is left of items that
-ended, or failed longer ago than FAROL_RETENTION: objects, progress, unfinished
-uploads, and copies that never came on record, if they are provably the item's own.
-A bag that was refused as invalid goes from its receiving bucket after the same
-time. Items in work are never touched. The table removals has what was removed.
+It removes what items left in staging, Redis and the preservation buckets, when they
+have ended, or failed more than FAROL_RETENTION ago: objects, progress, unfinished
+uploads, and unrecorded copies that provably belong to the item. An invalid bag is
+removed from its receiving bucket after the same time. Items in progress are never
+touched. The table removals lists what was removed.
 
-Exit codes: 0 done; 1 something could not be removed, or another janitor is at work.`,
+Exit codes: 0 success; 1 something could not be removed, or another janitor is running.`,
 		Example: `  farol janitor --dry-run
   farol janitor
   farol janitor --yes
@@ -61,7 +60,7 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	if dryRun {
 		report = j.Look(ctx)
 	} else if report, err = j.Round(ctx); errors.Is(err, upkeep.ErrBusy) {
-		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is at work"), Next: "`farol schedule list` tells who; try again when its round is over"}
+		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is running"), Next: "`farol schedule list` shows which process runs it; try again when it has ended"}
 	}
 	if report == nil {
 		return err
@@ -78,8 +77,8 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	}
 	if err == nil && len(report.Unchecked) > 0 {
 		err = cli.Failure{
-			Code: cli.ExitFailed, Err: errors.New("not all could be looked at or removed"),
-			Next: "mend what is named above; the next round comes to what is left",
+			Code: cli.ExitFailed, Err: errors.New("not everything could be checked or removed"),
+			Next: "fix what is named above; the next run continues with the rest",
 		}
 	}
 	return err

@@ -26,9 +26,9 @@ func migrateUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Apply pending migrations",
 		Long: `Apply pending migrations, each in its own transaction, and then, in one transaction,
-the files of functions and views that have changed. Several processes may do so at
-once: a lock admits one at a time. On a terminal you are asked first, since an older
-Farol may not work with the new schema.`,
+the changed files of functions and views. A lock makes several processes run one after
+another. On a terminal you are asked first, since an older Farol may not work with the
+new schema.`,
 		Example: `  farol migrate up --dry-run
   farol migrate up
   farol migrate up --yes
@@ -96,8 +96,9 @@ func migrateStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List applied and pending migrations",
-		Long: `List migrations, and files of functions and views, with the time at which each was applied.
-The exit code is 1 if some are pending.`,
+		Long: `List migrations, and files of functions and views, with the time each was applied.
+
+Exit codes: 0 all are applied; 1 some are pending; 2 usage error.`,
 		Example: `  farol migrate status
   farol migrate status --json`,
 		Args: cobra.NoArgs,

@@ -26,19 +26,21 @@ func mirrorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Mirror the queue to NSQ for existing dashboards",
-		Long: `Publish every hand-off between stages to nsqd, on the topics that the pipeline's
-predecessor used, and consume them as its workers did, so that nsqd's figures are
-those of the queue, until SIGTERM or Ctrl-C. What others publish on these topics
-is taken as a request to requeue an item; a pause in nsqadmin pauses the stage, and
-an unpause ends such a pause, not one that was made in Farol. FAROL_NSQ_ORDERS=off
-has it show the queue and take no orders.
-Nothing waits for the mirror: with nsqd away the pipeline goes on, and the mirror
-catches up afterwards. Of several that run, one mirrors and the others stand by.
+		Long: `Show the queue in nsqd, until SIGTERM or Ctrl-C. The mirror publishes every transition
+between stages on the topics of the pipeline's predecessor and consumes the messages as
+its workers did, so that nsqd's figures are those of the queue.
 
-With --reconcile it asks the mirror that runs to compare both sides at once, or
-does so itself where none runs, shows what came of it, and ends.
+A message that another program publishes on these topics requeues an item. A pause in
+nsqadmin pauses the stage; an unpause there does not end a pause made in Farol.
+FAROL_NSQ_ORDERS=off ignores such messages and pauses.
 
-Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.`,
+The pipeline does not wait for the mirror: while nsqd is down it continues, and the
+mirror catches up later. If several mirrors run, one is active and the others stand by.
+
+With --reconcile, have the active mirror compare both sides now, print the result and
+exit. If no mirror runs, this process compares them.
+
+Exit codes: 0 success; 1 failure, or --reconcile left differences; 2 usage error.`,
 		Example: `  farol mirror
   farol mirror --reconcile
   farol mirror --reconcile --timeout 1m --json
@@ -54,8 +56,8 @@ Exit codes: 0 as asked; 1 it failed, or --reconcile left a drift; 2 wrong usage.
 			return orderly(cmd.Context(), runMirror(cmd.Context(), wait))
 		},
 	}
-	c.Flags().BoolVar(&reconcile, "reconcile", false, "bring nsqd's figures to the registry's, and end")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long that may take")
+	c.Flags().BoolVar(&reconcile, "reconcile", false, "correct nsqd's figures by the registry's, and exit")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long --reconcile may take")
 	wait.flag(c, startWait)
 	cli.JSONFlag(c, &asJSON)
 	c.AddCommand(mirrorStatusCommand())
@@ -97,11 +99,10 @@ func mirrorStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Compare the registry with nsqd",
-		Long: `Show each topic as the registry has it and as nsqd shows it, whether or not a
-mirror runs. With --requests, the orders that came by NSQ instead, and how each
-was answered.
+		Long: `Show the figures of each topic in the registry and in nsqd, whether or not a mirror
+runs. With --requests, show the requests that arrived through NSQ and their answers.
 
-Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
+Exit codes: 0 success; 1 nsqd or the database does not answer; 2 usage error.`,
 		Example: `  farol mirror status
   farol mirror status --json
   farol mirror status --requests`,
@@ -121,7 +122,7 @@ Exit codes: 0 shown; 1 nsqd or the database does not answer; 2 wrong usage.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&requests, "requests", false, "show the orders that came by NSQ")
+	c.Flags().BoolVar(&requests, "requests", false, "show the requests that arrived through NSQ")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -157,7 +158,7 @@ func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, 
 		if drift := status.Drift(); drift > 0 || status.Behind > 0 {
 			return cli.Failure{
 				Code: cli.ExitFailed, Err: fmt.Errorf("nsqd is off by %d messages, and %d are not published yet", drift, status.Behind),
-				Next: "if the queue moves fast, look again; else see the log of farol mirror",
+				Next: "if the queue is busy, run it again; otherwise see the log of farol mirror",
 			}
 		}
 		return nil
@@ -171,8 +172,8 @@ func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
 	var rows [][]string
 	for _, t := range s.Topics {
 		rows = append(rows, []string{
-			human.Line(t.Topic), number(t.Claimable), number(t.Depth), number(t.Running), number(t.InFlight), number(t.Later), number(t.Deferred),
-			number(t.Requeued), number(t.Finished), number(t.Drift), pausedWhere(t),
+			human.Line(t.Topic), human.Number(t.Claimable), human.Number(t.Depth), human.Number(t.Running), human.Number(t.InFlight), human.Number(t.Later), human.Number(t.Deferred),
+			human.Number(t.Requeued), human.Number(t.Finished), human.Number(t.Drift), pausedWhere(t),
 		})
 	}
 	head := []string{"TOPIC", "CLAIMABLE", "DEPTH", "RUNNING", "IN FLIGHT", "LATER", "DEFERRED", "REQUEUED", "FINISHED", "DRIFT", "PAUSED"}

@@ -22,11 +22,10 @@ func readBucketsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "read-buckets",
 		Short: "Create a work item for each new bag in the receiving buckets",
-		Long: `Look into the receiving bucket of every institution and make a work item for each
-tar that has none, again and again until SIGTERM or Ctrl-C. It is the job
-read-buckets of ` + "`farol schedule`" + ` alone: any number of both may run at once, and one of
-them looks at a time. --once looks whoever else does; a bag gets one item all the
-same.`,
+		Long: `List the receiving bucket of every institution and create a work item for each tar
+that has none, repeatedly until SIGTERM or Ctrl-C. This is the job read-buckets of
+` + "`farol schedule`" + `: any number of both may run, and one process scans at a time. With
+--once, scan now even if another process is scanning; each bag still gets one item.`,
 		Example: `  farol read-buckets --once
   farol read-buckets --once --json
   farol read-buckets --interval 30s`,
@@ -36,7 +35,7 @@ same.`,
 				return cli.Usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
 			}
 			if asJSON && !once {
-				return cli.Usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
+				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
 			}
 			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval, asJSON)
 			if once {
@@ -45,8 +44,8 @@ same.`,
 			return orderly(cmd.Context(), err)
 		},
 	}
-	c.Flags().BoolVar(&once, "once", false, "look once and exit")
-	c.Flags().DurationVar(&interval, "interval", 0, "time between two looks (default FAROL_READ_INTERVAL)")
+	c.Flags().BoolVar(&once, "once", false, "scan once and exit")
+	c.Flags().DurationVar(&interval, "interval", 0, "time between two scans (default FAROL_READ_INTERVAL)")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -60,7 +59,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		interval = config.Read.Interval
 	}
 	if interval <= 0 && !once {
-		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0: the buckets are not to be read"), "set it, or give --interval or --once")
+		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0, which turns the reading of buckets off"), "set it, or give --interval or --once")
 	}
 	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
@@ -76,7 +75,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 	if err != nil {
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: err,
-			Next: "the buckets that could be read were; for the others see the FAROL_S3_… and AWS_… settings and `farol institution list`",
+			Next: "check the FAROL_S3_… and AWS_… settings and `farol institution list`; the other buckets were read",
 		}
 	}
 	if asJSON {

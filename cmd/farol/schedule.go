@@ -30,13 +30,13 @@ func scheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Run recurring jobs: read buckets, schedule fixity checks, poll Glacier, clean up, spot-restore",
-		Long: `Run the recurring jobs whenever they are due, until SIGTERM or Ctrl-C:
+		Long: `Run the recurring jobs when they are due, until SIGTERM or Ctrl-C:
 
 ` + jobsHelp() + `
-Any number may run at once: each run of a job is made by one of them. One that is
-killed is replaced within two minutes. An interval of 0 leaves a job out.
+Any number of schedulers may run: one of them makes each run of a job. If it is killed,
+another takes over within two minutes. An interval of 0 turns a job off.
 
-Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
+Exit codes of --once: 0 success; 1 a job failed in part; 2 usage error.`,
 		Example: `  farol schedule
   farol schedule --jobs read-buckets,janitor
   farol schedule --once`,
@@ -50,12 +50,12 @@ Exit codes of --once: 0 done; 1 a job could not do all; 2 wrong usage.`,
 				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen, asJSON)
 			}
 			if asJSON {
-				return cli.Usage(errors.New("--json goes with --once"), "the log says what a service does: FAROL_LOG_FORMAT=json")
+				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
 			}
 			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen, wait))
 		},
 	}
-	c.Flags().StringVar(&names, "jobs", "", "only these jobs, by comma")
+	c.Flags().StringVar(&names, "jobs", "", "only these jobs, separated by commas")
 	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
 	cli.JSONFlag(c, &asJSON)
 	wait.flag(c, startWait)
@@ -95,10 +95,9 @@ func scheduleRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run JOB",
 		Short: "Run a job now, even if it is not due or is paused",
-		Long: `Run a job at once. It is due again when its interval is over.
+		Long: `Run a job now. Its next run is due after its interval.
 
-Exit codes: 0 done; 1 it could not do all, or another process runs it; 2 wrong
-usage.`,
+Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage error.`,
 		Example: `  farol schedule run janitor
   farol schedule run read-buckets --json`,
 		Args: cli.OneArg("job"),
@@ -244,7 +243,7 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	if errors.Is(err, upkeep.ErrBusy) {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", name, err),
-			Next: "`farol schedule list` tells who; try again when that has ended",
+			Next: "`farol schedule list` shows which process runs it; try again when it has ended",
 		}
 	}
 	if err != nil {
@@ -295,5 +294,5 @@ func tellRuns(out io.Writer, asJSON bool, runs ...upkeep.JobRun) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return cli.Failure{Code: cli.ExitFailed, Err: errors.Join(errs...), Next: "mend what is named above; the next run comes to what is left"}
+	return cli.Failure{Code: cli.ExitFailed, Err: errors.Join(errs...), Next: "fix what is named above; the next run continues with the rest"}
 }

@@ -22,8 +22,8 @@ func scheduleListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List recurring jobs with their last result and next run",
-		Long: `Show the recurring jobs. "schedule pause" holds one up, and "schedule run" runs one at
-once.`,
+		Long: `Show the recurring jobs, with their state, last run and next run. Pause one with
+"schedule pause", or run one now with "schedule run".`,
 		Example: `  farol schedule list
   farol schedule list --json`,
 		Args: cobra.NoArgs,
@@ -58,11 +58,8 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
 				case err != nil:
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), j)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", j.Job, verb)
-				return err
+				return cli.Printf(cmd, asJSON, j, "%s is %sd.\n", j.Job, verb)
 			})
 		},
 	}
@@ -95,7 +92,7 @@ func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
 	if err := cli.WriteList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "Nobody runs what is late: start farol schedule.")
+	_, err = fmt.Fprintln(out, "Jobs are late because no scheduler runs: start farol schedule.")
 	return err
 }
 

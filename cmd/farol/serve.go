@@ -32,16 +32,16 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --pull",
 		Short: "Serve the HTTP APIs for programs in any language",
-		Long: `Serve, until SIGTERM or Ctrl-C: POST /post and POST /pull, by which programs post
-messages to queues and pull them, and pull the pipeline's topics (docs/pull.md); and
-POST /v1/claim with its like, by which they work stages that farol stage has added
-(docs/workers.md). Any number may run. On a loopback address programs of this
-machine need no token; elsewhere all do: see farol token.`,
+		Long: `Serve two HTTP APIs until SIGTERM or Ctrl-C. With POST /post and POST /pull, programs
+post messages to queues, and pull them and the pipeline's topics (docs/pull.md). With
+POST /v1/claim and its siblings, they process stages that farol stage has added
+(docs/workers.md). Any number of servers may run. On a loopback address, programs on
+this machine need no token; on other addresses, every program does: see farol token.`,
 		Example: `  farol serve --pull`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !all {
-				return cli.Usage(errors.New("it is not said what to serve"), "add --pull")
+				return cli.Usage(errors.New("--pull is missing"), "add --pull")
 			}
 			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
 		},

@@ -5,6 +5,9 @@ import (
 
 	"github.com/farol-preservation/farol/internal/commands/accounts"
 	"github.com/farol-preservation/farol/internal/commands/archive"
+	"github.com/farol-preservation/farol/internal/commands/control"
+	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/commands/validate"
 )
 
 // groupTools is the group of cobra's own commands too.
@@ -18,13 +21,13 @@ type commandGroup struct {
 // commandGroups are all commands that people call, as farol --help lists them.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validateCommand()}},
-		{"items", "List, explain and change work items:", []*cobra.Command{itemCommand(), requeueCommand(), planCommand(), whyNotCommand()}},
+		{"try", "Try it:", []*cobra.Command{demoCommand(), devCommand(), validate.Command()}},
+		{"items", "List, explain and change work items:", []*cobra.Command{items.Item(), items.Requeue(), items.Plan(), items.WhyNot()}},
 		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
-			archive.Object(), archive.File(), archive.Restore(), archive.Delete(), fixityCommand(), repairCommand(), identifyCommand(),
+			archive.Object(), archive.File(), archive.Restore(), archive.Delete(), archive.Fixity(), archive.Repair(), archive.Identify(),
 		}},
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
-			stageCommand(), pauseCommand(), resumeCommand(), workersCommand(), drainCommand(), servicesCommand(), queueCommand(),
+			control.Stage(), control.Pause(), control.Resume(), control.Workers(), control.Drain(), control.Services(), control.Queue(),
 		}},
 		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{accounts.Institution(), accounts.User(), accounts.Token()}},
 		{"run", "Run the services:", []*cobra.Command{

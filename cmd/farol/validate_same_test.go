@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/validate"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/steps"
@@ -106,7 +107,7 @@ func (j *judging) run() {
 // commandSays is what farol validate finds out about a tar.
 func commandSays(t *testing.T, path string) (v bag.Verdict, code int) {
 	t.Helper()
-	c := validateCommand()
+	c := validate.Command()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	var out bytes.Buffer
 	c.SetOut(&out)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,11 +15,13 @@ import (
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/steps"
 )
 
@@ -29,17 +30,15 @@ func workCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "work",
 		Short: "Run a worker: claim work items and process their stages",
-		Long: `Claim work items from the database and take them through their stages, until
-SIGTERM, Ctrl-C or farol drain: then nothing more is claimed, running stages get
-FAROL_GRACE to end, and what is left goes back at once. Start as many as you
-like, anywhere.
+		Long: `Claim work items and process their stages, until SIGTERM, Ctrl-C or farol drain. The
+worker then claims nothing more, gives running stages FAROL_GRACE to end, and returns
+the other items to the queue. Any number of workers may run, on any host.
 
 ` + settings.PoolHelp + `
 
-Without --pool the pools are those of FAROL_POOLS or FAROL_POOLS_FILE, or else
-eight slots for bags below 1 GiB that come in and two for larger ones, and four
-and two for restorations and deletions. --stages, --slots and the sizes stand for
-one pool of which they are the settings.`,
+Without --pool, the pools come from FAROL_POOLS or FAROL_POOLS_FILE. By default,
+ingest has eight slots for bags below 1 GiB and two for larger ones; restorations and
+deletions have four and two. --stages, --slots and the sizes define a single pool.`,
 		Example: `  farol work
   farol work --pool 'small=Receive..Cleanup;max=1GiB;slots=8' --pool 'large=*;min=1GiB;slots=2'
   farol work --pool 'wasabi=Store;provider=Wasabi;slots=4'
@@ -50,10 +49,10 @@ one pool of which they are the settings.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },
 	}
 	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB;slots=8'; may be given several times")
-	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, by comma: "+strings.Join(settings.StepNames(), ", "))
+	c.Flags().StringSliceVar(&f.stages, "stages", nil, "only these stages, separated by commas: "+strings.Join(settings.StepNames(), ", "))
 	c.Flags().StringVar(&f.minSize, "min-size", "", "only items of at least this size, such as 64MiB")
 	c.Flags().StringVar(&f.maxSize, "max-size", "", "only items below this size, such as 1GiB")
-	c.Flags().IntVar(&f.slots, "slots", 0, "items in work at once (default 8 below 1 GiB and 2 above)")
+	c.Flags().IntVar(&f.slots, "slots", 0, "items in progress at the same time (default 8 below 1 GiB and 2 above)")
 	f.wait.flag(c, startWait)
 	return c
 }
@@ -72,7 +71,7 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	single := len(f.stages) > 0 || f.minSize != "" || f.maxSize != "" || f.slots != 0
 	switch {
 	case len(f.pools) > 0 && single:
-		return nil, errors.New("--pool says all that --stages, --slots and the sizes do; give one or the other")
+		return nil, errors.New("--pool cannot be used with --stages, --slots or the sizes: it has them all")
 	case len(f.pools) > 0:
 		return settings.ParsePools(strings.Join(f.pools, "\n"))
 	case !single && len(configured) > 0:
@@ -134,7 +133,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if lacks := format.Unconfined(); len(lacks) > 0 {
 		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
 	}
-	formats, err := startIdentifier(ctx, config.Identify)
+	formats, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}
@@ -168,11 +167,19 @@ func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, w
 	if config.Repair.Auto != "on" {
 		return besides, nil
 	}
-	repairer, err := newRepairer(s, config.Repair, worker, deps.Log)
+	repairer, err := archive.NewRepairer(s, config.Repair, worker, deps.Log)
 	if err != nil {
 		return nil, err
 	}
 	return append(besides, func(ctx context.Context) error { return repairer.Run(ctx, config.Repair.After) }), nil
+}
+
+// newFixity is what checks copies in a worker of this name.
+func newFixity(deps pipeline.Deps, c settings.Fixity, worker string, metrics monitor.Fixity) *fixity.Checker {
+	return &fixity.Checker{
+		Registry: deps.Registry, Targets: deps.Targets, Log: deps.Log,
+		Worker: worker, Slots: c.Slots, Batch: c.Batch, Attempts: c.Attempts, Days: c.Days, Observe: metrics.Observe,
+	}
 }
 
 // runWatched works, and tells how the work goes, until ctx is done or the worker
@@ -239,23 +246,4 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config settings.Worker, 
 		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change "+strings.Join(config.Blamed(wrong), " or "))
 	}
 	return engine, err
-}
-
-// startIdentifier has this program identify formats in children of its own. They
-// outlive ctx, as stages in work do; Close ends them.
-func startIdentifier(ctx context.Context, config settings.Identify) (*format.Identifier, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	formats, err := format.Start(context.WithoutCancel(ctx), format.Options{
-		Command: []string{self, "internal", "identify"}, Workers: config.Workers, Memory: int64(config.Memory),
-	})
-	if err != nil {
-		return nil, err
-	}
-	for range config.Workers { // children load their signatures now, and not while the first bag waits
-		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
-	}
-	return formats, nil
 }

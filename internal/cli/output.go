@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,8 +46,39 @@ func JSONFlag(c *cobra.Command, asJSON *bool) {
 	c.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
-// WriteJSON writes a value as indented JSON.
+// Print prints a value as JSON, or for people as text does.
+func Print[T any](cmd *cobra.Command, asJSON bool, v T, text func(io.Writer, T) error) error {
+	if asJSON {
+		return WriteJSON(cmd.OutOrStdout(), v)
+	}
+	return text(cmd.OutOrStdout(), v)
+}
+
+// Printf prints a value as JSON, or a text for people.
+func Printf(cmd *cobra.Command, asJSON bool, v any, format string, args ...any) error {
+	return Print(cmd, asJSON, v, func(w io.Writer, _ any) error {
+		_, err := fmt.Fprintf(w, format, args...)
+		return err
+	})
+}
+
+// PrintList prints a list as JSON, or for people as a table with a row for each element.
+// what names them in the plural.
+func PrintList[T any](cmd *cobra.Command, asJSON bool, list []T, what string, header []string, row func(T) []string) error {
+	return Print(cmd, asJSON, list, func(w io.Writer, list []T) error {
+		var rows [][]string
+		for _, v := range list {
+			rows = append(rows, row(v))
+		}
+		return WriteList(w, what, header, rows)
+	})
+}
+
+// WriteJSON writes a value as indented JSON. A nil slice is an empty list, not null.
 func WriteJSON(w io.Writer, v any) error {
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
+		v = []any{}
+	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
@@ -92,5 +124,9 @@ func OneOf(flag, value string, allowed []string) (string, error) {
 	case "may":
 		what = "right"
 	}
-	return "", Usage(fmt.Errorf("unknown %s %q", what, value), "name one of: "+strings.Join(allowed, ", "))
+	text := fmt.Sprintf("unknown %s %q", what, value)
+	if like := likely(value, allowed); like != "" {
+		text += "; did you mean " + like + "?"
+	}
+	return "", Usage(errors.New(text), "name one of: "+strings.Join(allowed, ", "))
 }

@@ -213,8 +213,17 @@ func NewLogger(c settings.Log) *slog.Logger {
 // WithRegistry does something that needs the registry and nothing else, within a
 // minute.
 func WithRegistry(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
+	return WithRegistryFor(cmd, time.Minute, do)
+}
+
+// WithRegistryFor is [WithRegistry] for what may take longer; 0 is without a bound.
+func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Context, *registry.Registry) error) error {
+	ctx := cmd.Context()
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, most)
+		defer cancel()
+	}
 	s, err := Registry(ctx, programOf(cmd))
 	if err != nil {
 		return err

@@ -106,3 +106,6 @@ func Age(s float64) string {
 
 // Seconds is a number of seconds as a duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// Number is a whole number in digits.
+func Number(n int64) string { return strconv.FormatInt(n, 10) }

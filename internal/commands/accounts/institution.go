@@ -29,10 +29,10 @@ func institutionAddCommand() *cobra.Command {
 		Short: "Register an institution and its buckets",
 		Long: `Register an institution by its domain name, so that its receiving bucket is read.
 
-Without flags the buckets are aptrust.receiving.IDENTIFIER and
-aptrust.restore.IDENTIFIER. They are not looked at here: create them, or have
---create-buckets do it; "farol check" tells which are missing. Registering the same
-institution again changes nothing.`,
+By default the buckets are aptrust.receiving.IDENTIFIER and
+aptrust.restore.IDENTIFIER. Whether they exist is not checked: create them, or add
+--create-buckets; "farol check" reports missing ones. Registering the same institution
+again changes nothing.`,
 		Example: `  farol institution add example.edu --name 'Example University' --create-buckets
   farol institution add library.org --name 'A Library' --receiving-bucket library-in --restore-bucket library-out`,
 		Args: cli.OneArg("institution by its identifier"),
@@ -47,18 +47,14 @@ institution again changes nothing.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), added)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered. It deposits into %s; what it gets back goes to %s.\n",
+			return cli.Printf(cmd, asJSON, added, "%s is registered. It deposits into %s; restored bags go to %s.\n",
 				added.Identifier, added.ReceivingBucket, added.RestoreBucket)
-			return err
 		},
 	}
 	c.Flags().StringVar(&in.Name, "name", "", "name of the institution (required)")
 	c.Flags().StringVar(&in.ReceivingBucket, "receiving-bucket", "", "bucket that it deposits into")
-	c.Flags().StringVar(&in.RestoreBucket, "restore-bucket", "", "bucket that it gets bags back from")
-	c.Flags().BoolVar(&create, "create-buckets", false, "create both buckets, unless they are there")
+	c.Flags().StringVar(&in.RestoreBucket, "restore-bucket", "", "bucket for its restored bags")
+	c.Flags().BoolVar(&create, "create-buckets", false, "create both buckets unless they exist")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -109,7 +105,7 @@ func register(ctx context.Context, s *connect.Services, in registry.Institution)
 		}
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: err,
-			Next: "`farol institution list` shows what is taken; an identifier is a domain name in lower case, and each bucket has one owner",
+			Next: "`farol institution list` shows which are taken; an identifier is a domain name in lower case, and each bucket has one owner",
 		}
 	}
 	return added, err
@@ -121,15 +117,15 @@ func institutionSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set IDENTIFIER --spot-restore-days N",
 		Short: "Set how often a random object of an institution is restored as a test",
-		Long: `Have ` + "`farol schedule`" + ` draw an object of an institution every N days and restore it,
-to see that it can be. The institution gets an alert with the result, and the bag
-in its restore bucket. 0 is never.`,
+		Long: `Have ` + "`farol schedule`" + ` restore a random object of an institution every N days, as a
+test. The institution gets an alert with the result, and the bag in its restore bucket.
+0 turns it off.`,
 		Example: `  farol institution set example.edu --spot-restore-days 30
   farol institution set example.edu --spot-restore-days 0`,
 		Args: cli.OneArg("institution by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("spot-restore-days") {
-				return cli.Usage(errors.New("nothing is to be set"), "add --spot-restore-days N")
+				return cli.Usage(errors.New("--spot-restore-days is missing"), "add --spot-restore-days N")
 			}
 			in, err := setSpotRestoreDays(cmd.Context(), args[0], days)
 			if err != nil {
@@ -138,15 +134,15 @@ in its restore bucket. 0 is never.`,
 			if asJSON {
 				return cli.WriteJSON(cmd.OutOrStdout(), in)
 			}
-			text := fmt.Sprintf("An object of %s is restored at random every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
+			text := fmt.Sprintf("A random object of %s is restored every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
 			if in.SpotRestoreDays == 0 {
-				text = fmt.Sprintf("No object of %s is restored at random.", in.Identifier)
+				text = fmt.Sprintf("No random objects of %s are restored.", in.Identifier)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
-	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two restorations at random; 0: none (required)")
+	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two test restorations; 0: none (required)")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -160,7 +156,7 @@ func setSpotRestoreDays(ctx context.Context, identifier string, days int) (regis
 	in, err := s.Registry.SetSpotRestoreDays(ctx, identifier, days)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` shows those that there are"}
+		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` shows the institutions"}
 	case errors.Is(err, registry.ErrRefused):
 		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "give a number of days from 0 to 3650"}
 	}
@@ -180,16 +176,11 @@ func institutionListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, in := range list {
-				rows = append(rows, []string{
+			return cli.PrintList(cmd, asJSON, list, "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, func(in registry.Institution) []string {
+				return []string{
 					fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
-				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, rows)
+				}
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -29,10 +29,10 @@ func tokenAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME --may RIGHT,...",
 		Short: "Create a token",
-		Long: `Make a token, and show it: this once. Its rights are post (messages to queues), pull
-(messages from queues and from the pipeline's topics) and lease (items at stages
-that are worked on over HTTP). A token of an institution may lease its items, and
-nothing else, since messages are of all.`,
+		Long: `Create a token and print it; it cannot be printed again. Its rights are post (messages
+to queues), pull (messages from queues and from the pipeline's topics) and lease (items
+at stages that programs process over HTTP). A token of an institution may only lease
+that institution's items, since messages are shared.`,
 		Example: `  farol token add dashboard --may pull
   farol token add scanner --may lease --stages 'Virus Scan' --lasts 8760h
   farol token add ocr --may lease --institution test.edu --json`,
@@ -52,7 +52,7 @@ nothing else, since messages are of all.`,
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show what there is"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions"}
 				}
 				if asJSON {
 					return cli.WriteJSON(cmd.OutOrStdout(), struct {
@@ -103,10 +103,7 @@ func tokenListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
-				}
-				return printTokens(cmd.OutOrStdout(), list)
+				return cli.Print(cmd, asJSON, list, printTokens)
 			})
 		},
 	}
@@ -138,8 +135,8 @@ func tokenRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Revoke a token",
-		Long: `End a token. Programs that use it are refused within two seconds, and nobody can
-make the same token again.`,
+		Long: `Revoke a token. Programs that use it are refused within two seconds. A revoked token
+cannot be created again.`,
 		Example: `  farol token remove dashboard --dry-run
   farol token remove dashboard
   farol token remove scanner --yes --json`,
@@ -164,7 +161,7 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 	if i < 0 {
 		return noToken(fmt.Errorf("there is no token %q", name))
 	}
-	does, err := care.Allows(cmd, "End the token "+human.Line(name), true)
+	does, err := care.Allows(cmd, "Revoke the token "+human.Line(name), true)
 	if err != nil {
 		return err
 	}
@@ -177,7 +174,7 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 	case asJSON:
 		err = cli.WriteJSON(cmd.OutOrStdout(), list[i])
 	case does:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; a server that has just seen it notices within two seconds.\n", human.Line(name))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(name))
 	default:
 		err = printTokens(cmd.OutOrStdout(), list[i:i+1])
 	}
@@ -188,5 +185,5 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 }
 
 func noToken(err error) error {
-	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list` shows those that there are"}
+	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list` shows the tokens"}
 }

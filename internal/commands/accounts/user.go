@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -29,10 +30,10 @@ func userAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add EMAIL --name NAME --role ROLE",
 		Short: "Register a person",
-		Long: `Register a person by e-mail. An institutional_user has what is the institution's
-restored; an institutional_admin also requests deletions, and approves those of
-others; an admin is the archive's own staff, belongs to no institution, and
-neither requests nor approves deletions.`,
+		Long: `Register a person by e-mail. An institutional_user may restore the institution's
+objects. An institutional_admin may also request deletions, and approve those of
+others. An admin is staff of the archive, belongs to no institution, and neither
+requests nor approves deletions.`,
 		Example: `  farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu
   farol user add staff@archive.org --name 'A Colleague' --role admin`,
 		Args: cli.OneArg("e-mail"),
@@ -49,7 +50,7 @@ neither requests nor approves deletions.`,
 			}
 			if (u.Role == registry.RoleAdmin) != (u.Institution == "") {
 				return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
-					"name the institution of anybody but an admin, who has none")
+					"name the institution, except for an admin, who has none")
 			}
 			s, err := connect.Registry(cmd.Context(), "user")
 			if err != nil {
@@ -58,13 +59,9 @@ neither requests nor approves deletions.`,
 			defer s.Close()
 			added, err := s.Registry.AddUser(cmd.Context(), u)
 			if err != nil {
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show what there is"}
+				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show the people and institutions"}
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), added)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is registered as %s.\n", human.Line(added.Email), added.Role)
-			return err
+			return cli.Printf(cmd, asJSON, added, "%s is registered as %s.\n", human.Line(added.Email), added.Role)
 		},
 	}
 	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
@@ -84,33 +81,22 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := connect.Registry(cmd.Context(), "user")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := s.Registry.Users(cmd.Context(), institution)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if list == nil {
-					list = []registry.User{}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Users(ctx, institution)
+				if err != nil {
+					return err
 				}
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, u := range list {
-				state := "active"
-				if u.DeactivatedAt != nil {
-					state = "deactivated"
-				}
-				rows = append(rows, []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, rows)
+				return cli.PrintList(cmd, asJSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u registry.User) []string {
+					state := "active"
+					if u.DeactivatedAt != nil {
+						state = "deactivated"
+					}
+					return []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)}
+				})
+			})
 		},
 	}
-	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
+	c.Flags().StringVar(&institution, "institution", "", "only people of this institution, by its identifier")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -127,20 +113,13 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 		Example: "  farol user " + verb + " first@test.edu",
 		Args:    cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := connect.Registry(cmd.Context(), "user")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			u, err := s.Registry.SetUserActive(cmd.Context(), args[0], active)
-			if err != nil {
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows who is registered"}
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), u)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd.\n", human.Line(u.Email), verb)
-			return err
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				u, err := r.SetUserActive(ctx, args[0], active)
+				if err != nil {
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the registered people"}
+				}
+				return cli.Printf(cmd, asJSON, u, "%s is %sd.\n", human.Line(u.Email), verb)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

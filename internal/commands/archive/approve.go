@@ -26,12 +26,12 @@ func deleteApproveCommand() *cobra.Command {
 		Use:   "approve REQUEST --token TOKEN --by EMAIL",
 		Short: "Approve a deletion request",
 		Long: `Approve a deletion that another institutional admin of the same institution has
-asked for, with the token that was printed then. Only where there is no other may
-it be the same person. Retention and pending work are looked at once more: either
-all that the request names goes into the queue, or nothing.
+requested, with the token that the request printed. The requester may approve it only if
+the institution has no other institutional admin. Retention and pending work are checked
+again: either everything that the request names goes into the queue, or nothing.
 
-What is deleted does not come back. At a terminal you are asked first; --dry-run
-says whether the approval would be refused, and changes nothing.`,
+A deletion cannot be undone. On a terminal you are asked first; --dry-run shows whether
+the approval would be refused, and changes nothing.`,
 		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu --dry-run
   farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
 		Args: cli.OneArg("request by its number"),
@@ -41,7 +41,7 @@ says whether the approval would be refused, and changes nothing.`,
 				return err
 			}
 			if f.token == "" {
-				return cli.Usage(errors.New("--token is missing"), "add --token with what `farol delete request` has printed")
+				return cli.Usage(errors.New("--token is missing"), "add --token with the token that `farol delete request` printed")
 			}
 			return runDelete(cmd.Context(), f.by, func(ctx context.Context, r *registry.Registry) error {
 				return f.approve(ctx, cmd, r, id)
@@ -49,7 +49,7 @@ says whether the approval would be refused, and changes nothing.`,
 		},
 	}
 	c.Flags().StringVar(&f.by, "by", "", "e-mail of the institutional admin who approves (required)")
-	c.Flags().StringVar(&f.token, "token", "", "what farol delete request has printed (required)")
+	c.Flags().StringVar(&f.token, "token", "", "token that farol delete request printed (required)")
 	f.care.Flags(c)
 	cli.JSONFlag(c, &f.asJSON)
 	return c
@@ -67,12 +67,12 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 		return err
 	}
 	if !does {
-		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which do not come back.", d.ID, what)
+		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which cannot be undone.", d.ID, what)
 		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), cli.Unchanged(cmd))
 	}
 	if d, err = requests.In(r).ApproveDeletion(ctx, id, f.by, f.token); err != nil {
 		return err
 	}
-	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see what became of it: farol delete show %d",
+	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see its progress: farol delete show %d",
 		d.ID, human.Count(d.Items, "item is", "items are"), d.ID))
 }

@@ -34,13 +34,13 @@ func deleteRequestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "request IDENTIFIER... --by EMAIL",
 		Short: "Request the deletion of objects and files",
-		Long: `Request the deletion of objects and files, by their identifiers. Nothing is
-deleted before an institutional admin has approved it with the token that is
-printed here, once: give it to the person who is to approve.
+		Long: `Request the deletion of objects and files, by their identifiers. Nothing is deleted
+before an institutional admin approves it with the token that is printed here, once: give
+it to the person who will approve.
 
-Who asks is an institutional admin, and all is of the same institution. What was
-stored too short a time ago for its storage option (the table storage_options), or
-has anything in work, is refused, and nothing is asked for.`,
+The requester is an institutional admin, and everything named belongs to the same
+institution. If an object has not been stored for the minimum time of its storage option
+(the table storage_options), or has work in progress, the whole request is refused.`,
 		Example: `  farol delete request test.edu/photographs --by first@test.edu
   farol delete request test.edu/photographs/data/1.jpg test.edu/maps --by first@test.edu
   farol delete request --from objects.txt --by first@test.edu --json`,
@@ -75,8 +75,8 @@ has anything in work, is refused, and nothing is asked for.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who asks (required)")
-	c.Flags().StringVar(&from, "from", "", "file with more identifiers, one a line; - is standard input")
+	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who requests it (required)")
+	c.Flags().StringVar(&from, "from", "", "file with more identifiers, one on each line; - is standard input")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -123,7 +123,7 @@ func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *r
 func undeletable(err error) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` shows the requests; identifiers are <institution>/<bag name>, and a file's goes on with its path in the bag"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` shows the requests; name an object as <institution>/<bag name>, and a file with its path in the bag behind that"}
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol delete --help`"}
 	}
@@ -134,7 +134,7 @@ func undeletable(err error) error {
 func requestID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is no number of a request", text), "`farol delete list` shows the requests")
+		return 0, cli.Usage(fmt.Errorf("%q is not the number of a request", text), "`farol delete list` shows the requests")
 	}
 	return id, nil
 }
@@ -190,33 +190,22 @@ func deleteListCommand() *cobra.Command {
 			if limit < 1 {
 				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
 			}
-			s, err := connect.Registry(cmd.Context(), "delete")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := requests.In(s.Registry).DeletionRequests(cmd.Context(), institution, before, limit)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if list == nil {
-					list = []requests.DeletionRequest{}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := requests.In(r).DeletionRequests(ctx, institution, before, limit)
+				if err != nil {
+					return err
 				}
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			var rows [][]string
-			for _, d := range list {
-				rows = append(rows, []string{
-					fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+				return cli.PrintList(cmd, asJSON, list, "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, func(d requests.DeletionRequest) []string {
+					return []string{
+						fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+					}
 				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, rows)
+			})
 		},
 	}
-	c.Flags().StringVar(&institution, "institution", "", "only those of an institution, by its identifier")
-	c.Flags().Int64Var(&before, "before", 0, "only those with a lower number")
-	c.Flags().IntVar(&limit, "limit", 50, "how many")
+	c.Flags().StringVar(&institution, "institution", "", "only requests of this institution, by its identifier")
+	c.Flags().Int64Var(&before, "before", 0, "only requests with a lower number, for the next page")
+	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -250,27 +239,24 @@ func deleteShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := connect.Registry(cmd.Context(), "delete")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			d, err := requests.In(s.Registry).DeletionRequest(cmd.Context(), id)
-			if err != nil {
-				return undeletable(err)
-			}
-			receipts, err := requests.In(s.Registry).Receipts(cmd.Context(), id, mostReceipts)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), struct {
-					requests.DeletionRequest
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				d, err := requests.In(r).DeletionRequest(ctx, id)
+				if err != nil {
+					return undeletable(err)
+				}
+				receipts, err := requests.In(r).Receipts(ctx, id, mostReceipts)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.WriteJSON(cmd.OutOrStdout(), struct {
+						requests.DeletionRequest
 
-					Receipts []requests.DeletedCopy `json:"receipts"`
-				}{d, receipts})
-			}
-			return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+						Receipts []requests.DeletedCopy `json:"receipts"`
+					}{d, receipts})
+				}
+				return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

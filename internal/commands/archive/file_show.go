@@ -20,9 +20,9 @@ func fileShowCommand() *cobra.Command {
 	return recordCommand(&cobra.Command{
 		Use:   "show IDENTIFIER",
 		Short: "Show the records of a file",
-		Long: `Show a file, also a deleted one: the digests of its present content and of earlier
-ones, each copy and what was seen of it, the copies that were bad, its events, and
-the receipts of its deletion. --premis writes it as PREMIS 3 XML.`,
+		Long: `Show a file, even a deleted one: the digests of its present and earlier contents, each
+copy with its checks, the copies that were bad, its events, and the receipts of its
+deletion. With --premis, print it as PREMIS 3 XML.`,
 		Example: `  farol file show test.edu/photographs/data/1.jpg
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,

@@ -2,6 +2,7 @@
 package archive
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,19 +37,16 @@ func objectListCommand() *cobra.Command {
 			if err := checkObjects(&f); err != nil {
 				return err
 			}
-			s, err := connect.Registry(cmd.Context(), "object")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := s.Registry.Objects(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			return printObjects(cmd, list, f)
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Objects(ctx, f)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.WriteJSON(cmd.OutOrStdout(), list)
+				}
+				return printObjects(cmd, list, f)
+			})
 		},
 	}
 	flags := c.Flags()

@@ -23,9 +23,9 @@ func objectShowCommand() *cobra.Command {
 	return recordCommand(&cobra.Command{
 		Use:   "show IDENTIFIER",
 		Short: "Show the records of an object",
-		Long: `Show an object: its description, its files and copies, how many of these nobody has
-read and how many are bad, its events, its work items, and what deletions did to it.
---premis writes it with all its files as PREMIS 3 XML.`,
+		Long: `Show an object: its description, its files and copies, how many copies were never read
+and how many are bad, its events, its work items and its deletions. With --premis, print
+it with all its files as PREMIS 3 XML.`,
 		Example: `  farol object show test.edu/photographs
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
@@ -45,7 +45,7 @@ func recordCommand[P any](
 	var asJSON, asPREMIS bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asJSON && asPREMIS {
-			return cli.Usage(errors.New("--json and --premis are two forms of the same"), "give one of them")
+			return cli.Usage(errors.New("--json and --premis contradict each other"), "give one of them")
 		}
 		if asPREMIS {
 			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis, missing)
@@ -69,7 +69,7 @@ func recordCommand[P any](
 // noObject says what to do where there is no such object.
 func noObject(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` shows the objects there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` lists the objects"}
 	}
 	return err
 }

@@ -44,15 +44,15 @@ func restoreOneCommand(what string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   what + " IDENTIFIER",
 		Short: "Restore one " + what,
-		Long: how + ` Nothing appears there before its bytes were found to be those on
-record.
+		Long: how + ` It appears there only after its bytes were verified
+against the record.
 
-What is kept in an archive class only has to be made readable first, which takes
-the provider hours and costs money: --dry-run tells how much, by the table
-retrieval_prices. What costs more than the cap in request_settings waits until
-somebody approves it: farol restore approve.
+If all copies are in archive classes, the provider first makes one readable, which takes
+hours and costs money: --dry-run shows the price, from the table retrieval_prices. A
+restoration that costs more than the cap in request_settings waits for approval: farol
+restore approve.
 
-It is refused while anything else is in work on the same ` + what + `.`,
+It is refused while other work on the same ` + what + ` is in progress.`,
 		Example: "  farol restore " + what + " " + example + `
   farol restore ` + what + ` ` + example + ` --dry-run
   farol restore ` + what + ` ` + example + ` --tier Bulk --by reader@test.edu --json`,
@@ -61,11 +61,11 @@ It is refused while anything else is in work on the same ` + what + `.`,
 			return runRestore(cmd.Context(), cmd.OutOrStdout(), what, args[0], f)
 		},
 	}
-	c.Flags().StringVar(&f.by, "by", "", "e-mail of the user who asks; without it the archive itself does")
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the user who requests it (default: the archive itself)")
 	c.Flags().StringVar(&f.tier, "tier", "Standard", "how quickly archived copies are made readable: Expedited, Standard or Bulk")
 	c.Flags().IntVar(&f.days, "days", 10, "days for which they stay readable")
 	c.Flags().IntVar(&f.priority, "priority", 0, "from -100, which goes first, to 100")
-	c.Flags().BoolVar(&f.fromArchive, "from-archive", false, "have the archived copy made readable first, for where the others are bad")
+	c.Flags().BoolVar(&f.fromArchive, "from-archive", false, "restore from the archived copy, for example if the others are bad")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be done, and change nothing")
 	cli.JSONFlag(c, &f.asJSON)
 	return c
@@ -131,9 +131,9 @@ func unrestorable(what string, err error) error {
 		if what == "" {
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --needs-review` shows the items that wait"}
 		}
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "an identifier is <institution>/<bag name>, and a file's goes on with its path in the bag; farol restore " + what + " takes those of one kind"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object as <institution>/<bag name>, or a file with its path in the bag behind that; farol restore " + what + " takes one kind"}
 	case errors.Is(err, registry.ErrRefused) && strings.Contains(err.Error(), "is in the queue"):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list` shows what is in work"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list` shows the items in progress"}
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol restore --help`"}
 	}
@@ -153,21 +153,21 @@ func writeQuote(out io.Writer, identifier string, q requests.Quote) error {
 
 func approval(q requests.Quote) string {
 	if q.NeedsApproval {
-		return fmt.Sprintf("That is more than $%s: somebody has to approve it.", q.Cap)
+		return fmt.Sprintf("That is more than $%s: it needs approval.", q.Cap)
 	}
 	return fmt.Sprintf("That is within the cap of $%s.", q.Cap)
 }
 
 func writeRestoration(out io.Writer, identifier string, r requests.Restoration) error {
 	if r.Quote.NeedsApproval {
-		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin lets it go on: farol restore approve %d --by EMAIL\n",
+		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin approves it: farol restore approve %d --by EMAIL\n",
 			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID)
 		return err
 	}
 	if r.Quote.Class != "" {
 		fmt.Fprintf(out, "It is made readable first, by %s for about $%s, within %s.\n", r.Quote.Tier, r.Quote.Price, human.Duration(r.Quote.Takes))
 	}
-	_, err := fmt.Fprintf(out, "Item %d gives %s back. To follow it: farol item watch %d\n", r.Item.ID, human.Line(identifier), r.Item.ID)
+	_, err := fmt.Fprintf(out, "Item %d restores %s. To follow it: farol item watch %d\n", r.Item.ID, human.Line(identifier), r.Item.ID)
 	return err
 }
 
@@ -177,36 +177,28 @@ func restoreApproveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approve ITEM --by EMAIL",
 		Short: "Approve a restoration that exceeds the cost cap",
-		Long: `Let a restoration from an archive class go on that costs more than the cap. An
-admin may, or an institutional admin of the same institution who has not asked
-for it.`,
+		Long: `Approve a restoration from an archive class that costs more than the cap. An admin may
+approve it, or an institutional admin of the same institution other than the requester.`,
 		Example: `  farol restore approve 7 --by admin@test.edu`,
 		Args:    cli.OneArg("item by its number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || id < 1 {
-				return cli.Usage(fmt.Errorf("%q is no number of an item", args[0]), "`farol item list --needs-review` shows those that wait")
+				return cli.Usage(fmt.Errorf("%q is not the ID of an item", args[0]), "`farol item list --needs-review` shows the items that wait")
 			}
 			if by == "" {
-				return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of who approves")
+				return cli.Usage(errors.New("--by is missing"), "add --by with your e-mail")
 			}
-			s, err := connect.Registry(cmd.Context(), "restore")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			item, err := requests.In(s.Registry).ApproveRetrieval(cmd.Context(), id, by)
-			if err != nil {
-				return unrestorable("", err)
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), item)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
-			return err
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				item, err := requests.In(r).ApproveRetrieval(ctx, id, by)
+				if err != nil {
+					return unrestorable("", err)
+				}
+				return cli.Printf(cmd, asJSON, item, "Item %d is in the queue. To follow it: farol item watch %d\n", item.ID, item.ID)
+			})
 		},
 	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of who approves (required)")
+	c.Flags().StringVar(&by, "by", "", "e-mail of the person who approves (required)")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

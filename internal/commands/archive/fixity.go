@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func fixityCommand() *cobra.Command {
+// Fixity is farol fixity.
+func Fixity() *cobra.Command {
 	return cli.Group("fixity", "Verify stored copies against their recorded checksums",
 		fixityStatusCommand(), fixityCheckCommand(), fixityPolicyCommand(), fixityImportCommand())
 }
@@ -29,15 +30,15 @@ func fixityStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of fixity checks and all bad copies",
-		Long: `Tell how many of the copies that are to be checked every so often are overdue,
-which are bad or cannot be checked, how many were checked lately, and when all
-that is due will be done at the present rate.
+		Long: `Show how many copies are overdue for a fixity check, which are bad or cannot be checked,
+how many were checked in the last 24 hours, and when the due checks will be complete at
+the present rate.
 
-The most overdue copies are named. A target in mode "read" is checked by workers;
-one in mode "report" by farol fixity import alone; of one that is "off" nothing is
-promised. A day with a star is as FAROL_FIXITY_DAYS has it.
+The most overdue copies are named. Workers check the targets in mode "read". Targets in
+mode "report" are checked by farol fixity import only, and targets in mode "off" are not
+checked. Days with a star are the default, FAROL_FIXITY_DAYS.
 
-Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
+Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
 		Example: `  farol fixity status
   farol fixity status --worst 50
   farol fixity status --json`,
@@ -46,13 +47,13 @@ Exit codes: 0 no copy is known to be bad; 1 some are, or cannot be checked.`,
 			return runFixityStatus(cmd.Context(), cmd.OutOrStdout(), worst, asJSON)
 		},
 	}
-	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to name")
+	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to list")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-// fixityReport is what farol fixity status prints as JSON.
-type fixityReport struct {
+// FixityReport is what farol fixity status prints as JSON.
+type FixityReport struct {
 	fixity.Status
 
 	BadCopies []fixity.BadCopy `json:"bad"` // the first 1,000
@@ -74,7 +75,7 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 		return err
 	}
 	defer s.Close()
-	var report fixityReport
+	var report FixityReport
 	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
@@ -90,12 +91,12 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 		err = writeFixityStatus(out, report)
 	}
 	if err == nil && report.Bad+report.Stuck > 0 {
-		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` tells what can be done about bad copies"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` shows which bad copies can be repaired"}
 	}
 	return err
 }
 
-func writeFixityStatus(out io.Writer, r fixityReport) error {
+func writeFixityStatus(out io.Writer, r FixityReport) error {
 	var rows [][]string
 	for _, t := range r.Targets {
 		if t.Mode == "off" && t.Copies == 0 {
@@ -122,7 +123,7 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 	}
 	fmt.Fprintf(out, "\n%d of %s%s overdue: %s are neither overdue nor bad.\n", r.Overdue, about, isAre(r.Copies), perCent(r.Compliance))
 	if r.Unread > 0 {
-		fmt.Fprintf(out, "%s%d of them were verified when they were stored, and nobody has read them since.\n", about, r.Unread)
+		fmt.Fprintf(out, "%s%d of them were verified when they were stored and have not been read since.\n", about, r.Unread)
 	}
 	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.Status), doneBy(r.Status))
 	writeStops(out, r)
@@ -130,17 +131,17 @@ func writeFixityStatus(out io.Writer, r fixityReport) error {
 }
 
 // writeStops says what is not done now, and why.
-func writeStops(out io.Writer, r fixityReport) {
+func writeStops(out io.Writer, r FixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
 		if r.PauseReason != nil {
 			why = ": " + human.Line(*r.PauseReason)
 		}
-		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` lets them go on.\n", human.Line(*r.PausedBy), human.Time(*r.PausedAt), why, registry.FixityStage)
+		fmt.Fprintf(out, "Checks are paused, by %s since %s%s\n`farol resume '%s'` continues them.\n", human.Line(*r.PausedBy), human.Time(*r.PausedAt), why, registry.FixityStage)
 	}
 	for _, t := range r.Targets {
 		if t.PausedUntil != nil {
-			fmt.Fprintf(out, "%s is left alone until %s: %s\n", t.Target, human.Time(*t.PausedUntil), human.Line(t.PauseReason))
+			fmt.Fprintf(out, "Checks of %s are suspended until %s: %s\n", t.Target, human.Time(*t.PausedUntil), human.Line(t.PauseReason))
 		}
 	}
 	for _, b := range r.Brakes {
@@ -166,25 +167,25 @@ func rateOf(s fixity.Status) string {
 	case s.Every == 0:
 		return "The scheduler has not allowed any checks yet (farol schedule)."
 	case s.Measured:
-		return fmt.Sprintf("%.1f are checked an hour at present; %d every %v are allowed.", 3600*s.Rate, s.Fed, s.Every)
+		return fmt.Sprintf("Present rate: %.1f checks an hour; %d every %v are allowed.", 3600*s.Rate, s.Fed, s.Every)
 	}
-	return fmt.Sprintf("%.1f an hour may be checked: %d every %v.", 3600*s.Rate, s.Fed, s.Every)
+	return fmt.Sprintf("Up to %.1f checks an hour are allowed: %d every %v.", 3600*s.Rate, s.Fed, s.Every)
 }
 
 // doneBy says when all will be done that is due.
 func doneBy(s fixity.Status) string {
 	switch {
 	case s.DoneAt == nil && s.Paused:
-		return "While checks are paused nothing of what is due will be done."
+		return "Checks are paused, so due checks will not be done."
 	case s.DoneAt == nil:
-		return "At this rate all that is due will never be done: more comes due than is checked."
+		return "At this rate the due checks will never be complete: more become due than are done."
 	case !s.DoneAt.After(s.At):
 		return "Nothing is due."
 	}
-	return fmt.Sprintf("At this rate all that is due will be done by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
+	return fmt.Sprintf("At this rate the due checks will be complete by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
 }
 
-func writeWorst(out io.Writer, r fixityReport) error {
+func writeWorst(out io.Writer, r FixityReport) error {
 	if len(r.Worst) > 0 {
 		fmt.Fprintln(out, "\nMost overdue:")
 		var rows [][]string

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -11,20 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
-func planCommand() *cobra.Command {
+// Plan is farol plan.
+func Plan() *cobra.Command {
 	c := cli.Group("plan", "Change many items by a plan that can be reviewed and undone",
 		planRequeueCommand(), planCancelCommand(), planPriorityCommand(),
 		planApplyCommand(), planShowCommand(), planListCommand(), planUndoCommand())
-	c.Long = `Change many items at once. A plan keeps which items are meant and how they stood,
-and changes nothing; look at it, then apply it. Applying can be stopped, and goes
-on where it was. What a plan has done can be undone for each item that nobody has
-had since.`
+	c.Long = `Change many items at once. A plan records the items and their state, and changes
+nothing: review it, then apply it. Applying can be interrupted and continued. A plan can
+be undone for each item that has not changed since.`
 	return c
 }
 
@@ -34,9 +35,9 @@ const planTime = 10 * time.Minute
 // planFlags adds what says which items a plan is about.
 func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 	flags := c.Flags()
-	flags.StringVar(&q.Where, "where", "", "only those that this condition is true for, as in SQL; \"true\" is all")
-	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
-	flags.StringVar(&q.AtStage, "stage", "", inStage())
+	flags.StringVar(&q.Where, "where", "", "only items for which this SQL condition is true; \"true\" selects all")
+	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
+	flags.StringVar(&q.AtStage, "stage", "", values.StageHelp())
 	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
 	cli.JSONFlag(c, asJSON)
@@ -44,8 +45,8 @@ func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 
 const conditionHelp = `
 
---where takes what could stand behind WHERE in a query of work_items. It is run
-once, with your own rights and read-only.`
+--where takes a condition of SQL, as after WHERE in a query of work_items. It runs once,
+read-only and with your own rights.`
 
 func planRequeueCommand() *cobra.Command {
 	q := plans.Request{Action: "requeue"}
@@ -53,20 +54,20 @@ func planRequeueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "requeue",
 		Short: "Plan to requeue items",
-		Long: `Plan to requeue items, as ` + "`farol item requeue`" + ` does with one.
-Nothing is changed before the plan is applied.` + conditionHelp,
+		Long: `Plan to requeue items, as ` + "`farol item requeue`" + ` requeues one. Nothing is changed until the
+plan is applied.` + conditionHelp,
 		Example: `  farol plan requeue --status Suspended --error-code target-missing
   farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Stage, err = oneStage(cmd.Context(), "--to", q.Stage); err != nil {
+			if q.Stage, err = values.Stage(cmd.Context(), "--to", q.Stage); err != nil {
 				return err
 			}
 			return makePlan(cmd, q, asJSON)
 		},
 	}
 	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar(&q.Stage, "to", "", toStage())
+	c.Flags().StringVar(&q.Stage, "to", "", values.ToHelp())
 	return c
 }
 
@@ -76,8 +77,8 @@ func planCancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel",
 		Short: "Plan to cancel items",
-		Long: `Plan to cancel items, as ` + "`farol item cancel`" + ` does with one. Nothing is
-changed before the plan is applied.` + conditionHelp,
+		Long: `Plan to cancel items, as ` + "`farol item cancel`" + ` cancels one. Nothing is changed until the
+plan is applied.` + conditionHelp,
 		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage Receive --institution example.edu --reason 'These were trials.'`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
@@ -93,15 +94,15 @@ func planPriorityCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "priority NUMBER",
 		Short: "Plan to set the priority of items",
-		Long: `Plan to set the priority of items: lower goes first, from -100 to 100, and items
-begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
+		Long: `Plan to set the priority of items, from -100, which is claimed first, to 100; the default
+is 0. Nothing is changed until the plan is applied.` + conditionHelp,
 		Example: `  farol plan priority 50 --stage Receive --where 'size > 1000000000'
   farol plan priority --status pending -- -10`,
-		Args: cli.OneArg("priority from -100 to 100; one below 0 goes behind --"),
+		Args: cli.OneArg("priority from -100 to 100; put -- before one below 0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil || n < -100 || n > 100 {
-				return cli.Usage(fmt.Errorf("%q is no priority", args[0]), "name a whole number from -100 to 100; one below 0 goes behind --")
+				return cli.Usage(fmt.Errorf("%q is not a priority", args[0]), "name a whole number from -100 to 100; put -- before one below 0")
 			}
 			q.Priority = &n
 			return makePlan(cmd, q, asJSON)
@@ -114,31 +115,26 @@ begin with 0. Nothing is changed before the plan is applied.` + conditionHelp,
 // makePlan stores a plan and shows what it would do.
 func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
-		return cli.Usage(errors.New("no items are named"), "say which with --where or another flag; --where true is all of them")
+		return cli.Usage(errors.New("no items are named"), "select items with --where or another flag; --where true selects all")
 	}
-	if q.Status, err = cli.OneOf("--status", q.Status, statuses()); err != nil {
+	if q.Status, err = cli.OneOf("--status", q.Status, values.Statuses()); err != nil {
 		return err
 	}
-	if q.AtStage, err = oneStage(cmd.Context(), "--stage", q.AtStage); err != nil {
+	if q.AtStage, err = values.Stage(cmd.Context(), "--stage", q.AtStage); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-	defer cancel()
-	s, err := connect.Registry(ctx, "plan")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	p, err := plans.In(s.Registry).Make(ctx, q)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
-	case errors.Is(err, registry.ErrRefused):
-		return cli.Usage(err, "no plan was made; correct the condition")
-	case err != nil:
-		return err
-	}
-	return showPlan(ctx, cmd, s.Registry, p, asJSON)
+	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+		p, err := plans.In(r).Make(ctx, q)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
+		case errors.Is(err, registry.ErrRefused):
+			return cli.Usage(err, "no plan was made; correct the condition")
+		case err != nil:
+			return err
+		}
+		return showPlan(ctx, cmd, r, p, asJSON)
+	})
 }
 
 func planApplyCommand() *cobra.Command {
@@ -148,11 +144,11 @@ func planApplyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply ID",
 		Short: "Apply a plan, or the rest of it",
-		Long: `Do what a plan says, item by item. An item that has changed since the plan was made
-is left alone. If that is so for more than the tolerance, nothing is done.
+		Long: `Apply a plan, item by item. Items that have changed since the plan was made are skipped.
+If more have changed than the tolerance allows, nothing is applied.
 
-It can be stopped at any time, and be killed: call it again, and it goes on. No
-item is done twice.`,
+The command may be interrupted or killed: run it again to continue. No item is changed
+twice.`,
 		Example: `  farol plan apply 1 --dry-run
   farol plan apply 1
   farol plan apply 2 --tolerance 20% --json`,
@@ -167,7 +163,7 @@ item is done twice.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&tolerance, "tolerance", "5%", "how many of the items may have changed since")
+	c.Flags().StringVar(&tolerance, "tolerance", "5%", "share of the items that may have changed since the plan was made")
 	care.Flags(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -179,11 +175,11 @@ func planUndoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo ID",
 		Short: "Undo a plan",
-		Long: `Put back the items that a plan has changed, each to how it stood before. Those that
-somebody has had since stay as they are, and the exit code is 1 if there are such.
-A plan that was applied in part will not be applied any further.
+		Long: `Restore each item that a plan has changed to its state before. Items that have changed
+since are skipped, and the exit code is then 1. A plan that was applied in part cannot be
+applied further.
 
-It can be stopped and called again, as applying can.`,
+The command may be interrupted and run again to continue.`,
 		Example: `  farol plan undo 1
   farol plan undo 3 --json`,
 		Args: cli.OneArg("plan by its ID"),
@@ -192,7 +188,7 @@ It can be stopped and called again, as applying can.`,
 				p, err := plans.In(r).Undo(ctx, id, told)
 				if n := p.Counts["not undone"]; err == nil && n > 0 {
 					err = cli.Failure{
-						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be put back", human.Count(n, "item", "items")),
+						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be undone", human.Count(n, "item", "items")),
 						Next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", id),
 					}
 				}
@@ -247,10 +243,10 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 // stopped says where a plan stands that came to no end.
 func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 	if dealtWith > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; call the command again to go on.\n", id, human.Count(dealtWith, "item", "items"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; run the command again to continue.\n", id, human.Count(dealtWith, "item", "items"))
 	}
 	if errors.Is(err, registry.ErrRefused) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol plan show %d` tells how it stands, and how to make it anew", id)}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol plan show %d` shows its state, and the command that makes it again", id)}
 	}
 	return err
 }
@@ -258,7 +254,7 @@ func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 func planID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of a plan, a whole number from 1 on", arg), "`farol plan list` shows the plans there are")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of a plan, which is a whole number above 0", arg), "`farol plan list` lists the plans")
 	}
 	return id, nil
 }
@@ -266,7 +262,7 @@ func planID(arg string) (int64, error) {
 // noPlan says where to find plans to who names one that is not there.
 func noPlan(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol plan list` shows the plans there are"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol plan list` lists the plans"}
 	}
 	return err
 }

@@ -1,8 +1,8 @@
-package main
+package items
 
 import (
 	"context"
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +17,7 @@ import (
 )
 
 func itemNextCommand() *cobra.Command {
-	var f workFlags
+	var given []string
 	var limit int
 	var asJSON bool
 	c := &cobra.Command{
@@ -32,10 +32,10 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 10000 {
-				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000")
+			if err := cli.CheckLimit(limit); err != nil {
+				return err
 			}
-			pools, err := f.choose(nil)
+			pools, err := poolsOf(given)
 			if err != nil {
 				return cli.Usage(err, "see `farol item next --help`")
 			}
@@ -44,15 +44,23 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 				return err
 			}
 			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...))
+				return cli.WriteJSON(cmd.OutOrStdout(), items)
 			}
 			return printItems(cmd, items, registry.ItemFilter{})
 		},
 	}
-	c.Flags().StringArrayVar(&f.pools, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
+	c.Flags().StringArrayVar(&given, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
 	c.Flags().IntVar(&limit, "limit", 50, "how many of each pool at most")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// poolsOf reads what --pool says; without it, pools are those of a worker.
+func poolsOf(given []string) ([]pipeline.Pool, error) {
+	if len(given) == 0 {
+		return settings.DefaultPools(), nil
+	}
+	return settings.ParsePools(strings.Join(given, "\n"))
 }
 
 // nextItems are those that pools would claim, pool after pool.

@@ -1,4 +1,4 @@
-package main
+package validate
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestValidateJudgesTheName(t *testing.T) {
 		if err := os.WriteFile(path, []byte("no tar"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := validateCommand()
+		c := Command()
 		c.SilenceUsage, c.SilenceErrors = true, true // as the program's root has it
 		var out strings.Builder
 		c.SetOut(&out)
@@ -74,7 +74,7 @@ func TestInterruptedValidateShowsWhatIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	c := validateCommand()
+	c := Command()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	var out strings.Builder
 	c.SetOut(&out)

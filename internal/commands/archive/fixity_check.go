@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -22,17 +22,18 @@ func fixityCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check IDENT...",
 		Short: "Check the copies of files or objects now",
-		Long: `Have the copies of files, or of all files of objects, checked before all others,
-whatever the scheduler allows. It does not wait for that: farol fixity status, the
-PREMIS events and the table fixity_failures have the results.
+		Long: `Check the copies of files, or of all files of objects, before all other copies and
+regardless of the scheduler's limits. The command does not wait: see the results with
+farol fixity status, in the PREMIS events and in the table fixity_failures.
 
-A copy that was read and found good in the last minute is recently checked:
-it is not read once more, unless you add --again.
+A copy that was read and found good within the last minute is not read again unless you
+add --again.
 
-Those copies are checked whose target is in mode "read". --target names another
-one. Archived copies cannot be read: of these it is only found if one is missing.
+By default, only copies in targets in mode "read" are checked; --target names another
+target. Archived copies cannot be read: the check finds only whether one is missing.
 
-Exit codes: 0 they will be checked, or just were; 1 something is unknown or has no such copies.`,
+Exit codes: 0 they will be checked, or just were; 1 a name is unknown or has no such
+copies.`,
 		Example: `  farol fixity check test.edu/first-bag
   farol fixity check test.edu/first-bag/data/a.txt test.edu/first-bag/data/b.txt
   farol fixity check test.edu/first-bag --target Standard-OR --json
@@ -43,7 +44,7 @@ Exit codes: 0 they will be checked, or just were; 1 something is unknown or has 
 		},
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
-	c.Flags().BoolVar(&again, "again", false, "check also what was checked in the last minute")
+	c.Flags().BoolVar(&again, "again", false, "check copies again that were checked in the last minute")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -67,7 +68,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 		case err != nil:
 			return err
 		case len(list) == 0:
-			failed = append(failed, fmt.Errorf("%q has no copies that are checked by reading; --target names others", identifier))
+			failed = append(failed, fmt.Errorf("%q has no copies in targets in mode \"read\"; --target names another target", identifier))
 		}
 		asked = append(asked, list...)
 	}
@@ -77,7 +78,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 		err = writeAsked(out, asked)
 	}
 	if err := errors.Join(append(failed, err)...); err != nil {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object, such as test.edu/first-bag, or a file, such as test.edu/first-bag/data/a.txt"}
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func writeAsked(out io.Writer, asked []fixity.Requested) error {
 	}
 	for _, a := range asked {
 		if a.Recent > 0 {
-			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; --again has it done once more.\n", human.Line(a.Identifier), human.Count(a.Recent, "copy was", "copies were"), a.Target)
+			_, err := fmt.Fprintf(out, "%s: %s in %s recently checked; add --again to check again.\n", human.Line(a.Identifier), human.Count(a.Recent, "copy was", "copies were"), a.Target)
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func writeAsked(out io.Writer, asked []fixity.Requested) error {
 		}
 		will := "will be checked next."
 		if class := config.ClassOf(a.Target); class == "GLACIER" || class == "DEEP_ARCHIVE" {
-			will = "will not be read, since it is archived (" + class + "): it is only found whether it is missing."
+			will = "will not be read, since it is archived (" + class + "): the check finds only whether it is missing."
 		}
 		if _, err := fmt.Fprintf(out, "%s: %s in %s %s\n", human.Line(a.Identifier), human.Count(a.Copies, "copy", "copies"), a.Target, will); err != nil {
 			return err
@@ -123,5 +124,5 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 			return nil
 		}
 	}
-	return cli.Usage(fmt.Errorf("there is no storage target %q", name), "`farol fixity policy` lists them")
+	return cli.Usage(fmt.Errorf("unknown storage target %q", name), "`farol fixity policy` lists the storage targets")
 }

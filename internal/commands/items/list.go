@@ -1,10 +1,9 @@
-package main
+package items
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -26,8 +25,8 @@ func itemListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List work items, newest first",
-		Long: `List work items, newest first. An exclamation mark behind the status says that the
-item waits for a person. NOTE has the first finding; "item explain" has all.`,
+		Long: `List work items, newest first. An exclamation mark after the status marks an item that
+waits for a person. NOTE is the first finding; "item explain" shows all.`,
 		Example: `  farol item list
   farol item list --status started --stage Store
   farol item list --needs-review --json
@@ -46,57 +45,44 @@ item waits for a person. NOTE has the first finding; "item explain" has all.`,
 			if err := checkFilter(cmd.Context(), &f); err != nil {
 				return err
 			}
-			s, err := connect.Registry(cmd.Context(), "item")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			items, err := s.Registry.WorkItems(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]registry.WorkItem{}, items...)) // null is no list
-			}
-			return printItems(cmd, items, f)
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				items, err := r.WorkItems(ctx, f)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.WriteJSON(cmd.OutOrStdout(), items)
+				}
+				return printItems(cmd, items, f)
+			})
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(statuses(), ", "))
+	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
 	flags.StringVar(&f.Status, "state", "", "the same as --status")
-	flags.StringVar(&f.Stage, "stage", "", inStage())
-	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(actions(), ", "))
+	flags.StringVar(&f.Stage, "stage", "", values.StageHelp())
+	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(values.Actions(), ", "))
 	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
 	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
-	flags.StringVar(&since, "since", "", "only those created since then: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
-	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only those that wait for a person's decision")
+	flags.StringVar(&since, "since", "", "only items created since: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
+	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only items that wait for a person's decision")
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
+	flags.Int64Var(&f.Before, "before", 0, "only items with a lower ID, for the next page")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-// actions are what an item can be for.
-func actions() (names []string) {
-	for _, w := range settings.OldWorkers() {
-		if w.Action != "" && !slices.Contains(names, w.Action) {
-			names = append(names, w.Action)
-		}
-	}
-	return names
-}
-
 // checkFilter spells status, stage and action as the registry does.
 func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
-	if f.Status, err = cli.OneOf("--status", f.Status, statuses()); err != nil {
+	if f.Status, err = cli.OneOf("--status", f.Status, values.Statuses()); err != nil {
 		return err
 	}
-	if f.Action, err = cli.OneOf("--action", f.Action, actions()); err != nil {
+	if f.Action, err = cli.OneOf("--action", f.Action, values.Actions()); err != nil {
 		return err
 	}
-	if f.Stage, err = oneStage(ctx, "--stage", f.Stage); err != nil {
+	if f.Stage, err = values.Stage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
 	if f.Limit < 1 || f.Limit > 10000 {

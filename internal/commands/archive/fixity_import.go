@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"cmp"
@@ -23,18 +23,17 @@ func fixityImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import REPORT.csv... --target NAME",
 		Short: "Import checksum reports of S3 Batch Operations",
-		Long: `Put on record what completion reports of S3 Batch Operations say of copies. Its
-operation "Compute checksum" reads objects anew, archived ones too, and reports
-the digests; those of SHA-256, SHA-1 and MD5 over whole objects are compared with
-the record. Each row is a fixity check like one by reading: an event, the date of
-the check, and an alert if the copy is not what was stored. What a report says is
-missing is looked up once more.
+		Long: `Record the results of completion reports of S3 Batch Operations. Its operation
+"Compute checksum" reads objects, including archived ones, and reports their digests.
+Digests of whole objects by SHA-256, SHA-1 and MD5 are compared with the recorded ones.
+Each row counts as a fixity check: it gets an event and the date of the check, and an
+alert if the copy differs. Copies that a report calls missing are looked up again.
 
---date is when the job ran; without it, that is when the file was written last. A
-report that is imported twice counts once. Rows that cannot be used are named, and
-the others done. - reads standard input.
+--date says when the job ran; the default is the file's modification time. A report that
+is imported twice counts once. Rows that cannot be used are printed, and the import
+continues. - reads standard input.
 
-Exit codes: 0 every row was used, and found well; 1 some were not; 2 wrong usage.`,
+Exit codes: 0 every row was used and matched; 1 some were not; 2 usage error.`,
 		Example: `  farol fixity import report.csv --target Glacier-VA
   farol fixity import report.csv more.csv --target Glacier-VA --json
   farol fixity import - --target Glacier-VA --date 2026-11-02T15:04:05Z < report.csv`,
@@ -70,7 +69,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	}
 	target, known := config.Storage.TargetOf(f.target)
 	if !known {
-		return cli.Usage(fmt.Errorf("--target is %q, which is no storage target", f.target), "`farol fixity policy` lists them")
+		return cli.Usage(fmt.Errorf("unknown storage target %q", f.target), "`farol fixity policy` lists the storage targets")
 	}
 	date, err := dateOf(f.date)
 	if err != nil {
@@ -98,7 +97,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 		}
 	}
 	if !perfect {
-		return cli.Failure{Code: cli.ExitFailed, Next: "`farol fixity status` lists the copies that are bad; the rows that were not used are named above"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "`farol fixity status` lists the bad copies; the rows that were not used are listed above"}
 	}
 	return nil
 }
@@ -113,7 +112,7 @@ func dateOf(text string) (time.Time, error) {
 		return date, fmt.Errorf("--date is %q; it must be a time such as 2026-11-02T15:04:05Z", text)
 	}
 	if date.After(time.Now()) {
-		return date, fmt.Errorf("--date is %q, which is yet to come", text)
+		return date, fmt.Errorf("--date is %q, which is in the future", text)
 	}
 	return date, nil
 }
@@ -124,7 +123,7 @@ func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writ
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return report, cli.Usage(err, "name the report as it was downloaded")
+			return report, cli.Usage(err, "name a report that you may read")
 		}
 		defer file.Close() //nolint:errcheck // only read
 		info, err := file.Stat()
@@ -136,7 +135,7 @@ func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writ
 		}
 	}
 	if r.At.IsZero() {
-		return report, cli.Usage(errors.New("--date is missing"), "say when the checksums were computed: standard input does not tell")
+		return report, cli.Usage(errors.New("--date is missing"), "say when the checksums were computed: standard input has no modification time")
 	}
 	report.Date = r.At.UTC()
 	var broken error // standard output
@@ -154,7 +153,7 @@ func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writ
 	if err != nil || broken != nil {
 		return report, cli.Failure{
 			Code: cli.ExitFailed, Err: errors.Join(err, broken),
-			Next: "import it again: rows that are on record already count as known",
+			Next: "import it again: rows that are recorded already count as known",
 		}
 	}
 	if !asJSON {

@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -26,13 +26,13 @@ func fixityPolicyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy [TARGET]",
 		Short: "Show or set the fixity schedule of a storage target",
-		Long: `Show how often the copies in each storage target are checked, or set it for one.
-A change counts at once, for all copies that there are.
+		Long: `Show how often the copies in each storage target are checked, or set it for one target.
+A change applies at once to all copies.
 
---read has workers read the copies; --report leaves that to the provider, whose
-reports farol fixity import takes in; --off promises nothing, which is the default
-where copies are archived and cannot be read without a restoration. --days is the
-time between two checks of a copy, and --default that of FAROL_FIXITY_DAYS.`,
+With --read, workers read the copies. With --report, the provider checks them, and farol
+fixity import records its reports. --off turns checks off; it is the default where copies
+are archived and cannot be read without a restoration. --days is the time between two
+checks of a copy; --default sets it to FAROL_FIXITY_DAYS.`,
 		Example: `  farol fixity policy
   farol fixity policy --json
   farol fixity policy Standard-VA --days 30
@@ -45,10 +45,10 @@ time between two checks of a copy, and --default that of FAROL_FIXITY_DAYS.`,
 		},
 	}
 	c.Flags().IntVar(&f.days, "days", 0, "days between two checks of a copy")
-	c.Flags().BoolVar(&f.byDefault, "default", false, "the interval that is configured, FAROL_FIXITY_DAYS")
-	c.Flags().BoolVar(&f.read, "read", false, "copies are read by workers")
-	c.Flags().BoolVar(&f.report, "report", false, "copies are checked by the provider's reports alone")
-	c.Flags().BoolVar(&f.off, "off", false, "copies are not checked")
+	c.Flags().BoolVar(&f.byDefault, "default", false, "use the configured interval, FAROL_FIXITY_DAYS")
+	c.Flags().BoolVar(&f.read, "read", false, "workers read the copies")
+	c.Flags().BoolVar(&f.report, "report", false, "only the provider's reports check the copies")
+	c.Flags().BoolVar(&f.off, "off", false, "do not check the copies")
 	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
@@ -157,5 +157,5 @@ func writePolicies(out io.Writer, list []fixity.Policy, byDefault int) error {
 		}
 		rows = append(rows, []string{p.Target, p.Provider, p.Mode, days, paused})
 	}
-	return cli.WriteTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "LEFT ALONE UNTIL"}, rows)
+	return cli.WriteTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "SUSPENDED UNTIL"}, rows)
 }

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"fmt"
@@ -20,10 +20,9 @@ func itemExplainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain what happened to an item and what to do",
-		Long: `Explain on one page what an item is, what happened to it, which file of the bag
-something is wrong with, what was expected and what was found, whose fault it is
-(the bag's or the system's), what it waits for, and what to do. It says nothing
-that is not on record; "item show" has all that is.`,
+		Long: `Explain an item on one page: what happened to it, which file of the bag is wrong, what was
+expected and what was found, whose fault it is (the bag's or the system's), what it waits
+for, and what to do. It uses recorded facts only; "item show" has all of them.`,
 		Example: `  farol item explain 7
   farol item explain 7 --json`,
 		Args: cli.OneArg("item by its ID"),

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	}
 	return cli.Failure{
 		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
-		Next: fmt.Sprintf("`farol item explain %d` says why, and what to do", id),
+		Next: fmt.Sprintf("`farol item explain %d` explains why, and what to do", id),
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -12,21 +12,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-func pauseCommand() *cobra.Command {
+// Pause is farol pause.
+func Pause() *cobra.Command {
 	var reason string
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "pause STAGE | --all",
 		Short: "Pause a stage, or all stages",
-		Long: `Pause a stage, or all stages. Running items continue; new items of the stage
-wait. The stages are those of farol item list --help, and Fixity Check, which has
-no items: it stops the checks of stored copies. --all stops these as well, and asks
-first at a terminal; --yes and --dry-run go with it.`,
+		Long: `Pause a stage, or all stages. Running items continue; new items of the stage wait. farol
+item list --help lists the stages. Pausing Fixity Check, which has no items, stops the
+checks of stored copies. --all includes it, and asks first on a terminal, unless --yes or
+--dry-run is given.`,
 		Example: `  farol pause Store --reason 'The bucket moves.'
   farol pause 'Fixity Check' --reason 'The provider counts requests.'
   farol pause --all --dry-run
@@ -39,12 +41,13 @@ first at a terminal; --yes and --dry-run go with it.`,
 			})
 		},
 	}
-	cli.ReasonFlag(c, &reason, "why, for people who ask what an item waits for")
+	cli.ReasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
 	f.add(c, "all stages, and fixity checks")
 	return c
 }
 
-func resumeCommand() *cobra.Command {
+// Resume is farol resume.
+func Resume() *cobra.Command {
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "resume STAGE | --all",
@@ -58,7 +61,7 @@ func resumeCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, "all stages and fixity checks, also those that were paused one by one")
+	f.add(c, "all stages and fixity checks, including those paused one by one")
 	return c
 }
 
@@ -82,36 +85,31 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	stage, does, err := "", true, error(nil)
 	switch {
 	case f.all == (len(args) == 1):
-		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(allStages(), registry.FixityStage), ", "))
+		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(values.Stages(), registry.FixityStage), ", "))
 	case !f.all && (f.care.Yes || f.care.DryRun):
 		return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
 	case f.all:
 		does, err = f.care.Allows(cmd, question, true)
 	default:
-		stage, err = oneStage(cmd.Context(), "the stage", args[0], registry.FixityStage)
+		stage, err = values.Stage(cmd.Context(), "the stage", args[0], registry.FixityStage)
 	}
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, cmd.Name())
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if !does {
-		list, err := s.Registry.Pauses(ctx)
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		if !does {
+			list, err := r.Pauses(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
+		}
+		list, err := change(ctx, r, stage)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
-	}
-	list, err := change(ctx, s.Registry, stage)
-	if err != nil {
-		return err
-	}
-	return f.print(cmd.OutOrStdout(), list)
+		return f.print(cmd.OutOrStdout(), list)
+	})
 }
 
 func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
@@ -137,7 +135,8 @@ func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
 	return nil
 }
 
-func workersCommand() *cobra.Command {
+// Workers is farol workers.
+func Workers() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
@@ -146,75 +145,59 @@ func workersCommand() *cobra.Command {
   farol workers --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			s, err := connect.Registry(ctx, "workers")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := s.Registry.Workers(ctx)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			return printWorkers(cmd, list)
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				list, err := r.Workers(ctx)
+				if err != nil {
+					return err
+				}
+				return printWorkers(cmd, asJSON, list)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func printWorkers(cmd *cobra.Command, list []registry.Worker) error {
-	var rows [][]string
-	for _, w := range list {
+func printWorkers(cmd *cobra.Command, asJSON bool, list []registry.Worker) error {
+	header := []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}
+	return cli.PrintList(cmd, asJSON, list, "workers", header, func(w registry.Worker) []string {
 		slots, state := "", "serves HTTP"
 		if w.Slots != nil {
 			slots, state = strconv.Itoa(*w.Slots), "works"
 		}
 		if w.Draining {
-			state = "was asked to stop"
+			state = "draining"
 		}
-		rows = append(rows, []string{
+		return []string{
 			human.Line(w.Worker), fmt.Sprintf("%s/%d", human.Line(w.Node), w.PID), strconv.Itoa(w.Running), slots,
 			human.Duration(time.Duration(w.HeardAgo * float64(time.Second))), human.Duration(time.Since(w.Started)), state,
-		})
-	}
-	return cli.WriteList(cmd.OutOrStdout(), "workers", []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}, rows)
+		}
+	})
 }
 
-func drainCommand() *cobra.Command {
+// Drain is farol drain.
+func Drain() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "drain WORKER",
 		Short: "Drain a worker",
-		Long: `Ask a worker to stop, as SIGTERM does: it claims nothing more, what runs gets its
-FAROL_GRACE to end, and what is left goes back at once. farol serve ends too; what
-programs have leased stays theirs. farol workers lists the names.`,
+		Long: `Stop a worker, as SIGTERM does: it claims nothing more, gives running stages FAROL_GRACE
+to end, and returns the other items to the queue. A farol serve ends too; programs keep
+the items that they have leased. farol workers lists the names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
 		Args: cli.OneArg("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			s, err := connect.Registry(ctx, "drain")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			w, err := s.Registry.Drain(ctx, args[0])
-			switch {
-			case errors.Is(err, registry.ErrNotFound):
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists those that live"}
-			case err != nil:
-				return err
-			case asJSON:
-				return cli.WriteJSON(cmd.OutOrStdout(), w)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
-			return err
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				w, err := r.Drain(ctx, args[0])
+				switch {
+				case errors.Is(err, registry.ErrNotFound):
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists the live workers"}
+				case err != nil:
+					return err
+				}
+				return cli.Printf(cmd, asJSON, w, "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
-// planStates are those that an item can have in a plan, in their order.
-func planStates() []string {
+// PlanStates are those that an item can have in a plan, in their order.
+func PlanStates() []string {
 	return []string{"planned", "done", "refused", "changed", "undone", "not undone"}
 }
 
@@ -28,8 +28,8 @@ func planShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a plan and the state of its items",
-		Long: `Show what a plan does, how far it has come, and why items of it were refused, had
-changed or were not put back. With --items, list those items instead.`,
+		Long: `Show what a plan does, its progress, and why items were refused, had changed or were not
+undone. With --items, list the items in one of these states instead.`,
 		Example: `  farol plan show 1
   farol plan show 2 --items refused --json`,
 		Args: cli.OneArg("plan by its ID"),
@@ -38,27 +38,22 @@ changed or were not put back. With --items, list those items instead.`,
 			if err != nil {
 				return err
 			}
-			if items, err = cli.OneOf("--items", items, append(planStates(), "all")); err != nil {
+			if items, err = cli.OneOf("--items", items, append(PlanStates(), "all")); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-			defer cancel()
-			s, err := connect.Registry(ctx, "plan")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			p, err := plans.In(s.Registry).Plan(ctx, id)
-			if err != nil {
-				return noPlan(err)
-			}
-			if items != "" {
-				return listPlanItems(ctx, cmd, s.Registry, id, items, asJSON)
-			}
-			return showPlan(ctx, cmd, s.Registry, p, asJSON)
+			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+				p, err := plans.In(r).Plan(ctx, id)
+				if err != nil {
+					return noPlan(err)
+				}
+				if items != "" {
+					return listPlanItems(ctx, cmd, r, id, items, asJSON)
+				}
+				return showPlan(ctx, cmd, r, p, asJSON)
+			})
 		},
 	}
-	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(planStates(), ", ")+", or all")
+	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(PlanStates(), ", ")+", or all")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -77,27 +72,17 @@ func planListCommand() *cobra.Command {
 			if limit < 1 || limit > 10000 {
 				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), planTime)
-			defer cancel()
-			s, err := connect.Registry(ctx, "plan")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			list, err := plans.In(s.Registry).List(ctx, before, limit)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), append([]plans.Plan{}, list...)) // null is no list
-			}
-			var rows [][]string
-			for _, p := range list {
-				rows = append(rows, []string{
-					strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+				list, err := plans.In(r).List(ctx, before, limit)
+				if err != nil {
+					return err
+				}
+				return cli.PrintList(cmd, asJSON, list, "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, func(p plans.Plan) []string {
+					return []string{
+						strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+					}
 				})
-			}
-			return cli.WriteList(cmd.OutOrStdout(), "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, rows)
+			})
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
@@ -144,7 +129,7 @@ func (v planView) print(w io.Writer) error {
 		{"Made", human.Time(v.CreatedAt) + " by " + human.Line(v.CreatedBy)},
 	}
 	if v.InWork > 0 && v.Action != "set priority" {
-		lines = append(lines, []string{"In work", fmt.Sprintf("%d; the workers that have them lose them", v.InWork)})
+		lines = append(lines, []string{"In progress", fmt.Sprintf("%d; their workers lose them", v.InWork)})
 	}
 	if err := cli.WriteTable(w, []string{"Plan", strconv.FormatInt(v.ID, 10)}, lines); err != nil {
 		return err
@@ -172,7 +157,7 @@ func (v planView) print(w io.Writer) error {
 // standing is how far a plan has come.
 func (v planView) standing() string {
 	text := v.State
-	for _, state := range planStates() {
+	for _, state := range PlanStates() {
 		if n := v.Counts[state]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, state)
 		}
@@ -182,16 +167,16 @@ func (v planView) standing() string {
 
 // next says what can be done with a plan.
 func (v planView) next() string {
-	anew := "To make it anew: " + commandOf(v.Plan)
+	anew := "To make it again: " + commandOf(v.Plan)
 	switch v.State {
 	case "ready":
-		return fmt.Sprintf("Nothing has been changed yet. To do it: farol plan apply %d\n%s", v.ID, anew)
+		return fmt.Sprintf("Nothing has been changed yet. To apply it: farol plan apply %d\n%s", v.ID, anew)
 	case "applying":
-		return fmt.Sprintf("To go on: farol plan apply %d\nTo take it back: farol plan undo %d\n%s", v.ID, v.ID, anew)
+		return fmt.Sprintf("To continue: farol plan apply %d\nTo undo it: farol plan undo %d\n%s", v.ID, v.ID, anew)
 	case "applied":
-		return fmt.Sprintf("To take it back: farol plan undo %d\n%s", v.ID, anew)
+		return fmt.Sprintf("To undo it: farol plan undo %d\n%s", v.ID, anew)
 	case "undoing":
-		return fmt.Sprintf("To go on taking it back: farol plan undo %d", v.ID)
+		return fmt.Sprintf("To continue undoing it: farol plan undo %d", v.ID)
 	}
 	return anew
 }
@@ -247,10 +232,7 @@ func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry
 		}
 		after = list[len(list)-1].ID
 	}
-	if asJSON {
-		return cli.WriteJSON(cmd.OutOrStdout(), all)
-	}
-	return printPlanItems(cmd.OutOrStdout(), all)
+	return cli.Print(cmd, asJSON, all, printPlanItems)
 }
 
 func printPlanItems(w io.Writer, items []plans.Item) error {

@@ -1,10 +1,10 @@
-package main
+package control
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,19 +14,21 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func servicesCommand() *cobra.Command {
+// Services is farol services.
+func Services() *cobra.Command {
 	var asJSON, failing bool
 	c := cli.Group("services", "List the services that items need; hold or release one", servicesHoldCommand(), servicesReleaseCommand())
-	c.Long = `List the services that work needs: Redis, every bucket, the virus scanner, and what
-each process has of its own (its disk, its settings).
+	c.Long = `List the services that workers need: Redis, every bucket, the virus scanner, and the
+disk and settings of each process.
 
-ok       it works, as far as workers know
-failing  the workers named see it fail and claim nothing that needs it; others do
-held     most workers see it fail, or a person holds it: nobody claims what needs it
+ok       no worker sees it fail
+failing  it fails for the named workers, which claim nothing that needs it
+held     it fails for most workers, or a person holds it: no worker claims what needs it
 
-Items wait and spend no attempt, and work resumes by itself: each worker probes the
-service, then tries one item, then all. The exit code is 1 if a service
-is not ok.`
+Waiting items spend no attempt, and work resumes automatically: each worker probes the
+service, then tries one item, then all.
+
+Exit codes: 0 all services are ok; 1 a service is not ok.`
 	c.Example = `  farol services
   farol services --failing
   farol services --json
@@ -59,8 +61,8 @@ func servicesHoldCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold SERVICE",
 		Short: "Hold a service: stop claims of items that need it",
-		Long: `Hold a service: stop claims of items that need it, until it is released. What runs goes on,
-items that need it wait, and all others go on. farol services lists the names.`,
+		Long: `Hold a service: stop claims of items that need it, until it is released. Running items
+and items that do not need it continue. farol services lists the names.`,
 		Example: `  farol services hold s3:Wasabi-OR --reason 'Maintenance until noon.'
   farol services hold redis`,
 		Args: cli.OneArg("service"),
@@ -80,8 +82,8 @@ func servicesReleaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release SERVICE",
 		Short: "Release a held service, and retry it now",
-		Long: `End a hold. Workers that see the service fail do not wait for their next probe but
-try one item at once; if that fails too, they hold it again.`,
+		Long: `Release a hold. Workers for which the service fails try one item now instead of at their
+next probe; if that fails too, they hold the service again.`,
 		Example: `  farol services release s3:Wasabi-OR`,
 		Args:    cli.OneArg("service"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,36 +98,24 @@ try one item at once; if that fails too, they hold it again.`,
 
 // changeServices makes one change to a service, or none, and shows what came of it.
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, "services")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	list, err := change(ctx, s.Registry)
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		err = cli.WriteJSON(cmd.OutOrStdout(), append([]registry.Service{}, list...))
-	default:
-		err = printServices(cmd, list)
-	}
-	if err != nil || cmd.Name() != "services" {
-		return err
-	}
-	for _, s := range list {
-		if s.State != "ok" {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		list, err := change(ctx, r)
+		if err != nil {
+			return err
+		}
+		if err := printServices(cmd, asJSON, list); err != nil || cmd.Name() != "services" {
+			return err
+		}
+		if slices.ContainsFunc(list, func(s registry.Service) bool { return s.State != "ok" }) {
 			return cli.Failure{Code: cli.ExitFailed} // the list has said it
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func printServices(cmd *cobra.Command, list []registry.Service) error {
-	var rows [][]string
-	for _, s := range list {
+func printServices(cmd *cobra.Command, asJSON bool, list []registry.Service) error {
+	header := []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}
+	return cli.PrintList(cmd, asJSON, list, "services", header, func(s registry.Service) []string {
 		since, waiting := "", ""
 		if s.Since != nil {
 			since = human.Time(*s.Since)
@@ -133,9 +123,6 @@ func printServices(cmd *cobra.Command, list []registry.Service) error {
 		if s.State != "ok" {
 			waiting = strconv.FormatInt(s.Waiting, 10)
 		}
-		rows = append(rows, []string{
-			human.Line(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, human.Line(s.Text),
-		})
-	}
-	return cli.WriteList(cmd.OutOrStdout(), "services", []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}, rows)
+		return []string{human.Line(s.Service), s.State, since, fmt.Sprintf("%d/%d", s.Failing, s.Workers), waiting, human.Line(s.Text)}
+	})
 }

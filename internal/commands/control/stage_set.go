@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -22,8 +23,8 @@ func stageSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set STAGE",
 		Short: "Set the cap, timeout and maximum attempts of a stage",
-		Long: `Set the cap of a stage in all processes together, its processing timeout, and after
-how many attempts an item waits for a person. Workers go by it within five seconds.`,
+		Long: `Set the cap of a stage over all processes, its processing timeout, and the attempts after
+which an item waits for a person. Workers apply a change within five seconds.`,
 		Example: `  farol stage set Record --cap 4
   farol stage set Receive --timeout 6h --max-attempts 5
   farol stage set Requested --action Delete --cap 2 --json`,
@@ -31,12 +32,12 @@ how many attempts an item waits for a person. Workers go by it within five secon
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			given := cmd.Flags().Changed
 			if !given("cap") && !given("timeout") && !given("max-attempts") {
-				return cli.Usage(errors.New("nothing is to be set"), "add --cap, --timeout or --max-attempts")
+				return cli.Usage(errors.New("no setting is named"), "add --cap, --timeout or --max-attempts")
 			}
 			if most < 0 || timeout < 0 || given("max-attempts") && (attempts < 1 || attempts > 1000) {
 				return cli.Usage(errors.New("a number or time is too small or too large"), "give --cap and --timeout 0 or more, --max-attempts 1 to 1000")
 			}
-			if c.Action, err = cli.OneOf("--action", c.Action, actions()); err != nil {
+			if c.Action, err = cli.OneOf("--action", c.Action, values.Actions()); err != nil {
 				return err
 			}
 			if given("cap") {
@@ -52,9 +53,9 @@ how many attempts an item waits for a person. Workers go by it within five secon
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.Action, "action", "", "only for this action: "+strings.Join(actions(), ", "))
-	flags.IntVar(&most, "cap", 0, "items at the stage at once in all processes; 0: any number")
-	flags.DurationVar(&timeout, "timeout", 0, "how long the stage may take; 0: as long as it needs")
+	flags.StringVar(&c.Action, "action", "", "only for this action: "+strings.Join(values.Actions(), ", "))
+	flags.IntVar(&most, "cap", 0, "items at the stage at the same time in all processes; 0: no limit")
+	flags.DurationVar(&timeout, "timeout", 0, "how long the stage may take; 0: no limit")
 	flags.IntVar(&attempts, "max-attempts", 0, "attempts after which an item waits for a person")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
@@ -62,7 +63,7 @@ how many attempts an item waits for a person. Workers go by it within five secon
 
 func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bool) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		stage, err := anyStage(ctx, r, "the stage", name)
+		stage, err := values.StageFrom(ctx, r, "the stage", name)
 		if err != nil {
 			return err
 		}

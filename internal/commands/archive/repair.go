@@ -1,10 +1,11 @@
-package main
+package archive
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 
@@ -14,30 +15,31 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
+	pipelinefixity "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func repairCommand() *cobra.Command {
+// Repair is farol repair.
+func Repair() *cobra.Command {
 	var f repairFlags
 	c := &cobra.Command{
 		Use:   "repair IDENT... | --all | --release PROVIDER --by EMAIL",
 		Short: "Repair bad copies from verified good ones",
-		Long: `Replace copies that failed their fixity check by good ones of the same files: of
-one file or object, or all there are. That a copy is bad is seen once more first;
-its bytes are put into the bucket FAROL_QUARANTINE_BUCKET; a good copy from another
-storage target is compared with its digest on the way, and read back.
+		Long: `Replace copies that failed their fixity check with good copies of the same files: of one
+file or object, or all bad copies. A repair first confirms that the copy is bad and saves
+its bytes to the bucket FAROL_QUARANTINE_BUCKET. It then writes a good copy from another
+storage target, compares its digest and reads it back.
 
-It stops by itself at a provider of which more copies fail within an hour than bit
-rot explains (FAROL_REPAIR_MAX_FAILURES, FAROL_REPAIR_MAX_SHARE). Once somebody has
-looked into that, an admin releases the brake.
+Repair stops at a provider if more of its copies fail within an hour than bit rot explains
+(FAROL_REPAIR_MAX_FAILURES, FAROL_REPAIR_MAX_SHARE). When the cause is known, an admin
+releases this repair limit.
 
-A good copy that is archived is left alone, unless --retrieve has it made readable:
-Expedited, Standard or Bulk, which cost as farol restore --dry-run would tell. Come
-again when it is readable.
+An archived good copy is not used unless --retrieve makes it readable, by Expedited,
+Standard or Bulk retrieval; farol restore --dry-run shows what that costs. Run the command
+again when the copy is readable.
 
-Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
+Exit codes: 0 all copies are repaired; 1 some are not; 2 usage error.`,
 		Example: `  farol repair --all --dry-run
   farol repair --all
   farol repair --all --yes
@@ -56,11 +58,11 @@ Exit codes: 0 all is repaired; 1 something is not; 2 wrong usage.`,
 			return runRepair(cmd.Context(), cmd.OutOrStdout(), args, f)
 		},
 	}
-	c.Flags().BoolVar(&f.all, "all", false, "all bad copies there are")
+	c.Flags().BoolVar(&f.all, "all", false, "all bad copies")
 	f.care.Flags(c)
-	c.Flags().StringVar(&f.retrieve, "retrieve", "", "have archived copies made readable: Expedited, Standard or Bulk")
-	c.Flags().StringVar(&f.release, "release", "", "release the brake of a provider")
-	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases it")
+	c.Flags().StringVar(&f.retrieve, "retrieve", "", "make archived copies readable: Expedited, Standard or Bulk")
+	c.Flags().StringVar(&f.release, "release", "", "release the repair limit of a provider")
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases the limit")
 	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
@@ -78,7 +80,7 @@ func (f *repairFlags) check(args []string) (err error) {
 	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
 		return cli.Usage(errors.New("--release goes with --by alone"), help)
 	case (f.release == "") != (f.by == ""):
-		return cli.Usage(errors.New("--release and --by go together"), "name the provider, and the admin who has looked into it")
+		return cli.Usage(errors.New("--release and --by go together"), "name the provider, and the admin who releases its limit")
 	case f.release == "" && f.all == (len(args) > 0):
 		return cli.Usage(errors.New("name files or objects, or give --all"), help)
 	}
@@ -88,9 +90,9 @@ func (f *repairFlags) check(args []string) (err error) {
 
 // repairReport is what farol repair prints as JSON.
 type repairReport struct {
-	DryRun bool               `json:"dry_run"`
-	Copies []fixitypkg.Repair `json:"copies"`
-	Brakes []fixity.Brake     `json:"brakes"`
+	DryRun bool                    `json:"dry_run"`
+	Copies []pipelinefixity.Repair `json:"copies"`
+	Brakes []fixity.Brake          `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -110,7 +112,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	}
 	defer s.Close()
 	host, _ := os.Hostname()
-	r, err := newRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
+	r, err := NewRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
 	if err != nil {
 		return err
 	}
@@ -118,12 +120,12 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if f.all {
 		identifiers = []string{""}
 	}
-	report := repairReport{DryRun: f.dryRun, Copies: []fixitypkg.Repair{}}
+	report := repairReport{DryRun: f.dryRun, Copies: []pipelinefixity.Repair{}}
 	for _, identifier := range identifiers {
 		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
-		if err := repairEach(ctx, r, identifier, f.dryRun, func(d fixitypkg.Repair) error {
+		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipelinefixity.Repair) error {
 			report.Copies = append(report.Copies, d)
 			if f.asJSON {
 				return nil
@@ -148,14 +150,14 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 	if err == nil && !there {
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("there is no active file or object %q", identifier),
-			Next: "a file's identifier is its object's and its path in the bag, such as test.edu/first-bag/data/a.txt",
+			Next: "name an object, such as test.edu/first-bag, or a file, such as test.edu/first-bag/data/a.txt",
 		}
 	}
 	return err
 }
 
 // repairEach repairs what is bad of a file or an object, or all with "".
-func repairEach(ctx context.Context, r *fixitypkg.Repairer, identifier string, dryRun bool, told func(fixitypkg.Repair) error) error {
+func repairEach(ctx context.Context, r *pipelinefixity.Repairer, identifier string, dryRun bool, told func(pipelinefixity.Repair) error) error {
 	for after := int64(0); ; {
 		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
@@ -174,15 +176,15 @@ func repairEach(ctx context.Context, r *fixitypkg.Repairer, identifier string, d
 	}
 }
 
-func writeRepair(out io.Writer, d fixitypkg.Repair) error {
+func writeRepair(out io.Writer, d pipelinefixity.Repair) error {
 	text := d.Result
 	switch {
-	case d.Result == fixitypkg.RepairLeft:
+	case d.Result == pipelinefixity.RepairLeft:
 		text += ": " + human.Line(d.Reason)
 	case d.From != "":
 		text += " from " + d.From
 	}
-	if d.QuarantinedAs != "" && d.Result == fixitypkg.RepairDone {
+	if d.QuarantinedAs != "" && d.Result == pipelinefixity.RepairDone {
 		text += "; the bad bytes are at " + d.QuarantinedAs
 	}
 	_, err := fmt.Fprintf(out, "%s in %s, %s: %s\n", human.Line(d.File), d.Target, d.Problem, text)
@@ -199,18 +201,18 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	case asJSON:
 		err = cli.WriteJSON(out, r)
 	case r.DryRun:
-		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[fixitypkg.RepairWould], "copy", "copies"), results[fixitypkg.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[pipelinefixity.RepairWould], "copy", "copies"), results[pipelinefixity.RepairLeft])
 	default:
-		_, err = fmt.Fprintf(out, "%s repaired, %d good again by itself, %d left.\n", human.Count(results[fixitypkg.RepairDone], "copy", "copies"),
-			results[fixitypkg.RepairGood], results[fixitypkg.RepairLeft])
+		_, err = fmt.Fprintf(out, "%s repaired, %d good again without repair, %d left.\n", human.Count(results[pipelinefixity.RepairDone], "copy", "copies"),
+			results[pipelinefixity.RepairGood], results[pipelinefixity.RepairLeft])
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(r.Brakes) > 0 && results[fixitypkg.RepairLeft] > 0:
-		return cli.Failure{Code: cli.ExitFailed, Next: "see what is wrong at the provider; then an admin lets repair go on: `farol repair --release PROVIDER --by EMAIL`"}
-	case results[fixitypkg.RepairLeft] > 0:
-		return cli.Failure{Code: cli.ExitFailed, Next: "see to what is said of those that are left, and start it again"}
+	case len(r.Brakes) > 0 && results[pipelinefixity.RepairLeft] > 0:
+		return cli.Failure{Code: cli.ExitFailed, Next: "find out what is wrong at the provider; then an admin releases the limit: `farol repair --release PROVIDER --by EMAIL`"}
+	case results[pipelinefixity.RepairLeft] > 0:
+		return cli.Failure{Code: cli.ExitFailed, Next: "follow what is printed above for the copies that are left, and run it again"}
 	}
 	return nil
 }
@@ -224,12 +226,28 @@ func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
 	err = fixity.In(s.Registry).ReleaseBrake(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` tells where it has"}
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
 	case err != nil:
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
 	case f.asJSON:
 		return cli.WriteJSON(out, map[string]string{"provider": f.release, "released_by": f.by})
 	}
-	_, err = fmt.Fprintf(out, "Repair goes on at %s. What failed until now does not count any more.\n", f.release)
+	_, err = fmt.Fprintf(out, "Repair continues at %s. Earlier failures no longer count.\n", f.release)
 	return err
+}
+
+// leastShare is how many checks a share is taken of at least.
+const leastShare = 100
+
+// NewRepairer is what repairs bad copies in a process of this name.
+func NewRepairer(s *connect.Services, c settings.Repair, worker string, log *slog.Logger) (*pipelinefixity.Repairer, error) {
+	quarantine, err := s.Receiving(c.Quarantine)
+	if err != nil {
+		return nil, err
+	}
+	return &pipelinefixity.Repairer{
+		Registry: s.Registry, Targets: s.Targets, Log: log,
+		Worker: worker, Quarantine: quarantine,
+		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
+	}, nil
 }

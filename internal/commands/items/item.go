@@ -1,42 +1,28 @@
-package main
+// Package items has the commands that list, explain and change work items.
+package items
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-func itemCommand() *cobra.Command {
+// Item is farol item.
+func Item() *cobra.Command {
 	return cli.Group("item", "List, explain and change work items",
 		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
 		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
-}
-
-// statuses are those that a work item can have.
-func statuses() []string {
-	return []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
-}
-
-// allStages are Farol's own that live items can be in: the ingest stages in their
-// order, and those of the other actions. Others may have been added: oneStage.
-func allStages() []string {
-	var names []string
-	for _, w := range settings.IngestWorkers() {
-		names = append(names, w.Stage)
-	}
-	return append(names, "Requested", "Resolve")
 }
 
 func itemRequeueCommand() *cobra.Command {
@@ -66,23 +52,8 @@ func acceptFlag(c *cobra.Command, accept *bool) {
 	c.Flags().BoolVar(accept, "accept-missing", false, "continue a deletion although copies are missing")
 }
 
-func stageFlag(c *cobra.Command, stage *string) {
-	c.Flags().StringVar(stage, "to", "", toStage())
-	c.Flags().StringVar(stage, "stage", "", toStage())
-	old := c.Flags().Lookup("stage")
-	old.Hidden, old.Deprecated = true, "use --to: --stage is the stage that items are in"
-}
-
-// toStage describes the flag --to of all commands that have it.
-func toStage() string {
-	return "an earlier stage to begin again at: " + strings.Join(allStages(), ", ")
-}
-
-// inStage describes the flag --stage of all commands that have it.
-func inStage() string { return "only those in this stage: " + strings.Join(allStages(), ", ") }
-
 func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bool) error {
-	stage, err := oneStage(cmd.Context(), "--to", stage)
+	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
 	}
@@ -140,7 +111,7 @@ default is 0. It applies from the next claim on, in all later stages.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which goes first, to 100")
+				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which is claimed first, to 100")
 			}
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
@@ -194,17 +165,21 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
 	case err != nil:
 		return err
-	case asJSON:
-		return cli.WriteJSON(cmd.OutOrStdout(), item)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
-	return err
+	return cli.Printf(cmd, asJSON, item, "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
 }
 
 func itemID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, a whole number from 1 on", arg), "`farol item list` lists the items")
+		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, which is a whole number above 0", arg), "`farol item list` lists the items")
 	}
 	return id, nil
+}
+
+func stageFlag(c *cobra.Command, stage *string) {
+	c.Flags().StringVar(stage, "to", "", values.ToHelp())
+	c.Flags().StringVar(stage, "stage", "", values.ToHelp())
+	old := c.Flags().Lookup("stage")
+	old.Hidden, old.Deprecated = true, "use --to: --stage is the stage that items are in"
 }

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -26,9 +26,9 @@ func itemShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything recorded about an item",
-		Long: `Show an item: where it stands and what it waits for, how far its stage has come in
-files and bytes, at what rate and for how long still, every attempt, and what is on
-record of its object. "item watch" follows it, "item explain" says why.`,
+		Long: `Show an item: its state and what it waits for, the progress of its stage in files and
+bytes with the rate and the time left, every attempt, and the records of its object.
+"item watch" follows an item; "item explain" explains it.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
 		Args: cli.OneArg("item by its ID"),

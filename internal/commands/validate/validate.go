@@ -1,4 +1,5 @@
-package main
+// Package validate has the command that validates bags.
+package validate
 
 import (
 	"bufio"
@@ -26,7 +27,8 @@ type bagRules struct {
 	plain   bool
 }
 
-func validateCommand() *cobra.Command {
+// Command is farol validate.
+func Command() *cobra.Command {
 	var asJSON bool
 	var rules bagRules
 	c := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package items
 
 import (
 	"context"
@@ -29,21 +29,21 @@ func itemFilesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "files ID",
 		Short: "List the files of an item with their states",
-		Long: `List the files of an item, by name, and what has become of each so far.
+		Long: `List the files of an item, by name, with the state of each.
 
-Of an ingest in work, or one that failed: read (its digests are known, the bag is
-still being read), received, staged, identified, copied (to every target), verified,
-added or replaced (on record), unchanged (the same bytes were on record), packaging
-(not stored), missing, or failed with its code.
+During an ingest, or after one that failed: read (its digests are known, the bag is still
+being read), received, staged, identified, copied (to every target), verified, added or
+replaced (recorded), unchanged (the same bytes were recorded), packaging (not stored),
+missing, or failed with its code.
 
-Of an ingest that succeeded: added, replaced, left (on record before, and not stored
-by this item), or deleted since. If FAROL_KEEP_METADATA names a bucket that has the
-item's metadata, the list is as that was at the end.
+After an ingest that succeeded: added, replaced, left (recorded before, and not stored by
+this item), or deleted since. If FAROL_KEEP_METADATA names a bucket with the item's
+metadata, the list shows the states at the end of the ingest.
 
-Of a restoration: pending, restored, readable (made so in its archive), or not done.
-Of a deletion: pending, deleting or deleted.
+For a restoration: pending, restored, readable (in its archive), or not done. For a
+deletion: pending, deleting or deleted.
 
-The settings of S3 are needed only for what is in the staging bucket or was kept.`,
+The settings of S3 are needed only for files in the staging bucket or in kept metadata.`,
 		Example: `  farol item files 7
   farol item files 7 --state failed --json
   farol item files 7 --limit 1000 --after data/0999.jpg`,
@@ -67,7 +67,7 @@ The settings of S3 are needed only for what is in the staging bucket or was kept
 	flags.IntVar(&page.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&page.After, "after", "", "only those that come after the file with this path, for the next page")
 	cli.JSONFlag(c, &asJSON)
-	_ = c.RegisterFlagCompletionFunc("state", complete(constant(fileStates), false)) // it fails only for a flag that is not there
+	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
 }

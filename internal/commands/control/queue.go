@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func queueCommand() *cobra.Command {
+// Queue is farol queue.
+func Queue() *cobra.Command {
 	return cli.Group("queue", "Show the queues that programs use over HTTP", queueListCommand(), queueShowCommand())
 }
 
@@ -34,16 +35,11 @@ func queueListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
-				}
-				var rows [][]string
-				for _, q := range list {
-					rows = append(rows, []string{
-						human.Line(q.Queue), number(q.Messages), number(q.Depth), human.Age(q.Oldest), number(q.Failed), fmt.Sprint(len(q.Receivers)),
-					})
-				}
-				return cli.WriteList(cmd.OutOrStdout(), "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, rows)
+				return cli.PrintList(cmd, asJSON, list, "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, func(q registry.Queue) []string {
+					return []string{
+						human.Line(q.Queue), human.Number(q.Messages), human.Number(q.Depth), human.Age(q.Oldest), human.Number(q.Failed), fmt.Sprint(len(q.Receivers)),
+					}
+				})
 			})
 		},
 	}
@@ -66,12 +62,9 @@ func queueShowCommand() *cobra.Command {
 					return err
 				}
 				if len(list) == 0 {
-					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` shows those that there are"}
+					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` lists the queues"}
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list[0])
-				}
-				return printQueue(cmd.OutOrStdout(), list[0])
+				return cli.Print(cmd, asJSON, list[0], printQueue)
 			})
 		},
 	}
@@ -88,7 +81,7 @@ func printQueue(out io.Writer, q registry.Queue) error {
 	var rows [][]string
 	for _, r := range q.Receivers {
 		rows = append(rows, []string{
-			human.Line(r.Receiver), number(r.Position), number(r.Waiting), number(r.Processing), number(r.Delayed), number(r.Failed), human.Age(r.Oldest), human.Time(r.PulledAt),
+			human.Line(r.Receiver), human.Number(r.Position), human.Number(r.Waiting), human.Number(r.Processing), human.Number(r.Delayed), human.Number(r.Failed), human.Age(r.Oldest), human.Time(r.PulledAt),
 		})
 	}
 	return cli.WriteTable(out, []string{"RECEIVER", "POSITION", "WAITING", "PROCESSING", "DELAYED", "FAILED", "OLDEST", "LAST PULL"}, rows)

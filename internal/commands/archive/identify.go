@@ -1,4 +1,4 @@
-package main
+package archive
 
 import (
 	"context"
@@ -29,29 +29,30 @@ type identifyFlags struct {
 	dryRun, asJSON      bool
 }
 
-func identifyCommand() *cobra.Command {
+// Identify is farol identify.
+func Identify() *cobra.Command {
 	var f identifyFlags
 	c := &cobra.Command{
 		Use:   "identify --missing | --older-than-signature V",
 		Short: "Identify the formats of stored files again",
-		Long: `Identify the formats of stored files again, by reading parts of a copy, and put
-the answers on record, each with a "format identification" event. Only the
-registry is written to: no stored object is changed, its content type neither.
+		Long: `Identify the formats of stored files again, by reading parts of a copy, and record the
+results, each with a "format identification" event. Only the registry is changed: stored
+objects and their content types stay the same.
 
---missing takes the active files of which neither a PUID is known nor why there
-is none. --older-than-signature takes those that were identified with older
-signatures. V is the number of PRONOM's signature file, such as 120, V120 or
-DROID_SignatureFile_V120.xml; a lower number is older, and what was recorded
-without one is older than any. Container signatures are not compared.
+--missing selects active files that have neither a PUID nor a reason why there is none.
+--older-than-signature selects files that were identified with older signatures. V is
+the number of PRONOM's signature file, such as 120, V120 or
+DROID_SignatureFile_V120.xml. A lower number is older, and a file recorded without a
+number is older than any. Container signatures are not compared.
 
-A file is read from the copy that is preferred for restores, or from the next
-one if that has to be restored first, is missing or is not the one on record.
-A file whose copies are all archived is skipped. One that could be read from no copy
-is left, and listed. One that is ingested or deleted during the run is not touched.
+A file is read from the copy that is preferred for restores. If that copy is archived,
+missing or altered, the next one is read. A file whose copies are all archived is
+skipped. A file that cannot be read from any copy is listed as left. Files that are
+ingested or deleted during the run are not changed.
 
-It may be stopped at any time and started again, twice at once too.
+The command may be interrupted and started again, and several may run at the same time.
 
-Exit codes: 0 no file is left; 1 some are, or it failed; 2 wrong usage.`,
+Exit codes: 0 no file is left; 1 some are left, or it failed; 2 usage error.`,
 		Example: `  farol identify --missing --dry-run
   farol identify --missing
   farol identify --missing --yes
@@ -129,7 +130,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	if err := knownTo(ctx, s.Registry, filter); err != nil {
 		return err
 	}
-	formats, err := startIdentifier(ctx, config.Identify)
+	formats, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
 	if f.Object != "" {
 		if _, err := r.Object(ctx, f.Object); err != nil {
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "an object's identifier is its institution's and the bag's name, such as test.edu/first-bag"}
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object by its institution and bag name, such as test.edu/first-bag"}
 		}
 	}
 	if f.Institution == "" {
@@ -178,7 +179,7 @@ func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter)
 			after = in.ID
 		}
 		if len(list) == 0 {
-			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", f.Institution), Next: "`farol institution list` shows those there are"}
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", f.Institution), Next: "`farol institution list` shows the institutions"}
 		}
 	}
 }
@@ -222,15 +223,15 @@ func backfill(ctx context.Context, b *upkeep.Backfill, f registry.FormatFilter, 
 	if asJSON {
 		err = errors.Join(err, cli.WriteJSON(out, report))
 	} else {
-		_, printed := fmt.Fprintf(out, "%s identified, %d of them otherwise than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
+		_, printed := fmt.Fprintf(out, "%s identified, %d of them with another result than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
 			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left)
 		err = errors.Join(err, printed, broken)
 	}
 	switch {
 	case err != nil:
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "start it again: it goes on with the files that are left"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "run it again: it continues with the files that are left"}
 	case sum.Left > 0:
-		return cli.Failure{Code: cli.ExitFailed, Next: "see that the copies can be read, and start it again: it goes on with the files that are left"}
+		return cli.Failure{Code: cli.ExitFailed, Next: "make sure that the copies can be read, and run it again: it continues with the files that are left"}
 	}
 	return nil
 }

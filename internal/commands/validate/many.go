@@ -1,4 +1,4 @@
-package main
+package validate
 
 import (
 	"bytes"
@@ -201,7 +201,7 @@ func (v validation) add(many *manyVerdicts, path string, verdict bag.Verdict, re
 	case len(verdict.Warnings) > 0:
 		first = line("warning: ", verdict.Warnings[0])
 	}
-	many.rows = append(many.rows, []string{human.Line(path), result, number(int64(len(verdict.Errors) + verdict.More)), number(int64(len(verdict.Warnings))), first})
+	many.rows = append(many.rows, []string{human.Line(path), result, human.Number(int64(len(verdict.Errors) + verdict.More)), human.Number(int64(len(verdict.Warnings))), first})
 	if code == cli.ExitOK {
 		return nil
 	}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Values lists what a shell may complete.
+type Values func(context.Context) []string
+
+// Complete completes a flag or an argument with one of the values; several says that it
+// takes a list with commas.
+func Complete(v Values, several bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		before, word := "", begun
+		if i := strings.LastIndex(begun, ","); several && i >= 0 {
+			before, word = begun[:i+1], begun[i+1:]
+		}
+		found := []string{}
+		for _, name := range v(contextOf(cmd)) {
+			if len(name) >= len(word) && strings.EqualFold(name[:len(word)], word) {
+				found = append(found, before+name)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteFirst completes the first argument with one of the values.
+func CompleteFirst(v Values) cobra.CompletionFunc {
+	first := Complete(v, false)
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return first(cmd, args, begun)
+	}
+}
+
+func contextOf(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background() // of a test that calls a function by itself
+}
+
+// Constant lists values that are known without asking a server.
+func Constant(names func() []string) Values {
+	return func(context.Context) []string { return names() }
+}

@@ -1,0 +1,90 @@
+// Package values has the values that flags and arguments of several command groups
+// take: stages, statuses and actions.
+package values
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Stage spells the name of a stage as the registry does; also are other names that are
+// allowed. It connects to the registry only if the stage is not one of Farol's own.
+// flag is what the error names.
+func Stage(ctx context.Context, flag, value string, also ...string) (string, error) {
+	name, err := cli.OneOf(flag, value, append(Stages(), also...))
+	if err == nil {
+		return name, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s, noRegistry := connect.Registry(ctx, "stage")
+	if noRegistry != nil {
+		return "", err // which is all that can be said
+	}
+	defer s.Close()
+	return StageFrom(ctx, s.Registry, flag, value, also...)
+}
+
+// StageFrom is [Stage] for a command that is connected. Its error lists the live stages.
+func StageFrom(ctx context.Context, r *registry.Registry, flag, value string, also ...string) (string, error) {
+	names, err := r.StageNames(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if strings.EqualFold(name, value) {
+			return name, nil
+		}
+	}
+	stages, err := r.Stages(ctx)
+	if err != nil {
+		return "", err
+	}
+	var live []string
+	for _, s := range stages {
+		if !slices.Contains(live, s.Stage) {
+			live = append(live, s.Stage)
+		}
+	}
+	return cli.OneOf(flag, value, append(append(live, "Resolve"), also...))
+}
+
+// Statuses lists the statuses of work items.
+func Statuses() []string {
+	return []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
+}
+
+// Stages are Farol's own that live items can be in: the ingest stages in their
+// order, and those of the other actions. [Stage] knows those that were added too.
+func Stages() []string {
+	var names []string
+	for _, w := range settings.IngestWorkers() {
+		names = append(names, w.Stage)
+	}
+	return append(names, "Requested", "Resolve")
+}
+
+// ToHelp describes the flag --to of all commands that have it.
+func ToHelp() string {
+	return "an earlier stage to begin again at: " + strings.Join(Stages(), ", ")
+}
+
+// StageHelp describes the flag --stage of all commands that have it.
+func StageHelp() string { return "only those in this stage: " + strings.Join(Stages(), ", ") }
+
+// Actions lists the actions of work items.
+func Actions() (names []string) {
+	for _, w := range settings.OldWorkers() {
+		if w.Action != "" && !slices.Contains(names, w.Action) {
+			names = append(names, w.Action)
+		}
+	}
+	return names
+}
