@@ -356,6 +356,8 @@ func (c *simConn) serve(ctx context.Context, _ map[int16]int64) error {
 }
 
 // store is all that the engine needs of the database.
+//
+//nolint:interfacebloat // the parts of the engine have interfaces of their own, and one simulation has all
 type store interface {
 	ruleStore
 	endStore

@@ -202,9 +202,9 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 
 // checkIndexes compares the way of a plan through the large tables with what the
 // statement's head names.
-func (s statement) checkIndexes(t testing.TB, name string, root plan) (used map[string]bool) {
+func (s statement) checkIndexes(t testing.TB, name string, root plan) {
 	t.Helper()
-	used = map[string]bool{}
+	used := map[string]bool{}
 	for _, n := range root.all() {
 		large := n.Relation == "work_items" || n.Relation == "work_item_attempts"
 		switch {
@@ -226,5 +226,4 @@ func (s statement) checkIndexes(t testing.TB, name string, root plan) (used map[
 	if index := s.indexes[0]; index != none && !used[index] {
 		t.Errorf("%s does not go by %s, but by %v", name, index, used)
 	}
-	return used
 }

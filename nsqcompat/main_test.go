@@ -15,8 +15,6 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// patience is how long a test waits for what must come.
-const patience = testenv.Patience
 
 // start runs a mirror until the test or the returned function ends it.
 func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop func()) {

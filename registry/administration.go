@@ -123,6 +123,8 @@ func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 	return w, nil
 }
 
+// Collect reads the rows of a statement, and repeats it after a deadlock. The list is
+// never nil. verb says what is done, for errors.
 func Collect[T any](ctx context.Context, db *pgxpool.Pool, verb, sql string, args pgx.NamedArgs) ([]T, error) {
 	var list []T
 	err := Again(func() (err error) {

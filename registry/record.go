@@ -232,6 +232,7 @@ func (f FileRecord) row() []any {
 	}
 }
 
+// TimeOrNull is t for a column in which a time that is not known is NULL.
 func TimeOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -104,8 +104,10 @@ func heldDesc() *prometheus.Desc {
 	return prometheus.NewDesc("farol_leases_held", "Leases that this process holds.", []string{"stage"}, nil)
 }
 
+// Describe implements [prometheus.Collector].
 func (h Leases) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc() }
 
+// Collect implements [prometheus.Collector].
 func (h Leases) Collect(ch chan<- prometheus.Metric) {
 	held := h.Engine.Held()
 	for _, stage := range settings.StepNames() {
@@ -120,8 +122,10 @@ func serviceDesc() *prometheus.Desc {
 	return prometheus.NewDesc("farol_service_ok", "Whether this process claims work that needs the service.", []string{"service"}, nil)
 }
 
+// Describe implements [prometheus.Collector].
 func (s Services) Describe(ch chan<- *prometheus.Desc) { ch <- serviceDesc() }
 
+// Collect implements [prometheus.Collector].
 func (s Services) Collect(ch chan<- prometheus.Metric) {
 	views, _ := s.Runner.Services()
 	for _, v := range views {

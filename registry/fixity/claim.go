@@ -20,7 +20,7 @@ const (
 	fixityPause = 5 * time.Minute
 )
 
-// A FixityCopy is a copy that someone has claimed in order to check it.
+// A Copy is a copy that someone has claimed in order to check it.
 type Copy struct {
 	ID         int64 // of its storage record
 	Token      int64 // of the claim
@@ -36,7 +36,7 @@ type Copy struct {
 	SHA256     string // on record, in lower-case hex; "" if there is none
 }
 
-// A FixityClaim says what to claim.
+// A Claim says what to claim.
 type Claim struct {
 	Worker  string        // who claims
 	Targets []string      // of these
@@ -88,7 +88,7 @@ func (r Records) Claim(ctx context.Context, c Claim) (list []Copy, err error) {
 	return list, nil
 }
 
-// A FixityHold names a claim on a copy.
+// A Hold names a claim on a copy.
 type Hold struct{ ID, Token int64 }
 
 // columns are the IDs and tokens of some claims.

@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// A FixityPolicy is how often the copies in a target are to be checked, and how.
+// A Policy is how often the copies in a target are to be checked, and how.
 type Policy struct {
 	Target      string     `json:"target"`
 	Provider    string     `json:"provider"`

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// A FixityResult is what was found of a copy.
+// A Result is what was found of a copy.
 type Result struct {
 	Hold // a report of the provider, and who reads a copy for another purpose, has no claim: its token is 0
 
@@ -31,7 +31,7 @@ type Result struct {
 	Object, Agent string
 }
 
-// A FixityEnd is what became of a result.
+// An End is what became of a result.
 type End string
 
 const (

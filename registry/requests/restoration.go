@@ -206,6 +206,7 @@ func (r Records) RequestRestoration(ctx context.Context, q RestorationRequest) (
 	return done, err
 }
 
+// RequestRestorationIn is [Records.RequestRestoration] within a transaction.
 func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote Quote, err error) {
 	t, err := r.find(ctx, tx, q)
 	if err != nil {

@@ -27,7 +27,7 @@ deletion. With --premis, print it as PREMIS 3 XML.`,
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
 		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, (*filePage).print, premis.OfFile, noFile)
+	}, readFilePage, (*filePage).write, premis.OfFile, noFile)
 }
 
 // filePage is all that is on record of a file.

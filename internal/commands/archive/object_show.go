@@ -30,7 +30,7 @@ it with all its files as PREMIS 3 XML.`,
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
 		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, (*objectPage).print, premis.OfObject, noObject)
+	}, readObjectPage, (*objectPage).write, premis.OfObject, noObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
@@ -38,7 +38,7 @@ it with all its files as PREMIS 3 XML.`,
 func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
-	print func(P, io.Writer) error,
+	write func(P, io.Writer) error,
 	premis func(context.Context, *registry.Export, string) (premis.Source, error),
 	missing func(error) error,
 ) *cobra.Command {
@@ -58,7 +58,7 @@ func recordCommand[P any](
 			case asJSON:
 				return cli.WriteJSON(cmd.OutOrStdout(), p)
 			}
-			return print(p, cmd.OutOrStdout())
+			return write(p, cmd.OutOrStdout())
 		})
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -111,7 +111,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 	return v, err
 }
 
-func (v *objectPage) print(w io.Writer) error {
+func (v *objectPage) write(w io.Writer) error {
 	rows := [][]string{{"Title", human.Line(v.Title)}}
 	for _, row := range [][]string{
 		{"Description", v.Description},

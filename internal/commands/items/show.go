@@ -39,7 +39,7 @@ bytes with the rate and the time left, every attempt, and the records of its obj
 }
 
 // showing is a command that reads something about one item and prints it.
-func showing[P any](read func(explain.Source, context.Context, int64) (P, error), print func(io.Writer, P) error, asJSON *bool) func(*cobra.Command, []string) error {
+func showing[P any](read func(explain.Source, context.Context, int64) (P, error), write func(io.Writer, P) error, asJSON *bool) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := itemID(args[0])
 		if err != nil {
@@ -59,7 +59,7 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 		case *asJSON:
 			return cli.WriteJSON(cmd.OutOrStdout(), p)
 		}
-		return print(cmd.OutOrStdout(), p)
+		return write(cmd.OutOrStdout(), p)
 	}
 }
 
