@@ -54,7 +54,7 @@ func readFilePage(ctx context.Context, r *registry.Registry, identifier string) 
 	return v, err
 }
 
-func (v *filePage) print(w io.Writer) error {
+func (v *filePage) write(w io.Writer) error {
 	rows := [][]string{
 		{"Object", human.Line(v.Object)},
 		{"State", v.state()},
