@@ -69,7 +69,7 @@ func TestRepeatedUploadIsAnswered(t *testing.T) {
 			if repeated := strings.Contains(item.Note, "already on record"); item.Status != "Success" || repeated != tc.repeated {
 				t.Fatalf("item = %s: %s", item.Status, item.Note)
 			}
-			if tc.repeated && (item.Outcome != "Already on record" || item.IntellectualObjectID == nil || !strings.Contains(item.Note, "item 1 ") || before != 1) {
+			if tc.repeated && (item.Outcome != "Already on record" || item.IntellectualObjectID == nil || !strings.Contains(item.Note, "item 1,") || before != 1) {
 				t.Errorf("item = %s: %s", item.Outcome, item.Note)
 			}
 			if n := pipelinetest.Value[int](a, `SELECT count(DISTINCT stage) FROM work_item_attempts WHERE work_item_id = $1`, id); (n == 2) != tc.repeated {
