@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // The tables are made from the program, and a test says when they are stale.
@@ -237,4 +239,34 @@ func TestSQLMessagesAreInPlainEnglish(t *testing.T) {
 	if checked < 100 {
 		t.Errorf("only %d messages were found", checked)
 	}
+}
+
+// Help is read before anything else, and often in a hurry. dev and demo of farol are
+// those of farol-dev, which lies next to it.
+func TestHelpIsInPlainEnglish(t *testing.T) {
+	t.Parallel()
+	list := riddles(t)
+	for _, program := range []struct {
+		name, path string
+		pages      int
+	}{{"farol", testenv.Binary(t), 50}, {"farol-dev", testenv.DevBinary(t), 3}} {
+		m := &manual{program: program.path, pages: map[string]string{}}
+		var below func(command string)
+		below = func(command string) {
+			plain(t, list, strings.TrimSpace(program.name+" "+command)+" --help", 1, m.page(t, command))
+			for _, name := range m.subcommands(t, command) {
+				below(strings.TrimSpace(command + " " + name))
+			}
+		}
+		below("")
+		if len(m.pages) < program.pages {
+			t.Errorf("only %d pages of help of %s were found", len(m.pages), program.name)
+		}
+	}
+}
+
+// Most are formats of what a command prints.
+func TestTextsOfTheCommandsAreInPlainEnglish(t *testing.T) {
+	t.Parallel()
+	goTexts(t, ofCommands, sentence)
 }

@@ -59,7 +59,7 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 		interval = config.Read.Interval
 	}
 	if interval <= 0 && !once {
-		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0, which turns the reading of buckets off"), "set it, or give --interval or --once")
+		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0, which disables the reading of buckets"), "set it, or give --interval or --once")
 	}
 	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {

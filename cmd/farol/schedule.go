@@ -34,7 +34,7 @@ func scheduleCommand() *cobra.Command {
 
 ` + jobsHelp() + `
 Any number of schedulers may run: one of them makes each run of a job. If it is killed,
-another takes over within two minutes. An interval of 0 turns a job off.
+another takes over within two minutes. An interval of 0 disables a job.
 
 Exit codes of --once: 0 success; 1 a job failed in part; 2 usage error.`,
 		Example: `  farol schedule

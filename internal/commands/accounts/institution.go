@@ -119,7 +119,7 @@ func institutionSetCommand() *cobra.Command {
 		Short: "Set how often a random object of an institution is restored as a test",
 		Long: `Have ` + "`farol schedule`" + ` restore a random object of an institution every N days, as a
 test. The institution gets an alert with the result, and the bag in its restore bucket.
-0 turns it off.`,
+0 disables it.`,
 		Example: `  farol institution set example.edu --spot-restore-days 30
   farol institution set example.edu --spot-restore-days 0`,
 		Args: cli.OneArg("institution by its identifier"),

@@ -30,7 +30,7 @@ func fixityPolicyCommand() *cobra.Command {
 A change applies at once to all copies.
 
 With --read, workers read the copies. With --report, the provider checks them, and farol
-fixity import records its reports. --off turns checks off; it is the default where copies
+fixity import records its reports. --off disables checks; it is the default where copies
 are archived and cannot be read without a restoration. --days is the time between two
 checks of a copy; --default sets it to FAROL_FIXITY_DAYS.`,
 		Example: `  farol fixity policy
