@@ -200,7 +200,7 @@ func TestBrokenIdentifierForgetsNothing(t *testing.T) {
 	b := a.backfill()
 	b.Formats = pipelinetest.BadIdentifier(t)
 	sum, left := a.filled(b, registry.FormatFilter{OlderThan: 100_000, Object: "test.edu/old"})
-	if sum.Identified != 1 || !strings.Contains(left["a.txt"], "has crashed on it, and what is on record stays") {
+	if sum.Identified != 1 || !strings.Contains(left["a.txt"], "crashed; the recorded format is kept") {
 		t.Errorf("came to %+v, %v", sum, left)
 	}
 	now := a.Rows(knownFormats)
