@@ -15,7 +15,6 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-
 // start runs a mirror until the test or the returned function ends it.
 func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop func()) {
 	t.Helper()
