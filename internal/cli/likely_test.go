@@ -6,7 +6,7 @@ func TestLikelyValueIsSuggested(t *testing.T) {
 	t.Parallel()
 	statuses := []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
 	for value, want := range map[string]string{
-		"done": "Success", "Sucess": "Success", "canceled": "Cancelled", "fialed": "Failed", "xyz": "", "a": "", "": "",
+		"done": "Success", "Succes": "Success", "canceled": "Cancelled", "fialed": "Failed", "xyz": "", "a": "", "": "",
 	} {
 		if got := likely(value, statuses); got != want {
 			t.Errorf("likely(%q) = %q, want %q", value, got, want)
