@@ -69,8 +69,8 @@ func TestOtherServersAreNotTakenForNSQD(t *testing.T) {
 		"huge frame":   {"\x00\x00\x10\x01\x00\x00\x00\x00", "4097 bytes; this is not nsqd"},
 		"small frame":  {"\x00\x00\x00\x03\x00\x00\x00\x00", "3 bytes; this is not nsqd"},
 		"cut frame":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x00O", "unexpected EOF"},
-		"other answer": {ok + "\x00\x00\x00\x06\x00\x00\x00\x00NO", `answers "NO"`},
-		"a message":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x02OK", `answers "OK"`},
+		"other answer": {ok + "\x00\x00\x00\x06\x00\x00\x00\x00NO", `answered "NO"`},
+		"a message":    {ok + "\x00\x00\x00\x06\x00\x00\x00\x02OK", `answered "OK"`},
 		"silence":      {"", "EOF"},
 		// That says nothing of the message, which must not be passed over for it.
 		"greeting refused": {"\x00\x00\x00\x17\x00\x00\x00\x01E_BAD_BODY IDENTIFY", "E_BAD_BODY IDENTIFY"},
