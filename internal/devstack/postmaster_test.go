@@ -109,17 +109,25 @@ func guards(t *testing.T, dir string) map[int]bool {
 	return found
 }
 
-// adopted waits until one guard has taken the place of one of those before.
+// adopted waits until a guard has taken the place of one of those before. On a slow machine
+// the server of the other guard may have been restarted, too.
 func adopted(t *testing.T, dir string, before map[int]bool) {
 	t.Helper()
+	var now map[int]bool
+	defer func() {
+		if t.Failed() {
+			t.Logf("guards before %v, now %v", before, now)
+		}
+	}()
 	testenv.Eventually(t, "nobody looks after PostgreSQL", func() bool {
-		same, now := 0, guards(t, dir)
+		same := 0
+		now = guards(t, dir)
 		for pid := range now {
 			if before[pid] {
 				same++
 			}
 		}
-		return len(now) == len(before) && same == len(before)-1
+		return len(now) == len(before) && same < len(before)
 	})
 }
 
