@@ -13,6 +13,9 @@
 // All input is taken to be hostile. What is wrong with the bytes is never an
 // error of Go but a [Finding] that a depositor can read. Nothing is allocated
 // because a header claims a size.
+//
+// The package has more than 3,000 lines, since reading, judging and writing share the
+// rules of one specification, and a reader of one of them needs the others.
 package bag
 
 import (

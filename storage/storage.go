@@ -11,6 +11,9 @@
 // [ErrChanged], [ErrDenied], [ErrDigest] or [ErrArchived]; all others are
 // worth another try. No total limit is set on a transfer: it may take days, but
 // not fall silent.
+//
+// The package has more than 3,000 lines: it is the only one that speaks S3, and its calls
+// share one client, one table of errors and one way to check bytes.
 package storage
 
 import "time"
