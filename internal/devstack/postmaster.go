@@ -69,14 +69,14 @@ func (c cluster) serves(pid int) bool {
 //
 // If that was shut down in order, it has removed its pid file, and who told it
 // to is likely to start another, as pg_ctl restart does: that is waited for, up
-// to five seconds. If ours came first, pg_ctl would say that it could not start one.
+// to a second. If ours came first, pg_ctl would say that it could not start one.
 func (c cluster) successor(ctx context.Context) (postmaster, bool) {
 	poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // anyone who uses ctx next will see
 		p, ok := c.postmaster()
 		return !ok || !p.stopping, nil
 	})
 	if _, err := os.Stat(c.pidFile()); errors.Is(err, os.ErrNotExist) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // none has come
 			_, ok := c.postmaster()

@@ -3,6 +3,7 @@ package devstack_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -109,8 +110,10 @@ func guards(t *testing.T, dir string) map[int]bool {
 	return found
 }
 
-// adopted waits until a guard has taken the place of one of those before. On a slow machine
-// the server of the other guard may have been restarted, too.
+// adopted waits until a guard has taken the place of one of those before, or none has
+// ended for 50 times as long as a guard takes to notice the end of its server: one that
+// was only starting when the server before was restarted looks after the new one. On a
+// slow machine the server of the other guard may have been restarted, too.
 func adopted(t *testing.T, dir string, before map[int]bool) {
 	t.Helper()
 	var now map[int]bool
@@ -119,15 +122,13 @@ func adopted(t *testing.T, dir string, before map[int]bool) {
 			t.Logf("guards before %v, now %v", before, now)
 		}
 	}()
+	changed := time.Now()
 	testenv.Eventually(t, "nobody looks after PostgreSQL", func() bool {
-		same := 0
-		now = guards(t, dir)
-		for pid := range now {
-			if before[pid] {
-				same++
-			}
+		found := guards(t, dir)
+		if !maps.Equal(found, now) {
+			now, changed = found, time.Now()
 		}
-		return len(now) == len(before) && same < len(before)
+		return len(now) == len(before) && (!maps.Equal(now, before) || time.Since(changed) > 5*time.Second)
 	})
 }
 
