@@ -40,7 +40,7 @@ func database(b *testing.B, services ...devstack.Service) (*devstack.Stack, *pgx
 	ctx := context.Background()
 	dir := b.TempDir()
 	stack, err := devstack.Start(ctx, devstack.Options{
-		Dir: filepath.Join(dir, "data"), Executable: build(b, dir), Only: append(services, devstack.Postgres),
+		Dir: filepath.Join(dir, "data"), Executable: build(b, dir) + "-dev", Only: append(services, devstack.Postgres),
 	})
 	if err != nil {
 		b.Fatal(err)

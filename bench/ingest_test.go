@@ -88,11 +88,11 @@ func startDev(b *testing.B) *dev {
 	return d
 }
 
-// build builds the program in dir.
+// build builds the program in dir, and next to it farol-dev, which runs servers.
 func build(b *testing.B, dir string) string {
 	b.Helper()
 	binary := filepath.Join(dir, "farol")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/farol")
+	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
 	build.Dir = ".." // the program's own module pins its libraries
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("build: %v\n%s", err, out)

@@ -37,7 +37,7 @@ func failoverExperiments() []experiment {
 
 // another starts one more server of a kind, which ends with the site.
 func (s *site) another(ctx context.Context, service devstack.Service, o devstack.Options) (*devstack.Stack, error) {
-	o.Dir, o.Executable, o.Only = filepath.Join(s.dir, "replica"), s.binary, []devstack.Service{service}
+	o.Dir, o.Executable, o.Only = filepath.Join(s.dir, "replica"), s.binary+"-dev", []devstack.Service{service}
 	stack, err := devstack.Start(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("start the replica: %w", err)

@@ -52,7 +52,7 @@ func startServers(ctx context.Context, dir string) (_ *servers, err error) {
 		return nil, err
 	}
 	s.Stack, err = devstack.Start(ctx, devstack.Options{
-		Dir: filepath.Join(dir, "stack"), Executable: s.binary, Only: []devstack.Service{devstack.Postgres, devstack.Redis, devstack.S3},
+		Dir: filepath.Join(dir, "stack"), Executable: s.binary + "-dev", Only: []devstack.Service{devstack.Postgres, devstack.Redis, devstack.S3},
 		// Processes are killed here, never the machine: what the kernel has is safe.
 		PostgresSettings: []string{"fsync=off", "full_page_writes=off", "jit=off"},
 	})
@@ -72,10 +72,11 @@ func startServers(ctx context.Context, dir string) (_ *servers, err error) {
 	return s, err
 }
 
-// build builds the program from the sources around us.
+// build builds the program from the sources around us, and next to it farol-dev,
+// which runs servers.
 func (s *servers) build(ctx context.Context) error {
 	s.binary = filepath.Join(s.dir, "farol")
-	build := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./cmd/farol")
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", "./cmd/farol", "./cmd/farol-dev")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0") // the program's own module pins its libraries
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build farol; run this in the folder chaos: %w\n%s", err, out)

@@ -42,7 +42,7 @@ func startServers(ctx context.Context, chosen []contender) (_ *servers, err erro
 			err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
 		}
 	}()
-	binary, err := buildFarol(ctx, dir)
+	binary, err := buildServers(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -63,16 +63,16 @@ func startServers(ctx context.Context, chosen []contender) (_ *servers, err erro
 	return s, s.mustBeDurable(ctx)
 }
 
-// buildFarol builds the program that runs PostgreSQL and nsqd as its children.
-func buildFarol(ctx context.Context, dir string) (string, error) {
+// buildServers builds the program that runs PostgreSQL and nsqd as its children.
+func buildServers(ctx context.Context, dir string) (string, error) {
 	if _, err := os.Stat("queue/graphile/package.json"); err != nil {
 		return "", fmt.Errorf("find the peers' files; run this in the folder bench: %w", err)
 	}
-	binary := filepath.Join(dir, "farol")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/farol")
+	binary := filepath.Join(dir, "farol-dev")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/farol-dev")
 	build.Dir = ".." // the program's own module pins its libraries
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build farol: %w\n%s", err, out)
+		return "", fmt.Errorf("build farol-dev: %w\n%s", err, out)
 	}
 	return binary, nil
 }
