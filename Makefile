@@ -4,7 +4,7 @@ dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# All that is compiled is compiled once, whoever asks, and wherever the tree lies. Only
+# All that is compiled is compiled once for all targets, and wherever the tree lies. Only
 # the race detector needs cgo, and so a C compiler.
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0

@@ -130,7 +130,7 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 // time, so a round need only go back to where the one before began, and by the time of a
 // statement for claims that committed late: the index entries of leases long over are dead,
 // but remain while vacuum is held back. Items that were locked at that moment are found by
-// full rounds, of which there are as many as cost little.
+// full rounds; there are as many of them as cost little.
 type rounds struct {
 	mu    sync.Mutex
 	n     int

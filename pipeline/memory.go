@@ -56,7 +56,7 @@ func (r *memoryBudget) fits(files int) error {
 // memory. The error gives the item back for another process.
 func (w *Work) Fits(files int) error { return w.memory.fits(files) }
 
-// EnterMany is enter for a bag of which only is known that its files are many.
+// EnterMany is enter for a bag whose files are known only to be many.
 func (w *Work) EnterMany(ctx context.Context) error {
 	if w.memory == nil {
 		return nil

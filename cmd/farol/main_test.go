@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "farol" {
 		main()
 	}
-	flag.Bool("update", false, "write docs/configuration.md anew")
+	flag.Bool("update", false, "write docs/configuration.md again")
 	testenv.Main(m)
 }
 
@@ -343,7 +343,7 @@ func bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), testenv.Patience)
 }
 
-// Whoever stops a command knows that, and looks for no other reason.
+// A person who stops a command knows that, and looks for no other reason.
 func TestAnInterruptionIsToldAsOne(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write docs/configuration.md anew")
+	flag.Bool("update", false, "write docs/configuration.md again")
 	testenv.Main(m)
 }

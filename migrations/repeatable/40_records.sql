@@ -77,7 +77,7 @@ $$;
 CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF run_at ON fixity_checks FOR EACH ROW EXECUTE FUNCTION time_is_set();
 CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF paused_until ON fixity_policies FOR EACH ROW EXECUTE FUNCTION time_is_set();
 
--- fixity_due returns the files of which a copy would be claimed now, by the rules of
+-- fixity_due returns the files with a copy that would be claimed now, by the rules of
 -- the claim: what waits, and what is due in targets that are read, as far as the
 -- allowance goes. Files with a check in progress are left out. days is the
 -- interval of targets whose policy leaves it open; of a target that has failed few

@@ -63,7 +63,7 @@ type fixityRun struct {
 	read   int                       // of these, copies that are being read
 	queued int                       // of these, copies that wait for a reader
 	mean   time.Duration             // that the last checks took
-	warned map[string]bool           // targets of which it was said that they are archived
+	warned map[string]bool           // targets that a log line has called archived
 }
 
 // heldCopy is a copy that this process has claimed.

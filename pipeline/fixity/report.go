@@ -44,7 +44,7 @@ type Sum struct {
 	Unreadable   int64 `json:"unreadable"`   // rows
 }
 
-// A Problem is a row of which people should know.
+// A Problem is a row that people should know about.
 type Problem struct {
 	Line    int64  `json:"line"`
 	Key     string `json:"key"`

@@ -177,7 +177,7 @@ func (s *verify) extra(ctx context.Context, f *lists.File, name string, target *
 	return claim.Transient("extra-copy", fmt.Errorf("extra copy under %s, which no record names", unknown[0]))
 }
 
-// unknown returns those of some keys of which the registry knows nothing.
+// unknown returns those of some keys that the registry does not know.
 func (s *verify) unknown(ctx context.Context, target string, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil

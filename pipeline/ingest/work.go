@@ -142,7 +142,7 @@ func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
 // an earlier attempt began.
 //
 // Uploads of this key that nobody remembers are aborted first, as their parts
-// would be paid for ever.
+// would be paid without end.
 func (w *work) parts(ctx context.Context, f *lists.File, target *storage.Bucket, key string) (storage.Parts, error) {
 	name := fmt.Sprintf("upload:%s:%d", target.Name(), f.Index)
 	id, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), name)
@@ -163,7 +163,7 @@ func (w *work) parts(ctx context.Context, f *lists.File, target *storage.Bucket,
 }
 
 // afterRequests has an ingest wait while its object is being restored or deleted.
-// Once an ingest is live no request begins, so that it does not wait for ever.
+// Once an ingest is live no request begins, so that it does not wait without end.
 func (w *work) afterRequests(ctx context.Context, r *registry.Registry) error {
 	item, since, err := requests.In(r).LiveRequests(ctx, w.Item.ObjectIdentifier)
 	if err != nil || item == 0 {

@@ -160,7 +160,7 @@ func InTheTarByPack(files []*File, workers int) [][]*File {
 	})
 }
 
-// InShares groups files of which each costs requests of its own.
+// InShares groups files that cost requests of their own.
 func InShares(files []*File, workers int) [][]*File {
 	most := share(files, workers)
 	return groupFiles(files, func(group []*File, _ *File) bool { return len(group) < most })

@@ -365,7 +365,7 @@ func (s *SyncBuffer) String() string {
 	return s.b.String()
 }
 
-// DepositRaw uploads something of which no item is made.
+// DepositRaw uploads something and makes no item of it.
 func (a *Archive) DepositRaw(key string) { a.PutRaw(key, []byte("x")) }
 
 // PutRaw uploads something that no item is made of.

@@ -26,7 +26,7 @@ type wire struct {
 	Answers func(*http.Response) // changes any answer; may be nil
 	asked   []string             // method, path and range of each request
 	firsts  string               // what happens to the first answer with bytes of each object; "" for nothing
-	seen    map[string]bool      // objects of which there was one
+	seen    map[string]bool      // objects that were seen
 	hit     int                  // answers that were spoilt so
 }
 

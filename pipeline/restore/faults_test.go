@@ -51,7 +51,7 @@ func TestBadCopyIsPassedOver(t *testing.T) {
 	}
 }
 
-// With no good copy left nothing is given back, and the item says of which files.
+// With no good copy left nothing is given back, and the item names the files.
 func TestNothingWrongIsGivenBack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -152,7 +152,7 @@ func TestKilledSchedulerIsReplacedAndASlowOneIsNot(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
 	ctx := context.Background()
-	const lease = 5 * time.Second // of which a slow machine needs a good part
+	const lease = 5 * time.Second // a slow machine needs a good part of it
 	job, begun, goOn, cause := blocked()
 	if err := upkeep.In(c.Deps.Registry).SetSchedule(ctx, job.Name, job.Every); err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func (r Records) Release(ctx context.Context, holds ...Hold) error {
 	return nil
 }
 
-// Drop ends a claim of which nothing is said. A claim that was lost changes
+// Drop ends a claim without a result. A claim that was lost changes
 // nothing.
 func (r Records) Drop(ctx context.Context, h Hold) error {
 	_, err := r.db.Exec(ctx, `DELETE FROM fixity_checks WHERE storage_record_id = $1 AND token = $2 AND worker <> ''`, h.ID, h.Token)

@@ -263,7 +263,7 @@ func (s *fetcher) saveResults(ctx context.Context, receiver string, results []re
 	return saved, nil
 }
 
-// saveAll saves results, all of which must be for messages that the receiver was given.
+// saveAll saves results. All must be for messages that the receiver was given.
 func (s *fetcher) saveAll(ctx context.Context, receiver string, results []result) error {
 	saved, err := s.saveResults(ctx, receiver, results)
 	if err != nil {

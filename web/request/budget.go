@@ -43,7 +43,7 @@ type Budget struct {
 // zero has a default.
 type Limits struct {
 	MostBody int64         // bytes of one request; needed
-	Large    int64         // bytes of all large requests, of which a caller may have half; 0 is 64 MiB, or twice MostBody
+	Large    int64         // bytes of all large requests; a caller may have half; 0 is 64 MiB, or twice MostBody
 	Grace    time.Duration // that a request has in any case; 0 is 10 s
 	Rate     float64       // bytes a second that have to come on average after that; 0 is 16 KiB
 }

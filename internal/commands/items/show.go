@@ -64,7 +64,7 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 }
 
 // connectItems opens what explains items. Without Redis there is a warning, and the
-// rest is shown: whoever looks has trouble enough.
+// rest is shown: the reader has trouble enough.
 func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, explain.Source, error) {
 	source := explain.Source{Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
 	config, err := connect.Load(settings.ReadItem)

@@ -138,7 +138,7 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 	}
 }
 
-// look asks the database and Redis, either of which may be away.
+// look asks the database and Redis. Either may be away.
 func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
