@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A hop is a claim at one stage, its end, and the item claimable at the next,
@@ -36,7 +37,7 @@ func hops(b *testing.B, workers, batch int) {
 type hopper struct {
 	b      *testing.B
 	engine *claim.Engine
-	next   map[string]string
+	next   map[registry.Stage]registry.Stage
 	wants  []claim.Want
 	batch  int
 }
@@ -50,11 +51,11 @@ func newHops(b *testing.B, db *pgxpool.Pool, items, batch int) *hopper {
 			SELECT i.id, 'Ingest', 'Receive', 'bag-' || n || '.tar', 'r', repeat('e', 32), 1000, now()
 			FROM institutions i, generate_series(1, %d) n`, items),
 		`ANALYZE`, `CHECKPOINT`)
-	order := []string{
+	order := []registry.Stage{
 		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation",
 		"Record", "Cleanup",
 	}
-	h := &hopper{b: b, next: map[string]string{}, batch: batch}
+	h := &hopper{b: b, next: map[registry.Stage]registry.Stage{}, batch: batch}
 	for i, stage := range order {
 		h.next[stage] = order[(i+1)%len(order)]
 		h.wants = append(h.wants, claim.Want{Stage: stage, Most: batch})
@@ -83,7 +84,7 @@ func (h *hopper) all(workers int, made func(n int) (more bool)) {
 				}
 				endings := make([]claim.Ending, len(got))
 				for i, item := range got {
-					endings[i] = claim.Ending{Item: item, Done: claim.Done{Next: h.next[item.Stage], Note: "Item is pending " + h.next[item.Stage]}}
+					endings[i] = claim.Ending{Item: item, Done: claim.Done{Next: h.next[item.Stage], Note: "Item is pending " + string(h.next[item.Stage])}}
 				}
 				for _, err := range h.engine.Settle(ctx, endings) {
 					if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Items of all sizes together are no more than were asked for of their stage, and
@@ -14,7 +15,7 @@ import (
 func TestBoundsOfAStageHoldAcrossSizes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		stage string
+		stage registry.Stage
 		most  int
 		want  int
 	}{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // fate is what happens to an item at Record, time after time, and what it must
@@ -107,7 +108,7 @@ func (c *chaos) work(e *claim.Engine) error {
 
 // meet lets an item meet its fate once.
 func (c *chaos) meet(h *claim.Hold) error {
-	next := map[string]string{"Storage Validation": "Record", "Record": "Cleanup"}[h.Item.Stage]
+	next := map[registry.Stage]registry.Stage{"Storage Validation": "Record", "Record": "Cleanup"}[h.Item.Stage]
 	if h.Item.Stage != "Record" {
 		return h.Settle(context.Background(), claim.Done{Next: next}, nil)
 	}

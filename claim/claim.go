@@ -43,7 +43,7 @@ type Item struct {
 	Token            int64
 	Entered          int64 // token with which the item came to this stage: the same for all attempts since
 	Action           registry.Action
-	Stage            string
+	Stage            registry.Stage
 	Topic            string // of this stage
 	Attempt          int    // claims of this stage that count, this one included
 	MaxAttempts      int

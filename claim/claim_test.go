@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 const mib = 1 << 20
@@ -236,7 +237,7 @@ func TestBackoffGrowsToItsBound(t *testing.T) {
 		q.lapse()
 		q.reap(e)
 	}
-	for stage, want := range map[string][]int{"Receive": {1, 60, 300, 300}, "Store": {10, 20, 40, 60, 60}} {
+	for stage, want := range map[registry.Stage][]int{"Receive": {1, 60, 300, 300}, "Store": {10, 20, 40, 60, 60}} {
 		for _, end := range []func(*claim.Hold){fail, die} {
 			id := q.put(stage, 1)
 			var waits []int

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // claims are those of this process, by filter.
@@ -169,7 +170,7 @@ func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
 // together adds up what calls want, in the order of the first. All have the same
 // stages, since they have the same filter.
 func together(requests []request) (wants []Want, n int) {
-	most := map[string]int{}
+	most := map[registry.Stage]int{}
 	for _, r := range requests {
 		for _, w := range r.wants {
 			most[w.Stage] += max(0, min(w.Most, r.n))

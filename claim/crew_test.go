@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // crew is worker processes that take items through three stages, as pipeline
@@ -22,23 +23,23 @@ import (
 type crew struct {
 	q     *queue
 	items int
-	takes time.Duration             // the work on an item
-	told  func(h hop, stage string) // of each claim that has ended, beside acked
+	takes time.Duration                     // the work on an item
+	told  func(h hop, stage registry.Stage) // of each claim that has ended, beside acked
 
 	mu    sync.Mutex
-	acked map[hop]string // stage by claim, of those that the database said have ended
-	lost  int            // claims that ended as someone else's
+	acked map[hop]registry.Stage // stage by claim, of those that the database said have ended
+	lost  int                    // claims that ended as someone else's
 }
 
 type hop struct{ item, token int64 }
 
-func crewStages() []string { return []string{"Receive", "Validate", "Cleanup"} }
+func crewStages() []registry.Stage { return []registry.Stage{"Receive", "Validate", "Cleanup"} }
 
 // newCrew puts items into a database whose leases are short, so that what an
 // outage cuts off is taken up again soon.
 func newCrew(t testing.TB, db *pgxpool.Pool, items int) *crew {
 	t.Helper()
-	c := &crew{q: &queue{t, db}, items: items, acked: map[hop]string{}}
+	c := &crew{q: &queue{t, db}, items: items, acked: map[hop]registry.Stage{}}
 	c.q.exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '10 milliseconds', backoff_most = '10 milliseconds',
 		heartbeat = '200 milliseconds', lease = '2 seconds'`)
 	c.q.exec(`
@@ -87,7 +88,7 @@ func (c *crew) work(ctx context.Context, e *claim.Engine) {
 // else can have the item.
 func (c *crew) settle(h *claim.Hold) {
 	pauseFor(h.Context(), c.takes)
-	next := map[string]string{"Receive": "Validate", "Validate": "Cleanup"}[h.Item.Stage]
+	next := map[registry.Stage]registry.Stage{"Receive": "Validate", "Validate": "Cleanup"}[h.Item.Stage]
 	ctx, cancel := context.WithTimeout(context.Background(), h.Lease())
 	defer cancel()
 	for {
@@ -106,7 +107,7 @@ func (c *crew) settle(h *claim.Hold) {
 	}
 }
 
-func (c *crew) acknowledged(h hop, stage string) {
+func (c *crew) acknowledged(h hop, stage registry.Stage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acked[h] = stage
@@ -161,7 +162,7 @@ func (c *crew) account() {
 	defer c.mu.Unlock()
 	said := c.ledger()
 	for h, stage := range c.acked {
-		if got := said[h]; got != stage+": done" {
+		if got := said[h]; got != string(stage)+": done" {
 			c.q.t.Fatalf("item %d ended its claim %d at %s, and was told so; the ledger says %q", h.item, h.token, stage, got)
 		}
 	}

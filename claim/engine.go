@@ -175,7 +175,7 @@ func (e *Engine) Wake() { e.wake.Ring() }
 
 // NextStage is the stage that an item goes on to from another, in the order that this
 // process has read last; "" behind the last. Stages may be added at run time.
-func (e *Engine) NextStage(action registry.Action, stage string) string {
+func (e *Engine) NextStage(action registry.Action, stage registry.Stage) registry.Stage {
 	return e.settings.Load().next[stageKey{action, stage}]
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Want is how many items of a stage may be claimed.
 type Want struct {
-	Stage string
+	Stage registry.Stage
 	Most  int
 }
 
@@ -34,18 +34,11 @@ func (f Filter) action() registry.Action {
 	return f.Action
 }
 
-// An ingest goes from stage to stage. All other actions are requests, which have
-// one stage to be processed at, and another when they are done.
-const (
-	requested = "Requested"
-	resolve   = "Resolve"
-)
-
 // StepOf names the step of an item at a stage: of an ingest it is the stage,
 // of a request, since all have the same, the action.
-func StepOf(action registry.Action, stage string) string {
+func StepOf(action registry.Action, stage registry.Stage) string {
 	if action == registry.Ingest {
-		return stage
+		return string(stage)
 	}
 	return string(action)
 }
@@ -55,7 +48,7 @@ func StepOf(action registry.Action, stage string) string {
 func (f Filter) key() string {
 	stages := make([]string, len(f.Stages))
 	for i, w := range f.Stages {
-		stages[i] = w.Stage
+		stages[i] = string(w.Stage)
 	}
 	slices.Sort(stages)
 	b := make([]byte, 0, 256)

@@ -22,12 +22,12 @@ func TestFilterKey(t *testing.T) {
 			Institutions: names.Draw(t, "institutions"), StorageOptions: names.Draw(t, "options"),
 		}
 		for _, stage := range names.Draw(t, "stages") {
-			f.Stages = append(f.Stages, Want{stage, rapid.IntRange(0, 9).Draw(t, "most")})
+			f.Stages = append(f.Stages, Want{registry.Stage(stage), rapid.IntRange(0, 9).Draw(t, "most")})
 		}
 		return f
 	})
 	same := func(a, b Filter) bool {
-		stages := func(f Filter) (list []string) {
+		stages := func(f Filter) (list []registry.Stage) {
 			for _, w := range f.Stages {
 				list = append(list, w.Stage)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // history is what the workers of a test have asked and been told, with the times
@@ -29,17 +30,18 @@ type history struct {
 }
 
 type historyClaim struct {
-	item, token   int64
-	asked, told   time.Duration
-	worker, stage string
-	attempt       int
+	item, token int64
+	asked, told time.Duration
+	worker      string
+	stage       registry.Stage
+	attempt     int
 }
 
 type historySettle struct {
 	item, token int64
 	asked       time.Duration
 	as          string // what the ledger calls it
-	to          string // stage
+	to          registry.Stage
 	err         error
 }
 
@@ -154,7 +156,7 @@ type historyWorker struct {
 }
 
 func (w *historyWorker) work() {
-	stages := []string{"Cleanup", "Record", "Storage Validation"}
+	stages := []registry.Stage{"Cleanup", "Record", "Storage Validation"}
 	f := claim.Filter{}
 	for _, s := range stages {
 		f.Stages = append(f.Stages, claim.Want{Stage: s, Most: 3})
@@ -184,7 +186,7 @@ func (w *historyWorker) work() {
 	}
 }
 
-func (w *historyWorker) end(hold *claim.Hold, stages []string) {
+func (w *historyWorker) end(hold *claim.Hold, stages []registry.Stage) {
 	as, done, result := "done", claim.Done{}, error(nil)
 	switch rand.N(8) {
 	case 0:
@@ -206,11 +208,12 @@ func (w *historyWorker) end(hold *claim.Hold, stages []string) {
 
 // ledgerRow is an attempt as the database has it.
 type ledgerRow struct {
-	Item, Token   int64
-	Worker, Stage string
-	Attempt       int
-	Outcome       *string
-	InOrder       bool // it began after the one before had ended
+	Item, Token int64
+	Worker      string
+	Stage       registry.Stage
+	Attempt     int
+	Outcome     *string
+	InOrder     bool // it began after the one before had ended
 }
 
 // audit compares what happened with what may happen.

@@ -67,9 +67,9 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 				case <-look:
 				}
 				for _, action := range []registry.Action{registry.Ingest, registry.RestoreFile, registry.RestoreObject, registry.Delete, registry.GlacierRestore} {
-					stage := "Requested"
+					stage := registry.Requested
 					if action == registry.Ingest {
-						stage = "Receive"
+						stage = registry.Receive
 					}
 					items, err := e.Claim(ctx, claim.Filter{Action: action, Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
 					if err == nil && len(items) == 1 {

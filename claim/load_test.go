@@ -10,10 +10,11 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // putMany makes n items of a stage in one statement.
-func (q *queue) putMany(stage string, n int) {
+func (q *queue) putMany(stage registry.Stage, n int) {
 	q.t.Helper()
 	q.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT i.id, 'Ingest', $1, n || '.tar', 'receiving', repeat('e', 32), 1, now() FROM institutions i, generate_series(1, $2::int) n`, stage, n)
@@ -23,7 +24,7 @@ func (q *queue) putMany(stage string, n int) {
 func quiet(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) }
 
 // claimAll claims until nothing is left.
-func claimAll(e *claim.Engine, stage string, n int) (all []claim.Item, err error) {
+func claimAll(e *claim.Engine, stage registry.Stage, n int) (all []claim.Item, err error) {
 	for {
 		items, err := e.Claim(context.Background(), at(stage, n), n)
 		if err != nil || len(items) == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func value[T any](q *queue, sql string, args ...any) T {
 var bags atomic.Int64 //nolint:gochecknoglobals // names are unique over all tests of the package
 
 // put makes an item of a size in bytes at a stage.
-func (q *queue) put(stage string, size int64) int64 {
+func (q *queue) put(stage registry.Stage, size int64) int64 {
 	q.t.Helper()
 	return value[int64](q, `
 		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
@@ -78,7 +79,7 @@ func (q *queue) engine(change ...func(*claim.Options)) *claim.Engine {
 }
 
 // claimOne claims an item of a stage and holds it.
-func (q *queue) claimOne(e *claim.Engine, stage string) *claim.Hold {
+func (q *queue) claimOne(e *claim.Engine, stage registry.Stage) *claim.Hold {
 	q.t.Helper()
 	items, err := e.Claim(context.Background(), at(stage, 1), 1)
 	if err != nil || len(items) != 1 {
@@ -132,7 +133,7 @@ func (q *queue) row(id int64) (r row) {
 	return r
 }
 
-func at(stage string, n int) claim.Filter {
+func at(stage registry.Stage, n int) claim.Filter {
 	return claim.Filter{Stages: []claim.Want{{Stage: stage, Most: n}}}
 }
 

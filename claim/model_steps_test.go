@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 var modelSteps = flag.Int("model.steps", testenv.Soak(100_000), "how many steps of the model are compared with PostgreSQL")
@@ -225,7 +226,7 @@ func (r *modelRun) arrives(t *rapid.T) {
 		institution: rapid.SampledFrom([]string{"a.edu", "b.edu"}).Draw(t, "institution"),
 		name:        rapid.SampledFrom([]string{"x.tar", "y.tar", "y.b01.of02.tar"}).Draw(t, "name"),
 		etag:        rapid.SampledFrom([]byte("efg")).Draw(t, "etag"),
-		stage:       rapid.SampledFrom([]string{"Receive", "Receive", "Validate", "Store", "Record", "Cleanup"}).Draw(t, "stage"),
+		stage:       rapid.SampledFrom([]registry.Stage{"Receive", "Receive", "Validate", "Store", "Record", "Cleanup"}).Draw(t, "stage"),
 		size:        modelSmall,
 	}
 	if rapid.IntRange(0, 2).Draw(t, "size") == 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // model is what the queue has to do, without a database: items, tokens, leases
@@ -19,7 +20,7 @@ type model struct {
 	next     map[turnKey]int64
 	served   map[int16]int64 // turns that the database was told of
 	taken    map[int16]int64 // turns that were claimed
-	paused   map[string]bool
+	paused   map[registry.Stage]bool
 	cap      int // of Record
 	clock    int64
 	messages []string
@@ -38,7 +39,8 @@ type modelItem struct {
 	size                      int64
 	band                      int16
 	option                    string
-	stage, status, code       string
+	stage                     registry.Stage
+	status, code              string
 	token, entered            int64
 	attempt, sentBack         int
 	priority                  int16
@@ -70,25 +72,27 @@ const (
 
 func newModel() *model {
 	return &model{
-		next: map[turnKey]int64{}, served: map[int16]int64{}, taken: map[int16]int64{}, paused: map[string]bool{}, cap: 2,
+		next: map[turnKey]int64{}, served: map[int16]int64{}, taken: map[int16]int64{}, paused: map[registry.Stage]bool{}, cap: 2,
 	}
 }
 
 // modelStages are some of an ingest's, in their order, and after how many
 // attempts at them an item is parked.
-func modelStages() []string { return []string{"Receive", "Validate", "Store", "Record", "Cleanup"} }
+func modelStages() []registry.Stage {
+	return []registry.Stage{"Receive", "Validate", "Store", "Record", "Cleanup"}
+}
 
-func isLate(stage string) bool { return slices.Index(modelStages(), stage) >= 2 }
+func isLate(stage registry.Stage) bool { return slices.Index(modelStages(), stage) >= 2 }
 
-func topicOf(stage string) string {
-	return map[string]string{
+func topicOf(stage registry.Stage) string {
+	return map[registry.Stage]string{
 		"Receive": "ingest01_prefetch", "Validate": "ingest02_bag_validation", "Store": "ingest06_storage",
 		"Record": "ingest08_record", "Cleanup": "ingest09_cleanup",
 	}[stage]
 }
 
 // mostAttempts is by stage; the second engine has its own for Validate.
-func mostAttempts(stage string, engine int) int {
+func mostAttempts(stage registry.Stage, engine int) int {
 	switch {
 	case stage == "Record":
 		return 5
@@ -200,9 +204,9 @@ func (m *model) insert(i modelItem) *modelItem {
 }
 
 // byHand is what a typed UPDATE does; ok is false if it is refused.
-func (m *model) byHand(i *modelItem, stage, status string) (ok bool) {
+func (m *model) byHand(i *modelItem, stage registry.Stage, status string) (ok bool) {
 	m.clock++
-	order := func(s string) int { return slices.Index(modelStages(), s) }
+	order := func(s registry.Stage) int { return slices.Index(modelStages(), s) }
 	switch {
 	case stage == i.stage && status == i.status:
 		return true
@@ -283,7 +287,7 @@ func (m *model) reap(engine int) (n int) {
 }
 
 // claimable lists what a filter allows of one cell, in the order in which it goes.
-func (m *model) claimable(f claim.Filter, stage string, band int16) (list []*modelItem) {
+func (m *model) claimable(f claim.Filter, stage registry.Stage, band int16) (list []*modelItem) {
 	for _, i := range m.items {
 		most := f.MaxSize
 		if most == 0 {
@@ -302,7 +306,7 @@ func (m *model) claimable(f claim.Filter, stage string, band int16) (list []*mod
 	return list
 }
 
-func (m *model) running(stage string) (n int) {
+func (m *model) running(stage registry.Stage) (n int) {
 	for _, i := range m.items {
 		if i.stage == stage && i.status == "Started" {
 			n++
@@ -318,7 +322,7 @@ func (m *model) rows() string {
 	word := func(s string) { b.WriteString(s); b.WriteByte('|') }
 	for _, i := range m.items {
 		number(i.id)
-		word(i.stage)
+		word(string(i.stage))
 		word(i.status)
 		number(i.token)
 		number(i.entered)

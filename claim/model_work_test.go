@@ -10,13 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // modelFilters are what the pools of the model take.
 func modelFilters() []claim.Filter {
 	late := slices.Clone(modelStages())
 	slices.Reverse(late)
-	of := func(stages ...string) (wants []claim.Want) {
+	of := func(stages ...registry.Stage) (wants []claim.Want) {
 		for _, s := range stages {
 			wants = append(wants, claim.Want{Stage: s})
 		}
@@ -111,7 +112,7 @@ func (r *modelRun) explain(f claim.Filter, n, engine int, informed bool, got []c
 	return ""
 }
 
-func rank(stage string) int {
+func rank(stage registry.Stage) int {
 	if stage == "Record" {
 		return 0
 	}
@@ -185,7 +186,7 @@ type modelEnd struct {
 	done    claim.Done
 	result  error
 	refused bool
-	to      string
+	to      registry.Stage
 	hours   int
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A stage says what its work came to by the error that it returns. nil is done.
@@ -35,13 +36,13 @@ func Snooze(d time.Duration, why string) error {
 }
 
 // SendBack moves the item to an earlier stage whose results are gone.
-func SendBack(stage, why string) error {
+func SendBack(stage registry.Stage, why string) error {
 	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}
 }
 
 // SendBackAs is SendBack with a code and an error of the caller's own. Both stay if
 // the item is suspended because it was sent back too often.
-func SendBackAs(code, stage string, err error) error {
+func SendBackAs(code string, stage registry.Stage, err error) error {
 	return &ending{kind: endSendBack, code: code, stage: stage, err: err}
 }
 
@@ -169,7 +170,7 @@ type ending struct {
 	kind    endKind
 	code    string
 	service string
-	stage   string
+	stage   registry.Stage
 	delay   time.Duration
 	need    int64 // bytes of memory
 	err     error
@@ -180,13 +181,13 @@ func (e *ending) Unwrap() error { return e.err }
 
 // Done is what follows when a stage's work is done.
 type Done struct {
-	Next          string // stage; "": the item has come to its end
-	Note          string // for the depositor
-	Outcome       string // set at the end only
-	Remark        string // for the ledger, which has errors of other attempts in its place
-	ObjectID      int64  // intellectual object, set at the end only
-	StorageOption string // of the bag, set by the stage that learns it
-	MemoryNeed    int64  // bytes for the lists of its files, set by the stage that learns it; 0: as it was
+	Next          registry.Stage // stage; "": the item has come to its end
+	Note          string         // for the depositor
+	Outcome       string         // set at the end only
+	Remark        string         // for the ledger, which has errors of other attempts in its place
+	ObjectID      int64          // intellectual object, set at the end only
+	StorageOption string         // of the bag, set by the stage that learns it
+	MemoryNeed    int64          // bytes for the lists of its files, set by the stage that learns it; 0: as it was
 }
 
 // databaseFault is the fault of an error that the database gave, or the way to it.

@@ -14,7 +14,7 @@ import (
 type move struct {
 	ID            int64
 	Token         int64
-	Stage         string
+	Stage         registry.Stage
 	Status        registry.Status
 	Delay         time.Duration
 	Attempt       int
@@ -35,7 +35,7 @@ type move struct {
 
 // decide is the policy: the transition of an item, given what its stage returned and the
 // settings of its stage and of the next.
-func decide(item Item, done Done, result error, of func(stage string) StageSettings) move {
+func decide(item Item, done Done, result error, of func(stage registry.Stage) StageSettings) move {
 	m := move{
 		ID: item.ID, Token: item.Token,
 		Stage: item.Stage, Status: registry.Pending, Attempt: item.Attempt, Code: Code(result),
@@ -84,7 +84,7 @@ func decide(item Item, done Done, result error, of func(stage string) StageSetti
 }
 
 // goOn moves an item whose stage is done to the next, or to its end.
-func goOn(m move, item Item, done Done, of func(stage string) StageSettings) move {
+func goOn(m move, item Item, done Done, of func(stage registry.Stage) StageSettings) move {
 	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", registry.StorableText(done.Note), 0, done.StorageOption
 	m.MemoryNeed, m.Error = done.MemoryNeed, registry.StorableText(done.Remark)
 	if done.Next != "" {
@@ -93,7 +93,7 @@ func goOn(m move, item Item, done Done, of func(stage string) StageSettings) mov
 	}
 	m.Status, m.Outcome = registry.Success, done.Outcome
 	if item.Action != registry.Ingest {
-		m.Stage = resolve
+		m.Stage = registry.Resolve
 	}
 	if done.ObjectID != 0 {
 		m.ObjectID = &done.ObjectID

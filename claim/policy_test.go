@@ -15,8 +15,8 @@ import (
 
 // policies say for each action at which stages a worker of it may take items.
 // Whatever else there is of an item, its status has to be Pending.
-func policies() map[string][]string {
-	return map[string][]string{
+func policies() map[string][]registry.Stage {
+	return map[string][]registry.Stage{
 		"Ingest": {
 			"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup",
 		},
@@ -62,13 +62,16 @@ func TestEachActionHasItsPolicy(t *testing.T) {
 	q.exec(`ALTER TABLE work_items DISABLE TRIGGER USER`) // which refuse what should not be; here the claim is to
 	stages := append(policies()["Ingest"], "Requested", "Fetch", "Unpack", "Restoring", "Package", "Available in S3", "Resolve")
 	statuses := []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
-	type place struct{ action, stage string }
+	type place struct {
+		action string
+		stage  registry.Stage
+	}
 	pending := map[place]int64{}
 	items, impossible := 0, 0
 	for action := range policies() {
 		for _, stage := range stages {
 			for _, status := range statuses {
-				switch id := q.putAs(action, stage, status); {
+				switch id := q.putAs(action, string(stage), status); {
 				case id == 0:
 					impossible++
 				case status == "Pending":
@@ -120,7 +123,7 @@ func TestWhatIsNotDueIsNotClaimedOfAnyAction(t *testing.T) {
 			q.exec(`ALTER TABLE work_items DISABLE TRIGGER USER; ALTER TABLE stage_settings DISABLE TRIGGER USER`)
 			for action, policy := range policies() {
 				for _, stage := range policy {
-					q.putAs(action, stage, "Pending")
+					q.putAs(action, string(stage), "Pending")
 				}
 			}
 			e := q.engine()

@@ -221,7 +221,7 @@ func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemot
 // returns the stage and status of the item afterwards. Where the item goes on to
 // is known here: done.Next is not looked at. A claim that its worker has ended
 // before is an [EndedError].
-func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, result error) (stage, status string, err error) {
+func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, result error) (stage registry.Stage, status registry.Status, err error) {
 	claimed, err := r.claimed(ctx, item, token)
 	if err != nil {
 		return "", "", err

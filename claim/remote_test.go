@@ -223,7 +223,7 @@ func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 		if err := e.Tidy(ctx); err != nil {
 			t.Fatal(err)
 		}
-		return q.row(id).Stage != "Virus Scan"
+		return q.row(id).Stage != "Virus Scan" //nolint:contextcheck // like all reads of the tests
 	})
 	if got := q.row(id); got.Stage != "Reingest Check" || got.Status != "Pending" || !got.Due {
 		t.Errorf("the item is %+v, want it to go on", got)

@@ -56,7 +56,7 @@ func (f Filter) narrowing() []any {
 const lockCapSQL = `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`
 
 func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
-	capped := ""
+	capped := registry.Stage("")
 	for _, pr := range scans {
 		if pr.Capped {
 			capped = pr.Stage
@@ -109,7 +109,7 @@ func (p *postgres) behind(ctx context.Context, f Filter, scans []cursor.Scan) (m
 
 // columns are partitions and where their scans start, column by column.
 func columns(scans []cursor.Scan) (stages []string, bands, priorities []int16, starts []int64) {
-	return column(scans, func(s *cursor.Scan) string { return s.Stage }), column(scans, func(s *cursor.Scan) int16 { return s.Band }),
+	return column(scans, func(s *cursor.Scan) string { return string(s.Stage) }), column(scans, func(s *cursor.Scan) int16 { return s.Band }),
 		column(scans, func(s *cursor.Scan) int16 { return s.From.Priority }), column(scans, func(s *cursor.Scan) int64 { return s.From.VirtualStart })
 }
 
@@ -119,8 +119,8 @@ func (f Filter) scanArgs(scans []cursor.Scan, n int) []any {
 	var most []int32
 	parts, bands, priorities, starts := columns(scans)
 	for i, pr := range scans {
-		if i == 0 || pr.Stage != parts[i-1] { // a stage's partitions come together
-			stages, most = append(stages, pr.Stage), append(most, int32(min(pr.Most, n))) //nolint:gosec // n is small
+		if i == 0 || parts[i] != parts[i-1] { // a stage's partitions come together
+			stages, most = append(stages, parts[i]), append(most, int32(min(pr.Most, n))) //nolint:gosec // n is small
 		}
 	}
 	return []any{stages, most, parts, bands, priorities, starts, f.action(), f.MinSize, f.mostSize(), n}

@@ -17,7 +17,7 @@ import (
 // stage_settings, which administrators change at run time.
 type StageSettings struct {
 	Action        registry.Action
-	Stage         string
+	Stage         registry.Stage
 	Ordinal       int    // place in the order of the action's stages
 	Worker        string // who processes it: farol, or http for programs that ask over HTTP
 	Topic         string
@@ -76,14 +76,14 @@ type sizeBand struct {
 // process overrides.
 type settings struct {
 	stages map[stageKey]StageSettings
-	next   map[stageKey]string // the stage behind each that is not the last
-	bands  []sizeBand          // by size, the smallest first
-	leases leaseTimes          // where they are not the database's
+	next   map[stageKey]registry.Stage // the stage behind each that is not the last
+	bands  []sizeBand                  // by size, the smallest first
+	leases leaseTimes                  // where they are not the database's
 }
 
 type stageKey struct {
 	action registry.Action
-	stage  string
+	stage  registry.Stage
 }
 
 // override puts a process's own settings in the place of the database's.
@@ -151,7 +151,7 @@ func (s *settings) shortestLease() time.Duration {
 }
 
 // of returns the settings of a stage, also those of an unknown stage.
-func (s *settings) of(action registry.Action, stage string) StageSettings {
+func (s *settings) of(action registry.Action, stage registry.Stage) StageSettings {
 	if st, ok := s.stages[stageKey{action, stage}]; ok {
 		return st
 	}
@@ -181,8 +181,8 @@ func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings
 }
 
 // nextStages tells what each stage of an action is followed by.
-func nextStages(stages []StageSettings) map[stageKey]string {
-	next := map[stageKey]string{}
+func nextStages(stages []StageSettings) map[stageKey]registry.Stage {
+	next := map[stageKey]registry.Stage{}
 	order := slices.SortedFunc(slices.Values(stages), func(a, b StageSettings) int {
 		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
@@ -201,7 +201,7 @@ type leaseTimes map[string]time.Duration
 func (l leaseTimes) of(action registry.Action) (spans []time.Duration, stages []string) {
 	if action != registry.Ingest {
 		if d, ok := l[string(action)]; ok {
-			return []time.Duration{d}, []string{requested}
+			return []time.Duration{d}, []string{string(registry.Requested)}
 		}
 		return nil, nil
 	}

@@ -64,7 +64,7 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []error {
 			errs[i] = err
 			continue
 		}
-		m := decide(end.Item, end.Done, result, func(stage string) StageSettings { return known.of(end.Item.Action, stage) })
+		m := decide(end.Item, end.Done, result, func(stage registry.Stage) StageSettings { return known.of(end.Item.Action, stage) })
 		m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
 		moves, at = append(moves, m), append(at, i)
 	}
@@ -222,7 +222,7 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 func doneColumns(moves []move) []any {
 	return []any{
 		column(moves, func(m *move) int64 { return m.ID }), column(moves, func(m *move) int64 { return m.Token }),
-		column(moves, func(m *move) string { return m.Stage }), column(moves, func(m *move) string { return m.Note }),
+		column(moves, func(m *move) string { return string(m.Stage) }), column(moves, func(m *move) string { return m.Note }),
 		column(moves, func(m *move) string { return m.Topic }), column(moves, func(m *move) string { return m.File }),
 	}
 }

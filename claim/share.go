@@ -1,6 +1,10 @@
 package claim
 
-import "time"
+import (
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
 
 // request is one call of Claim.
 type request struct {
@@ -25,10 +29,10 @@ type answer struct {
 // share gives items to calls, each no more than it asked for. Items that none of them can
 // take, since each has its own bounds by stage, go back.
 func share(requests []request, items []Item, failed error) (answers []answer, back []Item) {
-	s := shares{requests: requests, answers: make([]answer, len(requests)), left: make([]map[string]int, len(requests))}
+	s := shares{requests: requests, answers: make([]answer, len(requests)), left: make([]map[registry.Stage]int, len(requests))}
 	for i, r := range requests {
 		s.answers[i].err = failed
-		s.left[i] = map[string]int{}
+		s.left[i] = map[registry.Stage]int{}
 		for _, w := range r.wants {
 			s.left[i][w.Stage] += w.Most
 		}
@@ -49,7 +53,7 @@ func share(requests []request, items []Item, failed error) (answers []answer, ba
 type shares struct {
 	requests []request
 	answers  []answer
-	left     []map[string]int // what a call may still get of a stage
+	left     []map[registry.Stage]int // what a call may still get of a stage
 }
 
 func (s *shares) full(i int) bool { return len(s.answers[i].items) >= s.requests[i].n }

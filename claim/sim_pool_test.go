@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // simPool claims for its free slots, as the runner's pools do.
@@ -77,7 +79,7 @@ func (p *simPool) claim(ctx context.Context, n int) []Item {
 		p.violation("engine %d: %d items were claimed for %d slots", p.process, len(got), n)
 	}
 	p.watch.Lock()
-	by := map[string]int{}
+	by := map[registry.Stage]int{}
 	for _, item := range got {
 		by[item.Stage]++
 		p.taken[[2]int64{item.ID, item.Token}]++

@@ -31,7 +31,8 @@ type simStore struct {
 
 type simItem struct {
 	id, token, entered int64
-	stage, status      string
+	stage              registry.Stage
+	status             string
 	at                 cursor.Position
 	band               int16
 	attempt            int
@@ -151,7 +152,7 @@ func (c *simConn) claim(ctx context.Context, _ Filter, scans []cursor.Scan, n in
 	}
 	var got []Item
 	err := c.call(ctx, callClaim, func(now time.Duration) {
-		left := map[string]int{}
+		left := map[registry.Stage]int{}
 		for _, p := range scans {
 			left[p.Stage] = p.Most
 		}
@@ -186,7 +187,7 @@ func (s *simStore) line(p cursor.Scan, now time.Duration) (list []*simItem) {
 }
 
 func (s *simStore) start(i *simItem, worker string, over leaseTimes, now time.Duration) Item {
-	lease, ok := over[i.stage]
+	lease, ok := over[string(i.stage)]
 	if !ok {
 		lease = s.stages[0].Lease
 	}

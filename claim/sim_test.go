@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 var simSeeds = flag.Int("sim.seeds", testenv.Soak(400), "how many seeds of the simulation are run")
@@ -88,7 +89,7 @@ const (
 	simSlots   = 4 // of a pool
 )
 
-func simStages() []string { return []string{"A", "B", "C"} }
+func simStages() []registry.Stage { return []registry.Stage{"A", "B", "C"} }
 
 func (s *sim) slots() int { return simPools * simSlots }
 
@@ -255,7 +256,7 @@ func (s *simStore) person(ctx context.Context) {
 			s.leave(i, "Pending", s.now())
 			i.attempt, i.entered = 0, i.token
 			if s.roll(25, n)%2 == 0 {
-				s.tell(workChannel, "\n"+i.stage)
+				s.tell(workChannel, "\n"+string(i.stage))
 			}
 			s.say("item %d is requeued", i.id)
 		}

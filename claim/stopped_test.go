@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 )
 
 var (
@@ -29,7 +30,7 @@ var (
 func childCrew(ctx context.Context, db *pgxpool.Pool, e *claim.Engine) int {
 	ctx, stop := context.WithCancel(ctx)
 	fmt.Println("worker", e.Worker())
-	c := &crew{acked: map[hop]string{}, takes: 20 * time.Millisecond, told: func(h hop, stage string) {
+	c := &crew{acked: map[hop]registry.Stage{}, takes: 20 * time.Millisecond, told: func(h hop, stage registry.Stage) {
 		fmt.Println(h.item, h.token, stage)
 	}}
 	var working sync.WaitGroup
@@ -78,7 +79,7 @@ func (c *crew) child() *child {
 	p.over.Go(func() {
 		for lines.Scan() {
 			var h hop
-			var stage string
+			var stage registry.Stage
 			if n, _ := fmt.Sscan(lines.Text(), &h.item, &h.token, &stage); n == 3 { // a killed process leaves half a line
 				c.acknowledged(h, stage)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // ending is one way in which the claim of an item ends.
@@ -105,7 +106,7 @@ FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id
 WHERE w.id = $1`
 
 // claimTwo claims two items of a stage, as a remote worker if that may have them.
-func claimTwo(t *testing.T, e *claim.Engine, r *claim.Remote, stage string) (items []claim.Leased) {
+func claimTwo(t *testing.T, e *claim.Engine, r *claim.Remote, stage registry.Stage) (items []claim.Leased) {
 	t.Helper()
 	var err error
 	if stage == "Virus Scan" {
@@ -136,9 +137,9 @@ func TestEveryEndingIsTheSameTransition(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				q, e, r := scanned(t)
-				stage := "Virus Scan"
+				stage := registry.Stage("Virus Scan")
 				if name == atTheEnd {
-					stage = "Cleanup"
+					stage = registry.Cleanup
 				}
 				q.put(stage, 10)
 				q.put(stage, 10)

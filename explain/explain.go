@@ -25,7 +25,8 @@ const mostAsked = 5 * time.Second
 type Source struct {
 	Registry *registry.Registry
 	Progress *progress.Store // nil: the progress of files is not known
-	Unread   func(error)     // is called with what Redis refuses; the rest is shown without it
+	Measures map[registry.Stage]progress.Measure
+	Unread   func(error) // is called with what Redis refuses; the rest is shown without it
 }
 
 // unread reports what Redis refused, if anything.
@@ -61,8 +62,8 @@ type Item struct {
 
 // StageFiles is how many files a stage has finished.
 type StageFiles struct {
-	Stage string `json:"stage"`
-	Files int64  `json:"files"`
+	Stage registry.Stage `json:"stage"`
+	Files int64          `json:"files"`
 }
 
 // An Object is what is on record of an item's object.
@@ -92,7 +93,7 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 	if err := v.readObject(ctx, s.Registry); err != nil {
 		return nil, err
 	}
-	s.unread(v.readProgress(ctx, s.Progress))
+	s.unread(v.readProgress(ctx, s))
 	return v, nil
 }
 
@@ -112,7 +113,7 @@ func (s Source) Look(ctx context.Context, id int64) (l Look, err error) {
 	}
 	l.Time = time.Now().UTC()
 	l.State = State(l.Item, l.Time)
-	l.Current, err = ReadStage(ctx, s.Progress, l.Item)
+	l.Current, err = s.Stage(ctx, l.Item)
 	s.unread(err)
 	return l, nil
 }
@@ -135,18 +136,18 @@ func (v *Item) readObject(ctx context.Context, r *registry.Registry) error {
 }
 
 // readProgress reads what Redis knows of an item.
-func (v *Item) readProgress(ctx context.Context, store *progress.Store) (err error) {
-	if v.Current, err = ReadStage(ctx, store, v.Item); err != nil || store == nil {
+func (v *Item) readProgress(ctx context.Context, s Source) (err error) {
+	if v.Current, err = s.Stage(ctx, v.Item); err != nil || s.Progress == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, mostAsked)
 	defer cancel()
-	summary, err := store.Summary(ctx, v.Item.ID)
+	summary, err := s.Progress.Summary(ctx, v.Item.ID)
 	if err != nil {
 		return err
 	}
 	v.Progress = filesByStage(summary, v.Item.Order)
-	found, _, err := store.Faults(ctx, v.Item.ID)
+	found, _, err := s.Progress.Faults(ctx, v.Item.ID)
 	v.Warnings = append(v.Warnings, warningsAtEnd(found, v.Attempts)...)
 	return err
 }
@@ -154,7 +155,7 @@ func (v *Item) readProgress(ctx context.Context, store *progress.Store) (err err
 // warningsOf are the warnings that the ledger has of an item whose bag is valid.
 func warningsOf(attempts []registry.Attempt) []string {
 	for _, a := range slices.Backward(attempts) {
-		if a.Stage == "Validate" && a.Outcome != nil && *a.Outcome == "done" {
+		if a.Stage == registry.Validate && a.Outcome != nil && *a.Outcome == "done" {
 			if _, list, ok := strings.Cut(a.Error, ": "); ok {
 				return strings.Split(list, " | ")
 			}
@@ -177,17 +178,18 @@ func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []s
 
 // filesByStage adds up by stage what is finished. A stage that was begun again has
 // one entry for each time, "Store@12"; the newest counts.
-func filesByStage(summary map[string]int64, order []string) []StageFiles {
-	files, passes := map[string]int64{}, map[string]int64{}
+func filesByStage(summary map[string]int64, order []registry.Stage) []StageFiles {
+	files, passes := map[registry.Stage]int64{}, map[registry.Stage]int64{}
 	for name, n := range summary {
-		stage, pass, _ := strings.Cut(name, "@")
+		name, pass, _ := strings.Cut(name, "@")
+		stage := registry.Stage(name)
 		number, _ := strconv.ParseInt(pass, 10, 64) // 0 for a stage without passes
 		if _, known := files[stage]; !known || number > passes[stage] {
 			files[stage], passes[stage] = n, number
 		}
 	}
 	list := []StageFiles{}
-	for _, stage := range slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+	for _, stage := range slices.SortedFunc(maps.Keys(files), func(a, b registry.Stage) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a), slices.Index(order, b)), cmp.Compare(a, b))
 	}) {
 		list = append(list, StageFiles{stage, files[stage]})

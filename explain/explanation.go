@@ -54,7 +54,7 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 			return nil, err
 		}
 	}
-	found, err := e.readProgress(ctx, s.Progress)
+	found, err := e.readProgress(ctx, s)
 	s.unread(err)
 	e.conclude(attempts, changes, found)
 	return e, nil
@@ -62,11 +62,11 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 
 // readProgress reads what Redis knows of the item, and returns what an attempt
 // failed of.
-func (e *Explanation) readProgress(ctx context.Context, store *progress.Store) (f progress.Faults, err error) {
-	if e.Current, err = ReadStage(ctx, store, e.Item); err != nil || store == nil {
+func (e *Explanation) readProgress(ctx context.Context, s Source) (f progress.Faults, err error) {
+	if e.Current, err = s.Stage(ctx, e.Item); err != nil || s.Progress == nil {
 		return f, err
 	}
-	f, _, err = store.Faults(ctx, e.Item.ID)
+	f, _, err = s.Progress.Faults(ctx, e.Item.ID)
 	return f, err
 }
 
@@ -116,14 +116,12 @@ func (e *Explanation) failed(attempts []registry.Attempt, found progress.Faults)
 
 func (e *Explanation) summary() string {
 	i := e.Item
-	switch i.Status {
-	case "Success", "Cancelled", "Failed":
-		if i.Action != "Ingest" {
-			return map[string]string{
-				"Success": "It succeeded.", "Cancelled": "It has ended permanently without success.",
-				"Failed": "It failed and is not retried automatically: a retry without a change would not help.",
-			}[i.Status]
-		}
+	request, ended := map[registry.Status]string{
+		registry.Success: "It succeeded.", registry.Cancelled: "It has ended permanently without success.",
+		registry.Failed: "It failed and is not retried automatically: a retry without a change would not help.",
+	}[i.Status]
+	if ended && i.Action != registry.Ingest {
+		return request
 	}
 	switch i.Status {
 	case "Success":
@@ -139,8 +137,9 @@ func (e *Explanation) summary() string {
 		return "It has ended permanently and was not ingested."
 	case "Failed":
 		return "It was not ingested and is not retried automatically: a retry without a change would not help."
+	default:
+		return "It is parked until a person decides. The work done so far is kept."
 	}
-	return "It is parked until a person decides. The work done so far is kept."
 }
 
 // todo says what to do next.
@@ -160,6 +159,7 @@ func (e *Explanation) todo() (list []string) {
 			list = []string{"Nothing. To follow it: `farol item watch " + id + "`."}
 		}
 		return list
+	default:
 	}
 	if e.Cause != nil && (i.Status != "Cancelled" || i.ErrorCode != "by-hand") {
 		list = append(list, e.Cause.Todo)

@@ -13,16 +13,16 @@ import (
 // An Entry of the history is what happened to an item: attempts of the same kind in a row, or a
 // change by hand.
 type Entry struct {
-	At       time.Time `json:"at"`
-	Until    time.Time `json:"until"`
-	What     string    `json:"what"` // in words
-	Stage    string    `json:"stage"`
-	Outcome  string    `json:"outcome"` // of the ledger; "" while it runs; by hand
-	Code     string    `json:"error_code"`
-	Attempts int       `json:"attempts"`
-	Workers  []string  `json:"workers"` // node/process; of a change by hand the user
-	Error    string    `json:"error"`   // of the last
-	InHand   string    `json:"file_in_hand"`
+	At       time.Time      `json:"at"`
+	Until    time.Time      `json:"until"`
+	What     string         `json:"what"` // in words
+	Stage    registry.Stage `json:"stage"`
+	Outcome  string         `json:"outcome"` // of the ledger; "" while it runs; by hand
+	Code     string         `json:"error_code"`
+	Attempts int            `json:"attempts"`
+	Workers  []string       `json:"workers"` // node/process; of a change by hand the user
+	Error    string         `json:"error"`   // of the last
+	InHand   string         `json:"file_in_hand"`
 }
 
 const byHand = "by hand"
@@ -60,10 +60,10 @@ func byWhom(c registry.Change) string {
 
 func moveOf(c registry.Change) string {
 	if c.Refused != nil {
-		return "refused while " + c.StatusWas + " at " + c.StageWas + ": " + human.Line(*c.Refused)
+		return fmt.Sprintf("refused while %s at %s: %s", c.StatusWas, c.StageWas, human.Line(*c.Refused))
 	}
 	if c.StageWas == c.StageThen && c.StatusWas == c.StatusThen {
-		return "changed while " + c.StatusThen + " at " + c.StageThen
+		return fmt.Sprintf("changed while %s at %s", c.StatusThen, c.StageThen)
 	}
 	return fmt.Sprintf("%s at %s became %s at %s", c.StatusWas, c.StageWas, c.StatusThen, c.StageThen)
 }

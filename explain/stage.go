@@ -15,9 +15,9 @@ import (
 // A Stage is how far an item has come with the stage that it is at. What is
 // null is not known.
 type Stage struct {
-	Stage  string `json:"stage"`
-	Number int    `json:"number"` // of the stages of its action, from 1; 0 if it has no order
-	Of     int    `json:"of"`
+	Stage  registry.Stage `json:"stage"`
+	Number int            `json:"number"` // of the stages of its action, from 1; 0 if it has no order
+	Of     int            `json:"of"`
 
 	FilesDone  *int64 `json:"files_done"` // by earlier attempts too
 	FilesTotal *int64 `json:"files_total"`
@@ -33,6 +33,8 @@ type Stage struct {
 
 	InProgress int    `json:"in_hand_count"` // files that the attempt works on
 	Files      []File `json:"in_hand"`       // the largest of them
+
+	Measure progress.Measure `json:"-"`
 }
 
 // A File is one in progress, or a group of small ones by its first.
@@ -46,8 +48,8 @@ type File struct {
 // newStage puts together where an item is and what was counted of it, if
 // anything was. Figures of another stage or attempt say nothing of this one; those
 // of an attempt that has ended say how far it came.
-func newStage(i registry.WorkItem, c progress.Counters, age time.Duration, counted bool) Stage {
-	v := Stage{Stage: i.Stage, Files: []File{}}
+func newStage(i registry.WorkItem, m progress.Measure, c progress.Counters, age time.Duration, counted bool) Stage {
+	v := Stage{Stage: i.Stage, Measure: m, Files: []File{}}
 	if n := slices.Index(i.Order, i.Stage); i.Action == "Ingest" && n >= 0 {
 		v.Number, v.Of = n+1, len(i.Order)
 	}
@@ -102,7 +104,7 @@ func (v *Stage) rate(c progress.Counters, age time.Duration) {
 	switch {
 	case c.FilesTotal < 0:
 		cost = func(_, bytes int64) float64 { return float64(bytes) }
-	case byFiles(c.Stage):
+	case v.Measure == progress.ByFiles:
 		cost = func(files, _ int64) float64 { return float64(files) }
 	}
 	did, todo := cost(files, bytes), cost(max(c.FilesTotal-c.Files, 0), c.BytesTotal-c.Bytes)
@@ -114,22 +116,16 @@ func (v *Stage) rate(c progress.Counters, age time.Duration) {
 	v.SecondsLeft = &left
 }
 
-// byFiles tells whether a stage reads so little of a file that its bytes say
-// nothing of the time.
-func byFiles(stage string) bool {
-	return stage == "Storage Validation" || stage == "Format Identification"
-}
-
 // Counts reports whether the stage has figures at all: others take a moment, or
 // one statement.
 func (v Stage) Counts() bool {
-	return slices.Contains([]string{"Receive", "Copy To Staging", "Format Identification", "Store", "Storage Validation"}, v.Stage)
+	return v.Measure != progress.Unmeasured
 }
 
 // Place is "stage 4 of 9, Copy To Staging".
 func (v Stage) Place() string {
 	if v.Of == 0 {
-		return v.Stage
+		return string(v.Stage)
 	}
 	return fmt.Sprintf("stage %d of %d, %s", v.Number, v.Of, v.Stage)
 }
@@ -137,7 +133,7 @@ func (v Stage) Place() string {
 // Share is how much of the stage is done, from 0 to 1; false if that is not known.
 func (v Stage) Share() (float64, bool) {
 	switch {
-	case v.BytesTotal != nil && *v.BytesTotal > 0 && (!byFiles(v.Stage) || v.FilesTotal == nil):
+	case v.BytesTotal != nil && *v.BytesTotal > 0 && (v.Measure != progress.ByFiles || v.FilesTotal == nil):
 		return float64(*v.BytesDone) / float64(*v.BytesTotal), true
 	case v.FilesTotal != nil && *v.FilesTotal > 0:
 		return float64(*v.FilesDone) / float64(*v.FilesTotal), true
@@ -207,14 +203,15 @@ func (v Stage) FileLines() (lines []string) {
 	return lines
 }
 
-// ReadStage reads how far an item has come with its stage. An error is that of
+// Stage reads how far an item has come with its stage. An error is that of
 // Redis; the view is good without it.
-func ReadStage(ctx context.Context, store *progress.Store, i registry.WorkItem) (Stage, error) {
-	if store == nil {
-		return newStage(i, progress.Counters{}, 0, false), nil
+func (s Source) Stage(ctx context.Context, i registry.WorkItem) (Stage, error) {
+	measure := s.Measures[i.Stage]
+	if s.Progress == nil {
+		return newStage(i, measure, progress.Counters{}, 0, false), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, mostAsked)
 	defer cancel()
-	c, age, ok, err := store.Counters(ctx, i.ID)
-	return newStage(i, c, age, ok), err
+	c, age, ok, err := s.Progress.Counters(ctx, i.ID)
+	return newStage(i, measure, c, age, ok), err
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +11,8 @@ import (
 )
 
 // ingestOrder are the stages of an ingest as the registry has them.
-func ingestOrder() []string {
-	return []string{
+func ingestOrder() []registry.Stage {
+	return []registry.Stage{
 		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup",
 	}
 }
@@ -78,18 +79,18 @@ func TestRateAndTimeLeft(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&i, &c)
 		}
-		v := newStage(i, c, tc.age, true)
+		v := newStage(i, map[registry.Stage]progress.Measure{"Storage Validation": progress.ByFiles}[i.Stage], c, tc.age, true)
 		if v.Done() != tc.done || v.Pace() != tc.pace {
 			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", name, v.Done(), v.Pace(), tc.done, tc.pace)
 		}
 		if told := strings.Contains(tc.pace, "about"); told != (v.SecondsLeft != nil) {
 			t.Errorf("%s: seconds left %v", name, v.SecondsLeft)
 		}
-		if v.Place() != "stage "+map[string]string{"Store": "6", "Receive": "1", "Storage Validation": "7"}[i.Stage]+" of 9, "+i.Stage {
+		if v.Place() != fmt.Sprintf("stage %d of 9, %s", map[registry.Stage]int{"Store": 6, "Receive": 1, "Storage Validation": 7}[i.Stage], i.Stage) {
 			t.Errorf("%s: %s", name, v.Place())
 		}
 	}
-	if v := newStage(running, half, 0, false); v.FilesDone != nil || v.Done() != "not known yet" {
+	if v := newStage(running, progress.ByBytes, half, 0, false); v.FilesDone != nil || v.Done() != "not known yet" {
 		t.Errorf("nothing was counted: %+v", v)
 	}
 }

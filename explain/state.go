@@ -107,7 +107,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
 	case "no worker":
-		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(registry.Action(i.Action), i.Stage))
+		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(i.Action, i.Stage))
 	case "http worker":
 		return fmt.Sprintf("Start a program that processes '%s' over HTTP: docs/workers.md; `farol stage list` shows what waits.", i.Stage)
 	case "busy":

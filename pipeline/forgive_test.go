@@ -9,6 +9,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // An item may lose its worker as often as it likes while it gets on. When it does
@@ -33,7 +34,7 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 		}
 		a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
 	}
-	expect := func(status string, count int) {
+	expect := func(status registry.Status, count int) {
 		t.Helper()
 		if item := a.Item(id); item.Status != status || item.Attempt != count {
 			t.Fatalf("item is %s with %d attempts, want %s with %d", item.Status, item.Attempt, status, count)

@@ -58,14 +58,15 @@ type Stage interface {
 // it is done.
 type Step struct {
 	Action registry.Action
-	Stage  string
+	Stage  registry.Stage
 	Note   string // of the stages that always end alike; the others set it
 	Needs  Need
 	Run    Stage
 
-	Clears    bool   // it forgets the item's progress itself
-	List      string // that it makes in the staging area; "": none
-	FileState string // of the files of an item that has passed it; "": as before
+	Clears    bool             // it forgets the item's progress itself
+	List      string           // that it makes in the staging area; "": none
+	FileState string           // of the files of an item that has passed it; "": as before
+	Measure   progress.Measure // of its progress, for people
 }
 
 // Name is what settings and people call the step: see [claim.StepOf].

@@ -53,7 +53,7 @@ func (p Pool) Filters(steps []Step, most int) (filters []claim.Filter) {
 type poolView struct {
 	Pool
 
-	Stages  []string          `json:"stages"`
+	Stages  []registry.Stage  `json:"stages"`
 	Actions []registry.Action `json:"actions"`
 	Memory  int64             `json:"memory,omitempty"` // bytes for lists of files; 0: no bound
 }

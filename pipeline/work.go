@@ -9,6 +9,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Work is one item in the hands of one stage.
@@ -16,12 +17,12 @@ type Work struct {
 	Item          claim.Item
 	Hold          *claim.Hold
 	Log           *slog.Logger
-	ObjectID      int64  // set by the last stage
-	StorageOption string // set by the stage that learns it
-	Note, Outcome string // of a stage that is done; requests set them
-	Next          string // stage that follows; "": as the order of stages has it
-	Remark        string // on a stage that is done, for the ledger
-	MemoryNeed    int64  // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
+	ObjectID      int64          // set by the last stage
+	StorageOption string         // set by the stage that learns it
+	Note, Outcome string         // of a stage that is done; requests set them
+	Next          registry.Stage // stage that follows; "": as the order of stages has it
+	Remark        string         // on a stage that is done, for the ledger
+	MemoryNeed    int64          // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
 	Progress      *progress.Store
 	forgive       forgive       // nil: no attempt is forgiven
 	memory        *memoryBudget // of the process; nil: there is no bound
@@ -31,7 +32,7 @@ type Work struct {
 
 // done is what follows when the stage's work is done; next is the stage that the order
 // of stages has.
-func (w *Work) done(next string) claim.Done {
+func (w *Work) done(next registry.Stage) claim.Done {
 	return claim.Done{
 		Next: cmp.Or(w.Next, next), Note: w.Note, Outcome: w.Outcome, Remark: w.Remark,
 		ObjectID: w.ObjectID, StorageOption: w.StorageOption, MemoryNeed: w.MemoryNeed,

@@ -10,15 +10,27 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Measure is what the time of a stage depends on most.
+type Measure string
+
+// The measures.
+const (
+	Unmeasured Measure = ""      // it takes a moment, or one statement, and has no counters
+	ByBytes    Measure = "bytes" // and by how many files there are
+	ByFiles    Measure = "files" // it reads so little of each that their bytes say nothing
 )
 
 // Counters say how far the attempt with a token has come with its stage. They
 // are for people: no stage goes by them.
 type Counters struct {
-	Stage   string        `json:"stage"`
-	Token   int64         `json:"token"` // of the claim that counts
-	Elapsed time.Duration `json:"elapsed"`
-	Moved   time.Duration `json:"moved"` // what Elapsed was when a figure changed last
+	Stage   registry.Stage `json:"stage"`
+	Token   int64          `json:"token"` // of the claim that counts
+	Elapsed time.Duration  `json:"elapsed"`
+	Moved   time.Duration  `json:"moved"` // what Elapsed was when a figure changed last
 
 	Files       int64 `json:"files"`        // finished, those of earlier attempts too
 	FilesBefore int64 `json:"files_before"` // by earlier attempts

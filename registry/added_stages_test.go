@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func (a *archive) order() string {
 	return value[string](a, `SELECT string_agg(stage, ', ' ORDER BY ordinal) FROM stage_settings WHERE action = 'Ingest'`)
 }
 
-func (a *archive) addStage(name, after string) {
+func (a *archive) addStage(name, after registry.Stage) {
 	a.t.Helper()
 	if _, err := a.AddStage(context.Background(), registry.NewStage{Name: name, After: after}); err != nil {
 		a.t.Fatal(err)
@@ -39,7 +40,7 @@ func TestStagesAreAddedAndRemoved(t *testing.T) {
 	if n := value[int](a, `SELECT count(*) FROM stage_settings_audit WHERE before = 'null' AND after->>'worker' = 'http'`); n != 3 {
 		t.Errorf("%d additions are on record", n)
 	}
-	for _, name := range []string{"OCR", "Report 2", "Virus Scan"} {
+	for _, name := range []registry.Stage{"OCR", "Report 2", "Virus Scan"} {
 		if s, err := a.RemoveStage(ctx, name); err != nil || s.Stage != name {
 			t.Errorf("RemoveStage(%s) = %+v, %v", name, s, err)
 		}
@@ -51,7 +52,7 @@ func TestStagesAreAddedAndRemoved(t *testing.T) {
 	if got := a.order(); !strings.HasPrefix(got, "Receive, OCR, Validate, ") {
 		t.Errorf("the order is %s", got)
 	}
-	if names, err := a.StageNames(ctx); err != nil || strings.Join(names[:3], ", ") != "Receive, OCR, Validate" || len(names) != 19 {
+	if names, err := a.StageNames(ctx); err != nil || !slices.Equal(names[:3], []registry.Stage{"Receive", "OCR", "Validate"}) || len(names) != 19 {
 		t.Errorf("StageNames = %q, %v", names, err)
 	}
 }
@@ -121,7 +122,7 @@ func TestItemsOfARemovedStageAreNotLost(t *testing.T) {
 	for stage, want := range map[string]string{
 		"Copy To Staging": "it has only come to Virus Scan", "Virus Scan": "there is no stage 'Virus Scan'", "": "there is no stage 'Virus Scan'", "OCR": "there is no stage 'OCR'",
 	} {
-		if _, err := a.Requeue(ctx, id, stage); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := a.Requeue(ctx, id, registry.Stage(stage)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Requeue to %q = %v, want %q", stage, err, want)
 		}
 	}

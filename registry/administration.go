@@ -14,12 +14,12 @@ import (
 // are: anyone who uses them in psql comes to the same.
 
 // FixityStage is what fixity checks are called where they can be paused.
-const FixityStage = "Fixity Check"
+const FixityStage Stage = "Fixity Check"
 
 // StagePause tells whether a stage is paused, and by whom.
 type StagePause struct {
-	Action      string     `json:"action"`
-	Stage       string     `json:"stage"`
+	Action      Action     `json:"action"`
+	Stage       Stage      `json:"stage"`
 	Paused      bool       `json:"paused"`
 	PausedBy    *string    `json:"paused_by"`
 	PausedAt    *time.Time `json:"paused_at"`
@@ -28,7 +28,7 @@ type StagePause struct {
 
 // Pause stops claims of a stage, in each action that has it, or of all stages if
 // it is "". What runs goes on. The reason may be "".
-func (r *Registry) Pause(ctx context.Context, stage, reason string) ([]StagePause, error) {
+func (r *Registry) Pause(ctx context.Context, stage Stage, reason string) ([]StagePause, error) {
 	sql := `SELECT * FROM pause_stage(@stage, nullif(@reason, ''))`
 	if stage == "" {
 		sql = `SELECT * FROM pause_all(nullif(@reason, ''))`
@@ -43,7 +43,7 @@ func (r *Registry) Pauses(ctx context.Context) ([]StagePause, error) {
 }
 
 // Resume lets a stage be claimed again, or all stages if it is "".
-func (r *Registry) Resume(ctx context.Context, stage string) ([]StagePause, error) {
+func (r *Registry) Resume(ctx context.Context, stage Stage) ([]StagePause, error) {
 	sql := `SELECT * FROM resume_stage(@stage)`
 	if stage == "" {
 		sql = `SELECT * FROM resume_all()`
@@ -88,7 +88,7 @@ type RequeueLine struct {
 
 // RequeueWhere requeues the items that a condition of SQL holds for, at a stage
 // or else at the last that each attempted. Without yes it only tells.
-func (r *Registry) RequeueWhere(ctx context.Context, condition, stage string, yes bool) ([]RequeueLine, error) {
+func (r *Registry) RequeueWhere(ctx context.Context, condition string, stage Stage, yes bool) ([]RequeueLine, error) {
 	return Collect[RequeueLine](ctx, r.db, "requeue items", `SELECT * FROM requeue_where(@filter, nullif(@stage, ''), NOT @yes)`,
 		pgx.NamedArgs{"filter": condition, "stage": stage, "yes": yes})
 }

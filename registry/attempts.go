@@ -20,7 +20,7 @@ func (r *Registry) ForgiveAttempts(ctx context.Context, item, token int64) (forg
 
 // StageDone reports whether an item has been through a stage before, on an earlier
 // pass.
-func (r *Registry) StageDone(ctx context.Context, item int64, stage string) (done bool, err error) {
+func (r *Registry) StageDone(ctx context.Context, item int64, stage Stage) (done bool, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM work_item_attempts WHERE work_item_id = $1 AND stage = $2 AND outcome = 'done')`, item, stage).Scan(&done)
 	if err != nil {

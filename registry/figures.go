@@ -30,8 +30,8 @@ type ServiceFigures struct {
 // BandFigures counts the items of a stage in one size band, in the words of the view
 // queue_depth. What waits is counted up to a bound.
 type BandFigures struct {
-	Action    string
-	Stage     string
+	Action    Action
+	Stage     Stage
 	SizeBand  int16
 	Due       int64
 	Delayed   int64
@@ -42,8 +42,8 @@ type BandFigures struct {
 
 // StageFigures is how a stage stands.
 type StageFigures struct {
-	Action string
-	Stage  string
+	Action Action
+	Stage  Stage
 	Paused bool
 	Failed int64 // items at the stage that are in the view failed
 }

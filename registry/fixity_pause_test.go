@@ -19,7 +19,7 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 	first := a.claims(fixity.Claim{Most: 1})
 	paused := func(stage string) {
 		t.Helper()
-		list, err := a.Pause(t.Context(), stage, "Upgrade")
+		list, err := a.Pause(t.Context(), registry.Stage(stage), "Upgrade")
 		if err != nil || list[len(list)-1].Stage != registry.FixityStage || !list[len(list)-1].Paused {
 			t.Fatalf("Pause(%q) = %+v, %v; want fixity checks among them", stage, list, err)
 		}
@@ -42,7 +42,7 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 	if _, err := a.Resume(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	paused(registry.FixityStage)
+	paused(string(registry.FixityStage))
 	if _, err := a.Resume(t.Context(), registry.FixityStage); err != nil {
 		t.Fatal(err)
 	}

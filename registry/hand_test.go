@@ -55,7 +55,7 @@ func TestRequeueOfAQueuedItemGivesItItsAttempts(t *testing.T) {
 	for _, stage := range []string{"", "Receive"} {
 		a.exec(`UPDATE work_items SET claim_token = claim_token + 1, attempt = 1, run_at = now() + interval '1 hour', note = 'Will be tried again.'`)
 		before := a.item(id)
-		after, err := a.Requeue(context.Background(), id, stage)
+		after, err := a.Requeue(context.Background(), id, registry.Stage(stage))
 		if err != nil || after.RunAt == nil || after.RunAt.After(after.UpdatedAt) {
 			t.Errorf("Requeue(%q) = due at %v, %v; want it due", stage, after.RunAt, err)
 		}
@@ -64,7 +64,7 @@ func TestRequeueOfAQueuedItemGivesItItsAttempts(t *testing.T) {
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("Requeue(%q): item (-before +after):\n%s", stage, diff)
 		}
-		again, err := a.Requeue(context.Background(), id, stage)
+		again, err := a.Requeue(context.Background(), id, registry.Stage(stage))
 		if diff := cmp.Diff(after, again); err != nil || diff != "" {
 			t.Errorf("Requeue(%q) once more: %v, item (-before +after):\n%s", stage, err, diff)
 		}

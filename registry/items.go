@@ -116,9 +116,9 @@ func lockObjects(ctx context.Context, tx pgx.Tx, in Institution, uploads []Uploa
 // WorkItem is a work item as people see it.
 type WorkItem struct {
 	ID                   int64      `json:"id"`
-	Action               string     `json:"action"`
-	Stage                string     `json:"stage"`
-	Status               string     `json:"status"`
+	Action               Action     `json:"action"`
+	Stage                Stage      `json:"stage"`
+	Status               Status     `json:"status"`
 	Name                 string     `json:"name"`
 	ETag                 string     `json:"etag" db:"etag"`
 	Bucket               string     `json:"bucket"`
@@ -151,7 +151,7 @@ type WorkItem struct {
 	GenericFileID        *int64     `json:"generic_file_id"` // of a request for a single file
 	InstApprover         *string    `json:"inst_approver"`   // of a deletion
 	DeletionRequestID    *int64     `json:"deletion_request_id"`
-	Order                []string   `json:"-" db:"stage_order"` // the stages of its action, as they are now
+	Order                []Stage    `json:"-" db:"stage_order"` // the stages of its action, as they are now
 }
 
 const workItemColumns = `
@@ -165,12 +165,12 @@ const workItemColumns = `
 
 // ItemFilter narrows a list of work items. Empty fields do not.
 type ItemFilter struct {
-	Status      string
-	Stage       string
+	Status      Status
+	Stage       Stage
 	Institution string // identifier
 	NeedsReview bool
 	Name        string // key in the receiving bucket
-	Action      string
+	Action      Action
 	ErrorCode   string
 	Object      string    // identifier
 	Since       time.Time // only items made then or later
@@ -216,7 +216,7 @@ func (r *Registry) WorkItem(ctx context.Context, id int64) (WorkItem, error) {
 
 // Requeue makes an item claimable again, at the stage named or else at the last
 // one it attempted. What the rules do not allow is ErrRefused.
-func (r *Registry) Requeue(ctx context.Context, id int64, stage string) (WorkItem, error) {
+func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (WorkItem, error) {
 	return r.oneItem(ctx, "requeue", `SELECT `+workItemColumns+`
 		FROM requeue(@id, nullif(@stage, '')) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "stage": stage})
@@ -246,7 +246,7 @@ func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.Named
 // Attempt is one row of the ledger: a claim, from its start to its end.
 type Attempt struct {
 	ClaimToken int64      `json:"claim_token"`
-	Stage      string     `json:"stage"`
+	Stage      Stage      `json:"stage"`
 	Attempt    int        `json:"attempt"`
 	Node       string     `json:"node"`
 	PID        int        `json:"pid" db:"pid"`
@@ -278,9 +278,9 @@ type Change struct {
 	User       string    `json:"user"`    // of the database
 	Person     *string   `json:"person"`  // who ran the command, as it said; nil: nobody is named
 	Program    string    `json:"program"` // as it named itself
-	StageWas   string    `json:"stage_was"`
+	StageWas   Stage     `json:"stage_was"`
 	StatusWas  string    `json:"status_was"`
-	StageThen  string    `json:"stage"`
+	StageThen  Stage     `json:"stage"`
 	StatusThen string    `json:"status"`
 	Refused    *string   `json:"refused"` // why nothing was changed
 }

@@ -217,13 +217,13 @@ func TestChangesByHand(t *testing.T) {
 				t.Fatal(err)
 			}
 			item, _ := a.WorkItem(context.Background(), id)
-			if got := item.Stage + " " + item.Status; got != tc.want {
+			if got := fmt.Sprint(item.Stage, " ", item.Status); got != tc.want {
 				t.Errorf("item is %s, want %s", got, tc.want)
 			}
 			if item.ClaimToken <= before || item.Worker != nil || item.LeaseExpiresAt != nil {
 				t.Errorf("a worker could still write: %+v", item)
 			}
-			if item.Status == "Pending" && (item.Attempt != 0 || item.NeedsAdminReview || !strings.HasPrefix(item.Note, "Requeued for "+item.Stage+" by ")) {
+			if item.Status == "Pending" && (item.Attempt != 0 || item.NeedsAdminReview || !strings.HasPrefix(item.Note, "Requeued for "+string(item.Stage)+" by ")) {
 				t.Errorf("requeued item = %+v", item)
 			}
 			messages := value[int](a, `SELECT count(*) FROM topic_messages`)
@@ -231,7 +231,7 @@ func TestChangesByHand(t *testing.T) {
 				t.Errorf("%d topic messages, want %d", messages, want)
 			}
 			audit := value[string](a, `SELECT session_user_is || ' ' || (before ->> 'stage') || ' ' || (after ->> 'status') FROM work_item_audit`)
-			if want := value[string](a, `SELECT session_user::text`) + " Store " + item.Status; audit != want {
+			if want := value[string](a, `SELECT session_user::text`) + " Store " + string(item.Status); audit != want {
 				t.Errorf("audit says %q, want %q", audit, want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
@@ -79,7 +80,7 @@ func (m *planModel) plan(t *rapid.T) {
 	q := plans.Request{Action: rapid.SampledFrom([]string{"requeue", "cancel", "set priority"}).Draw(t, "action"), Where: "id <> 1"}
 	switch q.Action {
 	case "requeue":
-		q.Stage = rapid.SampledFrom([]string{"", "Receive"}).Draw(t, "to")
+		q.Stage = rapid.SampledFrom([]registry.Stage{"", "Receive"}).Draw(t, "to")
 	case "set priority":
 		n := rapid.IntRange(-2, 2).Draw(t, "priority")
 		q.Priority = &n

@@ -181,7 +181,7 @@ func TestConditionIsRefused(t *testing.T) {
 		"set_config('transaction_read_only', 'off', true) = 'off' AND nextval('work_items_id_seq') > 0": "read-write mode",
 	} {
 		for _, status := range []string{"", "Failed"} {
-			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Status: status})
+			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Status: registry.Status(status)})
 			if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s with status %q: %v, want a refusal with %q", where, status, err, why)
 			}
@@ -276,7 +276,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 		action := rapid.SampledFrom([]string{"requeue", "cancel"}).Draw(rt, "action")
 		q := plans.Request{Action: action, Where: "true"}
 		if action == "requeue" {
-			q.Stage = rapid.SampledFrom(append(stages, "")).Draw(rt, "to")
+			q.Stage = registry.Stage(rapid.SampledFrom(append(stages, "")).Draw(rt, "to"))
 		}
 		p := a.plan(q)
 		list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "", 0, 100)
@@ -284,7 +284,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 			rt.Fatal(err)
 		}
 		for _, i := range list {
-			var to *string
+			var to *registry.Stage
 			if q.Stage != "" {
 				to = &q.Stage
 			}

@@ -18,7 +18,7 @@ import (
 // told is the report of requeueing many, a line of text for each of its lines.
 func (a *archive) told(filter, stage string, yes bool) []string {
 	a.t.Helper()
-	lines, err := a.RequeueWhere(context.Background(), filter, stage, yes)
+	lines, err := a.RequeueWhere(context.Background(), filter, registry.Stage(stage), yes)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestRequeueWhereTakesWhatRuns(t *testing.T) {
 		t.Errorf("a dry run tells %q", got)
 	}
 	a.told(`status = 'Started'`, "Validate", true)
-	if item := a.item(id); item.Stage+item.Status != "ValidatePending" || item.Worker != nil {
+	if item := a.item(id); item.Stage != "Validate" || item.Status != "Pending" || item.Worker != nil {
 		t.Errorf("item = %+v", item)
 	}
 	a.fit(t, "requeue_where")

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Stage is a stage of the queue as people see it.
-type Stage struct {
-	Action      string  `json:"action"`
-	Stage       string  `json:"stage"`
+// QueueStage is a stage of the queue as people see it.
+type QueueStage struct {
+	Action      Action  `json:"action"`
+	Stage       Stage   `json:"stage"`
 	Ordinal     int     `json:"ordinal"` // its place in the order of the action
 	Worker      string  `json:"worker"`  // farol, or http for programs that ask over HTTP
 	Topic       string  `json:"topic"`
@@ -32,8 +32,8 @@ const stageColumns = `
 
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.
-func (r *Registry) Stages(ctx context.Context) ([]Stage, error) {
-	return Collect[Stage](ctx, r.db, "list stages", `
+func (r *Registry) Stages(ctx context.Context) ([]QueueStage, error) {
+	return Collect[QueueStage](ctx, r.db, "list stages", `
 		WITH at AS ( -- each by a partial index
 			SELECT action, stage, 'waiting' AS what FROM work_items WHERE status = 'Pending' AND retry
 			UNION ALL SELECT action, stage, 'running' FROM work_items WHERE status = 'Started'
@@ -48,12 +48,12 @@ func (r *Registry) Stages(ctx context.Context) ([]Stage, error) {
 
 // StageNames lists the names of all stages that there are in their order, then of
 // those that were removed: what is on record may be at them.
-func (r *Registry) StageNames(ctx context.Context) ([]string, error) {
+func (r *Registry) StageNames(ctx context.Context) ([]Stage, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT n.stage FROM stage_names n LEFT JOIN (SELECT stage, min((action <> 'Ingest')::int * 1000 + ordinal) AS place FROM stage_settings GROUP BY stage) s
 			ON s.stage = n.stage
 		ORDER BY s.place, n.stage`)
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := pgx.CollectRows(rows, pgx.RowTo[Stage])
 	if err != nil {
 		return nil, fmt.Errorf("list the names of stages: %w", err)
 	}
@@ -63,8 +63,8 @@ func (r *Registry) StageNames(ctx context.Context) ([]string, error) {
 // NewStage is a stage to be put into the order of an ingest. What is zero goes by
 // the rules of add_stage.
 type NewStage struct {
-	Name        string
-	After       string
+	Name        Stage
+	After       Stage
 	Topic       string
 	MaxAttempts int
 	Lease       time.Duration
@@ -74,8 +74,8 @@ type NewStage struct {
 
 // AddStage puts a stage that is worked over HTTP behind another. What the rules
 // do not allow is ErrRefused.
-func (r *Registry) AddStage(ctx context.Context, n NewStage) (Stage, error) {
-	return r.oneStage(ctx, "add the stage "+n.Name, `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked
+func (r *Registry) AddStage(ctx context.Context, n NewStage) (QueueStage, error) {
+	return r.oneStage(ctx, "add the stage "+string(n.Name), `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked
 		FROM add_stage(@name, @after, nullif(@topic, ''), coalesce(nullif(@attempts::int, 0), 3), coalesce(nullif(@lease::interval, '0'), '30 seconds'),
 			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0')) s`, pgx.NamedArgs{
 		"name": n.Name, "after": n.After, "topic": n.Topic, "attempts": n.MaxAttempts, "lease": n.Lease, "heartbeat": n.Heartbeat, "timeout": n.Timeout,
@@ -84,15 +84,15 @@ func (r *Registry) AddStage(ctx context.Context, n NewStage) (Stage, error) {
 
 // StageChange is what is to be different about a stage; what is nil stays.
 type StageChange struct {
-	Action      string         // "" is each that has the stage
+	Action      Action         // "" is each that has the stage
 	Cap         *int           // 0: any number
 	Timeout     *time.Duration // 0: as long as it needs
 	MaxAttempts *int
 }
 
 // SetStage changes the settings of a stage, which workers then go by.
-func (r *Registry) SetStage(ctx context.Context, name string, c StageChange) ([]Stage, error) {
-	return Collect[Stage](ctx, r.db, "set the stage "+name, `
+func (r *Registry) SetStage(ctx context.Context, name Stage, c StageChange) ([]QueueStage, error) {
+	return Collect[QueueStage](ctx, r.db, "set the stage "+string(name), `
 		UPDATE stage_settings s SET
 			cap                = CASE WHEN @cap::int IS NULL THEN s.cap ELSE nullif(@cap, 0) END,
 			processing_timeout = CASE WHEN @timeout::interval IS NULL THEN s.processing_timeout ELSE nullif(@timeout, '0') END,
@@ -104,16 +104,16 @@ func (r *Registry) SetStage(ctx context.Context, name string, c StageChange) ([]
 
 // RemoveStage takes an added stage out of the order again. Of items that are
 // parked at it, which stay, it says how many there are.
-func (r *Registry) RemoveStage(ctx context.Context, name string) (Stage, error) {
-	return r.oneStage(ctx, "remove the stage "+name, `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running,
+func (r *Registry) RemoveStage(ctx context.Context, name Stage) (QueueStage, error) {
+	return r.oneStage(ctx, "remove the stage "+string(name), `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running,
 			(SELECT count(*) FROM work_items w WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Failed', 'Suspended')) AS parked
 		FROM remove_stage(@name) s`, pgx.NamedArgs{"name": name})
 }
 
-func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (Stage, error) {
-	list, err := Collect[Stage](ctx, r.db, verb, sql, args)
+func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (QueueStage, error) {
+	list, err := Collect[QueueStage](ctx, r.db, verb, sql, args)
 	if err != nil {
-		return Stage{}, err
+		return QueueStage{}, err
 	}
 	return list[0], nil
 }

@@ -27,7 +27,7 @@ type Token struct {
 	Name        string     `json:"name"`
 	Institution string     `json:"institution_identifier"` // "": of all
 	Rights      []string   `json:"rights"`
-	Stages      []string   `json:"stages"` // that may be leased; none: all that are worked on over HTTP
+	Stages      []Stage    `json:"stages"` // that may be leased; none: all that are worked on over HTTP
 	CreatedAt   time.Time  `json:"created_at"`
 	CreatedBy   string     `json:"created_by"` // user of the database
 	ExpiresAt   *time.Time `json:"expires_at"` // nil: never
@@ -68,11 +68,11 @@ func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret s
 
 // knowsStages refuses names of stages that there are not: a token for one that is
 // mistyped would let nobody in, and none of those who see it would know why.
-func (r *Registry) knowsStages(ctx context.Context, stages []string) error {
+func (r *Registry) knowsStages(ctx context.Context, stages []Stage) error {
 	var unknown []string
 	err := r.db.QueryRow(ctx, `
 		SELECT coalesce(array_agg(DISTINCT n), '{}') FROM unnest($1::text[]) n
-		WHERE NOT EXISTS (SELECT FROM stage_settings s WHERE s.action = 'Ingest' AND s.stage = n)`, append([]string{}, stages...)).Scan(&unknown)
+		WHERE NOT EXISTS (SELECT FROM stage_settings s WHERE s.action = 'Ingest' AND s.stage = n)`, append([]Stage{}, stages...)).Scan(&unknown)
 	if err != nil {
 		return fmt.Errorf("look up stages: %w", err)
 	}

@@ -256,12 +256,12 @@ func (a *archive) typed(statement string) string {
 	is := a.item(was.ID)
 	said := same
 	if is.Stage != was.Stage || is.Status != was.Status {
-		said = is.Stage + " " + is.Status + value[string](a, `
+		said = fmt.Sprint(is.Stage, " ", is.Status) + value[string](a, `
 			SELECT CASE WHEN status = 'Pending' THEN ', ' || attempt || ' attempts' || CASE WHEN entered_token = claim_token THEN ', anew' ELSE '' END ELSE '' END
 				|| CASE WHEN claim_token <= $2 OR worker IS NOT NULL OR lease_expires_at IS NOT NULL THEN ', and a worker could still write' ELSE '' END
 			FROM work_items WHERE id = $1`, is.ID, was.ClaimToken)
 	}
-	if who := value[string](a, `SELECT coalesce(string_agg(session_user_is || ' ' || (before->>'status') || ' ' || (after->>'status'), ', '), '') FROM work_item_audit`); who == value[string](a, `SELECT session_user::text`)+" "+was.Status+" "+is.Status {
+	if who := value[string](a, `SELECT coalesce(string_agg(session_user_is || ' ' || (before->>'status') || ' ' || (after->>'status'), ', '), '') FROM work_item_audit`); who == value[string](a, `SELECT session_user::text`)+fmt.Sprint(" ", was.Status, " ", is.Status) {
 		said += ", audited"
 	} else if who != "" {
 		said += ", audited as " + who

@@ -24,3 +24,27 @@ const (
 	Suspended Status = "Suspended" // a person has to decide
 	Cancelled Status = "Cancelled" // it is no longer wanted
 )
+
+// Stage is where an item has come to with its action. Administrators may add stages to
+// an ingest, so that there are others than these.
+type Stage string
+
+// The stages of an ingest, in their order.
+const (
+	Receive              Stage = "Receive"
+	Validate             Stage = "Validate"
+	ReingestCheck        Stage = "Reingest Check"
+	CopyToStaging        Stage = "Copy To Staging"
+	FormatIdentification Stage = "Format Identification"
+	Store                Stage = "Store"
+	StorageValidation    Stage = "Storage Validation"
+	Record               Stage = "Record"
+	Cleanup              Stage = "Cleanup"
+)
+
+// All other actions are requests. They have one stage to be processed at, and another
+// when they are done.
+const (
+	Requested Stage = "Requested"
+	Resolve   Stage = "Resolve"
+)

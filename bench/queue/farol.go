@@ -18,8 +18,8 @@ import (
 )
 
 // order is the life of an ingest.
-func order() []string {
-	return []string{
+func order() []registry.Stage {
+	return []registry.Stage{
 		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store",
 		"Storage Validation", "Record", "Cleanup",
 	}

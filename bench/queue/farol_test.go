@@ -11,9 +11,9 @@ func TestWantsGoRoundAllStages(t *testing.T) {
 	for round := range 2 * stages {
 		var names []string
 		for _, w := range wants(round, 10) {
-			names = append(names, w.Stage)
+			names = append(names, string(w.Stage))
 		}
-		if names[0] != order()[round%stages] {
+		if names[0] != string(order()[round%stages]) {
 			t.Errorf("round %d begins with %s", round, names[0])
 		}
 		slices.Sort(names)

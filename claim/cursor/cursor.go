@@ -9,12 +9,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Partition is one stage in one size band: the index of claimable items consists of
 // partitions, and a claim scans one after the other.
 type Partition struct {
-	Stage string
+	Stage registry.Stage
 	Band  int16
 }
 
@@ -203,7 +205,7 @@ func (c *Cursors) Lower(places ...Place) {
 }
 
 // Reset makes the next claims of a stage start at the beginning; of all stages if it is "".
-func (c *Cursors) Reset(stage string) {
+func (c *Cursors) Reset(stage registry.Stage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, t := range c.partitions {

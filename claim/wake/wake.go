@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Board tells waiting pools that there is work, and claims where it is. A signal says "poll
@@ -73,7 +74,7 @@ func (w *Board) Lower(places ...cursor.Place) {
 
 // Reset makes the next claims of a stage start at the beginning; of all stages if it
 // is "".
-func (w *Board) Reset(stage string) {
+func (w *Board) Reset(stage registry.Stage) {
 	w.mu.Lock()
 	cursors := w.cursors
 	w.mu.Unlock()
@@ -105,7 +106,7 @@ func (w *Board) Receive(worker, notice string) {
 	}
 	for line := range strings.Lines(lines) {
 		stage, where, exact := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		p := cursor.Place{Partition: cursor.Partition{Stage: stage}}
+		p := cursor.Place{Partition: cursor.Partition{Stage: registry.Stage(stage)}}
 		if exact {
 			n, err := fmt.Sscanf(where, "%d\t%d\t%d", &p.Partition.Band, &p.Position.Priority, &p.Position.VirtualStart)
 			exact = err == nil && n == 3
@@ -113,7 +114,7 @@ func (w *Board) Receive(worker, notice string) {
 		if exact {
 			w.Lower(p)
 		} else {
-			w.Reset(stage)
+			w.Reset(registry.Stage(stage))
 		}
 	}
 	w.Ring()

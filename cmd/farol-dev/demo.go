@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -222,6 +223,7 @@ const most = 150 * time.Second
 func (d *demo) follow(ctx context.Context, round []sample) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	source := explain.Source{Progress: d.progress, Measures: ingest.Measures()}
 	show := newFollower(d.out, round)
 	defer show.close()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -236,7 +238,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 			if item.Retry {
 				live++
 			}
-			stage, _ := explain.ReadStage(ctx, d.progress, item) // the bag is shown without its figures, if need be
+			stage, _ := source.Stage(ctx, item) // the bag is shown without its figures, if need be
 			show.update(item, stage)
 		}
 		if live == 0 {
@@ -278,7 +280,7 @@ func (d *demo) summarise(ctx context.Context) error {
 func (d *demo) asExpected(e ended) string {
 	switch {
 	case e.item.Status != e.status:
-		return "should have ended as " + e.status
+		return "should have ended as " + string(e.status)
 	case !strings.Contains(e.item.Note+" "+e.item.Outcome, e.note):
 		return fmt.Sprintf("the reason should mention %q", e.note)
 	case e.status == "Success" && !d.changedLater(e) && (e.summary.Files != e.files || e.summary.Copies != e.copies):
@@ -325,7 +327,7 @@ func (d *demo) print() error {
 			reason = "UNEXPECTED: " + bad + "; " + reason
 		}
 		rows = append(rows, []string{
-			e.item.Status, e.item.ObjectIdentifier, e.item.Stage, count(e.summary.Files), count(e.summary.Copies), count(events), human.Line(reason),
+			string(e.item.Status), e.item.ObjectIdentifier, string(e.item.Stage), count(e.summary.Files), count(e.summary.Copies), count(events), human.Line(reason),
 		})
 	}
 	fmt.Fprintln(d.out)

@@ -78,19 +78,19 @@ func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 		return
 	}
 	f.mu.Lock()
-	f.at[name] = item.Stage + " " + strings.ToLower(item.Status) + ", " + human.Bytes(item.Size)
+	f.at[name] = fmt.Sprintf("%s %s, %s", item.Stage, strings.ToLower(string(item.Status)), human.Bytes(item.Size))
 	if !item.Retry && !f.ended[item.ID] {
 		f.ended[item.ID] = true
 		f.bytes += item.Size
 	}
 	ended := len(f.ended)
 	if item.Status == "Started" && stage.FilesDone != nil {
-		f.at[name] = item.Stage + " " + stage.Done() + ", " + stage.Pace()
+		f.at[name] = fmt.Sprintf("%s %s, %s", item.Stage, stage.Done(), stage.Pace())
 	}
 	f.mu.Unlock()
 	f.all.SetCurrent(int64(ended))
 	for i, stage := range settings.StageNames() {
-		if stage == item.Stage {
+		if stage == string(item.Stage) {
 			bar.SetCurrent(int64(i))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // A sample is a bag of the demonstration and how it must end.
@@ -12,7 +13,7 @@ type sample struct {
 	key         string
 	what        string // told to the person who watches
 	bag         bagtest.Spec
-	status      string
+	status      registry.Status
 	note        string // part of the item's note
 	files       int64  // on record of its object afterwards
 	copies      int64

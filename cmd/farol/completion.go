@@ -92,7 +92,7 @@ func codeNames() (names []string) {
 
 // asked are values that only the registry knows; those it does not give in time are
 // not completed.
-func asked(ctx context.Context, ask func(context.Context, *registry.Registry) ([]string, error)) []string {
+func asked[S ~string](ctx context.Context, ask func(context.Context, *registry.Registry) ([]S, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	s, err := connect.Registry(ctx, "completion")
@@ -104,13 +104,13 @@ func asked(ctx context.Context, ask func(context.Context, *registry.Registry) ([
 	if err != nil {
 		return nil
 	}
-	return names
+	return cli.Strings(names)
 }
 
 // stageValues are Farol's own stages, and those that were added.
 func stageValues(ctx context.Context) []string {
-	names := asked(ctx, func(ctx context.Context, r *registry.Registry) ([]string, error) { return r.StageNames(ctx) })
-	for _, name := range values.Stages() {
+	names := asked(ctx, func(ctx context.Context, r *registry.Registry) ([]registry.Stage, error) { return r.StageNames(ctx) })
+	for _, name := range cli.Strings(values.Stages()) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

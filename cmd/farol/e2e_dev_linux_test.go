@@ -246,7 +246,7 @@ func (d *devSite) ended(bags []devBag) {
 			return ask[int](d.t, d.db, `SELECT count(*) FROM work_items WHERE name = $1 AND NOT retry`, name) == 1
 		})
 		item := d.item(ask[int64](d.t, d.db, `SELECT id FROM work_items WHERE name = $1`, name))
-		e := end{Status: item.Status, Noted: strings.Contains(item.Note+" "+item.Outcome, b.note)}
+		e := end{Status: string(item.Status), Noted: strings.Contains(item.Note+" "+item.Outcome, b.note)}
 		if !e.Noted {
 			d.t.Logf("%s: note %q, outcome %q", name, item.Note, item.Outcome)
 		}

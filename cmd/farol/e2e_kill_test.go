@@ -33,7 +33,7 @@ func TestKillAtEachStage(t *testing.T) {
 		before := proxy.Bytes()
 		s.exec(`UPDATE stage_settings SET paused = false WHERE stage = $1`, stage)
 		worker.eventually("the middle of "+stage, func() bool {
-			if item := s.item(id); item.Stage != stage {
+			if item := s.item(id); string(item.Stage) != stage {
 				t.Fatalf("%s ended before it could be caught: %+v", stage, item)
 			}
 			return s.inTheMiddle(id, stage, proxy.Bytes()-before)
@@ -44,7 +44,7 @@ func TestKillAtEachStage(t *testing.T) {
 		worker = s.worker()
 		worker.eventually("the end of "+stage, func() bool {
 			item := s.item(id)
-			return item.Stage != stage || !item.Retry
+			return string(item.Stage) != stage || !item.Retry
 		})
 	}
 	s.intact(id)
@@ -137,7 +137,7 @@ func TestSIGTERMGivesBackAtOnce(t *testing.T) {
 	if took := time.Since(told); took > testenv.AtOnce {
 		t.Errorf("the worker took %v to end", took)
 	}
-	if item := s.item(id); item.Stage != stage || item.Status != "Pending" || item.Attempt != 0 {
+	if item := s.item(id); string(item.Stage) != stage || item.Status != "Pending" || item.Attempt != 0 {
 		t.Errorf("item = %+v", item)
 	}
 	counts(t, s.db, map[string]int{

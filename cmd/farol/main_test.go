@@ -299,7 +299,7 @@ func cmdClaim(ts *testscript.TestScript, neg bool, args []string) {
 	case fails:
 		ts.Check(hold.Settle(ctx, claim.Done{}, claim.Fatal(code, "%s", message)))
 	default:
-		ts.Check(hold.Settle(ctx, claim.Done{Next: args[1], Note: "Done by a script"}, nil))
+		ts.Check(hold.Settle(ctx, claim.Done{Next: registry.Stage(args[1]), Note: "Done by a script"}, nil))
 	}
 }
 
@@ -310,7 +310,7 @@ func claimed(ctx context.Context, ts *testscript.TestScript, stage string) (hold
 	ts.Check(err)
 	engine, err := claim.New(ctx, db, claim.DefaultOptions())
 	ts.Check(err)
-	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
+	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: registry.Stage(stage), Most: 1}}}, 1)
 	ts.Check(err)
 	if len(items) != 1 {
 		ts.Fatalf("there is no item at %s to claim", stage)

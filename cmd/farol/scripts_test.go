@@ -56,7 +56,7 @@ func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
 	id, files, bytes := numbers(args[0])[0], numbers(args[2]), numbers(args[3])
 	spent := time.Duration(numbers(args[4])[0]) * time.Second
 	c := progress.Counters{
-		Stage: args[1], Elapsed: spent, Moved: spent, Files: files[0], FilesBefore: files[1], FilesTotal: files[2],
+		Stage: registry.Stage(args[1]), Elapsed: spent, Moved: spent, Files: files[0], FilesBefore: files[1], FilesTotal: files[2],
 		Bytes: bytes[0], BytesBefore: bytes[1], BytesTotal: bytes[2],
 	}
 	if len(args) > 6 {

@@ -157,7 +157,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 	kinds := map[string]int{}
 	for _, item := range items {
 		j.compare(item, want[item.Name])
-		kinds[item.Stage+" "+item.ErrorCode]++
+		kinds[string(item.Stage)+" "+item.ErrorCode]++
 	}
 	t.Log(kinds)
 }
@@ -175,11 +175,11 @@ func (j *judging) compare(item registry.WorkItem, v bag.Verdict) {
 		}
 		return
 	}
-	stage, code := "Validate", "invalid-bag"
+	stage, code := registry.Validate, "invalid-bag"
 	for _, f := range v.Errors {
 		switch f.Code {
 		case "not-a-tar", "empty-tar", "tar-truncated", "tar-corrupt", "too-many-files", "illegal-name":
-			stage, code = "Receive", f.Code
+			stage, code = registry.Receive, f.Code
 		}
 	}
 	if v.Unknown {

@@ -47,6 +47,6 @@ func contextOf(cmd *cobra.Command) context.Context {
 }
 
 // Constant lists values that are known without asking a server.
-func Constant(names func() []string) Values {
-	return func(context.Context) []string { return names() }
+func Constant[S ~string](names func() []S) Values {
+	return func(context.Context) []string { return Strings(names()) }
 }

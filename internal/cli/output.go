@@ -108,12 +108,12 @@ func CheckLimit(n int) error {
 
 // OneOf returns the allowed value that equals the value of a flag but for the case of
 // its letters; "" for an empty one.
-func OneOf(flag, value string, allowed []string) (string, error) {
+func OneOf[S ~string](flag string, value S, allowed []S) (S, error) {
 	if value == "" {
 		return "", nil
 	}
 	for _, a := range allowed {
-		if strings.EqualFold(a, value) {
+		if strings.EqualFold(string(a), string(value)) {
 			return a, nil
 		}
 	}
@@ -125,8 +125,16 @@ func OneOf(flag, value string, allowed []string) (string, error) {
 		what = "right"
 	}
 	text := fmt.Sprintf("unknown %s %q", what, value)
-	if like := likely(value, allowed); like != "" {
+	if like := likely(string(value), Strings(allowed)); like != "" {
 		text += "; did you mean " + like + "?"
 	}
-	return "", Usage(errors.New(text), "name one of: "+strings.Join(allowed, ", "))
+	return "", Usage(errors.New(text), "name one of: "+strings.Join(Strings(allowed), ", "))
+}
+
+// Strings are values as text.
+func Strings[S ~string](values []S) (texts []string) {
+	for _, v := range values {
+		texts = append(texts, string(v))
+	}
+	return texts
 }

@@ -101,16 +101,17 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(d.up, 1)
 	for _, c := range f.Bands {
-		band := strconv.Itoa(int(c.SizeBand))
-		gauge(d.items, float64(c.Due), c.Action, c.Stage, band, "due")
-		gauge(d.items, float64(c.Delayed), c.Action, c.Stage, band, "delayed")
-		gauge(d.items, float64(c.Waiting), c.Action, c.Stage, band, "waiting")
-		gauge(d.items, float64(c.Running), c.Action, c.Stage, band, "running")
-		gauge(d.oldestDue, c.OldestDue, c.Action, c.Stage, band)
+		action, stage, band := string(c.Action), string(c.Stage), strconv.Itoa(int(c.SizeBand))
+		gauge(d.items, float64(c.Due), action, stage, band, "due")
+		gauge(d.items, float64(c.Delayed), action, stage, band, "delayed")
+		gauge(d.items, float64(c.Waiting), action, stage, band, "waiting")
+		gauge(d.items, float64(c.Running), action, stage, band, "running")
+		gauge(d.oldestDue, c.OldestDue, action, stage, band)
 	}
 	for _, s := range f.Stages {
-		gauge(d.failed, float64(s.Failed), s.Action, s.Stage)
-		gauge(d.paused, map[bool]float64{true: 1}[s.Paused], s.Action, s.Stage)
+		action, stage := string(s.Action), string(s.Stage)
+		gauge(d.failed, float64(s.Failed), action, stage)
+		gauge(d.paused, map[bool]float64{true: 1}[s.Paused], action, stage)
 	}
 	for _, t := range f.Tables {
 		gauge(d.live, float64(t.Live), t.Table)

@@ -81,7 +81,7 @@ func (w *watched) put(stage string) {
 // claim takes what an engine gets of a stage.
 func (w *watched) claim(engine int, stage string, most int) (holds []*claim.Hold) {
 	w.t.Helper()
-	items, err := w.engines[engine].Claim(w.t.Context(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: most}}}, most)
+	items, err := w.engines[engine].Claim(w.t.Context(), claim.Filter{Stages: []claim.Want{{Stage: registry.Stage(stage), Most: most}}}, most)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (w *watched) claim(engine int, stage string, most int) (holds []*claim.Hold
 
 func (w *watched) settle(h *claim.Hold, next string, result error) {
 	w.t.Helper()
-	if err := h.Settle(w.t.Context(), claim.Done{Next: next}, result); err != nil && !errors.Is(err, claim.ErrLost) {
+	if err := h.Settle(w.t.Context(), claim.Done{Next: registry.Stage(next)}, result); err != nil && !errors.Is(err, claim.ErrLost) {
 		w.t.Fatal(err)
 	}
 }

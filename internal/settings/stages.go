@@ -26,8 +26,8 @@ type resources struct{ S3, Redis, Registry, CPU, Memory level }
 // oldWorker is a program of the predecessor, and the stage that does its work.
 type oldWorker struct {
 	names  []string // which its settings begin with; the first that is set counts
-	Action string
-	Stage  string // "": there is none
+	Action registry.Action
+	Stage  registry.Stage // "": there is none
 	uses   resources
 }
 
@@ -64,25 +64,24 @@ func (r resources) byDefault() treatment {
 // OldWorkers are the predecessor's workers with their settings: those of an
 // ingest in the order of their stages, then the others.
 func OldWorkers() []oldWorker {
-	const ingest, requested = "Ingest", "Requested"
 	return []oldWorker{
-		{[]string{"INGEST_PRE_FETCH"}, ingest, "Receive", resources{S3: high, Redis: medium, CPU: high, Memory: medium}},
-		{[]string{"INGEST_VALIDATOR"}, ingest, "Validate", resources{CPU: medium, Memory: medium}},
-		{[]string{"REINGEST_MANAGER"}, ingest, "Reingest Check", resources{}},
+		{[]string{"INGEST_PRE_FETCH"}, registry.Ingest, registry.Receive, resources{S3: high, Redis: medium, CPU: high, Memory: medium}},
+		{[]string{"INGEST_VALIDATOR"}, registry.Ingest, registry.Validate, resources{CPU: medium, Memory: medium}},
+		{[]string{"REINGEST_MANAGER"}, registry.Ingest, registry.ReingestCheck, resources{}},
 		{
 			[]string{"INGEST_STAGING_UPLOADER", "STAGING_UPLOADER"},
-			ingest, "Copy To Staging",
+			registry.Ingest, registry.CopyToStaging,
 			resources{S3: high, Redis: high, CPU: medium, Memory: medium},
 		},
-		{[]string{"INGEST_FORMAT_IDENTIFIER"}, ingest, "Format Identification", resources{S3: high, Redis: medium, CPU: high, Memory: high}},
-		{[]string{"INGEST_PRESERVATION_UPLOADER"}, ingest, "Store", resources{S3: high, Redis: medium, CPU: medium, Memory: medium}},
-		{[]string{"INGEST_PRESERVATION_VERIFIER"}, ingest, "Storage Validation", resources{S3: medium, Redis: medium, Memory: medium}},
-		{[]string{"INGEST_RECORDER"}, ingest, "Record", resources{Registry: high, Memory: medium}},
-		{[]string{"INGEST_CLEANUP"}, ingest, "Cleanup", resources{}},
-		{[]string{"APT_DELETE"}, "Delete", requested, resources{S3: medium, Registry: medium}},
-		{[]string{"FILE_RESTORER"}, "Restore File", requested, resources{S3: high}},
-		{[]string{"BAG_RESTORER"}, "Restore Object", requested, resources{S3: high, CPU: medium}},
-		{[]string{"GLACIER_RESTORER"}, "Glacier Restore", requested, resources{}},
+		{[]string{"INGEST_FORMAT_IDENTIFIER"}, registry.Ingest, registry.FormatIdentification, resources{S3: high, Redis: medium, CPU: high, Memory: high}},
+		{[]string{"INGEST_PRESERVATION_UPLOADER"}, registry.Ingest, registry.Store, resources{S3: high, Redis: medium, CPU: medium, Memory: medium}},
+		{[]string{"INGEST_PRESERVATION_VERIFIER"}, registry.Ingest, registry.StorageValidation, resources{S3: medium, Redis: medium, Memory: medium}},
+		{[]string{"INGEST_RECORDER"}, registry.Ingest, registry.Record, resources{Registry: high, Memory: medium}},
+		{[]string{"INGEST_CLEANUP"}, registry.Ingest, registry.Cleanup, resources{}},
+		{[]string{"APT_DELETE"}, registry.Delete, registry.Requested, resources{S3: medium, Registry: medium}},
+		{[]string{"FILE_RESTORER"}, registry.RestoreFile, registry.Requested, resources{S3: high}},
+		{[]string{"BAG_RESTORER"}, registry.RestoreObject, registry.Requested, resources{S3: high, CPU: medium}},
+		{[]string{"GLACIER_RESTORER"}, registry.GlacierRestore, registry.Requested, resources{}},
 		{[]string{"APT_FIXITY"}, "", "", resources{S3: high, Registry: medium, CPU: high}},
 	}
 }
@@ -92,12 +91,12 @@ func (w oldWorker) step() string {
 	if w.Action == "" {
 		return ""
 	}
-	return claim.StepOf(registry.Action(w.Action), w.Stage)
+	return claim.StepOf(w.Action, w.Stage)
 }
 
 // IngestWorkers are those of the stages of an ingest.
 func IngestWorkers() []oldWorker {
-	return slices.DeleteFunc(OldWorkers(), func(w oldWorker) bool { return w.Action != "Ingest" })
+	return slices.DeleteFunc(OldWorkers(), func(w oldWorker) bool { return w.Action != registry.Ingest })
 }
 
 // readWorkers reads the settings of the predecessor's workers, by step. What has no

@@ -141,7 +141,7 @@ func TestDefaultsFollowFromResources(t *testing.T) {
 		d := w.uses.byDefault()
 		times[w.names[0]] = fmt.Sprintf("%v %v", d.UnrenewedTimeout, d.UnrenewedLease)
 		if d.Buffer = 0; w.Stage != "" {
-			derived[w.Action+" "+w.Stage] = d
+			derived[fmt.Sprint(w.Action, " ", w.Stage)] = d
 		}
 	}
 	if diff := cmp.Diff(derived, written); diff != "" {

@@ -97,7 +97,7 @@ func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) e
 	if err != nil || again == "" {
 		return err
 	}
-	return claim.SendBack("Reingest Check", fmt.Sprintf("A copy of %s was found to be bad. The bag has its bytes, which are stored again.", again))
+	return claim.SendBack(registry.ReingestCheck, fmt.Sprintf("A copy of %s was found to be bad. The bag has its bytes, which are stored again.", again))
 }
 
 // retired deletes the copies that the record named before this item changed it.
@@ -201,12 +201,12 @@ func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.At
 	return s.keep.Keep(ctx, interim.Keeping{Item: item, Attempts: attempts, Pass: w.Pass(), Check: w.Hold.Check})
 }
 
-const lastStage = "Cleanup"
-
 // onRecord sees that the object is on record as this item brought it, or as an earlier
 // item did that brought the same. Else the tar may be the only copy that there is.
 func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Attempt) error {
-	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool { return a.Stage == "Record" && a.Outcome != nil && *a.Outcome == "done" }) {
+	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool {
+		return a.Stage == registry.Record && a.Outcome != nil && *a.Outcome == "done"
+	}) {
 		return nil
 	}
 	earlier, err := s.Registry.Repeats(ctx, w.Item.ID)
@@ -214,7 +214,7 @@ func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Att
 	case err != nil:
 		return err
 	case earlier == 0:
-		return claim.SendBack("Receive", "The registry no longer matches this bag. The bag is ingested.")
+		return claim.SendBack(registry.Receive, "The registry no longer matches this bag. The bag is ingested.")
 	}
 	w.Note, w.Outcome = repeatedNote(earlier), "Already on record"
 	return nil

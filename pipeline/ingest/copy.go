@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -131,7 +132,7 @@ func (s *stageFiles) digestErr(ctx context.Context, receiving *storage.Bucket, t
 	case readErr != nil:
 		return readErr
 	case sum != f.SHA256:
-		return claim.SendBack("Receive", fmt.Sprintf("The file %s in the bag does not have the digest that Receive found. The bag is read again.", f.Path))
+		return claim.SendBack(registry.Receive, fmt.Sprintf("The file %s in the bag does not have the digest that Receive found. The bag is read again.", f.Path))
 	}
 	return cause.Storage(err)
 }

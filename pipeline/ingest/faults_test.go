@@ -199,8 +199,8 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	t.Parallel()
 	const files, size = 40, 70_000 // too large to be packed
-	for _, stage := range []string{"Copy To Staging", "Store"} {
-		t.Run(stage, func(t *testing.T) {
+	for _, stage := range []registry.Stage{"Copy To Staging", "Store"} {
+		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
 			a.Deps.Files = 1
@@ -367,7 +367,7 @@ func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		meanwhile func(*archive)
-		status    string
+		status    registry.Status
 		code      string
 	}{
 		"replaced": {func(a *archive) {
@@ -382,8 +382,8 @@ func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 			}
 		}, "Suspended", "bag-gone"},
 	} {
-		for _, before := range []string{"Receive", "Copy To Staging", "Format Identification"} {
-			t.Run(name+" before "+before, func(t *testing.T) {
+		for _, before := range []registry.Stage{"Receive", "Copy To Staging", "Format Identification"} {
+			t.Run(name+" before "+string(before), func(t *testing.T) {
 				t.Parallel()
 				a := newArchive(t)
 				id := a.Deposit("sample.tar", a.Sample())
@@ -766,8 +766,9 @@ func recoded(t *testing.T, entry string, change func(string) string) string {
 func TestDamagedListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		list, next, maker string
-		rows              bool // as many as the list says, of a sample that is on no record
+		list        string
+		next, maker registry.Stage
+		rows        bool // as many as the list says, of a sample that is on no record
 	}{
 		{lists.PlanName, "Copy To Staging", "Reingest Check", false},
 		{lists.FormatsName, "Store", "Format Identification", true},
@@ -789,7 +790,7 @@ func TestDamagedListsAreMadeAgain(t *testing.T) {
 			if !tc.rows && how != "cut" {
 				continue
 			}
-			t.Run(tc.list+" at "+tc.next+" "+how, func(t *testing.T) {
+			t.Run(tc.list+" at "+string(tc.next)+" "+how, func(t *testing.T) {
 				t.Parallel()
 				a := newArchive(t)
 				id := a.Deposit("sample.tar", a.Sample())

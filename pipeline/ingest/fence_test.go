@@ -60,8 +60,7 @@ func TestNewerClaimInRedisEndsTheOlder(t *testing.T) {
 	engine := a.Engine()
 	for _, s := range Steps(a.Deps) {
 		w := a.Hold(engine, s.Stage)
-		switch s.Stage {
-		case "Receive", "Copy To Staging", "Format Identification", "Store", "Storage Validation": // which keep progress
+		if s.Measure != progress.Unmeasured { // so that it keeps progress
 			newer := progress.Claim{Item: id, Token: w.Item.Token + 1}
 			if _, err := a.Deps.Progress.Begin(t.Context(), newer, "another"); err != nil {
 				t.Fatal(err)
@@ -197,7 +196,7 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*lists.Copies)
-		back   string
+		back   registry.Stage
 	}{
 		"one copy missing":     {func(c *lists.Copies) { c.Copies = c.Copies[:1] }, "Format Identification"},
 		"copies of another":    {func(c *lists.Copies) { c.Copies[1].Target = "Wasabi-TX" }, "Storage Validation"},

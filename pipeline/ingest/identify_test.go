@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/virus"
 )
 
@@ -225,7 +226,7 @@ func TestOtherSignaturesBeginAnew(t *testing.T) {
 	id := a.Deposit("sample.tar", a.Sample())
 	engine := a.Engine()
 	for _, stage := range []string{"Receive", "Validate", "Reingest Check", "Copy To Staging"} {
-		a.One(engine, stage)
+		a.One(engine, registry.Stage(stage))
 	}
 	w := a.Hold(engine, "Format Identification")
 	old := lists.Format{By: "siegfried", MIME: "image/png", PUID: "fmt/11", Version: "siegfried 0.1", At: 1}

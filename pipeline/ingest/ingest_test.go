@@ -10,6 +10,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -90,7 +91,7 @@ func TestWrongBagIsRefusedWithItsReasons(t *testing.T) {
 	whole := a.Bag(bagtest.Spec{Name: "cut", Files: []bagtest.File{{Path: "data/a.bin", Size: 100_000}}})
 	for name, tc := range map[string]struct {
 		tar   []byte
-		Stage string
+		Stage registry.Stage
 		note  []string
 	}{
 		"corrupt.tar": {a.Bag(bagtest.Spec{Name: "corrupt", Files: files, Corrupt: []string{"data/b.txt"}}), "Validate", []string{"data/b.txt"}},

@@ -69,7 +69,7 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 		{"Record", "verified", "unchanged"},
 		{"Cleanup", "", "unchanged"},
 	} {
-		a.One(engine, before(step.Stage))
+		a.One(engine, before(registry.Stage(step.Stage)))
 		want := []string{"data/key " + step.DecodeCheckpoint, "data/map " + step.state, "data/new " + step.state}
 		if step.Stage == "Cleanup" {
 			want = []string{"data/key unchanged", "data/map replaced", "data/new added"}
@@ -109,7 +109,7 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 	}
 }
 
-func before(stage string) string {
+func before(stage registry.Stage) registry.Stage {
 	order := stages()
 	return order[slices.IndexFunc(order, func(s interim.Stage) bool { return s.Name == stage })-1].Name
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // motley is a bag with many kinds of content, of which some no manifest covers.
@@ -185,7 +186,11 @@ func TestBrokenBagIsTheBags(t *testing.T) {
 			a := newArchive(t)
 			w := a.Wired()
 			w.Answers = answers
-			type broken struct{ code, note, Stage, key string }
+			type broken struct {
+				code, note string
+				Stage      registry.Stage
+				key        string
+			}
 			want := map[int64]broken{}
 			for i := 0; len(want) < 12; i++ {
 				bagName := fmt.Sprintf("bag-%02d", i)

@@ -275,7 +275,7 @@ func (p *patient) Close() error {
 // atTheEnd has an item whose upload is on record already go to the last stage, which
 // removes the tar as after any ingest.
 func (w *work) atTheEnd(earlier int64) {
-	w.Next = lastStage
+	w.Next = registry.Cleanup
 	w.Note = repeatedNote(earlier)
 }
 

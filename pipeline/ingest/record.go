@@ -58,7 +58,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	})
 	switch {
 	case errors.Is(err, registry.ErrMoved):
-		return claim.SendBack("Reingest Check", "The registry has changed since the bag was compared with it. It is compared again.")
+		return claim.SendBack(registry.ReingestCheck, "The registry has changed since the bag was compared with it. It is compared again.")
 	case errors.Is(err, registry.ErrRefused):
 		return claim.Fatal("record-refused", "%w", err)
 	}
@@ -188,7 +188,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 	}
 	verified := made.Copies
 	if !ok || len(verified) != len(r.names) {
-		return registry.FileRecord{}, claim.SendBack("Format Identification",
+		return registry.FileRecord{}, claim.SendBack(registry.FormatIdentification,
 			fmt.Sprintf("The file %s was not identified and verified in every copy. The earlier stages run again.", f.Path))
 	}
 	of := lists.NewFile(i, f)
@@ -210,7 +210,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 	}
 	for i, c := range verified {
 		if c.Target != r.names[i] {
-			return registry.FileRecord{}, claim.SendBack("Storage Validation",
+			return registry.FileRecord{}, claim.SendBack(registry.StorageValidation,
 				fmt.Sprintf("The copies of %s were verified for another storage option. They are verified again.", f.Path))
 		}
 		rec.Copies = append(rec.Copies, registry.Copy{

@@ -55,7 +55,7 @@ func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(results) > 0 {
-			a.fillRedis(client, step.Stage, results, 10_000, many)
+			a.fillRedis(client, string(step.Stage), results, 10_000, many)
 		}
 	}
 	testenv.Soaked(t, many, "files of a bag in Redis, at each stage")

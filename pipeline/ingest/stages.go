@@ -14,6 +14,8 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // ingestStage is what is done at one stage of an ingest: see [stage].
@@ -48,49 +50,57 @@ type tableRow struct {
 // stages' names and notes are those that the registry has always used.
 func table(d pipeline.Deps) []tableRow {
 	return []tableRow{
-		{
-			pipeline.Step{Stage: "Receive", Note: "Finished pre-fetch metadata gathering", Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedDisk, List: lists.InventoryName, FileState: interim.Received},
-			&receive{
-				Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, Profiles: d.Profiles, MaxFiles: d.MaxFiles,
-			},
-		},
-		{
-			pipeline.Step{Stage: "Validate", Note: "Bag is valid", Needs: pipeline.NeedStaging | pipeline.NeedDisk, List: lists.VerdictName},
-			&validate{Profiles: d.Profiles, software: d.Software()},
-		},
-		{
-			pipeline.Step{Stage: "Reingest Check", Note: "Finished reingest check", Needs: pipeline.NeedStaging | pipeline.NeedDisk, List: lists.PlanName},
-			&reingest{Registry: d.Registry, Targets: d.Targets, Files: d.Files},
-		},
-		{
-			pipeline.Step{Stage: "Copy To Staging", Note: "Finished copying files to staging area", Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis, FileState: interim.Staged},
-			&stageFiles{Receiving: d.Receiving, Staging: d.Staging, Files: d.Files},
-		},
-		{
-			pipeline.Step{Stage: "Format Identification", Note: "Finished file format identification", Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedScanner | pipeline.NeedIdentifier | pipeline.NeedDisk, List: lists.FormatsName, FileState: interim.Identified},
-			&identify{Receiving: d.Receiving, Formats: d.Formats, Viruses: d.Viruses, Files: d.Files},
-		},
-		{
-			pipeline.Step{Stage: "Store", Note: "Finished copying files to preservation storage", Needs: pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets, FileState: interim.Copied},
-			&store{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets, Files: d.Files},
-		},
-		{
-			pipeline.Step{Stage: "Storage Validation", Note: "Finished verifying files in preservation storage", Needs: pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets | pipeline.NeedDisk, List: lists.CopiesName, FileState: interim.Verified},
-			&verify{
-				Registry: d.Registry, Targets: d.Targets, unrecorded: &lists.Unrecorded{Registry: d.Registry, Staging: d.Staging, Log: d.Log},
-				Files: d.Files, ReadBack: d.ReadBack,
-			},
-		},
-		{
-			pipeline.Step{Stage: "Record", Note: "Finished recording ingest data in Registry", Needs: pipeline.NeedStaging | pipeline.NeedDisk, FileState: interim.Added},
-			&record{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets},
-		},
-		{
-			pipeline.Step{Stage: "Cleanup", Note: "Finished cleanup. Ingest complete.", Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | keepNeeds(d)},
-			&cleanup{
-				Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, keep: Keeper(d),
-			},
-		},
+		{pipeline.Step{
+			Stage: registry.Receive, Note: "Finished pre-fetch metadata gathering",
+			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedDisk,
+			List:  lists.InventoryName, FileState: interim.Received, Measure: progress.ByBytes,
+		}, &receive{
+			Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, Profiles: d.Profiles, MaxFiles: d.MaxFiles,
+		}},
+		{pipeline.Step{
+			Stage: registry.Validate, Note: "Bag is valid",
+			Needs: pipeline.NeedStaging | pipeline.NeedDisk,
+			List:  lists.VerdictName,
+		}, &validate{Profiles: d.Profiles, software: d.Software()}},
+		{pipeline.Step{
+			Stage: registry.ReingestCheck, Note: "Finished reingest check",
+			Needs: pipeline.NeedStaging | pipeline.NeedDisk,
+			List:  lists.PlanName,
+		}, &reingest{Registry: d.Registry, Targets: d.Targets, Files: d.Files}},
+		{pipeline.Step{
+			Stage: registry.CopyToStaging, Note: "Finished copying files to staging area",
+			Needs:     pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis,
+			FileState: interim.Staged, Measure: progress.ByBytes,
+		}, &stageFiles{Receiving: d.Receiving, Staging: d.Staging, Files: d.Files}},
+		{pipeline.Step{
+			Stage: registry.FormatIdentification, Note: "Finished file format identification",
+			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedScanner | pipeline.NeedIdentifier | pipeline.NeedDisk,
+			List:  lists.FormatsName, FileState: interim.Identified, Measure: progress.ByFiles,
+		}, &identify{Receiving: d.Receiving, Formats: d.Formats, Viruses: d.Viruses, Files: d.Files}},
+		{pipeline.Step{
+			Stage: registry.Store, Note: "Finished copying files to preservation storage",
+			Needs:     pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets,
+			FileState: interim.Copied, Measure: progress.ByBytes,
+		}, &store{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets, Files: d.Files}},
+		{pipeline.Step{
+			Stage: registry.StorageValidation, Note: "Finished verifying files in preservation storage",
+			Needs: pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets | pipeline.NeedDisk,
+			List:  lists.CopiesName, FileState: interim.Verified, Measure: progress.ByFiles,
+		}, &verify{
+			Registry: d.Registry, Targets: d.Targets, unrecorded: &lists.Unrecorded{Registry: d.Registry, Staging: d.Staging, Log: d.Log},
+			Files: d.Files, ReadBack: d.ReadBack,
+		}},
+		{pipeline.Step{
+			Stage: registry.Record, Note: "Finished recording ingest data in Registry",
+			Needs:     pipeline.NeedStaging | pipeline.NeedDisk,
+			FileState: interim.Added,
+		}, &record{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets}},
+		{pipeline.Step{
+			Stage: registry.Cleanup, Note: "Finished cleanup. Ingest complete.",
+			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | keepNeeds(d),
+		}, &cleanup{
+			Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, keep: Keeper(d),
+		}},
 	}
 }
 
@@ -107,14 +117,14 @@ func Steps(d pipeline.Deps) []pipeline.Step { return enter(d, table(d)) }
 
 // enter makes the steps of a table.
 func enter(d pipeline.Deps, rows []tableRow) (steps []pipeline.Step) {
-	areas := lists.Area{Bucket: d.Staging, Recent: &lists.Recent{}, Makers: map[string]string{}}
+	areas := lists.Area{Bucket: d.Staging, Recent: &lists.Recent{}, Makers: map[string]registry.Stage{}}
 	for _, r := range rows {
 		if r.List != "" {
 			areas.Makers[r.List] = r.Stage
 		}
 	}
 	for _, r := range rows {
-		r.Action, r.Clears, r.Run = "Ingest", true, entered{r.does, areas}
+		r.Action, r.Clears, r.Run = registry.Ingest, true, entered{r.does, areas}
 		steps = append(steps, r.Step)
 	}
 	return steps
@@ -126,6 +136,15 @@ func stages() (list []interim.Stage) {
 		list = append(list, interim.Stage{Name: r.Stage, List: r.List, File: r.FileState})
 	}
 	return list
+}
+
+// Measures are those of the stages that have counters.
+func Measures() map[registry.Stage]progress.Measure {
+	m := map[registry.Stage]progress.Measure{}
+	for _, r := range table(pipeline.Deps{}) {
+		m[r.Stage] = r.Measure
+	}
+	return m
 }
 
 // InterimReader reads the interim metadata of items of ingests.

@@ -154,7 +154,7 @@ func (s *store) check(ctx context.Context, w *work, f *lists.File) error {
 // unstaged has the bytes that the staging area has lost or changed taken from the
 // tar again.
 func unstaged(f *lists.File) error {
-	return claim.SendBack("Copy To Staging", fmt.Sprintf("The file %s is no longer whole in the staging area. It is copied again.", f.Path))
+	return claim.SendBack(registry.CopyToStaging, fmt.Sprintf("The file %s is no longer whole in the staging area. It is copied again.", f.Path))
 }
 
 // replaced forgets that a copy was bad. If it cannot, the copy is made once more after

@@ -236,7 +236,7 @@ func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
 			w.Log.WarnContext(ctx, "cannot record a bad copy; Store will replace it only if its size, checksum or metadata differ", "err", kept)
 		}
 	}
-	return claim.SendBackAs("bad-copy", "Store", errors.Join(each...))
+	return claim.SendBackAs("bad-copy", registry.Store, errors.Join(each...))
 }
 
 // readBack compares the bytes of a new copy with its digest, and tells whether it could:

@@ -48,7 +48,7 @@ func Warnings(list []bag.Finding) string {
 // valid, in the words of warnings.
 func RemarkOf(attempts []registry.Attempt) string {
 	for _, a := range slices.Backward(attempts) {
-		if a.Stage == "Validate" && a.Outcome != nil && *a.Outcome == "done" {
+		if a.Stage == registry.Validate && a.Outcome != nil && *a.Outcome == "done" {
 			return a.Error
 		}
 	}

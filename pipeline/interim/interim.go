@@ -37,7 +37,7 @@ type Metadata struct {
 // A Stage is what is to be known of a stage of an ingest to say what has become of
 // the files of an item.
 type Stage struct {
-	Name string
+	Name registry.Stage
 	List string // that it makes in the staging area; "": none
 	File string // state of the files that have passed it; "": as before
 }
@@ -88,7 +88,7 @@ func (m *Metadata) Close() { m.lists.Close() }
 // at an added stage has finished those up to the last that the ledger has as done.
 func (m *Metadata) finishedStages(attempts []registry.Attempt) int {
 	order := m.reader.Stages
-	at := func(stage string) int {
+	at := func(stage registry.Stage) int {
 		return slices.IndexFunc(order, func(s Stage) bool { return s.Name == stage })
 	}
 	if m.Item.Status == "Success" {

@@ -40,21 +40,21 @@ type keptHeader struct {
 }
 
 type keptItem struct {
-	ID               int64     `json:"id"`
-	Action           string    `json:"action"`
-	Stage            string    `json:"stage"`
-	Status           string    `json:"status"`
-	Institution      string    `json:"institution"`
-	ObjectIdentifier string    `json:"object_identifier"`
-	Name             string    `json:"name"`
-	Bucket           string    `json:"bucket"`
-	ETag             string    `json:"etag"`
-	Size             int64     `json:"size"`
-	BagDate          time.Time `json:"bag_date"`
-	CreatedAt        time.Time `json:"created_at"`
-	Outcome          string    `json:"outcome"`
-	ErrorCode        string    `json:"error_code"`
-	Note             string    `json:"note"`
+	ID               int64           `json:"id"`
+	Action           registry.Action `json:"action"`
+	Stage            registry.Stage  `json:"stage"`
+	Status           registry.Status `json:"status"`
+	Institution      string          `json:"institution"`
+	ObjectIdentifier string          `json:"object_identifier"`
+	Name             string          `json:"name"`
+	Bucket           string          `json:"bucket"`
+	ETag             string          `json:"etag"`
+	Size             int64           `json:"size"`
+	BagDate          time.Time       `json:"bag_date"`
+	CreatedAt        time.Time       `json:"created_at"`
+	Outcome          string          `json:"outcome"`
+	ErrorCode        string          `json:"error_code"`
+	Note             string          `json:"note"`
 }
 
 type keptBag struct {
@@ -99,7 +99,7 @@ func (k *Keeper) Keep(ctx context.Context, p Keeping) error {
 		return k.keptErr(ctx, err)
 	case err == nil && already.Metadata["pass"] == p.Pass:
 		return nil
-	case err == nil && p.Item.Status == "Success" && strings.HasPrefix(already.Metadata["pass"], k.Stages[len(k.Stages)-1].Name+"@"):
+	case err == nil && p.Item.Status == "Success" && strings.HasPrefix(already.Metadata["pass"], string(k.Stages[len(k.Stages)-1].Name)+"@"):
 		return nil
 	}
 	m, err := k.Read(ctx, p.Item, p.Attempts)

@@ -12,13 +12,14 @@ import (
 	"iter"
 	"time"
 
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // Kept is the interim metadata of an item as it was kept before it was deleted.
 type Kept struct {
 	At    time.Time
-	Stage string // that the item was at
+	Stage registry.Stage // that the item was at
 
 	body  io.ReadCloser
 	lines *bufio.Reader

@@ -9,13 +9,14 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // read yields the files that Receive has read so far, by the checkpoints in Redis. Their
 // digests are confirmed only when the whole bag was read.
 func (m *Metadata) read(ctx context.Context) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
-		if m.reader.Progress == nil || m.Item.Stage != lists.FirstStage {
+		if m.reader.Progress == nil || m.Item.Stage != registry.Receive {
 			return
 		}
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))

@@ -14,15 +14,12 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// FirstStage is the stage that reads the bag and makes its inventory, without which there is
-// nothing to go on with.
-const FirstStage = "Receive"
-
 // ErrDamaged sends an item back whose inventory cannot be read.
-var ErrDamaged = claim.SendBack(FirstStage, "The inventory of the bag in the staging area is damaged. The bag is read again.")
+var ErrDamaged = claim.SendBack(registry.Receive, "The inventory of the bag in the staging area is damaged. The bag is read again.")
 
 // Bag reads the item's inventory into memory, and returns its id, the digest of
 // the stored bytes. The caller changes nothing of the bag: another stage in this

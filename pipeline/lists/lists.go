@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -51,7 +52,7 @@ type Area struct {
 	Check  func(ctx context.Context) error            // whether the item may still be written; nil: it is only read
 	Enter  func(ctx context.Context, files int) error // waits for memory for the lists of so many files; nil: there is enough
 	Recent *Recent                                    // inventories that this process has decoded; nil: it keeps none
-	Makers map[string]string                          // the stage that makes each list; Receive, of any other
+	Makers map[string]registry.Stage                  // the stage that makes each list; Receive, of any other
 }
 
 // Key is the key in the staging bucket of something of an item. Cleanup deletes
@@ -66,9 +67,9 @@ func (a *Area) Gone(name string) error { return claim.Doubt(a.Bucket.Service(), 
 // or of no use.
 func (a *Area) missing(name string) error {
 	if name == InventoryName {
-		return claim.SendBack(FirstStage, "The inventory of the bag is no longer in the staging area. The bag is read again.")
+		return claim.SendBack(registry.Receive, "The inventory of the bag is no longer in the staging area. The bag is read again.")
 	}
-	return claim.SendBack(cmp.Or(a.Makers[name], FirstStage), "The list "+name+" is not in the staging area, or unusable. It is made again.")
+	return claim.SendBack(cmp.Or(a.Makers[name], registry.Receive), "The list "+name+" is not in the staging area, or unusable. It is made again.")
 }
 
 // Read reads a list and returns its rows by their index. about gets what

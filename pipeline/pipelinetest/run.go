@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -125,7 +126,7 @@ func (a *Archive) Engine() *claim.Engine {
 }
 
 // One takes the only item that is due through a stage.
-func (a *Archive) One(e *claim.Engine, stage string) {
+func (a *Archive) One(e *claim.Engine, stage registry.Stage) {
 	a.T.Helper()
 	items, err := e.Claim(context.Background(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
 	if err != nil || len(items) != 1 {
@@ -139,7 +140,7 @@ func (a *Archive) One(e *claim.Engine, stage string) {
 }
 
 // UpTo takes it through the stages before another.
-func (a *Archive) UpTo(e *claim.Engine, stage string) {
+func (a *Archive) UpTo(e *claim.Engine, stage registry.Stage) {
 	a.T.Helper()
 	for _, s := range a.Steps(a.Deps) {
 		if s.Stage == stage {
@@ -151,7 +152,7 @@ func (a *Archive) UpTo(e *claim.Engine, stage string) {
 }
 
 // Hold claims the only item that is due, for a test that runs its stage itself.
-func (a *Archive) Hold(e *claim.Engine, stage string) *pipeline.Work {
+func (a *Archive) Hold(e *claim.Engine, stage registry.Stage) *pipeline.Work {
 	a.T.Helper()
 	items, err := e.Claim(context.Background(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
 	if err != nil || len(items) != 1 {
@@ -184,7 +185,7 @@ func (g *Gate) Run(ctx context.Context, _ *pipeline.Work) error {
 }
 
 // Stage is what is done at a stage.
-func (a *Archive) Stage(name string) pipeline.Stage {
+func (a *Archive) Stage(name registry.Stage) pipeline.Stage {
 	a.T.Helper()
 	for _, s := range a.Steps(a.Deps) {
 		if s.Stage == name {

@@ -3,9 +3,10 @@ package remove
 
 import (
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Steps are the requests to delete, and what they need.
 func Steps(d pipeline.Deps) []pipeline.Step {
-	return []pipeline.Step{{Action: "Delete", Stage: "Requested", Needs: pipeline.NeedTargets, Run: &deletion{Registry: d.Registry, Targets: d.Targets, Files: d.Files}}}
+	return []pipeline.Step{{Action: registry.Delete, Stage: registry.Requested, Needs: pipeline.NeedTargets, Run: &deletion{Registry: d.Registry, Targets: d.Targets, Files: d.Files}}}
 }

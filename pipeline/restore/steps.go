@@ -3,6 +3,7 @@ package restore
 
 import (
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/registry"
 )
 
 func sourceOf(d pipeline.Deps) source {
@@ -16,8 +17,8 @@ func sourceOf(d pipeline.Deps) source {
 func Steps(d pipeline.Deps) []pipeline.Step {
 	s := sourceOf(d)
 	return []pipeline.Step{
-		{Action: "Restore File", Stage: "Requested", Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{s}},
-		{Action: "Restore Object", Stage: "Requested", Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{s}},
-		{Action: "Glacier Restore", Stage: "Requested", Needs: pipeline.NeedOneTarget, Run: &glacierRestore{s}},
+		{Action: registry.RestoreFile, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{s}},
+		{Action: registry.RestoreObject, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{s}},
+		{Action: registry.GlacierRestore, Stage: registry.Requested, Needs: pipeline.NeedOneTarget, Run: &glacierRestore{s}},
 	}
 }

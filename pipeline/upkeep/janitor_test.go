@@ -197,13 +197,13 @@ func TestSweptItemCompletesOnceItIsRequeued(t *testing.T) {
 			a := newArchive(t)
 			engine := a.Engine()
 			id := a.Deposit("sample.tar", a.Sample())
-			a.UpTo(engine, stage)
+			a.UpTo(engine, registry.Stage(stage))
 			a.Fails(id, "Suspended", "transient", 15)
 			a.round()
 			if left := a.leftovers(id); left != [3]int{} {
 				t.Fatalf("left %v", left)
 			}
-			if _, err := a.Deps.Registry.Requeue(t.Context(), id, stage); err != nil {
+			if _, err := a.Deps.Registry.Requeue(t.Context(), id, registry.Stage(stage)); err != nil {
 				t.Fatal(err)
 			}
 			a.Work()

@@ -12,16 +12,16 @@ import (
 
 // Request says what to do to which work items.
 type Request struct {
-	Action   string // "requeue", "cancel" or "set priority"
-	Stage    string // to requeue to; "" is where each item has come to
-	Priority *int   // to set
-	Reason   string // of a cancel; "" names who cancelled
+	Action   string         // "requeue", "cancel" or "set priority"
+	Stage    registry.Stage // to requeue to; "" is where each item has come to
+	Priority *int           // to set
+	Reason   string         // of a cancel; "" names who cancelled
 
 	// Which items: a condition as it could stand behind WHERE in a query of
 	// work_items, and what else they have in common. Empty fields do not narrow.
 	Where       string
-	Status      string
-	AtStage     string
+	Status      registry.Status
+	AtStage     registry.Stage
 	Institution string // identifier
 	ErrorCode   string
 }
@@ -30,7 +30,7 @@ type Request struct {
 type Plan struct {
 	ID        int64            `json:"id"`
 	Action    string           `json:"action"`
-	ToStage   *string          `json:"to_stage"`
+	ToStage   *registry.Stage  `json:"to_stage"`
 	Priority  *int             `json:"priority"`
 	Reason    *string          `json:"reason"`
 	Condition string           `json:"condition"`
@@ -111,13 +111,13 @@ func (r Records) List(ctx context.Context, before int64, n int) ([]Plan, error) 
 
 // Item is what a plan says of one work item.
 type Item struct {
-	ID     int64  `json:"id"`     // of the work item
-	Name   string `json:"name"`   // key in the receiving bucket
-	Stage  string `json:"stage"`  // when the plan was made, as the next two
-	Status string `json:"status"` //
-	Size   int64  `json:"size"`
-	State  string `json:"state"`  // planned, done, refused, changed, undone or not undone
-	Detail string `json:"detail"` // why, unless it is as planned
+	ID     int64           `json:"id"`     // of the work item
+	Name   string          `json:"name"`   // key in the receiving bucket
+	Stage  registry.Stage  `json:"stage"`  // when the plan was made, as the next two
+	Status registry.Status `json:"status"` //
+	Size   int64           `json:"size"`
+	State  string          `json:"state"`  // planned, done, refused, changed, undone or not undone
+	Detail string          `json:"detail"` // why, unless it is as planned
 }
 
 const itemsSQL = `

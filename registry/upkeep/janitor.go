@@ -14,9 +14,9 @@ import (
 // ItemState is what of an item decides whether others still need its things.
 type ItemState struct {
 	ID               int64
-	Action           string
-	Stage            string
-	Status           string
+	Action           registry.Action
+	Stage            registry.Stage
+	Status           registry.Status
 	Live             bool // Pending or Started: it will be worked on
 	Token            int64
 	ErrorCode        string

@@ -19,10 +19,10 @@ import (
 
 // Caller is who sends a request, and what they may do.
 type Caller struct {
-	Name        string   // of the token; "" without one
-	Institution string   // identifier; "": all
-	Rights      []string // post, pull and lease; nil: all
-	Stages      []string // that may be leased; nil: all that are processed over HTTP
+	Name        string           // of the token; "" without one
+	Institution string           // identifier; "": all
+	Rights      []string         // post, pull and lease; nil: all
+	Stages      []registry.Stage // that may be leased; nil: all that are processed over HTTP
 }
 
 // Share names who shares in a limited resource: the token, or without one the address.
@@ -41,7 +41,7 @@ func (c Caller) Share(r *http.Request) string {
 func (c Caller) May(right string) bool { return c.Rights == nil || slices.Contains(c.Rights, right) }
 
 // MayProcess reports whether the caller may have items at a stage.
-func (c Caller) MayProcess(stage string) bool {
+func (c Caller) MayProcess(stage registry.Stage) bool {
 	return c.Stages == nil || slices.Contains(c.Stages, stage)
 }
 

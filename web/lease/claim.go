@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/reply"
 	"github.com/farol-preservation/farol/web/request"
@@ -31,19 +32,19 @@ const (
 )
 
 type claimRequest struct {
-	Worker            string   `json:"worker"`
-	Node              string   `json:"node"`
-	PID               int      `json:"pid"`
-	Stages            []string `json:"stages"`
-	Max               int      `json:"max"`
-	MinSize           int64    `json:"min_size"`
-	MaxSize           int64    `json:"max_size"`
-	Institution       string   `json:"institution"`
-	StorageOptions    []string `json:"storage_options"`
-	Wait              float64  `json:"wait"`
-	MinAge            float64  `json:"min_age"`
-	ProcessingTimeout float64  `json:"processing_timeout"`
-	Heartbeats        *bool    `json:"heartbeats"`
+	Worker            string           `json:"worker"`
+	Node              string           `json:"node"`
+	PID               int              `json:"pid"`
+	Stages            []registry.Stage `json:"stages"`
+	Max               int              `json:"max"`
+	MinSize           int64            `json:"min_size"`
+	MaxSize           int64            `json:"max_size"`
+	Institution       string           `json:"institution"`
+	StorageOptions    []string         `json:"storage_options"`
+	Wait              float64          `json:"wait"`
+	MinAge            float64          `json:"min_age"`
+	ProcessingTimeout float64          `json:"processing_timeout"`
+	Heartbeats        *bool            `json:"heartbeats"`
 }
 
 // check refuses what is out of bounds or not for the caller, and fills in defaults.
@@ -98,7 +99,7 @@ func (q *claimRequest) checkScope(c access.Caller) error {
 	}
 	for _, stage := range q.Stages {
 		if !c.MayProcess(stage) {
-			return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + stage + "."}
+			return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + string(stage) + "."}
 		}
 	}
 	return nil
@@ -154,23 +155,23 @@ func (a *API) checkNames(ctx context.Context, q claimRequest) error {
 
 // claimedItem is an item as its worker gets it.
 type claimedItem struct {
-	ID               int64     `json:"id"`
-	Token            int64     `json:"token"`
-	Stage            string    `json:"stage"`
-	Attempt          int       `json:"attempt"`
-	MaxAttempts      int       `json:"max_attempts"`
-	Name             string    `json:"name"`
-	Bucket           string    `json:"bucket"`
-	ETag             string    `json:"etag"`
-	Size             int64     `json:"size"`
-	BagDate          time.Time `json:"bag_date"`
-	ObjectIdentifier string    `json:"object_identifier"`
-	Institution      string    `json:"institution"`
-	StorageOption    string    `json:"storage_option,omitempty"`
-	Lease            float64   `json:"lease"`
-	LeaseExpiresAt   time.Time `json:"lease_expires_at"`
-	Heartbeat        float64   `json:"heartbeat"`
-	Timeout          float64   `json:"timeout,omitempty"`
+	ID               int64          `json:"id"`
+	Token            int64          `json:"token"`
+	Stage            registry.Stage `json:"stage"`
+	Attempt          int            `json:"attempt"`
+	MaxAttempts      int            `json:"max_attempts"`
+	Name             string         `json:"name"`
+	Bucket           string         `json:"bucket"`
+	ETag             string         `json:"etag"`
+	Size             int64          `json:"size"`
+	BagDate          time.Time      `json:"bag_date"`
+	ObjectIdentifier string         `json:"object_identifier"`
+	Institution      string         `json:"institution"`
+	StorageOption    string         `json:"storage_option,omitempty"`
+	Lease            float64        `json:"lease"`
+	LeaseExpiresAt   time.Time      `json:"lease_expires_at"`
+	Heartbeat        float64        `json:"heartbeat"`
+	Timeout          float64        `json:"timeout,omitempty"`
 }
 
 func claimedItems(list []claim.Leased) (items []claimedItem) {

@@ -114,35 +114,35 @@ func (a *API) release(ctx context.Context, w http.ResponseWriter, r *http.Reques
 func (a *API) settle(ctx context.Context, c claimRef, done claim.Done, result error) (any, error) {
 	stage, status, err := a.remote.Settle(ctx, c.ID, c.Token, done, result)
 	return struct {
-		ID     int64  `json:"id"`
-		Stage  string `json:"stage"`
-		Status string `json:"status"`
+		ID     int64           `json:"id"`
+		Stage  registry.Stage  `json:"stage"`
+		Status registry.Status `json:"status"`
 	}{c.ID, stage, status}, err
 }
 
 // itemView is what a worker may see of an item. The token is only for its claimant.
 type itemView struct {
-	ID               int64      `json:"id"`
-	Action           string     `json:"action"`
-	Stage            string     `json:"stage"`
-	Status           string     `json:"status"`
-	Attempt          int        `json:"attempt"`
-	Name             string     `json:"name"`
-	Bucket           string     `json:"bucket"`
-	ETag             string     `json:"etag"`
-	Size             int64      `json:"size"`
-	BagDate          time.Time  `json:"bag_date"`
-	ObjectIdentifier string     `json:"object_identifier"`
-	Institution      string     `json:"institution"`
-	Note             string     `json:"note"`
-	Outcome          string     `json:"outcome"`
-	ErrorCode        string     `json:"error_code"`
-	NeedsAdminReview bool       `json:"needs_admin_review"`
-	Worker           *string    `json:"worker"`
-	Node             *string    `json:"node"`
-	LeaseExpiresAt   *time.Time `json:"lease_expires_at"`
-	RunAt            *time.Time `json:"run_at"`
-	UpdatedAt        time.Time  `json:"updated_at"`
+	ID               int64           `json:"id"`
+	Action           registry.Action `json:"action"`
+	Stage            registry.Stage  `json:"stage"`
+	Status           registry.Status `json:"status"`
+	Attempt          int             `json:"attempt"`
+	Name             string          `json:"name"`
+	Bucket           string          `json:"bucket"`
+	ETag             string          `json:"etag"`
+	Size             int64           `json:"size"`
+	BagDate          time.Time       `json:"bag_date"`
+	ObjectIdentifier string          `json:"object_identifier"`
+	Institution      string          `json:"institution"`
+	Note             string          `json:"note"`
+	Outcome          string          `json:"outcome"`
+	ErrorCode        string          `json:"error_code"`
+	NeedsAdminReview bool            `json:"needs_admin_review"`
+	Worker           *string         `json:"worker"`
+	Node             *string         `json:"node"`
+	LeaseExpiresAt   *time.Time      `json:"lease_expires_at"`
+	RunAt            *time.Time      `json:"run_at"`
+	UpdatedAt        time.Time       `json:"updated_at"`
 }
 
 // item shows an item.

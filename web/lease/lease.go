@@ -173,7 +173,8 @@ FROM institutions i WHERE i.id = (SELECT institution_id FROM all_work_items WHER
 // checkClaim returns ErrNotFound unless the caller may see the item, and a problem if
 // it may not process the claim's stage, wherever the item has moved since.
 func (a *API) checkClaim(ctx context.Context, c access.Caller, item, token int64) error {
-	var institution, stage string
+	var institution string
+	var stage registry.Stage
 	err := a.db.QueryRow(ctx, claimOwnerSQL, item, token).Scan(&institution, &stage)
 	switch err = notFound(err); {
 	case err != nil:
@@ -181,7 +182,7 @@ func (a *API) checkClaim(ctx context.Context, c access.Caller, item, token int64
 	case !c.MaySee(institution):
 		return fmt.Errorf("look up item %d: %w", item, registry.ErrNotFound)
 	case stage != "" && !c.MayProcess(stage):
-		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + stage + "."}
+		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + string(stage) + "."}
 	}
 	return nil
 }

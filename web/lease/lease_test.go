@@ -19,6 +19,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 )
 
@@ -251,7 +252,7 @@ func TestCallerIsBound(t *testing.T) {
 			case "Bearer other":
 				return access.Caller{Name: "other", Institution: "other.edu"}, nil
 			case "Bearer ocr":
-				return access.Caller{Name: "ocr", Stages: []string{"OCR"}}, nil
+				return access.Caller{Name: "ocr", Stages: []registry.Stage{"OCR"}}, nil
 			case "Bearer all":
 				return access.Caller{}, nil
 			}

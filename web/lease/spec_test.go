@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/request"
 )
@@ -150,7 +151,7 @@ func TestEveryAnswerIsDocumented(t *testing.T) {
 		try(404, "POST", path, `{"id": 999, "token": 1`+more+`}`)
 		try(409, "POST", path, fmt.Sprintf(`{"id": %v, "token": 99%s}`, item["id"], more))
 		try(413, "POST", path, huge)
-		who = access.Caller{Stages: []string{"OCR"}}
+		who = access.Caller{Stages: []registry.Stage{"OCR"}}
 		try(403, "POST", path, ref(item, more))
 		who, denied = access.Caller{}, &access.Error{Status: 401, Reason: "who is it?"}
 		try(401, "POST", path, ref(item, more))

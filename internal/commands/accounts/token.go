@@ -26,6 +26,7 @@ func tokenAddCommand() *cobra.Command {
 	var t registry.Token
 	var lasts time.Duration
 	var asJSON bool
+	var stages []string
 	c := &cobra.Command{
 		Use:   "add NAME --may RIGHT,...",
 		Short: "Create a token",
@@ -49,6 +50,9 @@ that institution's items, since messages are shared.`,
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
+			for _, s := range stages {
+				t.Stages = append(t.Stages, registry.Stage(s))
+			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
@@ -67,7 +71,7 @@ that institution's items, since messages are shared.`,
 	}
 	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", ")+" (required)")
 	c.Flags().StringVar(&t.Institution, "institution", "", "institution by its identifier; without, of all")
-	c.Flags().StringSliceVar(&t.Stages, "stages", nil, "stages that may be leased; without, all that are worked on over HTTP")
+	c.Flags().StringSliceVar(&stages, "stages", nil, "stages that may be leased; without, all that are worked on over HTTP")
 	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -124,7 +128,7 @@ func printTokens(out io.Writer, list []registry.Token) error {
 		if t.UsedAt != nil {
 			used = human.Time(*t.UsedAt)
 		}
-		rows = append(rows, []string{human.Line(t.Name), strings.Join(t.Rights, ","), human.Line(t.Institution), human.Line(strings.Join(t.Stages, ",")), until, used})
+		rows = append(rows, []string{human.Line(t.Name), strings.Join(t.Rights, ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
 	}
 	return cli.WriteList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }

@@ -172,7 +172,7 @@ func (v *objectPage) deletionState() string {
 func (v *objectPage) printItems(w io.Writer) error {
 	var rows [][]string
 	for _, i := range v.Items {
-		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), i.Action, i.Status, i.Stage, human.Time(i.CreatedAt), human.Line(i.Note)})
+		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), string(i.Action), string(i.Status), string(i.Stage), human.Time(i.CreatedAt), human.Line(i.Note)})
 	}
 	if err := printSection(w, "No work items.", []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}, rows); err != nil || len(v.Items) < mostItems {
 		return err

@@ -36,7 +36,7 @@ checks of stored copies. --all includes it, and asks first on a terminal, unless
   farol pause Record --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.change(cmd, args, "Stop claims of all stages, and fixity checks", func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
+			return f.change(cmd, args, "Stop claims of all stages, and fixity checks", func(ctx context.Context, r *registry.Registry, stage registry.Stage) ([]registry.StagePause, error) {
 				return r.Pause(ctx, stage, reason)
 			})
 		},
@@ -56,7 +56,7 @@ func Resume() *cobra.Command {
   farol resume --all --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.change(cmd, args, "Let all stages be claimed again", func(ctx context.Context, r *registry.Registry, stage string) ([]registry.StagePause, error) {
+			return f.change(cmd, args, "Let all stages be claimed again", func(ctx context.Context, r *registry.Registry, stage registry.Stage) ([]registry.StagePause, error) {
 				return r.Resume(ctx, stage)
 			})
 		},
@@ -80,18 +80,18 @@ func (f *stageFlags) add(c *cobra.Command, all string) {
 // change makes one change to one stage, or to all after it has asked, and shows what
 // came of it.
 func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
-	change func(context.Context, *registry.Registry, string) ([]registry.StagePause, error),
+	change func(context.Context, *registry.Registry, registry.Stage) ([]registry.StagePause, error),
 ) error {
-	stage, does, err := "", true, error(nil)
+	stage, does, err := registry.Stage(""), true, error(nil)
 	switch {
 	case f.all == (len(args) == 1):
-		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(append(values.Stages(), registry.FixityStage), ", "))
+		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(cli.Strings(append(values.Stages(), registry.FixityStage)), ", "))
 	case !f.all && (f.care.Yes || f.care.DryRun):
 		return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
 	case f.all:
 		does, err = f.care.Allows(cmd, question, true)
 	default:
-		stage, err = values.Stage(cmd.Context(), "the stage", args[0], registry.FixityStage)
+		stage, err = values.Stage(cmd.Context(), "the stage", registry.Stage(args[0]), registry.FixityStage)
 	}
 	if err != nil {
 		return err
@@ -124,9 +124,9 @@ func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
 				state += ": " + human.Line(*p.PauseReason)
 			}
 		}
-		name := p.Stage + " of " + p.Action
+		name := fmt.Sprintf("%s of %s", p.Stage, p.Action)
 		if p.Stage == registry.FixityStage {
-			name = p.Stage
+			name = string(p.Stage)
 		}
 		if _, err := fmt.Fprintf(out, "%s %s\n", name, state); err != nil {
 			return fmt.Errorf("write the stages: %w", err)

@@ -47,7 +47,7 @@ func listStages(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
-func printStages(out io.Writer, list []registry.Stage) error {
+func printStages(out io.Writer, list []registry.QueueStage) error {
 	var rows [][]string
 	for _, s := range list {
 		state, most := "", "-"
@@ -58,7 +58,7 @@ func printStages(out io.Writer, list []registry.Stage) error {
 			most = strconv.Itoa(s.Cap)
 		}
 		rows = append(rows, []string{
-			s.Stage, s.Action, s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
+			string(s.Stage), string(s.Action), s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
 			human.Number(s.Waiting), human.Number(s.Running), human.Number(s.Parked), state,
 		})
 	}
@@ -90,7 +90,7 @@ has letters, digits and single spaces, and begins with a capital.`,
 			if n.MaxAttempts < 1 || n.Lease <= 0 || n.Heartbeat < 0 || n.Timeout < 0 {
 				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease values above 0, and no negative times")
 			}
-			n.Name = args[0]
+			n.Name = registry.Stage(args[0])
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				var err error
 				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
@@ -109,7 +109,7 @@ has letters, digits and single spaces, and begins with a capital.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&n.After, "after", "", "the stage before it")
+	flags.StringVar((*string)(&n.After), "after", "", "the stage before it")
 	flags.StringVar(&worker, "worker", "", "what processes it: http")
 	flags.StringVar(&n.Topic, "topic", "", "its NSQ topic (default ingest_ and its name)")
 	flags.IntVar(&n.MaxAttempts, "max-attempts", 3, "attempts after which an item waits for a person")
@@ -132,14 +132,14 @@ parked, and can be requeued to another stage.`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				name, err := values.StageFrom(ctx, r, "the stage", args[0])
+				name, err := values.StageFrom(ctx, r, "the stage", registry.Stage(args[0]))
 				if err != nil {
 					return err
 				}
 				s, err := r.RemoveStage(ctx, name)
 				switch {
 				case errors.Is(err, registry.ErrRefused):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --stage '" + name + "'` shows its items; `farol pause '" + name + "'` pauses it"}
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name)}
 				case err != nil:
 					return err
 				case asJSON:

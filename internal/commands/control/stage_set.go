@@ -49,11 +49,11 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 			if given("max-attempts") {
 				c.MaxAttempts = &attempts
 			}
-			return setStage(cmd, args[0], c, asJSON)
+			return setStage(cmd, registry.Stage(args[0]), c, asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.Action, "action", "", "only for this action: "+strings.Join(values.Actions(), ", "))
+	flags.StringVar((*string)(&c.Action), "action", "", "only for this action: "+strings.Join(cli.Strings(values.Actions()), ", "))
 	flags.IntVar(&most, "cap", 0, "items at the stage at the same time in all processes; 0: no limit")
 	flags.DurationVar(&timeout, "timeout", 0, "how long the stage may take; 0: no limit")
 	flags.IntVar(&attempts, "max-attempts", 0, "attempts after which an item waits for a person")
@@ -61,7 +61,7 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 	return cmd
 }
 
-func setStage(cmd *cobra.Command, name string, c registry.StageChange, asJSON bool) error {
+func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, asJSON bool) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		stage, err := values.StageFrom(ctx, r, "the stage", name)
 		if err != nil {

@@ -85,14 +85,14 @@ func progressOf(e *explain.Explanation) (lines []string) {
 	c := e.Current
 	switch {
 	case e.Item.Status == "Started" && c.FilesDone != nil:
-		lines = append(lines, c.Stage+": "+c.Done(), c.Pace())
+		lines = append(lines, fmt.Sprintf("%s: %s", c.Stage, c.Done()), c.Pace())
 		for _, hand := range c.FileLines() {
 			lines = append(lines, "in progress: "+hand)
 		}
 	case e.Item.Status == "Started" && c.Counts():
-		lines = append(lines, c.Stage+": "+c.Done())
+		lines = append(lines, fmt.Sprintf("%s: %s", c.Stage, c.Done()))
 	case c.FilesDone != nil:
-		lines = append(lines, c.Stage+" came to: "+c.Done())
+		lines = append(lines, fmt.Sprintf("%s came to: %s", c.Stage, c.Done()))
 	}
 	return lines
 }

@@ -141,16 +141,16 @@ func (l *itemFileList) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if ingest && !l.item.Retry || l.item.Stage == "Cleanup" {
+	if ingest && !l.item.Retry || l.item.Stage == registry.Cleanup {
 		if found, err := l.kept(ctx); err != nil || found {
 			return err
 		}
 	}
-	if !ingest || l.item.Stage == "Cleanup" {
+	if !ingest || l.item.Stage == registry.Cleanup {
 		return l.onRecord(ctx)
 	}
 	l.gone = fmt.Sprintf("Nothing is kept of the files of item %d any more: its interim metadata was removed.", l.item.ID)
-	if l.item.Stage == "Receive" {
+	if l.item.Stage == registry.Receive {
 		l.gone = fmt.Sprintf("Nothing is known of the files of item %d: its bag was not read, or not far enough.", l.item.ID)
 	}
 	return nil

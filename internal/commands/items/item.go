@@ -26,7 +26,7 @@ func Item() *cobra.Command {
 }
 
 func itemRequeueCommand() *cobra.Command {
-	var stage string
+	var stage registry.Stage
 	var acceptMissing, asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue ID",
@@ -52,7 +52,7 @@ func acceptFlag(c *cobra.Command, accept *bool) {
 	c.Flags().BoolVar(accept, "accept-missing", false, "continue a deletion although copies are missing")
 }
 
-func requeueItem(cmd *cobra.Command, arg, stage string, acceptMissing, asJSON bool) error {
+func requeueItem(cmd *cobra.Command, arg string, stage registry.Stage, acceptMissing, asJSON bool) error {
 	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
@@ -177,9 +177,9 @@ func itemID(arg string) (int64, error) {
 	return id, nil
 }
 
-func stageFlag(c *cobra.Command, stage *string) {
-	c.Flags().StringVar(stage, "to", "", values.ToHelp())
-	c.Flags().StringVar(stage, "stage", "", values.ToHelp())
+func stageFlag(c *cobra.Command, stage *registry.Stage) {
+	c.Flags().StringVar((*string)(stage), "to", "", values.ToHelp())
+	c.Flags().StringVar((*string)(stage), "stage", "", values.ToHelp())
 	old := c.Flags().Lookup("stage")
 	old.Hidden, old.Deprecated = true, "use --to: --stage is the stage that items are in"
 }

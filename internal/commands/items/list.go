@@ -58,10 +58,10 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
-	flags.StringVar(&f.Status, "state", "", "the same as --status")
-	flags.StringVar(&f.Stage, "stage", "", values.StageHelp())
-	flags.StringVar(&f.Action, "action", "", "only of this action: "+strings.Join(values.Actions(), ", "))
+	flags.StringVar((*string)(&f.Status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
+	flags.StringVar((*string)(&f.Status), "state", "", "the same as --status")
+	flags.StringVar((*string)(&f.Stage), "stage", "", values.StageHelp())
+	flags.StringVar((*string)(&f.Action), "action", "", "only of this action: "+strings.Join(cli.Strings(values.Actions()), ", "))
 	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
@@ -97,12 +97,12 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 	}
 	var rows [][]string
 	for _, i := range items {
-		status := i.Status
+		status := string(i.Status)
 		if i.NeedsAdminReview {
 			status += " !"
 		}
 		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), status, i.Action, i.Stage, i.Institution, human.Line(i.Name), human.Bytes(i.Size),
+			strconv.FormatInt(i.ID, 10), status, string(i.Action), string(i.Stage), i.Institution, human.Line(i.Name), human.Bytes(i.Size),
 			human.Duration(time.Since(i.CreatedAt)), human.Line(explain.FirstFinding(i.Note)),
 		})
 	}

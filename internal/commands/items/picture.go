@@ -40,7 +40,7 @@ func draw(l explain.Look) []string {
 	i := l.Item
 	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, human.Line(i.Name), i.Institution, human.Bytes(i.Size), i.Status)}
 	if l.Current.Of == 0 {
-		return append(lines, "  "+i.Stage+": "+l.State)
+		return append(lines, fmt.Sprintf("  %s: %s", i.Stage, l.State))
 	}
 	for n, stage := range i.Order {
 		switch {
@@ -66,7 +66,7 @@ func draw(l explain.Look) []string {
 func drawCurrent(l explain.Look) string {
 	c := l.Current
 	if l.Item.Status != "Started" {
-		return strings.ToLower(l.Item.Status)
+		return strings.ToLower(string(l.Item.Status))
 	}
 	text := "running"
 	if l.Item.Attempt > 1 {
@@ -93,7 +93,7 @@ func meter(share float64) string {
 }
 
 // tookFor is how long the work on a stage took, attempts that failed included.
-func tookFor(attempts []registry.Attempt, stage string) string {
+func tookFor(attempts []registry.Attempt, stage registry.Stage) string {
 	var sum time.Duration
 	for _, a := range attempts {
 		if a.Stage == stage && a.EndedAt != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/commands/values"
+	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -21,10 +22,10 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	}
 	defer out.Close() //nolint:errcheck // read below
 	p := &picture{out: out}
-	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: settings.StageNames()}
+	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: values.Stages()[:9]}
 	number := func(n int64) *int64 { return &n }
 	stage := explain.Stage{
-		Stage: "Store", Number: 6, Of: 9, FilesDone: number(1), FilesTotal: number(4), BytesDone: number(100), BytesTotal: number(400), InProgress: 12,
+		Stage: "Store", Measure: progress.ByBytes, Number: 6, Of: 9, FilesDone: number(1), FilesTotal: number(4), BytesDone: number(100), BytesTotal: number(400), InProgress: 12,
 		Files: []explain.File{{Path: "data/\u202egnp.exe", Files: 1, Size: number(200), Bytes: 50}, {Path: "data/a", Files: 3, Size: number(30)}},
 	}
 	ended := time.Now()

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ const planTime = 10 * time.Minute
 func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
 	flags := c.Flags()
 	flags.StringVar(&q.Where, "where", "", "only items for which this SQL condition is true; \"true\" selects all")
-	flags.StringVar(&q.Status, "status", "", "only with this status: "+strings.Join(values.Statuses(), ", "))
-	flags.StringVar(&q.AtStage, "stage", "", values.StageHelp())
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
+	flags.StringVar((*string)(&q.AtStage), "stage", "", values.StageHelp())
 	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
 	cli.JSONFlag(c, asJSON)
@@ -67,7 +68,7 @@ plan is applied.` + conditionHelp,
 		},
 	}
 	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar(&q.Stage, "to", "", values.ToHelp())
+	c.Flags().StringVar((*string)(&q.Stage), "to", "", values.ToHelp())
 	return c
 }
 
@@ -114,7 +115,7 @@ is 0. Nothing is changed until the plan is applied.` + conditionHelp,
 
 // makePlan stores a plan and shows what it would do.
 func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
-	if q.Where+q.Status+q.AtStage+q.Institution+q.ErrorCode == "" {
+	if cmp.Or(q.Where, string(q.Status), string(q.AtStage), q.Institution, q.ErrorCode) == "" {
 		return cli.Usage(errors.New("no items are named"), "select items with --where or another flag; --where true selects all")
 	}
 	if q.Status, err = cli.OneOf("--status", q.Status, values.Statuses()); err != nil {

@@ -185,7 +185,7 @@ func (v planView) next() string {
 func does(p plans.Plan) string {
 	switch {
 	case p.ToStage != nil:
-		return p.Action + " to " + *p.ToStage
+		return p.Action + " to " + string(*p.ToStage)
 	case p.Priority != nil:
 		return p.Action + " to " + strconv.Itoa(*p.Priority)
 	case p.Reason != nil:
@@ -204,7 +204,7 @@ func commandOf(p plans.Plan) string {
 	command += " --where " + quoted(p.Condition)
 	switch {
 	case p.ToStage != nil:
-		command += " --to " + quoted(*p.ToStage)
+		command += " --to " + quoted(string(*p.ToStage))
 	case p.Reason != nil:
 		command += " --reason " + quoted(*p.Reason)
 	case p.Priority != nil:
@@ -239,7 +239,7 @@ func printPlanItems(w io.Writer, items []plans.Item) error {
 	var rows [][]string
 	for _, i := range items {
 		rows = append(rows, []string{
-			strconv.FormatInt(i.ID, 10), i.State, i.Status, i.Stage, human.Bytes(i.Size), human.Line(i.Name), human.Line(i.Detail),
+			strconv.FormatInt(i.ID, 10), i.State, string(i.Status), string(i.Stage), human.Bytes(i.Size), human.Line(i.Name), human.Line(i.Detail),
 		})
 	}
 	return cli.WriteList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, rows)

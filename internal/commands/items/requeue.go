@@ -19,7 +19,8 @@ import (
 
 // Requeue is farol requeue.
 func Requeue() *cobra.Command {
-	var stage, where string
+	var stage registry.Stage
+	var where string
 	var care cli.Caution
 	var acceptMissing, asJSON bool
 	c := &cobra.Command{
@@ -58,7 +59,7 @@ Items that are refused do not stop the others.`,
 	return c
 }
 
-func requeueMany(cmd *cobra.Command, where, stage string, care cli.Caution, asJSON bool) error {
+func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cli.Caution, asJSON bool) error {
 	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err

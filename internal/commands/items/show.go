@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -66,7 +67,7 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 // connectItems opens what explains items. Without Redis there is a warning, and the
 // rest is shown: the reader has trouble enough.
 func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, explain.Source, error) {
-	source := explain.Source{Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
+	source := explain.Source{Measures: ingest.Measures(), Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
 	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
 		return nil, source, err
@@ -86,8 +87,8 @@ func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, e
 func printItem(w io.Writer, v *explain.Item) error {
 	i := v.Item
 	lines := [][]string{
-		{"Action", i.Action},
-		{"Status", i.Status + " at " + i.Stage},
+		{"Action", string(i.Action)},
+		{"Status", fmt.Sprintf("%s at %s", i.Status, i.Stage)},
 		{"Next", v.State},
 		{"Bag", fmt.Sprintf("%s in %s, %s, uploaded %s", human.Line(i.Name), human.Line(i.Bucket), human.Bytes(i.Size), human.Time(i.BagDate))},
 		{"ETag", human.Line(i.ETag)},
@@ -136,13 +137,13 @@ func progressLines(v *explain.Item) (lines [][]string) {
 	}
 	switch {
 	case c.FilesDone != nil:
-		lines = append(lines, []string{"Progress", c.Stage + ": " + c.Done()})
+		lines = append(lines, []string{"Progress", fmt.Sprintf("%s: %s", c.Stage, c.Done())})
 	case len(v.Progress) > 0:
 		for _, p := range v.Progress {
-			lines = append(lines, []string{"Progress", p.Stage + ": " + human.Count(p.Files, "file", "files") + " finished"})
+			lines = append(lines, []string{"Progress", fmt.Sprintf("%s: %s finished", p.Stage, human.Count(p.Files, "file", "files"))})
 		}
 	case v.Item.Status == "Started" && c.Counts():
-		lines = append(lines, []string{"Progress", c.Stage + ": " + c.Done()})
+		lines = append(lines, []string{"Progress", fmt.Sprintf("%s: %s", c.Stage, c.Done())})
 	}
 	if v.Item.Status != "Started" || c.FilesDone == nil {
 		return lines
@@ -166,7 +167,7 @@ func printAttempts(w io.Writer, attempts []registry.Attempt) error {
 			what = strings.TrimSpace(what + " (current file: " + human.Line(a.FileInHand) + ")")
 		}
 		rows = append(rows, []string{
-			a.Stage, strconv.Itoa(a.Attempt), human.Time(a.ClaimedAt), human.Duration(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,
+			string(a.Stage), strconv.Itoa(a.Attempt), human.Time(a.ClaimedAt), human.Duration(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,
 			fmt.Sprintf("%s/%d", human.Line(a.Node), a.PID), what,
 		})
 	}

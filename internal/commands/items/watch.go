@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -146,7 +147,7 @@ func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
 	if w.services.Progress == nil {
 		unread = w.services.OpenProgress(ctx, w.redis)
 	}
-	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Unread: func(err error) { unread = err }}
+	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Unread: func(err error) { unread = err }}
 	l, err := source.Look(ctx, w.id)
 	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
 		w.redisOut = away

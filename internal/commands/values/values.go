@@ -17,7 +17,7 @@ import (
 // Stage spells the name of a stage as the registry does; also are other names that are
 // allowed. It connects to the registry only if the stage is not one of Farol's own.
 // flag is what the error names.
-func Stage(ctx context.Context, flag, value string, also ...string) (string, error) {
+func Stage(ctx context.Context, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
 	name, err := cli.OneOf(flag, value, append(Stages(), also...))
 	if err == nil {
 		return name, nil
@@ -33,13 +33,13 @@ func Stage(ctx context.Context, flag, value string, also ...string) (string, err
 }
 
 // StageFrom is [Stage] for a command that is connected. Its error lists the live stages.
-func StageFrom(ctx context.Context, r *registry.Registry, flag, value string, also ...string) (string, error) {
+func StageFrom(ctx context.Context, r *registry.Registry, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
 	names, err := r.StageNames(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, name := range names {
-		if strings.EqualFold(name, value) {
+		if strings.EqualFold(string(name), string(value)) {
 			return name, nil
 		}
 	}
@@ -47,40 +47,42 @@ func StageFrom(ctx context.Context, r *registry.Registry, flag, value string, al
 	if err != nil {
 		return "", err
 	}
-	var live []string
+	var live []registry.Stage
 	for _, s := range stages {
 		if !slices.Contains(live, s.Stage) {
 			live = append(live, s.Stage)
 		}
 	}
-	return cli.OneOf(flag, value, append(append(live, "Resolve"), also...))
+	return cli.OneOf(flag, value, append(append(live, registry.Resolve), also...))
 }
 
 // Statuses lists the statuses of work items.
-func Statuses() []string {
-	return []string{"Pending", "Started", "Success", "Failed", "Cancelled", "Suspended"}
+func Statuses() []registry.Status {
+	return []registry.Status{registry.Pending, registry.Started, registry.Success, registry.Failed, registry.Cancelled, registry.Suspended}
 }
 
 // Stages are Farol's own that live items can be in: the ingest stages in their
 // order, and those of the other actions. [Stage] knows those that were added too.
-func Stages() []string {
-	var names []string
+func Stages() []registry.Stage {
+	var names []registry.Stage
 	for _, w := range settings.IngestWorkers() {
 		names = append(names, w.Stage)
 	}
-	return append(names, "Requested", "Resolve")
+	return append(names, registry.Requested, registry.Resolve)
 }
 
 // ToHelp describes the flag --to of all commands that have it.
 func ToHelp() string {
-	return "an earlier stage to begin again at: " + strings.Join(Stages(), ", ")
+	return "an earlier stage to begin again at: " + strings.Join(cli.Strings(Stages()), ", ")
 }
 
 // StageHelp describes the flag --stage of all commands that have it.
-func StageHelp() string { return "only those in this stage: " + strings.Join(Stages(), ", ") }
+func StageHelp() string {
+	return "only those in this stage: " + strings.Join(cli.Strings(Stages()), ", ")
+}
 
 // Actions lists the actions of work items.
-func Actions() (names []string) {
+func Actions() (names []registry.Action) {
 	for _, w := range settings.OldWorkers() {
 		if w.Action != "" && !slices.Contains(names, w.Action) {
 			names = append(names, w.Action)
