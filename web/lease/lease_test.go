@@ -93,7 +93,12 @@ func (l *leases) put(institution string, size int64) (id int64) {
 // those that the document describes.
 func (l *leases) call(method, path, body string, header ...string) (status int, answer map[string]any) {
 	l.t.Helper()
-	r, err := http.NewRequestWithContext(l.t.Context(), method, l.url+path, strings.NewReader(body))
+	return l.callWith(method, path, strings.NewReader(body), header...)
+}
+
+func (l *leases) callWith(method, path string, body io.Reader, header ...string) (status int, answer map[string]any) {
+	l.t.Helper()
+	r, err := http.NewRequestWithContext(l.t.Context(), method, l.url+path, body)
 	if err != nil {
 		l.t.Fatal(err)
 	}
