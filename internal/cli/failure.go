@@ -26,6 +26,7 @@ type Failure struct {
 	Next string
 }
 
+// Error is the text of Err.
 func (f Failure) Error() string {
 	if f.Err == nil {
 		return "the answer is no"
@@ -33,6 +34,7 @@ func (f Failure) Error() string {
 	return f.Err.Error()
 }
 
+// Unwrap returns Err.
 func (f Failure) Unwrap() error { return f.Err }
 
 // Usage is the failure of a wrong command line.

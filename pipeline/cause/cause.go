@@ -109,13 +109,16 @@ type FileError struct {
 // InFile says which file of the item an error is about.
 func InFile(path string, err error) error { return &FileError{path, err} }
 
+// Error is the text of the error without the path, which it has already.
 func (e *FileError) Error() string { return e.err.Error() }
 
+// Unwrap returns the error about the file.
 func (e *FileError) Unwrap() error { return e.err }
 
 // Mismatch is an error about two things that should be the same.
 type Mismatch struct{ Text, Expected, Found string }
 
+// Error says what differs.
 func (m *Mismatch) Error() string { return m.Text }
 
 // FileErrors finds the errors about files in a tree of errors.

@@ -122,8 +122,10 @@ type UselessError struct {
 	err  error
 }
 
+// Error names the list and what is wrong with it.
 func (e *UselessError) Error() string { return "read " + e.name + ": " + e.err.Error() }
 
+// Unwrap returns what is wrong.
 func (e *UselessError) Unwrap() error { return e.err }
 
 // Remade sends an item back whose list is of no use; any other error stays.
