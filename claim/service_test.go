@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // What fails around an item costs it nothing: neither an attempt nor its place in
@@ -264,5 +265,48 @@ func TestPeopleAreAlertedToAServiceOnce(t *testing.T) {
 	}
 	if text := value[string](q, `SELECT content FROM alerts ORDER BY id LIMIT 1`); text == "" {
 		t.Error("the alert says nothing")
+	}
+}
+
+// A heartbeat does not wait for reports of services, even if another transaction locks
+// the rows that they write: else the leases of live work would lapse.
+func TestHeartbeatDoesNotWaitForReports(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	tx, err := q.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE service_reports`); err != nil {
+		t.Fatal(err)
+	}
+	const reports = 9 // more than a process has connections for the queue
+	reported := make(chan error, reports)
+	for i := range reports {
+		go func() {
+			reported <- e.Report(t.Context(), claim.ServiceReport{Service: fmt.Sprint("s3:", i), State: claim.ServiceFailing, Code: "storage-unavailable"})
+		}()
+	}
+	testenv.Eventually(t, "reports to wait for the lock", func() bool {
+		return value[bool](q, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%report_service%')`)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if err := e.Beat(ctx); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+	if n := len(reported); n != 0 {
+		t.Errorf("%d reports did not wait for the lock", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range reports {
+		if err := <-reported; err != nil {
+			t.Errorf("report: %v", err)
+		}
 	}
 }
