@@ -57,3 +57,37 @@ func idles(t *testing.T, db *pgxpool.Pool) (most string) {
 	}
 	return most
 }
+
+// Where one item of a page cannot be ended, the items are listed first and ended one by
+// one. A lease that was renewed in between is not ended.
+func TestRenewedLeaseIsNotReaped(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	var id int64
+	err := db.QueryRow(t.Context(), `
+		WITH i AS (INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore') RETURNING id)
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT id, 'Ingest', 'Receive', 'a.tar', 'receiving', 'e', 1, now() FROM i RETURNING id`).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(t.Context(), db, DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"Receive", 1}}}, 1); err != nil || len(items) != 1 {
+		t.Fatalf("Claim = %v, %v", items, err)
+	}
+	for _, step := range []struct {
+		lease string
+		want  int
+	}{{"now() + interval '1 hour'", 0}, {"now() - interval '1 second'", 1}} {
+		if _, err := db.Exec(t.Context(), `UPDATE work_items SET lease_expires_at = `+step.lease); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := reapIn(t.Context(), db, []int64{id}, newDeaths(nil, nil)); err != nil || len(list) != step.want {
+			t.Errorf("with a lease until %s, %d items are reaped, %v; want %d", step.lease, len(list), err, step.want)
+		}
+	}
+}

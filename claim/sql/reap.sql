@@ -3,7 +3,8 @@
 -- Each counts: an item that kills its workers is parked after as many attempts as its stage
 -- allows, unless they got it further each time. A worker whose heartbeats went on for twice
 -- their interval and never named the item does not know of it: the answer to its claim was
--- lost, and the attempt does not count.
+-- lost, and the attempt does not count. An item whose lease was renewed since it was listed,
+-- or that another worker has claimed since, is left alone.
 -- Parameters: $1 items, of lapsed or held_by_dead; $2, $3 allowed attempts where a process
 -- overrides them, and their stages; $4, $5 files that dead workers had in progress, by item; $6,
 -- $7 dead workers and the beginnings of their panics.
@@ -15,6 +16,7 @@ WITH dead AS MATERIALIZED (
 	FROM (
 		SELECT * FROM work_items
 		WHERE id = ANY ($1::bigint[]) AND status = 'Started'
+		  AND (lease_expires_at < now() OR worker = ANY ($6::text[]))
 		FOR UPDATE SKIP LOCKED
 	) w
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
