@@ -196,7 +196,7 @@ func TestOutcomes(t *testing.T) {
 			if diff := cmp.Diff(tc.want, q.row(id)); diff != "" {
 				t.Errorf("item (-want +got):\n%s", diff)
 			}
-			ledger := value[string](q, `SELECT outcome || ' ' || file_in_hand FROM work_item_attempts WHERE claim_token = $1 AND ended_at IS NOT NULL`, h.Item.Token)
+			ledger := value[string](q, `SELECT outcome || ' ' || current_file FROM work_item_attempts WHERE claim_token = $1 AND ended_at IS NOT NULL`, h.Item.Token)
 			if want := tc.ledger + " data/a.txt"; ledger != want {
 				t.Errorf("ledger says %q, want %q", ledger, want)
 			}

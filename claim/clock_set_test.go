@@ -117,7 +117,7 @@ func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 	testenv.SetClock(t, q.db, -aboutAnHour)
 	testenv.Eventually(t, "the lease to be as long as leases are", func() bool {
 		return value[bool](q, `SELECT lease_expires_at <= now() + interval '2 seconds' FROM work_items`) &&
-			value[bool](q, `SELECT bool_and(heard_at <= now()) FROM worker_processes`)
+			value[bool](q, `SELECT bool_and(heartbeat_at <= now()) FROM worker_processes`)
 	})
 	q.settle(h, claim.Done{Next: "Storage Validation"}, nil)
 }

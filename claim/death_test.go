@@ -88,7 +88,7 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 			if r.Status != "Pending" || r.Attempt != 1 || r.Code != want.code || !strings.Contains(r.Note, want.note) {
 				t.Errorf("item = %+v, want it to say %q", r, want.note)
 			}
-			got := value[string](q, `SELECT concat_ws(' ', outcome, error_code, file_in_hand) FROM work_item_attempts`)
+			got := value[string](q, `SELECT concat_ws(' ', outcome, error_code, current_file) FROM work_item_attempts`)
 			if got != want.outcome+" "+want.code+" data/killer.pdf" {
 				t.Errorf("the ledger says %q", got)
 			}

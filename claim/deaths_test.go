@@ -239,7 +239,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			if got := value[string](q, `SELECT error FROM work_item_attempts`); !strings.Contains(got, tc.words) {
 				t.Errorf("the ledger says %q, want %q", got, tc.words)
 			}
-			if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/killer.pdf" {
+			if got := value[string](q, `SELECT current_file FROM work_item_attempts`); got != "data/killer.pdf" {
 				t.Errorf("the file in hand was %q", got)
 			}
 			if r := q.row(id); fmt.Sprintf("%s %d", r.Status, r.Attempt) != tc.status {

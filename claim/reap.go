@@ -217,7 +217,7 @@ func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, 
 		var ours bool
 		var ago *time.Duration
 		err := tx.QueryRow(ctx, `
-			SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0)), (SELECT now() - heard_at FROM worker_processes WHERE worker = $1)`,
+			SELECT pg_try_advisory_xact_lock(hashtextextended('farol reaper', 0)), (SELECT now() - heartbeat_at FROM worker_processes WHERE worker = $1)`,
 			r.worker).Scan(&ours, &ago)
 		if err != nil || !ours {
 			busy = !ours

@@ -138,7 +138,7 @@ func TestRemoteLeaseIsRenewed(t *testing.T) {
 	if err != nil || lasts != 30*time.Second || !value[bool](q, `SELECT lease_expires_at = $1 AND lease_expires_at > now() + interval '20 seconds' FROM work_items`, expires) {
 		t.Errorf("Renew = %v, %v, %v", lasts, expires, err)
 	}
-	if file := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); file != "data/a.txt" {
+	if file := value[string](q, `SELECT current_file FROM work_item_attempts`); file != "data/a.txt" {
 		t.Errorf("the file in hand is %q", file)
 	}
 	q.exec(`UPDATE stage_settings SET processing_timeout = '1 microsecond' WHERE stage = 'Virus Scan'`)

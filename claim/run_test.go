@@ -42,7 +42,7 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 	testenv.Eventually(t, "a renewed lease", func() bool {
 		return value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id).After(first)
 	})
-	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts`); got != "data/film.mov�" {
+	if got := value[string](q, `SELECT current_file FROM work_item_attempts`); got != "data/film.mov�" {
 		t.Errorf("file in hand = %q", got)
 	}
 	if err := h.Context().Err(); err != nil {
@@ -242,7 +242,7 @@ func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
 	if n := value[int](q, `SELECT count(*) FROM work_items WHERE lease_expires_at > now()`); n != 2 {
 		t.Errorf("%d leases were renewed, want 2", n)
 	}
-	if got := value[string](q, `SELECT file_in_hand FROM work_item_attempts WHERE work_item_id = $1`, ids[0]); got != "data/\uFFFD\uFFFD.bin" {
+	if got := value[string](q, `SELECT current_file FROM work_item_attempts WHERE work_item_id = $1`, ids[0]); got != "data/\uFFFD\uFFFD.bin" {
 		t.Errorf("file in hand = %q", got)
 	}
 	q.settle(h, claim.Done{Next: "Validate", Note: "read \xff"}, nil)

@@ -85,7 +85,7 @@ const twinSQL = `
 SELECT count(*) FROM move_items(ARRAY(
 	SELECT ROW(twin.id, twin.claim_token, w.stage, w.status, w.attempt, w.run_at, w.note, w.error_code, w.outcome,
 		(SELECT topic FROM topic_messages m WHERE m.work_item_id = w.id AND m.id > $3),
-		a.outcome, a.error, a.file_in_hand, a.service, NULL,
+		a.outcome, a.error, a.current_file, a.service, NULL,
 		w.intellectual_object_id, w.storage_option, w.memory_need,
 		NULL, NULL, NULL, NULL)::work_item_move
 	FROM work_items w
@@ -98,8 +98,8 @@ SELECT count(*) FROM move_items(ARRAY(
 const leftSQL = `
 SELECT jsonb_build_object(
 	'item', to_jsonb(w) - '{id,name,virtual_start,bag_date,created_at,queued_at,date_processed,updated_at,stage_started_at}'::text[] || jsonb_build_object('updated', w.updated_at > w.stage_started_at),
-	'attempt', to_jsonb(a) - '{work_item_id,claimed_at,heard_at,ended_at}'::text[]
-		|| jsonb_build_object('heard', a.heard_at > a.claimed_at + interval '100 microseconds', 'ended', a.ended_at IS NOT NULL),
+	'attempt', to_jsonb(a) - '{work_item_id,claimed_at,heartbeat_at,ended_at}'::text[]
+		|| jsonb_build_object('beat', a.heartbeat_at > a.claimed_at + interval '100 microseconds', 'ended', a.ended_at IS NOT NULL),
 	'messages', (SELECT array_agg(topic ORDER BY id) FROM topic_messages WHERE work_item_id = w.id),
 	'retries', (SELECT array_agg(topic) FROM topic_retries WHERE work_item_id = w.id))
 FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id

@@ -14,20 +14,20 @@ import (
 
 // An Explanation is what an item is, what happened to it, why, and what to do.
 type Explanation struct {
-	Item    registry.WorkItem   `json:"item"`
-	Request requests.Request    `json:"request"` // empty of an ingest
-	Since   time.Time           `json:"since"`   // it is as it is
-	Summary string              `json:"summary"` // in one sentence
-	History []Entry             `json:"history"`
-	Cause   *Verdict            `json:"cause"`  // of its last failure or end; null if there is none
-	Faults  []progress.Fault    `json:"faults"` // what exactly, as far as that is known
-	More    int                 `json:"more_faults"`
-	Odd     []string            `json:"warnings"`     // about the bag
-	InHand  string              `json:"file_in_hand"` // when it failed
-	Waits   []registry.Obstacle `json:"waits_for"`
-	Current Stage               `json:"current"`
-	Todo    []string            `json:"to_do"`
-	again   string              // how it is had after all that was cancelled
+	Item        registry.WorkItem   `json:"item"`
+	Request     requests.Request    `json:"request"` // empty of an ingest
+	Since       time.Time           `json:"since"`   // it is as it is
+	Summary     string              `json:"summary"` // in one sentence
+	History     []Entry             `json:"history"`
+	Cause       *Verdict            `json:"cause"`  // of its last failure or end; null if there is none
+	Faults      []progress.Fault    `json:"faults"` // what exactly, as far as that is known
+	More        int                 `json:"more_faults"`
+	Odd         []string            `json:"warnings"`     // about the bag
+	CurrentFile string              `json:"file_in_hand"` // when it failed
+	Waits       []registry.Obstacle `json:"waits_for"`
+	Current     Stage               `json:"current"`
+	Todo        []string            `json:"to_do"`
+	again       string              // how it is had after all that was cancelled
 }
 
 // Explain explains one item.
@@ -102,7 +102,7 @@ func (e *Explanation) failed(attempts []registry.Attempt, found progress.Faults)
 	if last.ErrorCode != e.Item.ErrorCode {
 		return // it is not the attempt that ended it
 	}
-	e.InHand = last.FileInHand
+	e.CurrentFile = last.CurrentFile
 	if found.Token == last.ClaimToken && len(found.List) > 0 {
 		e.Faults, e.More = found.List, found.More
 		return

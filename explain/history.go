@@ -13,16 +13,16 @@ import (
 // An Entry of the history is what happened to an item: attempts of the same kind in a row, or a
 // change by hand.
 type Entry struct {
-	At       time.Time      `json:"at"`
-	Until    time.Time      `json:"until"`
-	What     string         `json:"what"` // in words
-	Stage    registry.Stage `json:"stage"`
-	Outcome  string         `json:"outcome"` // of the ledger; "" while it runs; by hand
-	Code     string         `json:"error_code"`
-	Attempts int            `json:"attempts"`
-	Workers  []string       `json:"workers"` // node/process; of a change by hand the user
-	Error    string         `json:"error"`   // of the last
-	InHand   string         `json:"file_in_hand"`
+	At          time.Time      `json:"at"`
+	Until       time.Time      `json:"until"`
+	What        string         `json:"what"` // in words
+	Stage       registry.Stage `json:"stage"`
+	Outcome     string         `json:"outcome"` // of the ledger; "" while it runs; by hand
+	Code        string         `json:"error_code"`
+	Attempts    int            `json:"attempts"`
+	Workers     []string       `json:"workers"` // node/process; of a change by hand the user
+	Error       string         `json:"error"`   // of the last
+	CurrentFile string         `json:"file_in_hand"`
 }
 
 const byHand = "by hand"
@@ -71,8 +71,8 @@ func moveOf(c registry.Change) string {
 // addAttempt adds an attempt, or adds it to those before it that ended alike.
 func addAttempt(list []Entry, a registry.Attempt) []Entry {
 	next := Entry{
-		At: a.ClaimedAt, Until: a.HeardAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
-		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, InHand: a.FileInHand,
+		At: a.ClaimedAt, Until: a.HeartbeatAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
+		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, CurrentFile: a.CurrentFile,
 	}
 	if a.EndedAt != nil {
 		next.Until = *a.EndedAt
@@ -82,7 +82,7 @@ func addAttempt(list []Entry, a registry.Attempt) []Entry {
 	}
 	if last := &list[len(list)-1]; last.Attempts > 0 && last.Stage == next.Stage && last.Outcome == next.Outcome && last.Code == next.Code {
 		last.Attempts++
-		last.Until, last.Error, last.InHand = next.Until, next.Error, next.InHand
+		last.Until, last.Error, last.CurrentFile = next.Until, next.Error, next.CurrentFile
 		if !slices.Contains(last.Workers, next.Workers[0]) {
 			last.Workers = append(last.Workers, next.Workers[0])
 		}

@@ -65,7 +65,7 @@ func newStage(i registry.WorkItem, m progress.Measure, c progress.Counters, age 
 		return v
 	}
 	v.InProgress = c.Busy
-	for _, h := range c.InHand {
+	for _, h := range c.CurrentFiles {
 		f := File{Path: h.Path, Files: h.Files, Bytes: h.Bytes}
 		if h.Size >= 0 {
 			f.Size = &h.Size

@@ -188,12 +188,12 @@ CREATE TABLE work_item_attempts (
 	pid          integer         NOT NULL,
 	worker       text            NOT NULL,
 	claimed_at   moment          NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, no matter who ended that
-	heard_at     moment          NOT NULL DEFAULT clock_timestamp(),
+	heartbeat_at     moment          NOT NULL DEFAULT clock_timestamp(),
 	ended_at     moment,
 	outcome      attempt_outcome,
 	error_code   text            NOT NULL DEFAULT '',
 	error        text            NOT NULL DEFAULT '',
-	file_in_hand text            NOT NULL DEFAULT '',
+	current_file text            NOT NULL DEFAULT '',
 	service      text            NOT NULL DEFAULT '',
 	PRIMARY KEY (work_item_id, claim_token),
 	CHECK ((ended_at IS NULL) = (outcome IS NULL))
@@ -223,7 +223,7 @@ CREATE TABLE worker_processes (
 	cgroup      text        NOT NULL DEFAULT '',
 	oom_kills   bigint      NOT NULL DEFAULT 0,
 	started_at  timestamptz NOT NULL DEFAULT now(),
-	heard_at    timestamptz NOT NULL DEFAULT now(),
+	heartbeat_at    timestamptz NOT NULL DEFAULT now(),
 	draining    boolean     NOT NULL DEFAULT false,
 	ended_at    timestamptz,
 	ending      text        CHECK (ending IN ('stopped', 'killed', 'oom', 'panic', 'silent')),

@@ -86,14 +86,14 @@ CREATE INDEX fixity_failures_recent ON fixity_failures (provider, noted_at);
 CREATE INDEX fixity_failures_file ON fixity_failures (generic_file_id);
 
 -- When as many copies of a provider fail at once, the cause is not bit rot.
-CREATE TABLE repair_brakes (
+CREATE TABLE repair_stops (
 	id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	provider    text        NOT NULL,
 	reason      text        NOT NULL,
-	pulled_at   timestamptz NOT NULL DEFAULT now(),
+	stopped_at  timestamptz NOT NULL DEFAULT now(),
 	released_by bigint      REFERENCES users,
 	released_at timestamptz,
 	CHECK ((released_by IS NULL) = (released_at IS NULL))
 );
-CREATE UNIQUE INDEX repair_brakes_pulled ON repair_brakes (provider) WHERE released_at IS NULL;
-CREATE INDEX repair_brakes_released ON repair_brakes (provider, released_at);
+CREATE UNIQUE INDEX repair_stops_open ON repair_stops (provider) WHERE released_at IS NULL;
+CREATE INDEX repair_stops_released ON repair_stops (provider, released_at);

@@ -15,7 +15,7 @@ SELECT 'SELECT', unnest('{queue_depth, running, needs_review, failed, outcomes, 
 	stage_settings, stage_settings_audit, stage_names, stage_pauses, services, known_services, service_reports,
 	institutions, users, deletion_requests_generic_files, deletion_requests_intellectual_objects, deletion_receipts,
 	storage_options, retrieval_prices, request_settings, retrievals, spot_restores, alerts,
-	fixity_policies, fixity_checks, fixity_feed, fixity_done, fixity_failures, bad_copies, repair_brakes, schedules,
+	fixity_policies, fixity_checks, fixity_feed, fixity_done, fixity_failures, bad_copies, repair_stops, schedules,
 	topic_messages, topic_readers, topic_receivers, topic_deliveries, deliveries, queues, topic_partitions, topic_requests, nsq_topics}'::text[]);
 INSERT INTO administration_rights (privilege, on_table) VALUES
 	('SELECT (id, institution_id, requested_by, requested_at, approved_by, approved_at, cancelled_by, cancelled_at)', 'deletion_requests'),
@@ -32,7 +32,7 @@ CREATE TABLE auditor_rights (
 );
 INSERT INTO auditor_rights (on_table) SELECT unnest('{institutions, intellectual_objects, generic_files, checksums, storage_records, premis_events,
 	retired_copies, unrecorded_copies, storage_options, users, deletion_requests_generic_files, deletion_requests_intellectual_objects, deletion_receipts,
-	fixity_policies, fixity_checks, fixity_feed, fixity_done, fixity_failures, bad_copies, repair_brakes, retrievals, retrieval_prices, spot_restores,
+	fixity_policies, fixity_checks, fixity_feed, fixity_done, fixity_failures, bad_copies, repair_stops, retrievals, retrieval_prices, spot_restores,
 	schedules, removals, all_work_items, work_items, work_items_archive, work_item_attempts, work_item_attempts_archive, attempts, attempt_resets,
 	work_item_audit, stage_settings, stage_settings_audit, stage_names, stage_pauses, topic_requests, plans, plan_items, queue_depth, needs_review,
 	outcomes, failed, running}'::text[]);

@@ -88,7 +88,8 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 
 // renamed are the rows under the names that tables have now, in their order.
 func renamed(rows string) string {
-	lines := strings.Split(strings.NewReplacer("institution_turns ", "institution_virtual_times ", "attempts_forgiven ", "attempt_resets ").Replace(rows), "\n")
+	lines := strings.Split(strings.NewReplacer("institution_turns ", "institution_virtual_times ", "attempts_forgiven ", "attempt_resets ",
+		"repair_brakes", "repair_stops").Replace(rows), "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }

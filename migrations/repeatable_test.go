@@ -66,7 +66,7 @@ func TestViewsWhoseColumnsChange(t *testing.T) {
 	up(t, owner)
 	reader := login(t, super, owner, `GRANT SELECT ON running TO $role; GRANT EXECUTE ON FUNCTION drain_worker(text) TO $role`)
 	exec(t, super, `CREATE OR REPLACE VIEW running AS SELECT w.id AS item, w.action, w.stage, w.worker, w.node, w.pid, w.attempt,
-		w.stage_started_at AS since, w.lease_expires_at - now() AS lease_left, a.heard_at AS last_heard, a.file_in_hand,
+		w.stage_started_at AS since, w.lease_expires_at - now() AS lease_left, a.heartbeat_at AS last_heartbeat, a.current_file,
 		i.identifier AS institution, w.name, w.size, 1 AS more
 		FROM work_items w JOIN institutions i ON i.id = w.institution_id
 		LEFT JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token`)

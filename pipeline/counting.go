@@ -115,11 +115,11 @@ func (c *Counting) now() progress.Counters {
 	defer c.mu.Unlock()
 	n := c.c
 	n.Elapsed, n.Busy = time.Since(c.begun), max(n.Busy, len(c.hands))
-	n.InHand = slices.Clone(n.InHand)
+	n.CurrentFiles = slices.Clone(n.CurrentFiles)
 	for h := range c.hands {
-		n.InHand = append(n.InHand, progress.InHand{Path: h.path, Files: h.files, Size: h.size, Bytes: h.bytes()})
+		n.CurrentFiles = append(n.CurrentFiles, progress.CurrentFile{Path: h.path, Files: h.files, Size: h.size, Bytes: h.bytes()})
 	}
-	slices.SortFunc(n.InHand, func(a, b progress.InHand) int {
+	slices.SortFunc(n.CurrentFiles, func(a, b progress.CurrentFile) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Path, b.Path))
 	})
 	return n
@@ -198,9 +198,9 @@ func (c *Counting) Read(path string, files int, bytes int64) {
 		return
 	}
 	c.c.Files, c.done = max(c.c.Files, int64(files)), max(c.done, bytes)
-	c.c.InHand, c.c.Busy = nil, 0
+	c.c.CurrentFiles, c.c.Busy = nil, 0
 	if path != "" {
-		c.c.InHand, c.c.Busy = []progress.InHand{{Path: path, Files: 1, Size: -1}}, 1
+		c.c.CurrentFiles, c.c.Busy = []progress.CurrentFile{{Path: path, Files: 1, Size: -1}}, 1
 	}
 	c.moved()
 }

@@ -208,19 +208,19 @@ func TestFiguresOfALargeFile(t *testing.T) {
 	w.StartCounting(w.Hold.Context(), progress.Counters{FilesTotal: 2, BytesTotal: 1100})
 	defer w.Count.End(t.Context(), true)
 	const big = 1 // its index
-	check := func(when string, bytes, before int64, hands ...progress.InHand) {
+	check := func(when string, bytes, before int64, hands ...progress.CurrentFile) {
 		t.Helper()
 		n := w.Count.Now()
 		if n.Bytes != bytes || n.BytesBefore != before {
 			t.Errorf("%s: %d bytes and %d before, want %d and %d", when, n.Bytes, n.BytesBefore, bytes, before)
 		}
-		if diff := cmp.Diff(hands, n.InHand); diff != "" {
+		if diff := cmp.Diff(hands, n.CurrentFiles); diff != "" {
 			t.Errorf("%s: in hand (-want +got):\n%s", when, diff)
 		}
 	}
 	hand, other := w.Count.Take(big, "big", 1, 1000), w.Count.Take(2, "small", 1, 100)
-	inHand := func(bytes int64) []progress.InHand {
-		return []progress.InHand{{Path: "big", Files: 1, Size: 1000, Bytes: bytes}, {Path: "small", Files: 1, Size: 100}}
+	inHand := func(bytes int64) []progress.CurrentFile {
+		return []progress.CurrentFile{{Path: "big", Files: 1, Size: 1000, Bytes: bytes}, {Path: "small", Files: 1, Size: 100}}
 	}
 	w.Count.Copies(big, 2)
 	check("at first", 0, 0, inHand(0)...)
@@ -240,7 +240,7 @@ func TestFiguresOfALargeFile(t *testing.T) {
 	check("all parts", 1000, 200, inHand(1000)...)
 	w.Count.Finish(hand, 1000)
 	w.Count.Drop(hand)
-	check("finished", 1000, 200, progress.InHand{Path: "small", Files: 1, Size: 100})
+	check("finished", 1000, 200, progress.CurrentFile{Path: "small", Files: 1, Size: 100})
 	w.Count.Drop(other)
 	check("given up", 1000, 200)
 }

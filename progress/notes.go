@@ -35,16 +35,17 @@ type Counters struct {
 	Files       int64 `json:"files"`        // finished, those of earlier attempts too
 	FilesBefore int64 `json:"files_before"` // by earlier attempts
 	FilesTotal  int64 `json:"files_total"`  // to do in all; -1: not known yet
-	Bytes       int64 `json:"bytes"`        // likewise, with what there is of the files in hand
+	Bytes       int64 `json:"bytes"`        // likewise, with the finished parts of current files
 	BytesBefore int64 `json:"bytes_before"`
 	BytesTotal  int64 `json:"bytes_total"`
 
-	Busy   int      `json:"busy"`              // files, or groups of small ones, that are in hand
-	InHand []InHand `json:"in_hand,omitempty"` // the largest of them, at most [MaxInHand]
+	Busy         int           `json:"busy"`              // files, or groups of small ones, that are in progress
+	CurrentFiles []CurrentFile `json:"in_hand,omitempty"` // the largest of them, at most [MaxCurrentFiles]
 }
 
-// InHand is a file that is being worked on, or a group of small ones by its first.
-type InHand struct {
+// CurrentFile is a file in progress, or a group of small ones, named by its first. The key
+// of a list of them stays what workers of an earlier version write and read.
+type CurrentFile struct {
 	Path  string `json:"path"` // of a longer one the beginning
 	Files int    `json:"files"`
 	Size  int64  `json:"size"` // bytes; -1: not known
@@ -52,8 +53,8 @@ type InHand struct {
 }
 
 const (
-	// MaxInHand bounds the list of files in hand, however many there are.
-	MaxInHand = 8
+	// MaxCurrentFiles bounds the list of current files, however many there are.
+	MaxCurrentFiles = 8
 	// MaxFaults bounds the list of what an attempt failed of.
 	MaxFaults = 50
 	// mostText bounds a text in a note, in bytes.
@@ -88,9 +89,9 @@ return keep()`
 // Count keeps how far an attempt has come, in place of what was kept before.
 func (s *Store) Count(ctx context.Context, c Claim, counters Counters) error {
 	counters.Token = c.Token
-	counters.InHand = counters.InHand[:min(len(counters.InHand), MaxInHand)]
-	for i, h := range counters.InHand {
-		counters.InHand[i].Path = cut(h.Path)
+	counters.CurrentFiles = counters.CurrentFiles[:min(len(counters.CurrentFiles), MaxCurrentFiles)]
+	for i, h := range counters.CurrentFiles {
+		counters.CurrentFiles[i].Path = cut(h.Path)
 	}
 	return s.keepNote(ctx, c, "counters", counters)
 }

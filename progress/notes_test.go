@@ -30,7 +30,7 @@ func TestCountersAreTheLastOnesOrNone(t *testing.T) {
 	}
 	c := progress.Counters{
 		Stage: stage, Elapsed: time.Second, Moved: time.Millisecond, Files: 3, FilesBefore: 1, FilesTotal: -1,
-		Bytes: 1 << 40, BytesBefore: 5, BytesTotal: 1 << 41, Busy: 1, InHand: []progress.InHand{{Path: "data/ü", Files: 1, Size: -1, Bytes: 2}},
+		Bytes: 1 << 40, BytesBefore: 5, BytesTotal: 1 << 41, Busy: 1, CurrentFiles: []progress.CurrentFile{{Path: "data/ü", Files: 1, Size: -1, Bytes: 2}},
 	}
 	must(t, s.Count(ctx, claim(4), progress.Counters{Stage: "Receive"}))
 	must(t, s.Count(ctx, claim(4), c))
@@ -63,7 +63,7 @@ func TestNotesAreSmall(t *testing.T) {
 	long := strings.Repeat("ü", 5000)
 	c, f := progress.Counters{}, progress.Faults{More: 7}
 	for i := range 10_000 {
-		c.InHand = append(c.InHand, progress.InHand{Path: fmt.Sprint(i, long), Size: 1 << 50})
+		c.CurrentFiles = append(c.CurrentFiles, progress.CurrentFile{Path: fmt.Sprint(i, long), Size: 1 << 50})
 		f.List = append(f.List, progress.Fault{Code: "x", Path: long, Expected: long, Found: long, Message: long})
 	}
 	must(t, s.Count(ctx, claim(1), c))

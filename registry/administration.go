@@ -95,18 +95,18 @@ func (r *Registry) RequeueWhere(ctx context.Context, condition string, stage Sta
 
 // Worker is a worker process that lives.
 type Worker struct {
-	Worker   string          `json:"worker"`
-	Node     string          `json:"node"`
-	PID      int             `json:"pid" db:"pid"`
-	Pools    json.RawMessage `json:"pools"`
-	Slots    *int            `json:"slots"`   // of all pools
-	Running  int             `json:"running"` // items
-	HeardAgo float64         `json:"heard_ago_seconds"`
-	Draining bool            `json:"draining"`
-	Started  time.Time       `json:"started"`
+	Worker       string          `json:"worker"`
+	Node         string          `json:"node"`
+	PID          int             `json:"pid" db:"pid"`
+	Pools        json.RawMessage `json:"pools"`
+	Slots        *int            `json:"slots"`   // of all pools
+	Running      int             `json:"running"` // items
+	HeartbeatAgo float64         `json:"heard_ago_seconds"`
+	Draining     bool            `json:"draining"`
+	Started      time.Time       `json:"started"`
 }
 
-const workerColumns = `worker, node, pid, pools, slots, running, extract(epoch FROM heard_ago)::float8 AS heard_ago, draining, started`
+const workerColumns = `worker, node, pid, pools, slots, running, extract(epoch FROM heartbeat_ago)::float8 AS heartbeat_ago, draining, started`
 
 // Workers lists the worker processes that live.
 func (r *Registry) Workers(ctx context.Context) ([]Worker, error) {

@@ -190,7 +190,7 @@ func calls(t *rapid.T) string {
 		`UPDATE work_item_attempts SET ended_at = NULL, outcome = NULL WHERE ended_at IS NOT NULL`,
 		`UPDATE work_item_attempts SET outcome = 'done' WHERE ended_at IS NOT NULL`,
 		`UPDATE work_item_attempts SET claim_token = claim_token + 1`,
-		`UPDATE work_item_attempts SET heard_at = 'infinity'`,
+		`UPDATE work_item_attempts SET heartbeat_at = 'infinity'`,
 		`UPDATE work_items SET claim_token = claim_token - 1`,
 		`UPDATE work_items SET claim_token = claim_token + 1`,
 		`UPDATE work_items SET claim_token = 9223372036854775807`,

@@ -181,7 +181,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag", "", false); err != nil {
 		t.Error(err)
 	}
-	if list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag", "", false); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InHand != 1 {
+	if list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag", "", false); err != nil || len(list) != 1 || list[0].Copies != 4 || list[0].InProgress != 1 {
 		t.Errorf("of the object %+v, %v", list, err)
 	}
 	if next := a.claims(fixity.Claim{Most: 5}); names(next) != "0 VA, 1 VA, 2 VA" {

@@ -245,25 +245,25 @@ func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.Named
 
 // Attempt is one row of the ledger: a claim, from its start to its end.
 type Attempt struct {
-	ClaimToken int64      `json:"claim_token"`
-	Stage      Stage      `json:"stage"`
-	Attempt    int        `json:"attempt"`
-	Node       string     `json:"node"`
-	PID        int        `json:"pid" db:"pid"`
-	Worker     string     `json:"worker"`
-	ClaimedAt  time.Time  `json:"claimed_at"`
-	HeardAt    time.Time  `json:"heard_at"`
-	EndedAt    *time.Time `json:"ended_at"` // nil while it runs
-	Outcome    *string    `json:"outcome"`
-	ErrorCode  string     `json:"error_code"`
-	Error      string     `json:"error"`
-	FileInHand string     `json:"file_in_hand"`
+	ClaimToken  int64      `json:"claim_token"`
+	Stage       Stage      `json:"stage"`
+	Attempt     int        `json:"attempt"`
+	Node        string     `json:"node"`
+	PID         int        `json:"pid" db:"pid"`
+	Worker      string     `json:"worker"`
+	ClaimedAt   time.Time  `json:"claimed_at"`
+	HeartbeatAt time.Time  `json:"heard_at"`
+	EndedAt     *time.Time `json:"ended_at"` // nil while it runs
+	Outcome     *string    `json:"outcome"`
+	ErrorCode   string     `json:"error_code"`
+	Error       string     `json:"error"`
+	CurrentFile string     `json:"file_in_hand"`
 }
 
 // Attempts returns every claim of an item there was, in their order.
 func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) {
 	rows, _ := r.db.Query(ctx, `
-		SELECT claim_token, stage, attempt, node, pid, worker, claimed_at, heard_at, ended_at, outcome, error_code, error, file_in_hand
+		SELECT claim_token, stage, attempt, node, pid, worker, claimed_at, heartbeat_at, ended_at, outcome, error_code, error, current_file
 		FROM attempts WHERE work_item_id = $1 ORDER BY claim_token`, item)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Attempt])
 	if err != nil {

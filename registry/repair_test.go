@@ -165,13 +165,13 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 	}
 }
 
-// The brake goes by number and by share, by provider and by the hour, and what failed
+// The repair limit goes by number and by share, by provider and by the hour, and what failed
 // before it was released counts no more.
-func TestBrake(t *testing.T) {
+func TestRepairLimit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		scene  string
-		pulled bool
+		scene string
+		stops bool
 	}{
 		"as many as may fail":      {``, false},
 		"one more":                 {`UPDATE fixity_failures SET noted_at = now()`, true},
@@ -183,7 +183,7 @@ func TestBrake(t *testing.T) {
 		"one that failed twice":    {`INSERT INTO fixity_failures (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found_at, seen_at, state, closed_at) SELECT storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, now(), now(), 'repaired', now() FROM fixity_failures`, true},
 		"released after they failed": {`UPDATE fixity_failures SET noted_at = now() - interval '1 minute';
 			INSERT INTO users (email, name, role) VALUES ('a@b.c', 'An Admin', 'admin');
-			INSERT INTO repair_brakes (provider, reason, pulled_at, released_by, released_at) VALUES ('AWS', 'x', now(), 1, now())`, false},
+			INSERT INTO repair_stops (provider, reason, stopped_at, released_by, released_at) VALUES ('AWS', 'x', now(), 1, now())`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,12 +195,12 @@ func TestBrake(t *testing.T) {
 				a.exec(statement)
 			}
 			for range 2 {
-				b, err := fixity.In(a.Registry).CheckBrake(t.Context(), "AWS", fixity.BrakeLimits{Failures: 4, Share: 5, Least: 100})
-				if err != nil || (b != nil) != tc.pulled {
-					t.Errorf("CheckBrake = %+v, %v; want it pulled: %v", b, err, tc.pulled)
+				b, err := fixity.In(a.Registry).CheckRepairLimit(t.Context(), "AWS", fixity.RepairLimits{Failures: 4, Share: 5, Least: 100})
+				if err != nil || (b != nil) != tc.stops {
+					t.Errorf("CheckRepairLimit = %+v, %v; want a stop: %v", b, err, tc.stops)
 				}
 			}
-			if n := value[int](a, `SELECT count(*) FROM alerts WHERE type = 'Repair Stopped'`); (n == 1) != tc.pulled || n > 1 {
+			if n := value[int](a, `SELECT count(*) FROM alerts WHERE type = 'Repair Stopped'`); (n == 1) != tc.stops || n > 1 {
 				t.Errorf("%d alerts", n)
 			}
 		})
@@ -208,11 +208,11 @@ func TestBrake(t *testing.T) {
 	// A share is of many.
 	a := newArchive(t)
 	a.bad(6)
-	limits := fixity.BrakeLimits{Failures: 100, Share: 5, Least: 100}
-	for checks, pulled := range map[int]bool{99: false, 120: false, 119: true} {
-		a.exec(`DELETE FROM repair_brakes`)
+	limits := fixity.RepairLimits{Failures: 100, Share: 5, Least: 100}
+	for checks, stops := range map[int]bool{99: false, 120: false, 119: true} {
+		a.exec(`DELETE FROM repair_stops`)
 		a.exec(`UPDATE fixity_done SET checks = $1, minute = date_trunc('minute', now())`, checks)
-		if b, err := fixity.In(a.Registry).CheckBrake(t.Context(), "AWS", limits); err != nil || (b != nil) != pulled {
+		if b, err := fixity.In(a.Registry).CheckRepairLimit(t.Context(), "AWS", limits); err != nil || (b != nil) != stops {
 			t.Errorf("6 of %d: %+v, %v", checks, b, err)
 		}
 	}

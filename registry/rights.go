@@ -142,7 +142,7 @@ deletion_receipts INSERT UPDATE
 fixity_checks INSERT DELETE
 fixity_done INSERT UPDATE DELETE
 fixity_failures INSERT UPDATE
-repair_brakes INSERT
+repair_stops INSERT
 retrievals INSERT
 `, functions: queueUpkeep + "lock_institution"},
 		"schedule": {tables: `

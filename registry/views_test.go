@@ -34,7 +34,7 @@ func (a *archive) shows(query string, want ...string) {
 // attempt writes a claim of an item at a stage into the ledger, with its end.
 func (a *archive) attempt(item, token int64, stage, outcome, file string) {
 	a.t.Helper()
-	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, ended_at, outcome, error, file_in_hand)
+	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, ended_at, outcome, error, current_file)
 		VALUES ($1, $2, $3, 1, 'n', 1, 'w', now(), $4::text, $4 || '!', $5)`, item, token, stage, outcome, file)
 }
 
@@ -65,26 +65,26 @@ func TestRunningAndWorkers(t *testing.T) {
 	a := newArchive(t)
 	a.standing("Started")
 	a.standingAs("failed.tar", "Failed")
-	a.exec(`UPDATE work_item_attempts SET file_in_hand = 'data/a.txt' WHERE ended_at IS NULL`)
+	a.exec(`UPDATE work_item_attempts SET current_file = 'data/a.txt' WHERE ended_at IS NULL`)
 	a.shows(`SELECT item, action, stage, worker, node, pid, attempt, since <= now() AS since, lease_left BETWEEN '0' AND '1 minute' AS lease_left,
-		last_heard <= now() AS last_heard, file_in_hand, institution, name, size FROM running`,
+		last_heartbeat <= now() AS last_heartbeat, current_file, institution, name, size FROM running`,
 		"1 Ingest Store w n 1 1 true true true data/a.txt test.edu bag.tar 10")
 
 	for _, w := range []string{"w", "drained", "silent", "ended"} {
 		a.worker(w, `[{"name": "small", "slots": 8}, {"name": "large", "slots": 2}]`)
 	}
-	a.exec(`UPDATE worker_processes SET heard_at = now() - interval '31 seconds' WHERE worker = 'silent';
+	a.exec(`UPDATE worker_processes SET heartbeat_at = now() - interval '31 seconds' WHERE worker = 'silent';
 		UPDATE worker_processes SET ended_at = now(), ending = 'oom' WHERE worker = 'ended'`)
 	if w, err := a.Drain(context.Background(), "drained"); err != nil || !w.Draining || w.Worker != "drained" {
 		t.Errorf("Drain = %+v, %v", w, err)
 	}
-	a.shows(`SELECT worker, node, pid, slots, running, heard_ago < '10 seconds' AS heard, draining, started <= now() AS started FROM workers ORDER BY worker`,
+	a.shows(`SELECT worker, node, pid, slots, running, heartbeat_ago < '10 seconds' AS heard, draining, started <= now() AS started FROM workers ORDER BY worker`,
 		"drained node-of-drained 12 10 0 true true true", "w node-of-w 12 10 1 true false true")
 	if _, err := a.Drain(context.Background(), "ended"); err == nil || !strings.HasSuffix(err.Error(), "Live workers: drained, w") {
 		t.Errorf("Drain of one that has ended = %v, want those that live", err)
 	}
 	list, err := a.Workers(context.Background())
-	if err != nil || len(list) != 2 || list[1].Running != 1 || *list[1].Slots != 10 || list[1].HeardAgo > 10 || !strings.Contains(string(list[0].Pools), "small") {
+	if err != nil || len(list) != 2 || list[1].Running != 1 || *list[1].Slots != 10 || list[1].HeartbeatAgo > 10 || !strings.Contains(string(list[0].Pools), "small") {
 		t.Errorf("Workers = %+v, %v", list, err)
 	}
 }

@@ -28,7 +28,7 @@ WITH dead AS MATERIALIZED (
 		SELECT EXISTS (
 			SELECT FROM work_item_attempts a
 			WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token
-			  AND a.heard_at < a.claimed_at + interval '100 microseconds' AND p.heard_at > a.claimed_at + 2 * p.heartbeat) AS is
+			  AND a.heartbeat_at < a.claimed_at + interval '100 microseconds' AND p.heartbeat_at > a.claimed_at + 2 * p.heartbeat) AS is
 	) unaware
 	CROSS JOIN LATERAL (
 		SELECT CASE WHEN unaware.is THEN w.attempt - 1 WHEN w.attempt < m.most THEN w.attempt
@@ -38,7 +38,7 @@ WITH dead AS MATERIALIZED (
 	SELECT dead.*,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END AS code,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' ELSE 'lease expired' END AS ended,
-		coalesce(nullif(hand.file, ''), a.file_in_hand) AS file,
+		coalesce(nullif(hand.file, ''), a.current_file) AS file,
 		CASE dead.ending
 			WHEN 'oom'    THEN 'The worker ' || of_worker || ' ran out of memory and was killed while it worked on this stage.'
 			WHEN 'killed' THEN 'The worker ' || of_worker || ' was killed while it worked on this stage.'

@@ -1,7 +1,7 @@
 -- remote_claim: reads what the transition of an item needs that a remote worker holds.
 -- Index: work_items_pkey, work_item_attempts_pkey
 -- Parameters: $1, $2 item and token.
-SELECT w.action, w.stage, w.attempt, w.size_band, w.priority, w.virtual_start, coalesce(s.worker, 'http'), coalesce(a.file_in_hand, '')
+SELECT w.action, w.stage, w.attempt, w.size_band, w.priority, w.virtual_start, coalesce(s.worker, 'http'), coalesce(a.current_file, '')
 FROM work_items w
 LEFT JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage
 LEFT JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token

@@ -9,31 +9,31 @@
 -- $13 seconds between heartbeats; $14 to $17 items, tokens, files and codes of claims that
 -- were given up; $18 codes for those of $1 that turn out to be lost.
 WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heard_at > now() + interval '5 seconds' THEN now() + held.lease
+	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heartbeat_at > now() + interval '5 seconds' THEN now() + held.lease
 		ELSE greatest(w.lease_expires_at, now() + held.lease) END
-	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, in_hand)
+	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, file)
 	LEFT JOIN work_item_attempts a ON a.work_item_id = held.id AND a.claim_token = held.token
 	WHERE w.id = held.id AND w.claim_token = held.token
-	RETURNING w.id, held.token, held.in_hand
-), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = renewed.in_hand
+	RETURNING w.id, held.token, held.file
+), noted AS (
+	UPDATE work_item_attempts a SET heartbeat_at = now(), current_file = renewed.file
 	FROM renewed
 	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
 ), late AS (
-	UPDATE work_item_attempts a SET heard_at = now(), error_code = gone.code, file_in_hand = coalesce(nullif(gone.in_hand, ''), a.file_in_hand)
+	UPDATE work_item_attempts a SET heartbeat_at = now(), error_code = gone.code, current_file = coalesce(nullif(gone.file, ''), a.current_file)
 	FROM (
-		SELECT * FROM unnest($1::bigint[], $2::bigint[], $4::text[], $18::text[]) AS held (id, token, in_hand, code)
+		SELECT * FROM unnest($1::bigint[], $2::bigint[], $4::text[], $18::text[]) AS held (id, token, file, code)
 		UNION ALL
-		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, in_hand, code)
+		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, file, code)
 	) gone
 	WHERE a.work_item_id = gone.id AND a.claim_token = gone.token AND a.outcome = 'lease expired'
 ), me AS (
 	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat)
 	VALUES ($5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13))
 	ON CONFLICT (worker) DO UPDATE SET
-		heard_at = now(), oom_kills = excluded.oom_kills, pools = excluded.pools, heartbeat = excluded.heartbeat,
+		heartbeat_at = now(), oom_kills = excluded.oom_kills, pools = excluded.pools, heartbeat = excluded.heartbeat,
 		ended_at = NULL, ending = NULL
 	RETURNING draining
 )
-SELECT renewed.id, me.draining, (SELECT now() - p.heard_at FROM worker_processes p WHERE p.worker = $5)
+SELECT renewed.id, me.draining, (SELECT now() - p.heartbeat_at FROM worker_processes p WHERE p.worker = $5)
 FROM me LEFT JOIN renewed ON true

@@ -5,10 +5,10 @@
 -- because no reaper ran: that time does not count against the worker.
 -- Parameters: $1 to $3 items, tokens and current files.
 WITH held AS (
-	SELECT w.id, h.token, h.in_hand, s.lease, s.processing_timeout,
-		a.heard_at > now() + interval '5 seconds' AS set_back, w.lease_expires_at < now() AS lapsed,
+	SELECT w.id, h.token, h.file, s.lease, s.processing_timeout,
+		a.heartbeat_at > now() + interval '5 seconds' AS set_back, w.lease_expires_at < now() AS lapsed,
 		coalesce(a.claimed_at + s.processing_timeout <= now() AND w.lease_expires_at > now(), false) AS late
-	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, in_hand)
+	FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS h (id, token, file)
 	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
 	JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
@@ -16,10 +16,10 @@ WITH held AS (
 	UPDATE work_items w SET lease_expires_at = CASE WHEN held.set_back THEN now() + held.lease ELSE greatest(w.lease_expires_at, now() + held.lease) END
 	FROM held
 	WHERE w.id = held.id AND w.claim_token = held.token AND NOT held.late
-	RETURNING w.id, held.token, held.in_hand, held.lease, w.lease_expires_at, held.lapsed
-), heard AS (
-	UPDATE work_item_attempts a SET heard_at = now(), file_in_hand = coalesce(nullif(renewed.in_hand, ''), a.file_in_hand),
-		claimed_at = a.claimed_at + CASE WHEN renewed.lapsed THEN now() - a.heard_at ELSE '0' END
+	RETURNING w.id, held.token, held.file, held.lease, w.lease_expires_at, held.lapsed
+), noted AS (
+	UPDATE work_item_attempts a SET heartbeat_at = now(), current_file = coalesce(nullif(renewed.file, ''), a.current_file),
+		claimed_at = a.claimed_at + CASE WHEN renewed.lapsed THEN now() - a.heartbeat_at ELSE '0' END
 	FROM renewed
 	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
 )

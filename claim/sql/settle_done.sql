@@ -27,7 +27,7 @@ WITH moved AS (
 	RETURNING w.id, m.token, m.topic, m.file
 ), ended AS (
 	UPDATE work_item_attempts a SET
-		ended_at = clock_timestamp(), heard_at = now(), outcome = 'done', error_code = '', error = '', file_in_hand = m.file, service = ''
+		ended_at = clock_timestamp(), heartbeat_at = now(), outcome = 'done', error_code = '', error = '', current_file = m.file, service = ''
 	FROM moved m
 	WHERE a.work_item_id = m.id AND a.claim_token = m.token
 ), said AS (

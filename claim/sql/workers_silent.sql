@@ -2,4 +2,4 @@
 -- of their leases. A process that is alive takes it back with its next heartbeat.
 -- Index: none of the queue's.
 UPDATE worker_processes SET ended_at = now(), ending = 'silent'
-WHERE ended_at IS NULL AND heard_at < now() - 6 * heartbeat
+WHERE ended_at IS NULL AND heartbeat_at < now() - 6 * heartbeat

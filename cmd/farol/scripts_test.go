@@ -61,7 +61,7 @@ func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if len(args) > 6 {
 		size := numbers(args[6])
-		c.Busy, c.InHand = 1, []progress.InHand{{Path: strings.ReplaceAll(args[5], "ESC", "\x1b"), Files: 1, Bytes: size[0], Size: size[1]}}
+		c.Busy, c.CurrentFiles = 1, []progress.CurrentFile{{Path: strings.ReplaceAll(args[5], "ESC", "\x1b"), Files: 1, Bytes: size[0], Size: size[1]}}
 	}
 	withRedis(ts, id, func(ctx context.Context, s *progress.Store, held progress.Claim) error { return s.Count(ctx, held, c) })
 }

@@ -16,10 +16,10 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 	// clock was, by clamp_times, clamp_waiting or the statement that reads it.
 	clamped := strings.Fields(`
 		fixity_checks.run_at fixity_checks.set_at fixity_feed.drained_at fixity_feed.fed_at fixity_policies.paused_until fixity_policies.set_at
-		repair_brakes.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at service_reports.since
+		repair_stops.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at service_reports.since
 		topic_deliveries.updated_at topic_partitions.closed_at topic_partitions.opened_at topic_readers.updated_at topic_receivers.pulled_at
-		work_item_attempts.claimed_at work_item_attempts.heard_at work_items.lease_expires_at work_items.run_at work_items.updated_at
-		worker_processes.heard_at`)
+		work_item_attempts.claimed_at work_item_attempts.heartbeat_at work_items.lease_expires_at work_items.run_at work_items.updated_at
+		worker_processes.heartbeat_at`)
 	// What happened when: it stays as it was written. Where it is compared with now()
 	// the difference is of days, or the answer is for people.
 	var unconsidered []string
@@ -51,12 +51,12 @@ const timesThatStay = `
 	intellectual_objects.created_at intellectual_objects.updated_at known_services.alerted_for known_services.held_at
 	known_services.released_at nsq_topics.left_at pipeline_messages.created_at pipeline_messages.run_at plans.applied_at
 	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at posted_messages.run_at premis_events.created_at premis_events.date_time
-	premis_events.updated_at queues.created_at removals.at repair_brakes.pulled_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
+	premis_events.updated_at queues.created_at removals.at repair_stops.stopped_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
 	schedules.ended_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
 	storage_records.created_at storage_records.fixity_since storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
 	storage_records.verified_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at
 	users.created_at users.deactivated_at users.updated_at work_item_attempts.ended_at work_item_attempts_archive.claimed_at
-	work_item_attempts_archive.ended_at work_item_attempts_archive.heard_at work_item_audit.at work_items.bag_date
+	work_item_attempts_archive.ended_at work_item_attempts_archive.heartbeat_at work_item_audit.at work_items.bag_date
 	work_items.created_at work_items.date_processed work_items.queued_at work_items.stage_started_at work_items_archive.bag_date
 	work_items_archive.created_at work_items_archive.date_processed work_items_archive.lease_expires_at work_items_archive.queued_at
 	work_items_archive.run_at work_items_archive.stage_started_at work_items_archive.updated_at worker_processes.ended_at

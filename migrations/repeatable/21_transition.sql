@@ -43,17 +43,17 @@ $$;
 COMMENT ON FUNCTION moved IS 'The columns of an item after a transition.';
 
 -- record_moves writes what follows from transitions that were made: the end of the
--- attempt, the topic message, and the notice to other workers. heard says that the
--- worker itself ended the attempt. The end of an attempt is later than its claim,
+-- attempt, the topic message, and the notice to other workers. by_worker says that the
+-- worker itself ended the attempt, which counts as a heartbeat. The end of an attempt is later than its claim,
 -- although this transaction may have begun before that.
-CREATE OR REPLACE FUNCTION record_moves(moves work_item_move[], heard boolean, notify boolean) RETURNS void
+CREATE OR REPLACE FUNCTION record_moves(moves work_item_move[], by_worker boolean, notify boolean) RETURNS void
 LANGUAGE plpgsql AS $$ -- which is planned once; SQL would be each time
 BEGIN
 	WITH ended AS (
 		UPDATE work_item_attempts a SET
-			ended_at = clock_timestamp(), heard_at = CASE WHEN heard THEN now() ELSE a.heard_at END, outcome = m.ended,
+			ended_at = clock_timestamp(), heartbeat_at = CASE WHEN by_worker THEN now() ELSE a.heartbeat_at END, outcome = m.ended,
 			error_code = coalesce(m.end_code, m.code, ''), error = coalesce(m.error, a.error),
-			file_in_hand = coalesce(m.current_file, a.file_in_hand), service = coalesce(m.service, a.service)
+			current_file = coalesce(m.current_file, a.current_file), service = coalesce(m.service, a.service)
 		FROM unnest(moves) m
 		WHERE a.work_item_id = m.id AND a.claim_token = m.token AND m.ended IS NOT NULL
 	)
@@ -70,7 +70,7 @@ COMMENT ON FUNCTION record_moves IS 'Writes what follows from transitions: the e
 -- move_items makes transitions, those whose token is still the item's, and returns
 -- these. A move that does not land changes nothing, and does no harm to the others.
 -- Items that waited for one that ended are released by the trigger work_item_ended.
-CREATE OR REPLACE FUNCTION move_items(moves work_item_move[], heard boolean DEFAULT false, notify boolean DEFAULT true) RETURNS SETOF work_item_move
+CREATE OR REPLACE FUNCTION move_items(moves work_item_move[], by_worker boolean DEFAULT false, notify boolean DEFAULT true) RETURNS SETOF work_item_move
 LANGUAGE plpgsql AS $$
 DECLARE
 	landed work_item_move[];
@@ -90,7 +90,7 @@ BEGIN
 	IF landed IS NULL THEN
 		RETURN;
 	END IF;
-	PERFORM record_moves(landed, heard, notify);
+	PERFORM record_moves(landed, by_worker, notify);
 	IF again THEN -- the mirror shows retries in nsqd; no count of the queue says how many there were
 		INSERT INTO topic_retries (topic, work_item_id)
 		SELECT s.topic, m.id FROM unnest(landed) m JOIN work_items w ON w.id = m.id JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage

@@ -68,20 +68,20 @@ BEGIN
 		RETURN 0;
 	END IF;
 	WITH ahead AS MATERIALIZED (
-		SELECT w.id, w.claim_token, a.heard_at - now() AS by
+		SELECT w.id, w.claim_token, a.heartbeat_at - now() AS by
 		FROM (SELECT stage, min(lease) AS lease FROM stage_settings GROUP BY stage) s
 		CROSS JOIN LATERAL (SELECT * FROM work_items i
 			WHERE i.status = 'Started' AND i.stage = s.stage AND i.lease_expires_at > now() + s.lease
 			FOR UPDATE SKIP LOCKED) w
 		JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
-		WHERE a.heard_at > latest
+		WHERE a.heartbeat_at > latest
 	), heard AS (
-		UPDATE work_item_attempts a SET heard_at = now() FROM ahead WHERE a.work_item_id = ahead.id AND a.claim_token = ahead.claim_token
+		UPDATE work_item_attempts a SET heartbeat_at = now() FROM ahead WHERE a.work_item_id = ahead.id AND a.claim_token = ahead.claim_token
 	)
 	UPDATE work_items w SET lease_expires_at = w.lease_expires_at - ahead.by FROM ahead WHERE w.id = ahead.id AND w.claim_token = ahead.claim_token;
 	GET DIAGNOSTICS moved = ROW_COUNT;
-	UPDATE worker_processes SET heard_at = now()
-	WHERE worker IN (SELECT worker FROM worker_processes WHERE heard_at > latest FOR UPDATE SKIP LOCKED);
+	UPDATE worker_processes SET heartbeat_at = now()
+	WHERE worker IN (SELECT worker FROM worker_processes WHERE heartbeat_at > latest FOR UPDATE SKIP LOCKED);
 	UPDATE fixity_checks SET run_at = run_at - (set_at - now())
 	WHERE storage_record_id IN (SELECT storage_record_id FROM fixity_checks WHERE set_at > latest FOR UPDATE SKIP LOCKED);
 	UPDATE fixity_policies SET paused_until = paused_until - (set_at - now())
@@ -109,7 +109,7 @@ $$;
 CREATE OR REPLACE FUNCTION most_memory(w work_items) RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN (SELECT max(coalesce((pool->>'memory')::bigint, 9223372036854775807))
 	FROM worker_processes p CROSS JOIN LATERAL jsonb_array_elements(p.pools) pool
-	WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat AND pool->'stages' ? w.stage AND pool->'actions' ? w.action);
+	WHERE p.ended_at IS NULL AND p.heartbeat_at > now() - 3 * p.heartbeat AND pool->'stages' ? w.stage AND pool->'actions' ? w.action);
 
 CREATE OR REPLACE FUNCTION why_no_memory(w work_items) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN (SELECT format('no live worker has the memory: it needs %s MiB, the largest has %s MiB', ceil(w.memory_need / 1048576.0), m / 1048576)

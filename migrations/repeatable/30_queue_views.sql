@@ -30,7 +30,7 @@ COMMENT ON VIEW queue_depth IS
 
 CREATE OR REPLACE VIEW running AS
 SELECT w.id AS item, w.action, w.stage, w.worker, w.node, w.pid, w.attempt,
-	w.stage_started_at AS since, w.lease_expires_at - now() AS lease_left, a.heard_at AS last_heard, a.file_in_hand,
+	w.stage_started_at AS since, w.lease_expires_at - now() AS lease_left, a.heartbeat_at AS last_heartbeat, a.current_file,
 	i.identifier AS institution, w.name, w.size
 FROM work_items w
 JOIN institutions i ON i.id = w.institution_id
@@ -41,14 +41,14 @@ COMMENT ON VIEW running IS
 
 CREATE OR REPLACE VIEW needs_review AS
 SELECT w.id AS item, w.action, w.stage, w.status, i.identifier AS institution, w.name, w.size, w.updated_at AS since,
-	w.note, w.error_code, l.outcome AS last_outcome, l.error AS last_error, l.file_in_hand AS last_file,
+	w.note, w.error_code, l.outcome AS last_outcome, l.error AS last_error, l.current_file AS last_file,
 	(SELECT count(*) FROM work_item_attempts k
 		WHERE k.work_item_id = w.id AND k.claim_token > w.entered_token
 			AND k.outcome IN ('lease expired', 'killed', 'oom', 'panic')) AS workers_lost
 FROM work_items w
 JOIN institutions i ON i.id = w.institution_id
 LEFT JOIN LATERAL (
-	SELECT a.outcome, a.error, a.file_in_hand FROM work_item_attempts a
+	SELECT a.outcome, a.error, a.current_file FROM work_item_attempts a
 	WHERE a.work_item_id = w.id ORDER BY a.claim_token DESC LIMIT 1
 ) l ON true
 WHERE w.needs_admin_review;
@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
 	SELECT count(*) AS attempts,
 		(array_agg(a.outcome ORDER BY a.claim_token DESC))[1]      AS last_outcome,
 		(array_agg(a.error ORDER BY a.claim_token DESC))[1]        AS last_error,
-		(array_agg(a.file_in_hand ORDER BY a.claim_token DESC))[1] AS last_file
+		(array_agg(a.current_file ORDER BY a.claim_token DESC))[1] AS last_file
 	FROM work_item_attempts a WHERE a.work_item_id = w.id
 ) t
 WHERE w.status IN ('Failed', 'Suspended');
@@ -107,10 +107,10 @@ COMMENT ON VIEW outcomes IS
 CREATE OR REPLACE VIEW workers AS
 SELECT p.worker, p.node, p.pid, p.pools,
 	(SELECT sum((pool->>'slots')::int) FROM jsonb_array_elements(p.pools) pool)::int AS slots,
-	coalesce(r.items, 0) AS running, now() - p.heard_at AS heard_ago, p.draining, p.started_at AS started
+	coalesce(r.items, 0) AS running, now() - p.heartbeat_at AS heartbeat_ago, p.draining, p.started_at AS started
 FROM worker_processes p
 LEFT JOIN (SELECT worker, count(*) AS items FROM work_items WHERE status = 'Started' GROUP BY worker) r ON r.worker = p.worker
-WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat;
+WHERE p.ended_at IS NULL AND p.heartbeat_at > now() - 3 * p.heartbeat;
 COMMENT ON VIEW workers IS
 	'Live worker processes: what they claim, how many items they run, and whether they were asked to stop.';
 

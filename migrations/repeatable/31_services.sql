@@ -33,7 +33,7 @@ CROSS JOIN LATERAL (
 		(array_agg(r.detail ORDER BY r.since, r.worker) FILTER (WHERE r.state <> 'ok'))[1] AS detail
 	FROM worker_processes p
 	LEFT JOIN service_reports r ON r.worker = p.worker AND r.service = k.service
-	WHERE p.ended_at IS NULL AND p.heard_at > now() - 3 * p.heartbeat -- as in the view workers
+	WHERE p.ended_at IS NULL AND p.heartbeat_at > now() - 3 * p.heartbeat -- as in the view workers
 	  AND (r.state IS NOT NULL OR uses_service(p.pools, k.scopes))
 ) v;
 COMMENT ON VIEW services IS

@@ -117,7 +117,7 @@ BEGIN
 	WHEN 'Pending' THEN
 		RETURN QUERY SELECT * FROM why_pending(w);
 	WHEN 'Started' THEN
-		seen := (SELECT a.heard_at FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token);
+		seen := (SELECT a.heartbeat_at FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token);
 		RETURN QUERY SELECT 'running',
 			format('The worker %s on %s, process %s, has it %s; its last heartbeat was at %s.', w.worker, w.node, w.pid,
 				CASE WHEN w.lease_expires_at < now() THEN 'although its lease expired at ' || date_trunc('second', w.lease_expires_at)

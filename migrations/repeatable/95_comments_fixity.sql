@@ -62,10 +62,10 @@ COMMENT ON COLUMN fixity_failures.closed_at IS 'When the failure was closed.';
 COMMENT ON COLUMN fixity_failures.quarantined_as IS 'Where the bad bytes are kept; written before they are replaced.';
 COMMENT ON COLUMN fixity_failures.repaired_from IS 'Address of the good copy; written before the repair.';
 
-COMMENT ON TABLE repair_brakes IS 'Providers at which repair stopped by itself, why, and who released it; nothing is repaired there in between.';
-COMMENT ON COLUMN repair_brakes.id IS 'Number of the row.';
-COMMENT ON COLUMN repair_brakes.provider IS 'Provider at which repair stopped.';
-COMMENT ON COLUMN repair_brakes.reason IS 'Why repair stopped.';
-COMMENT ON COLUMN repair_brakes.pulled_at IS 'When repair stopped.';
-COMMENT ON COLUMN repair_brakes.released_by IS 'Admin who let repair continue.';
-COMMENT ON COLUMN repair_brakes.released_at IS 'When repair continued.';
+COMMENT ON TABLE repair_stops IS 'Providers at which repair stopped by itself, why, and who released it; nothing is repaired there in between.';
+COMMENT ON COLUMN repair_stops.id IS 'Number of the row.';
+COMMENT ON COLUMN repair_stops.provider IS 'Provider at which repair stopped.';
+COMMENT ON COLUMN repair_stops.reason IS 'Why repair stopped.';
+COMMENT ON COLUMN repair_stops.stopped_at IS 'When repair stopped.';
+COMMENT ON COLUMN repair_stops.released_by IS 'Admin who let repair continue.';
+COMMENT ON COLUMN repair_stops.released_at IS 'When repair continued.';

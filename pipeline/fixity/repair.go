@@ -31,7 +31,7 @@ type Repairer struct {
 	Log        *slog.Logger
 	Worker     string          // names this process to others
 	Quarantine *storage.Bucket // for bad bytes; made if it is missing
-	Limits     fixity.BrakeLimits
+	Limits     fixity.RepairLimits
 	Lease      time.Duration // how long a copy is ours unless that is renewed; 30 s
 	Again      time.Duration // before a second look at what seems bad; 2 s
 
@@ -61,7 +61,7 @@ type Repair struct {
 }
 
 var (
-	errBrake    = errors.New("repair has stopped at this provider")
+	errStopped  = errors.New("repair has stopped at this provider")
 	errNoSource = errors.New("there is no good copy")
 	errCold     = errors.New("it is archived")
 )
@@ -69,10 +69,10 @@ var (
 // Plan tells what Repair would do, and changes nothing.
 func (r *Repairer) Plan(ctx context.Context, b fixity.BadCopy) Repair {
 	out := Repair{BadCopy: b, Result: RepairWould}
-	brakes, err := fixity.In(r.Registry).Brakes(ctx)
-	for _, brake := range brakes {
-		if brake.Provider == b.Provider {
-			err = fmt.Errorf("%w: %s", errBrake, brake.Reason)
+	stops, err := fixity.In(r.Registry).RepairStops(ctx)
+	for _, stop := range stops {
+		if stop.Provider == b.Provider {
+			err = fmt.Errorf("%w: %s", errStopped, stop.Reason)
 		}
 	}
 	var w fixity.Repair
@@ -94,7 +94,7 @@ func (r *Repairer) Plan(ctx context.Context, b fixity.BadCopy) Repair {
 // Repair replaces a bad copy by a good one, or says why not.
 func (r *Repairer) Repair(ctx context.Context, b fixity.BadCopy) Repair {
 	out := Repair{BadCopy: b, Result: RepairLeft}
-	err := r.brake(ctx, b.Provider)
+	err := r.checkLimit(ctx, b.Provider)
 	var w fixity.Repair
 	if err == nil {
 		w, err = fixity.In(r.Registry).HoldRepair(ctx, r.Worker, b.Failure, r.lease())
@@ -121,11 +121,11 @@ func (r *Repairer) lease() time.Duration { return cmp.Or(r.Lease, 30*time.Second
 
 func (r *Repairer) again() time.Duration { return cmp.Or(r.Again, 2*time.Second) }
 
-// brake refuses to go on where too much fails.
-func (r *Repairer) brake(ctx context.Context, provider string) error {
-	b, err := fixity.In(r.Registry).CheckBrake(ctx, provider, r.Limits)
+// checkLimit returns an error if more copies of a provider fail than the repair limit allows.
+func (r *Repairer) checkLimit(ctx context.Context, provider string) error {
+	b, err := fixity.In(r.Registry).CheckRepairLimit(ctx, provider, r.Limits)
 	if err == nil && b != nil {
-		err = fmt.Errorf("%w: %s", errBrake, b.Reason)
+		err = fmt.Errorf("%w: %s", errStopped, b.Reason)
 	}
 	return err
 }

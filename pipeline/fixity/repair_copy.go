@@ -65,7 +65,7 @@ func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w fixity.Repa
 			return r.badSource(ctx, w, from, err)
 		}
 	}
-	if err := r.brake(ctx, w.Provider); err != nil { // it may have got worse in the meantime
+	if err := r.checkLimit(ctx, w.Provider); err != nil { // it may have got worse in the meantime
 		return err
 	}
 	if err := fixity.In(r.Registry).NoteRepair(ctx, w, quarantinedAs, from.URL); err != nil {

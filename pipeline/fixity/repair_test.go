@@ -29,7 +29,7 @@ func (a *archive) warm() {
 func (a *archive) repairer() *Repairer {
 	return &Repairer{
 		Registry: a.Deps.Registry, Targets: a.Deps.Targets, Log: a.Deps.Log, Worker: "r", Quarantine: a.Bucket(a.S3.Prefix + "quarantine"), Again: time.Millisecond,
-		Limits: fixity.BrakeLimits{Failures: 10, Share: 5, Least: 100},
+		Limits: fixity.RepairLimits{Failures: 10, Share: 5, Least: 100},
 	}
 }
 
@@ -452,14 +452,14 @@ func TestRepairStopsByItself(t *testing.T) {
 	a.Exec(`INSERT INTO users (email, name, role) VALUES ('admin@test.edu', 'Admin', 'admin')`)
 	a.Exec(`INSERT INTO users (email, name, role, institution_id) VALUES ('user@test.edu', 'User', 'institutional_admin', 1)`)
 	for by, want := range map[string]string{"nobody@test.edu": "there is no user", "user@test.edu": "is no admin"} {
-		if err := fixity.In(a.Deps.Registry).ReleaseBrake(t.Context(), "AWS", by); err == nil || !strings.Contains(err.Error(), want) {
+		if err := fixity.In(a.Deps.Registry).AllowRepair(t.Context(), "AWS", by); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("released by %s: %v", by, err)
 		}
 	}
-	if err := fixity.In(a.Deps.Registry).ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err != nil {
+	if err := fixity.In(a.Deps.Registry).AllowRepair(t.Context(), "AWS", "admin@test.edu"); err != nil {
 		t.Error(err)
 	}
-	if err := fixity.In(a.Deps.Registry).ReleaseBrake(t.Context(), "AWS", "admin@test.edu"); err == nil {
+	if err := fixity.In(a.Deps.Registry).AllowRepair(t.Context(), "AWS", "admin@test.edu"); err == nil {
 		t.Error("released twice")
 	}
 	// It was the way to the bytes; once that is repaired, they are good.
@@ -469,8 +469,8 @@ func TestRepairStopsByItself(t *testing.T) {
 			t.Errorf("%s: %+v", path, d)
 		}
 	}
-	if got := pipelinetest.Value[string](a, `SELECT concat_ws(' ', count(*), count(released_at), (SELECT count(*) FROM alerts WHERE type = 'Repair Stopped')) FROM repair_brakes`); got != "1 1 1" {
-		t.Errorf("brakes, of which released, and alerts: %s", got)
+	if got := pipelinetest.Value[string](a, `SELECT concat_ws(' ', count(*), count(released_at), (SELECT count(*) FROM alerts WHERE type = 'Repair Stopped')) FROM repair_stops`); got != "1 1 1" {
+		t.Errorf("stops, those released, and alerts: %s", got)
 	}
 }
 

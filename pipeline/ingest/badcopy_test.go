@@ -130,7 +130,7 @@ func TestCopyThatIsSpoiltEachTime(t *testing.T) {
 		a.One(engine, "Storage Validation")
 		item := a.Item(id)
 		if item.Status == "Suspended" {
-			path := pipelinetest.Value[string](a, `SELECT file_in_hand FROM work_item_attempts ORDER BY claim_token DESC LIMIT 1`)
+			path := pipelinetest.Value[string](a, `SELECT current_file FROM work_item_attempts ORDER BY claim_token DESC LIMIT 1`)
 			if round != 4 || item.ErrorCode != "bad-copy" || !strings.Contains(item.Note, "Standard-VA") || !strings.Contains(item.Note, key) ||
 				!strings.Contains(item.Note, path) {
 				t.Errorf("in round %d: %+v", round, item)

@@ -160,8 +160,8 @@ func (m *Metadata) blame(attempts []registry.Attempt) {
 	if last.Stage != m.Item.Stage || last.Outcome == nil || *last.Outcome == "done" {
 		return
 	}
-	if last.FileInHand != "" && last.ErrorCode != "" { // its worker died of it, or with it
-		m.failed[last.FileInHand] = progress.Fault{Code: last.ErrorCode, Message: storage.Redact(last.Error)}
+	if last.CurrentFile != "" && last.ErrorCode != "" { // its worker died of it, or with it
+		m.failed[last.CurrentFile] = progress.Fault{Code: last.ErrorCode, Message: storage.Redact(last.Error)}
 	}
 	if m.Faults == nil || m.Faults.Token != last.ClaimToken {
 		return

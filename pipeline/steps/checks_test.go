@@ -39,7 +39,7 @@ func (a *archive) repair() {
 	a.T.Helper()
 	r := &fixity.Repairer{
 		Registry: a.Deps.Registry, Targets: a.Deps.Targets, Log: a.Deps.Log, Worker: "r", Quarantine: a.Bucket(a.S3.Prefix + "quarantine"), Again: time.Millisecond,
-		Limits: registryfixity.BrakeLimits{Failures: 10, Share: 5, Least: 100},
+		Limits: registryfixity.RepairLimits{Failures: 10, Share: 5, Least: 100},
 	}
 	list, err := registryfixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
 	if err != nil {

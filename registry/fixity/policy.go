@@ -50,7 +50,7 @@ type Requested struct {
 	Target     string `json:"target"`
 	Files      int64  `json:"files"`
 	Copies     int64  `json:"copies"`
-	InHand     int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
+	InProgress int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
 	Recent     int64  `json:"recently_checked"` // copies beside these that are not checked, since they just were
 }
 
@@ -72,10 +72,10 @@ WITH file AS (
 	SELECT id, target, true FROM copy WHERE recent IS NOT TRUE
 	ORDER BY id
 	ON CONFLICT (storage_record_id) DO UPDATE SET requested = true, run_at = CASE c.worker WHEN '' THEN now() ELSE c.run_at END
-	RETURNING c.storage_record_id AS id, c.worker <> '' AND c.run_at > now() AS in_hand
+	RETURNING c.storage_record_id AS id, c.worker <> '' AND c.run_at > now() AS in_progress
 )
 SELECT @identifier::text AS identifier, target, count(DISTINCT generic_file_id) FILTER (WHERE recent IS NOT TRUE) AS files, count(asked.id) AS copies,
-	count(*) FILTER (WHERE in_hand) AS in_hand, count(*) FILTER (WHERE recent) AS recent
+	count(*) FILTER (WHERE in_progress) AS in_progress, count(*) FILTER (WHERE recent) AS recent
 FROM copy LEFT JOIN asked USING (id)
 GROUP BY target ORDER BY target`
 

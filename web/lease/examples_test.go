@@ -165,7 +165,7 @@ func TestKilledExampleWorkerLosesItsItemOnce(t *testing.T) {
 			begun := filepath.Join(t.TempDir(), "begun")
 			first := l.run(t, name, fmt.Sprintf(`echo $$ >> %s; exec sleep 1000`, begun))
 			testenv.Eventually(t, "it has outlived its first lease", func() bool {
-				return l.value(`SELECT (count(*) = 1 AND bool_and(heard_at - claimed_at > interval '4 seconds' AND ended_at IS NULL))::text FROM work_item_attempts WHERE work_item_id = $1`, id) == "true"
+				return l.value(`SELECT (count(*) = 1 AND bool_and(heartbeat_at - claimed_at > interval '4 seconds' AND ended_at IS NULL))::text FROM work_item_attempts WHERE work_item_id = $1`, id) == "true"
 			})
 			if err := first.Process.Kill(); err != nil {
 				t.Fatal(err)

@@ -170,7 +170,7 @@ func TestLeaseFromClaimToFinish(t *testing.T) {
 	if status, answer := l.call("POST", "/v1/heartbeat", ref(item, `, "file": "data/a"`)); status != http.StatusOK || answer["lease"] != 30.0 {
 		t.Errorf("heartbeat: %d %v", status, answer)
 	}
-	if file := l.value(`SELECT file_in_hand FROM work_item_attempts`); file != "data/a" {
+	if file := l.value(`SELECT current_file FROM work_item_attempts`); file != "data/a" {
 		t.Errorf("the file in hand is %q", file)
 	}
 	if status, answer := l.call("GET", fmt.Sprint("/v1/items/", id), ""); status != http.StatusOK || answer["status"] != "Started" || answer["worker"] != "anna" {

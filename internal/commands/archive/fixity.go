@@ -56,8 +56,8 @@ Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
 type FixityReport struct {
 	fixity.Status
 
-	BadCopies []fixity.BadCopy `json:"bad"` // the first 1,000
-	Brakes    []fixity.Brake   `json:"brakes"`
+	BadCopies []fixity.BadCopy    `json:"bad"` // the first 1,000
+	Stops     []fixity.RepairStop `json:"brakes"`
 }
 
 func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, error) {
@@ -82,7 +82,7 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
 		return err
 	}
-	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
+	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
 	if asJSON {
@@ -144,8 +144,8 @@ func writeStops(out io.Writer, r FixityReport) {
 			fmt.Fprintf(out, "Checks of %s are suspended until %s: %s\n", t.Target, human.Time(*t.PausedUntil), human.Line(t.PauseReason))
 		}
 	}
-	for _, b := range r.Brakes {
-		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, human.Time(b.PulledAt), human.Line(b.Reason))
+	for _, b := range r.Stops {
+		fmt.Fprintf(out, "Repair has stopped at %s since %s: %s\n", b.Provider, human.Time(b.StoppedAt), human.Line(b.Reason))
 	}
 }
 

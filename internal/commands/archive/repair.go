@@ -92,7 +92,7 @@ func (f *repairFlags) check(args []string) (err error) {
 type repairReport struct {
 	DryRun bool                    `json:"dry_run"`
 	Copies []pipelinefixity.Repair `json:"copies"`
-	Brakes []fixity.Brake          `json:"brakes"`
+	Stops  []fixity.RepairStop     `json:"brakes"`
 }
 
 func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
@@ -100,7 +100,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 		return err
 	}
 	if f.release != "" {
-		return releaseBrake(ctx, out, f)
+		return allowRepair(ctx, out, f)
 	}
 	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
@@ -135,7 +135,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			return err
 		}
 	}
-	if report.Brakes, err = fixity.In(s.Registry).Brakes(ctx); err != nil {
+	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
 	return report.print(out, f.asJSON)
@@ -209,7 +209,7 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	switch {
 	case err != nil:
 		return err
-	case len(r.Brakes) > 0 && results[pipelinefixity.RepairLeft] > 0:
+	case len(r.Stops) > 0 && results[pipelinefixity.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "find out what is wrong at the provider; then an admin releases the limit: `farol repair --release PROVIDER --by EMAIL`"}
 	case results[pipelinefixity.RepairLeft] > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "follow what is printed above for the copies that are left, and run it again"}
@@ -217,13 +217,13 @@ func (r repairReport) print(out io.Writer, asJSON bool) error {
 	return nil
 }
 
-func releaseBrake(ctx context.Context, out io.Writer, f repairFlags) error {
+func allowRepair(ctx context.Context, out io.Writer, f repairFlags) error {
 	s, err := connect.Registry(ctx, "repair")
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	err = fixity.In(s.Registry).ReleaseBrake(ctx, f.release, f.by)
+	err = fixity.In(s.Registry).AllowRepair(ctx, f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
@@ -248,6 +248,6 @@ func NewRepairer(s *connect.Services, c settings.Repair, worker string, log *slo
 	return &pipelinefixity.Repairer{
 		Registry: s.Registry, Targets: s.Targets, Log: log,
 		Worker: worker, Quarantine: quarantine,
-		Limits: fixity.BrakeLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
+		Limits: fixity.RepairLimits{Failures: c.MaxFailures, Share: float64(c.MaxShare), Least: leastShare},
 	}, nil
 }

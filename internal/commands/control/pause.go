@@ -159,7 +159,7 @@ func Workers() *cobra.Command {
 }
 
 func printWorkers(cmd *cobra.Command, asJSON bool, list []registry.Worker) error {
-	header := []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARD", "UP", ""}
+	header := []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARTBEAT", "UP", ""}
 	return cli.PrintList(cmd, asJSON, list, "workers", header, func(w registry.Worker) []string {
 		slots, state := "", "serves HTTP"
 		if w.Slots != nil {
@@ -170,7 +170,7 @@ func printWorkers(cmd *cobra.Command, asJSON bool, list []registry.Worker) error
 		}
 		return []string{
 			human.Line(w.Worker), fmt.Sprintf("%s/%d", human.Line(w.Node), w.PID), strconv.Itoa(w.Running), slots,
-			human.Duration(time.Duration(w.HeardAgo * float64(time.Second))), human.Duration(time.Since(w.Started)), state,
+			human.Duration(time.Duration(w.HeartbeatAgo * float64(time.Second))), human.Duration(time.Since(w.Started)), state,
 		}
 	})
 }

@@ -105,8 +105,8 @@ func whyLines(e *explain.Explanation) (lines []string) {
 	if e.Item.Note != "" && len(e.Faults) == 0 {
 		lines = append(lines, "On record: "+human.Line(human.Shorten(e.Item.Note, 2*mostWords)))
 	}
-	if e.InHand != "" && len(e.Faults) == 0 {
-		lines = append(lines, "Current file: "+human.Line(e.InHand))
+	if e.CurrentFile != "" && len(e.Faults) == 0 {
+		lines = append(lines, "Current file: "+human.Line(e.CurrentFile))
 	}
 	shown := e.Faults[:min(len(e.Faults), mostFaults)]
 	for _, f := range shown {
@@ -159,8 +159,8 @@ func printed(list []explain.Entry) (lines []string) {
 		default:
 			lines = append(lines, "    "+human.Line(human.Shorten(c.Error, mostWords)))
 		}
-		if c.InHand != "" && c.Outcome != "done" {
-			lines = append(lines, "    current file: "+human.Line(c.InHand))
+		if c.CurrentFile != "" && c.Outcome != "done" {
+			lines = append(lines, "    current file: "+human.Line(c.CurrentFile))
 		}
 	}
 	return lines

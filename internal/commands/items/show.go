@@ -163,8 +163,8 @@ func printAttempts(w io.Writer, attempts []registry.Attempt) error {
 			outcome, end = *a.Outcome, *a.EndedAt
 		}
 		what := human.Line(a.Error)
-		if a.FileInHand != "" {
-			what = strings.TrimSpace(what + " (current file: " + human.Line(a.FileInHand) + ")")
+		if a.CurrentFile != "" {
+			what = strings.TrimSpace(what + " (current file: " + human.Line(a.CurrentFile) + ")")
 		}
 		rows = append(rows, []string{
 			string(a.Stage), strconv.Itoa(a.Attempt), human.Time(a.ClaimedAt), human.Duration(end.Sub(a.ClaimedAt)), outcome, a.ErrorCode,

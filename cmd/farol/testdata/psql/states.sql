@@ -9,10 +9,10 @@ ORDER BY place;
 
 -- A worker has had each of them once, and some of them still.
 UPDATE work_items SET claim_token = 2, entered_token = 1, stage = 'Store';
-INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, file_in_hand, ended_at, outcome, error, error_code)
+INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, current_file, ended_at, outcome, error, error_code)
 SELECT id, 2, 'Store', 1, 'node-1', 42, 'node-1-4711', 'data/a.txt', now(), 'transient', 'Storage is slow.', 'timeout'
 FROM work_items WHERE id NOT IN (3, 4, 5);
-INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, file_in_hand)
+INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, current_file)
 SELECT id, 3, 'Store', 1, 'node-1', 42, 'node-1-4711', 'data/a.txt' FROM work_items WHERE id IN (3, 5);
 UPDATE work_items SET claim_token = 3, run_at = now() + interval '1 hour', attempt = 1, error_code = 'timeout', note = 'Storage is slow.' WHERE id = 2;
 UPDATE work_items SET claim_token = 3, status = 'Started', attempt = 1, node = 'node-1', pid = 42, worker = 'node-1-4711',
