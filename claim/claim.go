@@ -12,9 +12,6 @@
 // A transition is one statement: it moves the item, ends the attempt in the ledger, and
 // appends the topic message. The only clock is the database's.
 //
-// The package has a little more than 3,000 lines: its parts share the leases of the
-// process, and none of them can be used alone. What can is in packages below.
-//
 // The slots of a process meet in its [Engine]: claims that arrive while another one runs
 // go into the next statement together, and so do ends of claims. Callers have a call for
 // each item and pay the price of a batch.

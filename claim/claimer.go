@@ -111,9 +111,6 @@ func newClaimer(all *claims, f Filter) *claimer {
 // claim serves several calls, those that follow each other and are for the same
 // claimant together.
 func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, error) {
-	if same := sameClaimant(requests); same == len(requests) {
-		return c.claimFor(ctx, requests), nil
-	}
 	answers := make([]answer, 0, len(requests))
 	for len(requests) > 0 {
 		same := sameClaimant(requests)
@@ -223,7 +220,8 @@ func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan
 		c.cursors.End(scans, nil, begun, took) // it may have been too much for a full scan
 		return nil, err
 	}
-	last, starts := map[cursor.Partition]cursor.Position{}, map[int16]int64{}
+	last := map[cursor.Partition]cursor.Position{}
+	e.mu.Lock()
 	for i := range items {
 		item := &items[i]
 		st := known.of(item.Action, item.Stage)
@@ -232,10 +230,11 @@ func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan
 		if l, ok := last[at]; !ok || l.Before(item.at) {
 			last[at] = item.at
 		}
-		starts[item.band] = max(starts[item.band], item.at.VirtualStart)
+		// An item that overtakes by its priority got the time that was current then, so it moves it no further.
+		e.starts[item.band] = max(e.starts[item.band], item.at.VirtualStart)
 	}
+	e.mu.Unlock()
 	c.cursors.End(scans, last, begun, took)
-	e.served(starts)
 	return items, nil
 }
 
@@ -252,14 +251,4 @@ func (c *claimer) rescan(ctx context.Context, scans []cursor.Scan) {
 	if len(found) > 0 {
 		c.claims.wake.Ring()
 	}
-}
-
-// served notes how far the virtual start times of the bands have come. An item that overtakes
-// by its priority got the time that was current then, so it moves them no further.
-func (c *claims) served(starts map[int16]int64) {
-	c.mu.Lock()
-	for band, start := range starts {
-		c.starts[band] = max(c.starts[band], start)
-	}
-	c.mu.Unlock()
 }

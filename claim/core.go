@@ -75,15 +75,3 @@ func (c *core) readSettings(ctx context.Context) error {
 	}
 	return nil
 }
-
-// pause waits for d and tells whether ctx lasted as long.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Engine is the queue as one process sees it. It is safe for concurrent use.
@@ -25,7 +26,7 @@ type Engine struct {
 	notices *notices
 	reaper  *reaper
 	clock   *clock
-	upkeep  *upkeep
+	upkeep  upkeepStore
 
 	listens bool   // else there is no session to LISTEN in
 	close   func() // ends what runs in the background, and waits for it
@@ -100,9 +101,9 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 	e.clock = &clock{core: all, store: s.clockStore, setBack: make(chan struct{}, 1)}
 	e.leases = newLeases(e.settler, s.leaseStore, e.clock)
 	e.notices = &notices{core: all, store: s.noticeStore, changed: make(chan struct{}, 1)}
-	e.claims = newClaims(e.settler, s.scanStore, e.notices.polls.isQuiet, background)
+	e.claims = newClaims(e.settler, s.scanStore, e.notices.polls.IsQuiet, background)
 	e.reaper = &reaper{settler: e.settler, store: s.reapStore, clock: e.clock}
-	e.upkeep = &upkeep{store: s.upkeepStore}
+	e.upkeep = s.upkeepStore
 	return e, e.readSettings(ctx)
 }
 
@@ -186,8 +187,15 @@ func (e *Engine) Reap(ctx context.Context) (int, error) { return e.reaper.reap(c
 
 // Archive moves items that ended longer ago than after to the archive, together
 // with their attempts, and returns how many. It stops at an hour's worth.
-func (e *Engine) Archive(ctx context.Context, after time.Duration) (int, error) {
-	return e.upkeep.archive(ctx, after)
+func (e *Engine) Archive(ctx context.Context, after time.Duration) (n int, err error) {
+	for range 100 {
+		moved, err := e.upkeep.archive(ctx, after, archiveMost)
+		n += moved
+		if err != nil || moved < archiveMost {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // How often a process does what no single item needs.
@@ -228,7 +236,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep(settingsEvery, "settings", e.readSettings)
 	upkeep(settingsEvery, "overdue priorities", e.claims.findOverdue)
 	upkeep(servedEvery, "virtual start times", e.claims.recordServed)
-	upkeep(tidyEvery, "tidying", e.upkeep.store.tidy)
+	upkeep(tidyEvery, "tidying", e.upkeep.tidy)
 	if e.options.Archive > 0 {
 		upkeep(archiveEvery, "archive", func(ctx context.Context) error {
 			_, err := e.Archive(ctx, e.options.Archive)
@@ -262,7 +270,7 @@ func (e *Engine) rereadForEver(ctx context.Context) {
 
 // every calls do at once and then about once in d, each call with a deadline.
 func (e *Engine) every(ctx context.Context, d time.Duration, what string, do func(context.Context) error) {
-	for first := true; first || pause(ctx, d*9/10+e.jitter(d/10+1)); first = false {
+	for first := true; first || retry.Pause(ctx, d*9/10+e.jitter(d/10+1)); first = false {
 		call, cancel := context.WithTimeout(ctx, max(d, statementTime))
 		err := do(call)
 		cancel()

@@ -38,7 +38,7 @@ func (e *Engine) DropAll() {
 }
 
 // Tidy deletes what is over, as Run does every minute.
-func (e *Engine) Tidy(ctx context.Context) error { return e.upkeep.store.tidy(ctx) }
+func (e *Engine) Tidy(ctx context.Context) error { return e.upkeep.tidy(ctx) }
 
 // Stand has the process think that it was stopped for the time of the lease.
 func (h *Hold) Stand() {

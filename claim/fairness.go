@@ -3,6 +3,8 @@ package claim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,26 +15,20 @@ import (
 // recordServed records how far the virtual start times have come, where this process has
 // moved them since the last time.
 func (c *claims) recordServed(ctx context.Context) error {
-	moved := map[int16]int64{}
 	c.mu.Lock()
-	for band, start := range c.starts {
-		if before, ok := c.recorded[band]; !ok || start > before {
-			moved[band] = start
-		}
-	}
+	moved := maps.Clone(c.starts)
+	maps.DeleteFunc(moved, func(band int16, start int64) bool { return start <= c.recorded[band] })
 	c.mu.Unlock()
 	if len(moved) == 0 {
 		return nil
 	}
-	if err := c.store.serve(ctx, moved); err != nil {
-		return err
+	err := c.store.serve(ctx, moved)
+	if err == nil {
+		c.mu.Lock()
+		maps.Copy(c.recorded, moved)
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	for band, start := range moved {
-		c.recorded[band] = start
-	}
-	c.mu.Unlock()
-	return nil
+	return err
 }
 
 // findOverdue finds the priorities that have waited too long behind better
@@ -74,13 +70,9 @@ func (p *postgres) overdue(ctx context.Context, action registry.Action, scans []
 }
 
 func (p *postgres) serve(ctx context.Context, starts map[int16]int64) error {
-	var bands []int16
-	var come []int64
-	for b, t := range starts {
-		bands, come = append(bands, b), append(come, t)
-	}
-	_, err := p.upkeep.Exec(ctx, servedSQL, bands, come)
-	if err != nil {
+	bands := slices.Collect(maps.Keys(starts))
+	come := column(bands, func(band *int16) int64 { return starts[*band] })
+	if _, err := p.upkeep.Exec(ctx, servedSQL, bands, come); err != nil {
 		return fmt.Errorf("record virtual start times: %w", err)
 	}
 	return nil

@@ -55,18 +55,14 @@ func (f Filter) key() string {
 	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge), f.Memory} {
 		b = binary.AppendVarint(b, n)
 	}
-	for _, list := range [][]string{{string(f.action())}, f.Institutions, f.StorageOptions, stages} {
+	lists := [][]string{{string(f.action())}, f.Institutions, f.StorageOptions, stages}
+	for _, scope := range f.Without {
+		lists = append(lists, scope.Steps, scope.StorageOptions, scope.Institutions)
+	}
+	for _, list := range lists {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, s := range list {
 			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-		}
-	}
-	for _, scope := range f.Without {
-		for _, list := range [][]string{scope.Steps, scope.StorageOptions, scope.Institutions} {
-			b = binary.AppendUvarint(b, uint64(len(list)))
-			for _, s := range list {
-				b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-			}
 		}
 	}
 	return string(b)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim/wake"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // noticeStore is how processes learn of each other's work.
@@ -29,49 +30,8 @@ type notices struct {
 	*core
 
 	store   noticeStore
-	polls   polls
+	polls   wake.Polls
 	changed chan struct{} // gets a value when settings have changed
-}
-
-// polls is when a process asks next whether anything is due, on behalf of all its pools.
-type polls struct {
-	mu    sync.Mutex
-	next  time.Time
-	quiet bool // nothing was due the last time
-}
-
-// wait is how long it is until the next poll, at most a while from now.
-func (p *polls) wait(while time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.next.IsZero() {
-		p.next = time.Now().Add(while)
-	}
-	return time.Until(p.next)
-}
-
-// mine tells whether to poll now, and sets when the next poll is if so: of those who wait
-// for the same one, the first does it.
-func (p *polls) mine(while time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Now().Before(p.next) {
-		return false
-	}
-	p.next = time.Now().Add(while)
-	return true
-}
-
-func (p *polls) found(due bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.quiet = !due
-}
-
-func (p *polls) isQuiet() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.quiet
 }
 
 // wakes is [Engine.Wakes].
@@ -93,14 +53,14 @@ func (n *notices) wakes(ctx context.Context) (<-chan struct{}, func()) {
 func (n *notices) poll(ctx context.Context) {
 	while := func() time.Duration { return n.options.Poll/2 + n.jitter(n.options.Poll) }
 	for {
-		if !pause(ctx, n.polls.wait(while())) {
+		if !retry.Pause(ctx, n.polls.Wait(while())) {
 			return
 		}
-		if !n.polls.mine(while()) {
+		if !n.polls.Mine(while()) {
 			continue
 		}
 		due := n.mayBeDue(ctx)
-		if n.polls.found(due); due {
+		if n.polls.Found(due); due {
 			n.wake.Ring()
 		}
 	}
@@ -133,7 +93,7 @@ func (n *notices) announce(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "NOTIFY failed; other workers will find the items at their next poll", "err", err)
 		}
-		if !pause(ctx, announceEvery) {
+		if !retry.Pause(ctx, announceEvery) {
 			return
 		}
 	}
@@ -157,7 +117,7 @@ func (n *notices) listen(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "LISTEN failed; connecting again, and polling for work until then", "err", err)
 		}
-		pause(ctx, time.Second)
+		retry.Pause(ctx, time.Second)
 	}
 }
 

@@ -77,7 +77,7 @@ func decide(item Item, done Done, result error, of func(stage registry.Stage) St
 		m.Delay = of(item.Stage).backoff(item.Attempt)
 		if item.Attempt >= item.MaxAttempts {
 			m.Status, m.Delay = registry.Suspended, 0
-			m.Note = exhausted(m.Note, item.Attempt)
+			m.Note += fmt.Sprintf(" Will not retry: failed %d times. Interim processing data persists.", item.Attempt)
 		}
 	}
 	return m
@@ -111,10 +111,6 @@ func (s StageSettings) backoff(n int) time.Duration {
 		d *= time.Duration(s.BackoffFactor)
 	}
 	return min(d, s.BackoffMost)
-}
-
-func exhausted(note string, attempts int) string {
-	return fmt.Sprintf("%s Will not retry: failed %d times. Interim processing data persists.", note, attempts)
 }
 
 // gaveUp tells whether the item is parked because its attempts are used up.

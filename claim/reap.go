@@ -5,29 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/rounds"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // deadWorker is what the workers of a host know of one that died there.
 type deadWorker struct {
-	hostWorker
 	process.Death
 
-	files map[int64]string // that were in progress, by item
-}
-
-// hostWorker is another worker of this host.
-type hostWorker struct {
-	process.Start
-
 	worker string
+	files  map[int64]string // that were in progress, by item
 }
 
 // round is one round of reaping: how long ago a lease may have lapsed, which workers
@@ -57,7 +50,7 @@ const reapPage = 100
 // reapStore takes items from workers that are gone.
 type reapStore interface {
 	// sameHost lists the other workers of this host that have not ended as far as is known.
-	sameHost(ctx context.Context, self worker) ([]hostWorker, error)
+	sameHost(ctx context.Context, self worker) ([]worker, error)
 	// reap takes up to most items from workers that are gone, and is busy if another
 	// process does it.
 	reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error)
@@ -69,7 +62,7 @@ type reaper struct {
 
 	store  reapStore
 	clock  *clock
-	rounds rounds
+	rounds rounds.Rounds
 }
 
 // reap is [Engine.Reap].
@@ -83,9 +76,9 @@ func (r *reaper) reap(ctx context.Context) (int, error) {
 	if begun.Before(rests) {
 		return 0, nil
 	}
-	since := r.rounds.since(begun, rests)
+	since := r.rounds.Since(begun, rests)
 	n, complete, err := r.reapSince(ctx, since, dead)
-	r.rounds.ended(begun, since, complete)
+	r.rounds.Ended(begun, since, complete)
 	if err != nil {
 		return n, err
 	}
@@ -126,55 +119,6 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 	}
 }
 
-// rounds are those of this process, by its monotonic clock. Leases lapse in the order of
-// time, so a round need only go back to where the one before began, and by the time of a
-// statement for claims that committed late: the index entries of leases long over are dead,
-// but remain while vacuum is held back. Items that were locked at that moment are found by
-// full rounds; there are as many of them as cost little.
-type rounds struct {
-	mu    sync.Mutex
-	n     int
-	last  time.Time // when the last complete one began
-	full  time.Time // when the last full one began
-	takes time.Duration
-	rests time.Time // until when there was no round, for the last time
-}
-
-const (
-	fullRound     = 100 * 365 * 24 * time.Hour // how far back a full round goes
-	fullRoundsOf  = 16                         // one in so many is full
-	fullRoundCost = 20                         // and takes at most this part of the time
-)
-
-// since says how far back a round goes that begins now. The first one after a rest is full.
-func (r *rounds) since(now, rests time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !rests.Equal(r.rests) {
-		r.n, r.rests = 0, rests
-	}
-	r.n++
-	if r.n == 1 || r.n%fullRoundsOf == 0 && now.Sub(r.full) >= fullRoundCost*r.takes {
-		return fullRound
-	}
-	if r.last.IsZero() {
-		return now.Sub(r.full) + statementTime
-	}
-	return now.Sub(r.last) + statementTime
-}
-
-// ended notes how a round went that began at a time.
-func (r *rounds) ended(begun time.Time, since time.Duration, complete bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if since == fullRound {
-		r.full, r.takes = begun, time.Since(begun)
-	}
-	if complete {
-		r.last = begun
-	}
-}
-
 // findDead finds out which workers of this host have died, and of what. On a host that
 // reports nothing of its processes, leases have to lapse.
 func (r *reaper) findDead(ctx context.Context) ([]deadWorker, error) {
@@ -189,7 +133,7 @@ func (r *reaper) findDead(ctx context.Context) ([]deadWorker, error) {
 	for _, w := range others {
 		if d, ok := r.kernel.CauseOf(w.worker, w.Start); ok {
 			r.log.WarnContext(ctx, "worker died", "worker", w.worker, "pid", w.PID, "cause", d.Cause, "message", d.Message)
-			dead = append(dead, deadWorker{hostWorker: w, Death: d, files: process.FilesOf(w.worker)})
+			dead = append(dead, deadWorker{Death: d, worker: w.worker, files: process.FilesOf(w.worker)})
 		}
 	}
 	return dead, nil
@@ -197,9 +141,9 @@ func (r *reaper) findDead(ctx context.Context) ([]deadWorker, error) {
 
 // sameHost lists workers whose rows have not ended. After those of dead workers nothing is
 // left to reap, so their rows are ended in the transaction that reaps.
-func (p *postgres) sameHost(ctx context.Context, self worker) ([]hostWorker, error) {
+func (p *postgres) sameHost(ctx context.Context, self worker) ([]worker, error) {
 	rows, _ := p.upkeep.Query(ctx, sameHostSQL, self.Host, self.worker)
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w hostWorker, err error) {
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w worker, err error) {
 		err = row.Scan(&w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills)
 		return w, err
 	})

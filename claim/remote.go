@@ -222,19 +222,20 @@ func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemot
 // is known here: done.Next is not looked at. A claim that its worker has ended
 // before is an [EndedError].
 func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, result error) (stage registry.Stage, status registry.Status, err error) {
-	claimed, err := r.claimed(ctx, item, token)
+	end, err := r.claimed(ctx, item, token)
 	if err != nil {
 		return "", "", err
 	}
-	if done.Next = r.engine.NextStage(claimed.Action, claimed.Stage); done.Next == "" { // it was removed this moment, or added
+	end.Done, end.Result = done, result
+	if end.Done.Next = r.engine.NextStage(end.Item.Action, end.Item.Stage); end.Done.Next == "" { // it was removed this moment, or added
 		if err := r.engine.readSettings(ctx); err != nil {
 			return "", "", err
 		}
-		if done.Next = r.engine.NextStage(claimed.Action, claimed.Stage); done.Next == "" {
-			return "", "", fmt.Errorf("settle item %d: %w: %s", item, ErrNoStage, claimed.Stage)
+		if end.Done.Next = r.engine.NextStage(end.Item.Action, end.Item.Stage); end.Done.Next == "" {
+			return "", "", fmt.Errorf("settle item %d: %w: %s", item, ErrNoStage, end.Item.Stage)
 		}
 	}
-	err = r.engine.Settle(ctx, []Ending{{Item: claimed.Item, Done: done, Result: result, File: claimed.file}})[0]
+	err = r.engine.Settle(ctx, []Ending{end})[0]
 	if errors.Is(err, ErrLost) {
 		return "", "", r.whyLost(ctx, item, token)
 	}
@@ -247,29 +248,24 @@ func (r *Remote) Settle(ctx context.Context, item, token int64, done Done, resul
 	return stage, status, nil
 }
 
-type remoteClaim struct {
-	Item
-
-	file string // that was in progress
-}
-
 // claimed reads of an item what its transition needs. The token is compared again
 // when that is made.
-func (r *Remote) claimed(ctx context.Context, item, token int64) (c remoteClaim, err error) {
-	c.ID, c.Token = item, token
+func (r *Remote) claimed(ctx context.Context, item, token int64) (end Ending, err error) {
+	i := &end.Item
+	i.ID, i.Token = item, token
 	worker := ""
 	err = r.db.QueryRow(ctx, remoteClaimSQL, item, token).
-		Scan(&c.Action, &c.Stage, &c.Attempt, &c.band, &c.at.Priority, &c.at.VirtualStart, &worker, &c.file)
+		Scan(&i.Action, &i.Stage, &i.Attempt, &i.band, &i.at.Priority, &i.at.VirtualStart, &worker, &end.File)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return c, r.whyLost(ctx, item, token)
+		return end, r.whyLost(ctx, item, token)
 	case err != nil:
-		return c, fmt.Errorf("read the claim on item %d: %w", item, err)
+		return end, fmt.Errorf("read the claim on item %d: %w", item, err)
 	case worker != remoteWorker:
-		return c, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, StepOf(c.Action, c.Stage))
+		return end, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, i.Step())
 	}
-	c.MaxAttempts = r.engine.settings.Load().of(c.Action, c.Stage).MaxAttempts
-	return c, nil
+	i.MaxAttempts = r.engine.settings.Load().of(i.Action, i.Stage).MaxAttempts
+	return end, nil
 }
 
 // whyLost is ErrLost, with how the claim ended if it was its worker that ended it.

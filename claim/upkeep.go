@@ -14,23 +14,8 @@ type upkeepStore interface {
 	archive(ctx context.Context, after time.Duration, most int) (int, error)
 }
 
-// upkeep keeps the queue's tables small.
-type upkeep struct{ store upkeepStore }
-
 // archiveMost is how many items one statement archives.
 const archiveMost = 1000
-
-// archive is [Engine.Archive].
-func (u *upkeep) archive(ctx context.Context, after time.Duration) (n int, err error) {
-	for range 100 {
-		moved, err := u.store.archive(ctx, after, archiveMost)
-		n += moved
-		if err != nil || moved < archiveMost {
-			return n, err
-		}
-	}
-	return n, nil
-}
 
 func (p *postgres) tidy(ctx context.Context) error {
 	if _, err := p.upkeep.Exec(ctx, tidySQL); err != nil {

@@ -1,29 +1,31 @@
-package claim
+package rounds
 
 import (
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/claim/batch"
 )
 
 // Rounds go back to the one before, and now and then a round is full, unless that takes
 // long. After a rest the first one is.
 func TestReaperGoesBackToTheRoundBefore(t *testing.T) {
 	t.Parallel()
-	var r rounds
+	var r Rounds
 	now := time.Now()
-	if got := r.since(now, time.Time{}); got != fullRound {
+	if got := r.Since(now, time.Time{}); got != fullRound {
 		t.Errorf("the first round goes back %v, want a full one", got)
 	}
-	r.ended(now, fullRound, true)
+	r.Ended(now, fullRound, true)
 	full := 0
 	for round := range 32 {
 		at := now.Add(time.Duration(round+1) * 5 * time.Second)
-		switch got := r.since(at, time.Time{}); got {
+		switch got := r.Since(at, time.Time{}); got {
 		case fullRound:
 			full++
-			r.ended(at, got, true)
-		case 5*time.Second + statementTime:
-			r.ended(at, got, true)
+			r.Ended(at, got, true)
+		case 5*time.Second + batch.Timeout:
+			r.Ended(at, got, true)
 		default:
 			t.Errorf("round %d goes back %v", round, got)
 		}
@@ -32,18 +34,18 @@ func TestReaperGoesBackToTheRoundBefore(t *testing.T) {
 		t.Errorf("%d of 32 rounds were full, want 2", full)
 	}
 	at := now.Add(time.Hour)
-	r.since(at, time.Time{})
-	r.ended(at, time.Second, false) // what it did not get to is left for the next
-	if got, want := r.since(at.Add(time.Second), time.Time{}), time.Hour+time.Second-32*5*time.Second+statementTime; got != want {
+	r.Since(at, time.Time{})
+	r.Ended(at, time.Second, false) // what it did not get to is left for the next
+	if got, want := r.Since(at.Add(time.Second), time.Time{}), time.Hour+time.Second-32*5*time.Second+batch.Timeout; got != want {
 		t.Errorf("after a round that failed, the next goes back %v, want %v", got, want)
 	}
 	r.takes = time.Hour
 	for range 64 {
-		if got := r.since(at.Add(time.Second), time.Time{}); got == fullRound {
+		if got := r.Since(at.Add(time.Second), time.Time{}); got == fullRound {
 			t.Fatal("a round that takes an hour is repeated after minutes")
 		}
 	}
-	if got := r.since(at.Add(time.Second), at); got != fullRound {
+	if got := r.Since(at.Add(time.Second), at); got != fullRound {
 		t.Errorf("the first round after a rest goes back %v, want a full one", got)
 	}
 }
