@@ -25,17 +25,17 @@ const (
 // costs Redis one small write a second, whatever the number of files. Figures grow
 // within an attempt, and never beyond their totals.
 type Counting struct {
-	mu     sync.Mutex
-	c      progress.Counters
-	done   int64 // bytes of finished files
-	begun  time.Time
-	hands  map[*group]struct{}
-	byFile map[int]*group
-	save   func(context.Context, progress.Counters) error
-	gotOn  func(ctx context.Context, before int64) // see mark
-	again  bool                                    // there was an attempt before
-	stop   context.CancelFunc
-	ended  chan struct{}
+	mu      sync.Mutex
+	c       progress.Counters
+	done    int64 // bytes of finished files
+	begun   time.Time
+	hands   map[*group]struct{}
+	byFile  map[int]*group
+	save    func(context.Context, progress.Counters) error
+	compare func(ctx context.Context, before int64) // see highWater
+	again   bool                                    // there was an attempt before
+	stop    context.CancelFunc
+	ended   chan struct{}
 }
 
 // A group is some files that are being worked on.
@@ -71,7 +71,7 @@ func (w *Work) StartCounting(ctx context.Context, start progress.Counters) {
 	c.c, c.done, c.begun = start, start.BytesBefore, time.Now()
 	c.hands, c.byFile = map[*group]struct{}{}, map[int]*group{}
 	c.save = func(ctx context.Context, n progress.Counters) error { return w.Progress.Count(ctx, w.Claim(), n) }
-	c.gotOn, c.again = (&mark{w, -1}).gotOn, w.Item.Attempt > 1
+	c.compare, c.again = (&highWater{w, -1}).compare, w.Item.Attempt > 1
 	ctx, c.stop = context.WithCancel(ctx)
 	c.ended = make(chan struct{})
 	go c.run(ctx)
@@ -80,7 +80,7 @@ func (w *Work) StartCounting(ctx context.Context, start progress.Counters) {
 // run writes the figures. What Redis does not take is no loss to the item.
 func (c *Counting) run(ctx context.Context) {
 	defer close(c.ended)
-	look := func(n progress.Counters) { c.gotOn(ctx, n.FilesBefore+n.BytesBefore) }
+	look := func(n progress.Counters) { c.compare(ctx, n.FilesBefore+n.BytesBefore) }
 	if c.again {
 		look(c.now())
 	}

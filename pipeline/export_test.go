@@ -7,13 +7,13 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// NewMark is the mark of a claim whose attempts are on record.
-func NewMark(w *Work, r *registry.Registry) *mark {
-	w.forgive = r.ForgiveAttempts
-	return &mark{w, -1}
+// NewHighWater is the high-water mark of a claim whose attempts are on record.
+func NewHighWater(w *Work, r *registry.Registry) *highWater {
+	w.reset = r.ResetAttempts
+	return &highWater{w, -1}
 }
 
-func (m *mark) GotOn(ctx context.Context, before int64) { m.gotOn(ctx, before) }
+func (m *highWater) Compare(ctx context.Context, before int64) { m.compare(ctx, before) }
 
 func (c *Counting) Now() progress.Counters { return c.now() }
 

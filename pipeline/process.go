@@ -19,7 +19,7 @@ func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	hold := r.engine.Hold(ctx, item)
 	w := &Work{
 		Item: item, Hold: hold, Log: log, Note: step.Note,
-		Progress: r.progress, forgive: r.forgive, memory: r.memory,
+		Progress: r.progress, reset: r.reset, memory: r.memory,
 	}
 	defer w.leave()
 	start := time.Now()

@@ -42,7 +42,7 @@ type Runner struct {
 	steps    map[string]Step // by name
 	order    []string        // of names
 	progress *progress.Store
-	forgive  forgive
+	reset    resetAttempts
 	memory   *memoryBudget
 	keeps    bool // interim metadata is kept before it is deleted
 	options  RunnerOptions
@@ -65,7 +65,7 @@ func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Ru
 		progress: d.Progress, memory: newMemoryBudget(d.MaxFiles, d.Memory), keeps: d.Kept != nil, options: o, running: map[string]int{},
 	}
 	if d.Registry != nil {
-		r.forgive = d.Registry.ForgiveAttempts
+		r.reset = d.Registry.ResetAttempts
 	}
 	for _, s := range steps {
 		r.steps[s.Name()] = s

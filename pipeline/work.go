@@ -24,7 +24,7 @@ type Work struct {
 	Remark        string         // on a stage that is done, for the ledger
 	MemoryNeed    int64          // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
 	Progress      *progress.Store
-	forgive       forgive       // nil: no attempt is forgiven
+	reset         resetAttempts // nil: every attempt counts
 	memory        *memoryBudget // of the process; nil: there is no bound
 	leaveMemory   func()        // gives back what the bag has of it; nil if it needs none
 	Count         Counting

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// ForgiveAttempts makes a running attempt the first that counts towards its stage's
-// maximum, because those before it got the item further. It reports whether the
-// claim holds and there were any; asking twice forgives once.
-func (r *Registry) ForgiveAttempts(ctx context.Context, item, token int64) (forgiven bool, err error) {
+// ResetAttempts makes a running attempt the first that counts towards its stage's
+// maximum, because earlier attempts made progress. It reports whether the claim holds and
+// there were any; a second call resets nothing.
+func (r *Registry) ResetAttempts(ctx context.Context, item, token int64) (reset bool, err error) {
 	tag, err := r.db.Exec(ctx, `
 		INSERT INTO attempt_resets (work_item_id, claim_token, attempts) VALUES ($1, $2, 0)
 		ON CONFLICT DO NOTHING`, item, token)

@@ -12,10 +12,10 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// An item may lose its worker as often as it likes while it gets on. When it does
-// not, it is parked after the attempts that its stage has. Redis that has forgotten
-// everything forgives nothing.
-func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
+// An item may lose its worker any number of times while its attempts make progress. If
+// they do not, it is parked after the attempts that its stage has. If Redis has lost its
+// data, the attempt counts.
+func TestAttemptsThatMakeProgressDoNotCount(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	client := testenv.Redis(t)
@@ -25,9 +25,9 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 	attempt := func(before ...int64) {
 		t.Helper()
 		w := a.Hold(engine, "Receive")
-		m := pipeline.NewMark(w, a.Deps.Registry)
+		m := pipeline.NewHighWater(w, a.Deps.Registry)
 		for _, n := range before {
-			m.GotOn(t.Context(), n)
+			m.Compare(t.Context(), n)
 		}
 		if err := w.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
 			t.Fatal(err)
@@ -59,34 +59,34 @@ func TestAttemptsThatGetOnDoNotCount(t *testing.T) {
 	expect("Suspended", 3)
 }
 
-// A worker that has lost the item forgives nothing, nor does a first attempt.
-func TestOnlyTheClaimForgives(t *testing.T) {
+// A worker that has lost the item resets no attempts, nor does a first attempt.
+func TestOnlyTheClaimResetsAttempts(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())
 	engine := a.Engine()
-	forgives := func(token int64, want bool) {
+	resets := func(token int64, want bool) {
 		t.Helper()
 		before := a.Item(id).Attempt
-		forgiven, err := a.Deps.Registry.ForgiveAttempts(t.Context(), id, token)
-		if forgiven != want || err != nil {
-			t.Errorf("claim %d: forgiven %v, %v, want %v", token, forgiven, err, want)
+		reset, err := a.Deps.Registry.ResetAttempts(t.Context(), id, token)
+		if reset != want || err != nil {
+			t.Errorf("claim %d: reset %v, %v, want %v", token, reset, err, want)
 		}
 		if after := a.Item(id).Attempt; !want && after != before || want && after != 1 {
 			t.Errorf("claim %d: attempt %d became %d", token, before, after)
 		}
 	}
 	first := a.Hold(engine, "Receive")
-	forgives(first.Item.Token, false)
+	resets(first.Item.Token, false)
 	if err := first.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
 		t.Fatal(err)
 	}
 	a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
 	second := a.Hold(engine, "Receive")
-	forgives(first.Item.Token, false)
-	forgives(second.Item.Token+1, false)
-	forgives(second.Item.Token, true)
-	forgives(second.Item.Token, false)
+	resets(first.Item.Token, false)
+	resets(second.Item.Token+1, false)
+	resets(second.Item.Token, true)
+	resets(second.Item.Token, false)
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM attempt_resets`); n != 1 {
 		t.Errorf("%d are on record, want 1", n)
 	}
