@@ -101,7 +101,7 @@ func (l *leases) reported(list []givenUp, err error) {
 	}
 }
 
-// keeps notes the result of a heartbeat for one item, and tells whether the item is lost. An
+// keeps notes the result of a heartbeat for one item, and reports whether the item is lost. An
 // item that was settled while the heartbeat ran, or is being settled, is not: if it is lost,
 // settling will find out.
 func (l *leases) keeps(h *Hold, asked time.Time, lease time.Duration, kept bool) (lost bool) {

@@ -100,7 +100,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	}
 }
 
-// hasTime tells whether a value is a time or holds one.
+// hasTime reports whether a value is a time or holds one.
 func hasTime(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

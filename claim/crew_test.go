@@ -169,7 +169,7 @@ func (c *crew) account() {
 	c.q.t.Logf("%d claims ended, %d of them told of, %d lost", c.items*3, len(c.acked), c.lost)
 }
 
-// ledger tells what became of each claim, and at which stage: one question for all
+// ledger reports what became of each claim, and at which stage: one question for all
 // of the thousands.
 func (c *crew) ledger() map[hop]string {
 	c.q.t.Helper()
@@ -189,7 +189,7 @@ func (c *crew) ledger() map[hop]string {
 	return said
 }
 
-// pauseFor waits for d and tells whether ctx lasted as long.
+// pauseFor waits for d and reports whether ctx lasted as long.
 func pauseFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

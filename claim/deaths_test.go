@@ -66,7 +66,7 @@ func childLives(h *claim.Hold, ending string) int {
 }
 
 // kernelOf makes a kernel below a directory that shows real processes, in a
-// control group of which it tells what is written there.
+// control group of which it reports what is written there.
 func kernelOf(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -70,7 +70,7 @@ func (e *Engine) RescansAreExpensive(f Filter) {
 	c.cursors.Rescanned(c.cursors.Used(), map[cursor.Partition]cursor.Position{}, time.Time{}, time.Minute)
 }
 
-// Cursors tells where the claims of a filter would start.
+// Cursors reports where the claims of a filter would start.
 func (e *Engine) Cursors(f Filter) string {
 	scans := e.claims.claimer(f).cursors.Used()
 	list := make([]string, len(scans))

@@ -75,7 +75,7 @@ type Scope struct {
 	Institutions   []string `json:"institutions,omitempty"`    // identifiers
 }
 
-// Within narrows a filter to what is in a scope as well, and tells whether anything
+// Within narrows a filter to what is in a scope as well, and reports whether anything
 // is left.
 func (f Filter) Within(s Scope) (Filter, bool) {
 	f.Stages = slices.DeleteFunc(slices.Clone(f.Stages), func(w Want) bool { return !slices.Contains(s.Steps, StepOf(f.action(), w.Stage)) })

@@ -20,7 +20,7 @@ type leases struct {
 	store    leaseStore
 	clock    *clock
 	draining chan struct{} // closed when the process is asked to stop
-	asking   chan struct{} // full while a heartbeat out of turn runs; there is one at a time
+	asking   chan struct{} // full while a heartbeat of Check runs; there is one at a time
 	drain    sync.Once
 
 	mu          sync.Mutex
@@ -51,7 +51,7 @@ type heldLease struct {
 	item, token int64
 	lease       time.Duration
 	file        string
-	lost        string // code for the ledger, if it turns out to be lost
+	lost        string // code for the ledger, if it is found to be lost
 }
 
 // renewed is the result of a heartbeat.
@@ -279,7 +279,7 @@ func (h *Hold) Verdict(result error) error {
 	}
 }
 
-// Abandon stops renewing the lease and does not tell the registry. The item goes to
+// Abandon stops renewing the lease and does not notify the registry. The item goes to
 // another worker when the lease lapses.
 func (h *Hold) Abandon() { h.drop(nil) }
 

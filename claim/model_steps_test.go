@@ -183,7 +183,7 @@ func (r *modelRun) compare(what, sql, want string) {
 	}
 }
 
-// do runs a statement that the database may refuse, and tells whether it did.
+// do runs a statement that the database may refuse, and reports whether it did.
 func (r *modelRun) do(t *rapid.T, sql string, args ...any) (ok bool) {
 	_, err := r.db.Exec(context.Background(), sql, args...)
 	var pg *pgconn.PgError

@@ -248,7 +248,7 @@ func (m *model) byHand(i *modelItem, stage registry.Stage, status string) (ok bo
 	return true
 }
 
-// hasSuccessor tells whether a newer version of the bag is there or in work.
+// hasSuccessor reports whether a newer version of the bag is there or in work.
 func (m *model) hasSuccessor(i *modelItem) bool {
 	return slices.ContainsFunc(slices.Concat(m.items, m.archived), func(o *modelItem) bool {
 		return o.id > i.id && o.institution == i.institution && o.name == i.name && (o.retry || o.status == "Success")

@@ -20,7 +20,7 @@ type noticeStore interface {
 	// listen receives notices until ctx is done or the connection breaks. received is
 	// called with "" once when listening begins.
 	listen(ctx context.Context, received func(channel, payload string)) error
-	// mayBeDue tells whether any claim may find an item now.
+	// mayBeDue reports whether any claim may find an item now.
 	mayBeDue(ctx context.Context) (bool, error)
 }
 
@@ -66,7 +66,7 @@ func (n *notices) poll(ctx context.Context) {
 	}
 }
 
-// mayBeDue tells whether a claim may find anything. If the answer is unknown, the worker
+// mayBeDue reports whether a claim may find anything. If the answer is unknown, the worker
 // claims, and logs what is wrong.
 func (n *notices) mayBeDue(ctx context.Context) bool {
 	call, cancel := context.WithTimeout(ctx, statementTime)

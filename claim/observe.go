@@ -29,10 +29,10 @@ type End struct {
 	Attempt int             // which it was of those at the stage that count
 }
 
-// Failed tells whether no further attempt will be made of the item.
+// Failed reports whether no further attempt will be made of the item.
 func (e End) Failed() bool { return e.Status == registry.Failed || e.Status == registry.Suspended }
 
-// Retried tells whether the stage was done, but not at the first attempt.
+// Retried reports whether the stage was done, but not at the first attempt.
 func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }
 
 // unobserved is the observer of an engine without one.

@@ -75,7 +75,7 @@ func Code(err error) string {
 	}
 }
 
-// IsTransient tells whether a retry may fix err.
+// IsTransient reports whether a retry may fix err.
 func IsTransient(err error) bool {
 	var e *ending
 	if errors.As(err, &e) {
@@ -112,8 +112,8 @@ func Doubt(service string, result error) error {
 	return &ending{kind: endDoubt, code: e.code, service: service, delay: heldDelay, err: result}
 }
 
-// InDoubt tells whether a result is a [Doubt], and returns the service that may have
-// misled the process; "" if there is no other process to tell.
+// InDoubt reports whether a result is a [Doubt], and returns the service that may have
+// misled the process; "" if there is no other process to ask.
 func InDoubt(result error) (service string, ok bool) {
 	var e *ending
 	if errors.As(result, &e) && e.kind == endDoubt {
@@ -144,7 +144,7 @@ func NeedMemory(bytes int64) error {
 	return &ending{kind: endNeed, code: "memory-need", need: bytes, err: err}
 }
 
-// NeedsPerson tells whether an item that ends so is parked for a person at once.
+// NeedsPerson reports whether an item that ends so is parked for a person at once.
 func NeedsPerson(err error) bool {
 	var e *ending
 	return errors.As(err, &e) && (e.kind == endFatal || e.kind == endSuspend)

@@ -145,7 +145,7 @@ func through(t *testing.T, e *claim.Engine, n int) {
 	}
 }
 
-// reads tells how many blocks each statement of a kind read by an index.
+// reads reports how many blocks each statement of a kind read by an index.
 func (p *planned) reads(purpose, index string) (blocks []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -113,12 +113,12 @@ func (s StageSettings) backoff(n int) time.Duration {
 	return min(d, s.BackoffMost)
 }
 
-// gaveUp tells whether the item is parked because its attempts are used up.
+// gaveUp reports whether the item is parked because its attempts are used up.
 func (m move) gaveUp() bool {
 	return m.Status == registry.Suspended && (m.Ended == "transient" || m.Ended == "panic")
 }
 
-// plainlyDone tells whether nothing is to be said of a move but where it goes.
+// plainlyDone reports whether nothing is to be said of a move but where it goes.
 func (m move) plainlyDone() bool {
 	return m == move{
 		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: registry.Pending, Ended: "done", place: m.place,

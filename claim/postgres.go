@@ -71,7 +71,7 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// refused tells whether the database will never take a statement as it is: data
+// refused reports whether the database will never take a statement as it is: data
 // exceptions and violated constraints. What has to do with connections, locks
 // or the server may pass.
 func refused(err error) bool {

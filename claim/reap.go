@@ -90,7 +90,7 @@ func (r *reaper) reap(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// reapSince reaps page by page, and tells whether it came to the end.
+// reapSince reaps page by page, and reports whether it came to the end.
 func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []deadWorker) (n int, complete bool, err error) {
 	for {
 		list, busy, err := r.store.reap(ctx, reapPage, round{since, dead, r.options.MaxAttempts, r.self.worker, r.clock.lastSent()})

@@ -75,7 +75,7 @@ func (e *Engine) Remote(db *pgxpool.Pool) *Remote {
 	return r
 }
 
-// Check tells whether remote workers may have the stages of ingests named; of none
+// Check reports whether remote workers may have the stages of ingests named; of none
 // that they may not is [ErrNotRemote] or [ErrNoStage]. What was added this moment
 // is found.
 func (r *Remote) Check(ctx context.Context, stages []Want) error {
@@ -268,8 +268,8 @@ func (r *Remote) claimed(ctx context.Context, item, token int64) (end Ending, er
 	return end, nil
 }
 
-// whyLost is ErrLost, with how the claim ended if it was its worker that ended it.
-// Whether an answer was lost on its way, the worker can so tell.
+// whyLost is ErrLost, with how the claim ended if its worker ended it: then the worker
+// knows that only the answer was lost.
 func (r *Remote) whyLost(ctx context.Context, item, token int64) error {
 	var end EndedError
 	err := r.db.QueryRow(ctx, `SELECT coalesce(outcome, ''), error_code FROM attempts WHERE work_item_id = $1 AND claim_token = $2`, item, token).

@@ -180,7 +180,7 @@ func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings
 	return s, s.override(o)
 }
 
-// nextStages tells what each stage of an action is followed by.
+// nextStages returns what each stage of an action is followed by.
 func nextStages(stages []StageSettings) map[stageKey]registry.Stage {
 	next := map[stageKey]registry.Stage{}
 	order := slices.SortedFunc(slices.Values(stages), func(a, b StageSettings) int {

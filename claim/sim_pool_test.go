@@ -103,7 +103,7 @@ func simIDs(items []Item) (ids [][2]int64) {
 	return ids
 }
 
-// work holds an item for a while and tells what came of it.
+// work holds an item for a while and reports what came of it.
 func (p *simPool) work(ctx context.Context, item Item, slot int) {
 	p.sleep(context.Background(), 0, p.actor(slot))
 	h := p.engine.Hold(ctx, item)

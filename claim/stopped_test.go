@@ -26,7 +26,7 @@ var (
 	kills = flag.Int("claim.kills", testenv.Soak(400), "how often a worker is killed")
 )
 
-// childCrew works until its input ends, and tells of each claim that has ended.
+// childCrew works until its input ends, and reports each claim that has ended.
 func childCrew(ctx context.Context, db *pgxpool.Pool, e *claim.Engine) int {
 	ctx, stop := context.WithCancel(ctx)
 	fmt.Println("worker", e.Worker())

@@ -123,7 +123,7 @@ CREATE TABLE storage_records (
 	fixity_from     timestamptz GENERATED ALWAYS AS (coalesce(least(last_fixity_at, fixity_since), verified_at)) STORED,
 	UNIQUE (generic_file_id, url)
 );
--- Walked beside the listing of a bucket; also says whether any record names a key.
+-- Read together with the listing of a bucket; also says whether any record names a key.
 CREATE INDEX storage_records_copy ON storage_records (target, key);
 -- What is due in a target, the most overdue first, and how many copies were never read.
 CREATE INDEX storage_records_fixity ON storage_records (target, fixity_from, id) INCLUDE (last_fixity_at) WHERE active;

@@ -210,8 +210,8 @@ CREATE TABLE attempt_resets (
 	PRIMARY KEY (work_item_id, claim_token)
 );
 
--- No lease depends on it: it shows people the workers, and tells the reaper what a
--- silent worker died of.
+-- No lease depends on it: it shows people the workers, and the reaper what a silent
+-- worker died of.
 CREATE TABLE worker_processes (
 	worker      text        PRIMARY KEY,
 	node        text        NOT NULL,
@@ -244,7 +244,7 @@ CREATE TABLE retired_copies (
 );
 
 -- Each file of a bag has a uuid of its item's own, which is the key of its copies and of
--- nothing else. The copies are noted before what tells of them is deleted from staging.
+-- nothing else. The copies are noted before the staging objects that list them are deleted.
 -- Copies under the keys of recorded files are distinguished: another version with the same
 -- content stores it under the same key, so they are deleted only while no item of the
 -- object is in work.

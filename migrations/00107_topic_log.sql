@@ -100,8 +100,8 @@ CREATE TABLE topic_retries (
 CREATE INDEX topic_retries_old ON topic_retries (created_at);
 
 -- A mirror that shuts down in order leaves the messages of waiting items in their
--- channels. The next one tells them from what others published in the meantime by
--- their time and their number.
+-- channels. The next one distinguishes them from messages that others published in the
+-- meantime by their time and their number.
 CREATE TABLE nsq_topics (
 	topic         text    PRIMARY KEY,
 	paused        boolean NOT NULL DEFAULT false,

@@ -33,9 +33,9 @@ const (
 	// nobody works on any more ends by it.
 	timeToLive = 30 * 24 * time.Hour
 	// callTimeout bounds one command with its retries. A Redis that forks or writes its
-	// file may stand still for a second or two; silence for readTimeout is tried once
-	// more, on another connection. Longer than that is an outage: the item in hand goes
-	// back, which costs it nothing, and others need not wait for it.
+	// file may stall for a second or two; after readTimeout the command is retried once, on
+	// another connection. A longer stall is an outage: the item goes back, which costs it no
+	// attempt, and other items need not wait for it.
 	callTimeout = 2*readTimeout + time.Second
 	readTimeout = 3 * time.Second
 	// probeTimeout bounds a probe.

@@ -16,7 +16,7 @@ import (
 // FixityStage is what fixity checks are called where they can be paused.
 const FixityStage Stage = "Fixity Check"
 
-// StagePause tells whether a stage is paused, and by whom.
+// StagePause reports whether a stage is paused, and by whom.
 type StagePause struct {
 	Action      Action     `json:"action"`
 	Stage       Stage      `json:"stage"`
@@ -87,7 +87,7 @@ type RequeueLine struct {
 }
 
 // RequeueWhere requeues the items that a condition of SQL holds for, at a stage
-// or else at the last that each attempted. Without yes it only tells.
+// or else at the last that each attempted. Without yes it only reports what it would do.
 func (r *Registry) RequeueWhere(ctx context.Context, condition string, stage Stage, yes bool) ([]RequeueLine, error) {
 	return Collect[RequeueLine](ctx, r.db, "requeue items", `SELECT * FROM requeue_where(@filter, nullif(@stage, ''), NOT @yes)`,
 		pgx.NamedArgs{"filter": condition, "stage": stage, "yes": yes})

@@ -25,7 +25,7 @@ func ThroughPooler(c *pgxpool.Config) {
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 }
 
-// Pooled tells whether a pool's connections lead to such a pooler.
+// Pooled reports whether a pool's connections lead to such a pooler.
 func Pooled(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
 }
@@ -59,7 +59,7 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 // pingAfter is how long a connection may be unused before it is asked whether it works.
 const pingAfter = 30 * time.Second
 
-// Session says how to open a connection beside a pool, to the database at url.
+// Session is the configuration of a single connection, outside a pool, to the database at url.
 func Session(url, name string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -71,7 +71,7 @@ func Session(url, name string) (*pgx.ConnConfig, error) {
 }
 
 // hostTime is how long one of several hosts may take to answer. One that is
-// switched off says nothing at all, and the next one has to get its turn.
+// switched off does not answer at all, and the next one has to be tried.
 const hostTime = 3 * time.Second
 
 // seekPrimary passes over the hosts of a URL that do not take writes, unless the
@@ -87,7 +87,7 @@ func seekPrimary(c *pgx.ConnConfig, url string) {
 
 // Open opens a pool that leaves its node when this is lost, shuts down or takes
 // no more writes: all connections of the pool are then replaced, since each of
-// them would fail in its turn, and new ones find the primary.
+// them would fail, and new ones find the primary.
 func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	l := &leaver{}
 	tracer := pgx.QueryTracer(l)
@@ -112,7 +112,7 @@ func (l *leaver) ended(conn *pgx.Conn, err error) {
 	}
 }
 
-// left tells whether a statement failed for what has become of the node.
+// left reports whether a statement failed for what has become of the node.
 func left(conn *pgx.Conn, err error) bool {
 	var pg *pgconn.PgError
 	switch {

@@ -113,10 +113,10 @@ WHERE t.name = ANY ('{work_items, work_item_attempts, worker_processes, institut
 	topic_messages, topic_deliveries}')
 GROUP BY t.name ORDER BY t.name`
 
-// oldestSQL finds who keeps vacuum from rows of this database. A session that may
-// not see others', a slot and a standby tell a transaction and no time: the topic
-// log has the time of the first hand-off that they hold on to. What vacuums holds
-// nothing.
+// oldestSQL finds who keeps vacuum from rows of this database. Of a session
+// that may not see others', a slot and a standby only the transaction is known, not the
+// time: the topic log has the time of the first message that they hold back. A session
+// that vacuums holds nothing.
 const oldestSQL = `
 WITH held AS (
 	SELECT 'transaction' AS kind, backend_xmin AS horizon, xact_start AS since,
@@ -178,7 +178,7 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 	return f, err
 }
 
-// Oldest tells who keeps vacuum from dead rows, the oldest of each kind.
+// Oldest reports who keeps vacuum from dead rows, the oldest of each kind.
 func (r *Registry) Oldest(ctx context.Context) (list []Snapshot, err error) {
 	err = r.Look(ctx, func(tx pgx.Tx) error {
 		list, err = oldest(ctx, tx)

@@ -12,8 +12,8 @@ import (
 // FormatFilter says which active files are to be identified again.
 type FormatFilter struct {
 	// OlderThan takes files that were identified with PRONOM signature files of a
-	// lower number, or of one that is not known. 0 takes those instead of which
-	// neither a PUID is known nor why there is none.
+	// lower or unknown number. 0 takes files that have neither a PUID nor a reason for
+	// having none.
 	OlderThan   int
 	Institution string // identifier; "": of any
 	Object      string // identifier; "": of any

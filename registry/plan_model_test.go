@@ -92,7 +92,7 @@ func (m *planModel) plan(t *rapid.T) {
 	}
 }
 
-// run calls a function of the schema for some items of a plan, and tells what the
+// run calls a function of the schema for some items of a plan, and reports what the
 // items and the plan's word of them were before.
 func (m *planModel) run(t *rapid.T, sql string) (p plans.Plan, was map[int64]snapshot, said map[int64]string, ok bool) {
 	if len(m.plans) == 0 {

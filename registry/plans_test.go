@@ -311,7 +311,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 	}
 }
 
-// tried makes a change that is taken back, and tells why it was refused or else
+// tried makes a change that is taken back, and reports why it was refused or else
 // whether it changed the item: a requeue of one that is due at the stage with all its
 // attempts changes nothing.
 func (a *archive) tried(sql string, args ...any) (refusal string, moved bool) {

@@ -66,7 +66,7 @@ CROSS JOIN LATERAL (
 ) given
 ORDER BY r.topic, r.name`
 
-// Queues tells how the queues of the pull API stand, up to so many queues and of the
+// Queues reports how the queues of the pull API stand, up to so many queues and of the
 // receivers so many that pulled last. "" is all queues; one that there is not is none.
 func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue, error) {
 	list := []Queue{} // null is no list in JSON
@@ -131,7 +131,7 @@ type MessageReceiver struct {
 	UpdatedAt *time.Time `json:"updated_at"`
 }
 
-// PostedMessage tells what has become of a message. One that there is not, or that is
+// PostedMessage reports what has become of a message. One that there is not, or that is
 // no longer kept, is ErrNotFound.
 func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64) (PostedMessage, error) {
 	m := PostedMessage{Queue: queue, Number: number}

@@ -24,7 +24,7 @@ SELECT EXISTS (SELECT FROM uploads_in_work w
 FROM unnest(@keys::text[], @etags::text[]) WITH ORDINALITY AS u (key, etag, place)
 ORDER BY u.place`
 
-// UploadFates tells of each upload of an institution whether an item is or was
+// UploadFates reports each upload of an institution whether an item is or was
 // about it, in their order.
 func (r *Registry) UploadFates(ctx context.Context, in Institution, uploads []Upload) ([]UploadFate, error) {
 	keys, etags := make([]string, len(uploads)), make([]string, len(uploads))

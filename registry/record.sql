@@ -59,7 +59,7 @@ ON CONFLICT (identifier) DO UPDATE SET
 	etag                        = excluded.etag,
 	tag_encoding                = excluded.tag_encoding,
 	state                       = 'A',
-	created_at                  = CASE o.state WHEN 'D' THEN now() ELSE o.created_at END, -- its retention begins anew
+	created_at                  = CASE o.state WHEN 'D' THEN now() ELSE o.created_at END, -- its retention begins again
 	deleted_by_item             = NULL,
 	updated_at                  = now()
 WHERE o.institution_id = excluded.institution_id AND o.storage_option = excluded.storage_option AND o.deletions = @deletions

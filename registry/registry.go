@@ -46,7 +46,7 @@ func (r *Registry) Signed(a Agents) *Registry { return &Registry{r.db, a} }
 // their own.
 func (r *Registry) DB() *pgxpool.Pool { return r.db }
 
-// Ping tells whether the database answers.
+// Ping reports whether the database answers.
 func (r *Registry) Ping(ctx context.Context) error {
 	if err := r.db.Ping(ctx); err != nil {
 		return fmt.Errorf("query the database: %w", err)
@@ -54,8 +54,8 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Refusal turns what the schema's rules raise into ErrRefused, with the text
-// and the hint that they raised it with.
+// Refusal makes an error that the schema's rules raised an ErrRefused with its text and
+// hint.
 func Refusal(err error) error {
 	var pg *pgconn.PgError
 	switch {

@@ -39,7 +39,7 @@ func (a *archive) told(filter, stage string, yes bool) []string {
 	return told
 }
 
-// everyItem tells whether any of the items has changed.
+// everyItem reports whether any of the items has changed.
 func (a *archive) everyItem() string {
 	a.t.Helper()
 	return value[string](a, `SELECT md5(jsonb_agg(to_jsonb(w) ORDER BY id)::text) FROM work_items w`)
@@ -59,7 +59,7 @@ func (a *archive) twelve() {
 		UPDATE work_items SET status = 'Cancelled' WHERE id > 9`)
 }
 
-// A dry run tells what would happen and changes nothing; the run itself does just
+// A dry run reports what would happen and changes nothing; the run itself does just
 // that, and what is refused does not stop it.
 func TestRequeueWhereTellsFirst(t *testing.T) {
 	t.Parallel()

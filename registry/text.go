@@ -6,7 +6,7 @@ import (
 )
 
 // CleanText is what is kept of a written note or reason: its lines as one, without
-// control characters and those that turn the direction of text. Both would have the
+// control characters and those that reverse the direction of text. Both would have the
 // terminal or page that shows it show something else.
 func CleanText(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")

@@ -9,7 +9,7 @@ import (
 // TopicLogKeep is how long messages are kept that everybody has passed.
 type TopicLogKeep struct {
 	Pipeline time.Duration // those of the pipeline's topics
-	Posted   time.Duration // those that people posted to queues; 0: for ever
+	Posted   time.Duration // those that people posted to queues; 0: permanently
 
 	Receivers time.Duration // receivers that have not called, and have no answers on record; 0: kept
 }

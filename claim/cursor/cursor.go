@@ -53,8 +53,8 @@ type Scan struct {
 // Cursors are those of the claims of one filter. They are safe for concurrent use.
 //
 // An item may come to lie before a cursor. It is found in three ways: this process lowers
-// the cursor to what it moves there itself; other processes tell in notifications where
-// they moved something; and a full scan from the beginning goes along with a claim about
+// the cursor to what it moves there itself; other processes send notifications of
+// where they moved something; and a full scan from the beginning goes along with a claim about
 // every second. It finds what committed late, what was locked and released, and what has
 // become due. Where a full scan is expensive no claim waits for it: a statement in the
 // background scans what is before the cursor, less often, and fewer partitions at once.
@@ -72,7 +72,7 @@ type rescans struct {
 	took time.Duration
 }
 
-// allows tells whether one more would stay within its part of the time.
+// allows reports whether one more would stay within its part of the time.
 func (r rescans) allows(now time.Time) bool { return now.Sub(r.last) >= rescanFactor*r.took }
 
 type cursor struct {

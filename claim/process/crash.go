@@ -76,7 +76,7 @@ func (r *CrashLog) Note(slot int, item int64, name string) {
 	}
 	line := fmt.Sprintf("%d %q", item, name)
 	if len(line) > slotSize-1 {
-		end := name[max(0, len(name)-slotSize/8):] // the end tells more; a byte takes four at most
+		end := name[max(0, len(name)-slotSize/8):] // the end identifies it better; a byte takes four at most
 		for cut := 0; cut < utf8.UTFMax-1 && end != "" && !utf8.RuneStart(end[0]); cut++ {
 			end = end[1:] // of a character whose beginning is cut off
 		}

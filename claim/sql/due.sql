@@ -1,4 +1,4 @@
--- due: tells whether a claim may find anything, so that idle pools need not claim.
+-- due: reports whether a claim may find anything, so that idle pools need not claim.
 -- Index: work_items_ready
 -- Parameter: $1 how many waiting items it reads; with as many waiting the answer is yes.
 SELECT coalesce(bool_or(run_at <= now()), false) OR count(*) = $1

@@ -7,7 +7,7 @@
 -- that were ended as lapsed get the reason that only it knows.
 -- Parameters: $1 to $4 items, tokens, leases and current files; $5 to $12 the process;
 -- $13 seconds between heartbeats; $14 to $17 items, tokens, files and codes of claims that
--- were given up; $18 codes for those of $1 that turn out to be lost.
+-- were given up; $18 codes for those of $1 that are found to be lost.
 WITH renewed AS (
 	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heartbeat_at > now() + interval '5 seconds' THEN now() + held.lease
 		ELSE greatest(w.lease_expires_at, now() + held.lease) END

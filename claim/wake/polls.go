@@ -23,7 +23,7 @@ func (p *Polls) Wait(while time.Duration) time.Duration {
 	return time.Until(p.next)
 }
 
-// Mine tells whether to poll now, and sets when the next poll is if so: of those who wait
+// Mine reports whether to poll now, and sets when the next poll is if so: of those who wait
 // for the same one, the first does it.
 func (p *Polls) Mine(while time.Duration) bool {
 	p.mu.Lock()
@@ -42,7 +42,7 @@ func (p *Polls) Found(due bool) {
 	p.quiet = !due
 }
 
-// IsQuiet tells whether nothing was due at the last poll.
+// IsQuiet reports whether nothing was due at the last poll.
 func (p *Polls) IsQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package wake tells the pools of a process that there may be work, and other processes
-// where.
+// Package wake notifies the pools of a process that there may be work, and other processes
+// of where it is.
 package wake
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Board tells waiting pools that there is work, and claims where it is. A signal says "poll
+// Board notifies waiting pools that there is work, and claims of where it is. A signal says "poll
 // again", not what there is. It is safe for concurrent use.
 type Board struct {
 	pending chan struct{} // gets a value when other processes are to be notified

@@ -129,8 +129,8 @@ END
 $$;
 
 -- plan_lock returns a plan that nobody else applies or undoes until the caller's
--- transaction ends. Plans are carried out with the rights of their owner; so
--- here is seen to it that the caller might do the same by hand.
+-- transaction ends. Plans are carried out with the rights of their owner, so
+-- this checks that the caller has the rights to do the same by hand.
 CREATE OR REPLACE FUNCTION plan_lock(plan bigint) RETURNS plans LANGUAGE plpgsql AS $$
 DECLARE
 	p plans;

@@ -127,7 +127,7 @@ END
 $$;
 
 -- renumber_log puts the log and all its readers right in a database that came from
--- another cluster, whose transactions were numbered otherwise, and tells whether
+-- another cluster, whose transactions were numbered otherwise, and reports whether
 -- that was so: a row that we see was committed before our snapshot, so if it is
 -- numbered beyond that, this cluster has not had its transaction. Else readers would
 -- wait for years for the numbers to catch up. All messages then get the first number

@@ -29,8 +29,8 @@ func (p pace) mean() float64 {
 	return min(p.rate, p.fed/p.every.Seconds())
 }
 
-// able is how many checks can be made in a step that begins at a time. Of steps that
-// are too long to tell one allowance from the next it is the mean.
+// able is how many checks can be made in a step that begins at a time. For a step longer
+// than a quarter of the time between two allowances it is the mean.
 func (p *pace) able(at, step time.Duration) float64 {
 	if p.fed == 0 || step > p.every/4 {
 		return p.mean() * step.Seconds()
@@ -48,7 +48,7 @@ type cohort struct {
 	copies float64
 }
 
-// forecast tells when all that is due will have been checked, at a pace, the
+// forecast reports when all that is due will have been checked, at a pace, the
 // most overdue first: the first moment at which nothing is left of what is due now
 // and of what has come due until then. What was checked comes due again after its
 // target's interval. ok is false if that moment is not within the steps that next has.
@@ -93,7 +93,7 @@ func forecast(p pace, step time.Duration, loads []load) (after time.Duration, ok
 	return 0, false
 }
 
-// serve takes copies from the front of a queue, and tells of each kind how many.
+// serve takes copies from the front of a queue, and reports each kind how many.
 func serve(queue []cohort, copies float64, took func(target int, copies float64)) []cohort {
 	for copies > 0 && len(queue) > 0 {
 		n := min(queue[0].copies, copies)

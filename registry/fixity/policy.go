@@ -51,7 +51,7 @@ type Requested struct {
 	Files      int64  `json:"files"`
 	Copies     int64  `json:"copies"`
 	InProgress int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
-	Recent     int64  `json:"recently_checked"` // copies beside these that are not checked, since they just were
+	Recent     int64  `json:"recently_checked"` // further copies, which are not checked since they just were
 }
 
 // requestSQL finds the files by generic_files_identifier_key, or those of an
@@ -84,7 +84,7 @@ const recently = time.Minute
 
 // Request has the copies of a file, or of all files of an object, checked
 // before all others, whatever the allowance: those in targets that are checked by
-// reading, or in the one that is named. It tells how many there are in each target.
+// reading, or in the one that is named. It reports how many there are in each target.
 // An identifier that nothing active has is ErrNotFound; what has no such copies is
 // an empty list. Copies that were found good in the last minute are left out, unless
 // they are to be checked again.
@@ -100,7 +100,7 @@ func (r Records) Request(ctx context.Context, identifier, target string, again b
 		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recently})
 }
 
-// Stored tells whether there is an active file or object with an identifier.
+// Stored reports whether there is an active file or object with an identifier.
 func (r Records) Stored(ctx context.Context, identifier string) (there bool, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM generic_files WHERE identifier = $1 AND state = 'A')

@@ -39,7 +39,7 @@ const (
 	Recorded End = "recorded"
 	// FixityKnown says that this result of a report was on record already.
 	FixityKnown End = "known"
-	// Dropped says that it tells nothing about the copy that is on record now. The file
+	// Dropped says that the result is not about the copy that is on record now. The file
 	// was ingested again or deleted in the meantime, or the claim was lost.
 	Dropped End = "dropped"
 	// Busy says that someone is changing the file at this moment. Try again.

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ErrHeld says that someone else has a copy in hand.
+// ErrHeld says that another worker or person is repairing a copy.
 var ErrHeld = errors.New("another worker or person is repairing it")
 
 // A BadCopy is a copy that failed its fixity check.
@@ -34,8 +34,8 @@ type BadCopy struct {
 const badCopyColumns = `failure, file, institution, target, provider, url, problem, algorithm, expected, found, found_at, seen_at, quarantined_as`
 
 // BadCopies lists up to n bad copies behind a failure, in the order of their
-// failures: those of a file, of all files of an object, or any with "". Only those
-// are listed of which we have known for so long.
+// failures: those of a file, of all files of an object, or any with "". It lists
+// only those that have been known for as long as known says.
 func (r Records) BadCopies(ctx context.Context, identifier string, known time.Duration, after int64, n int) ([]BadCopy, error) {
 	return registry.Collect[BadCopy](ctx, r.db, "list bad copies", `
 		SELECT `+badCopyColumns+` FROM bad_copies
@@ -90,7 +90,7 @@ type OtherCopy struct {
 	Bad bool `json:"bad"`
 }
 
-// holdRepairSQL takes a bad copy that nobody has in hand.
+// holdRepairSQL takes a bad copy that nobody is checking or repairing.
 const holdRepairSQL = `
 INSERT INTO fixity_checks AS c (storage_record_id, target, token, worker, run_at)
 SELECT b.storage_record_id, b.target, nextval('fixity_tokens'), @worker, now() + @lease::interval FROM bad_copies b WHERE b.failure = @failure
@@ -115,9 +115,9 @@ JOIN generic_files f ON f.id = s.generic_file_id
 JOIN intellectual_objects o ON o.id = f.intellectual_object_id
 WHERE b.failure = $1`
 
-// HoldRepair takes a bad copy in hand, as a claim for a check does: until the lease
-// lapses nobody else checks or repairs it. What is bad no longer is ErrNotFound, and
-// what someone has in hand ErrHeld.
+// HoldRepair takes a bad copy, as a claim for a check does: until the lease lapses nobody
+// else checks or repairs it. A copy that is no longer bad is ErrNotFound; one that is being
+// checked or repaired is ErrHeld.
 func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, lease time.Duration) (w Repair, err error) {
 	var hold Hold
 	err = registry.Again(func() error {
@@ -137,7 +137,7 @@ func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, l
 	return w, nil
 }
 
-// Repair tells what there is to know of a bad copy, without taking it in hand.
+// Repair reports what there is to know of a bad copy, without taking it.
 func (r Records) Repair(ctx context.Context, failure int64) (Repair, error) {
 	rows, _ := r.db.Query(ctx, repairSQL, failure)
 	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Repair])
@@ -148,7 +148,7 @@ func (r Records) Repair(ctx context.Context, failure int64) (Repair, error) {
 }
 
 // NoteRepair puts on record where the bad bytes are kept, and by which copy they are
-// about to be replaced, before the first byte is. It is the last look: if the claim
+// about to be replaced, before the first byte is. It is the last check: if the claim
 // was lost, or the copy is none any more, it is ErrLost, and nothing may be written.
 func (r Records) NoteRepair(ctx context.Context, w Repair, quarantinedAs, from string) error {
 	tag, err := r.db.Exec(ctx, `

@@ -75,7 +75,7 @@ type OverdueCopy struct {
 	Error   string        `json:"error"` // why the last try said nothing
 }
 
-// targetsSQL counts by storage_records_fixity alone, and what is in hand by
+// targetsSQL counts by storage_records_fixity alone, and running checks by
 // fixity_checks_waiting.
 const targetsSQL = `
 SELECT p.target, p.provider, p.mode, coalesce(p.interval_days, @days::int) AS days, p.interval_days IS NULL AS by_default,

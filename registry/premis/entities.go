@@ -182,7 +182,7 @@ type softwareAgent struct{ name, home string }
 
 func agentOf(e registry.Event) softwareAgent { return softwareAgent{e.Object, e.Agent} }
 
-// id tells versions of the same software apart.
+// id distinguishes versions of the same software.
 func (a softwareAgent) id() string { return strings.TrimSpace(a.name + " " + a.home) }
 
 func describeAgent(a softwareAgent) agent {

@@ -140,7 +140,7 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 	ON CONFLICT (identifier) DO NOTHING`,
 }
 
-// RecordDeletions ends files of which no copy is left: state, receipts, events and
+// RecordDeletions ends files that have no copy left: state, receipts, events and
 // storage records in one transaction.
 func (r Records) RecordDeletions(ctx context.Context, w DeletionWork, order DeletionOrder, files []int64) error {
 	args := r.registry.EventArgs()
@@ -189,8 +189,8 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 	return nil
 }
 
-// LiveRequests tells of the requests that are in work on an object: the first of
-// them, and since when. Zero is none. While an ingest of the object is live, no
+// LiveRequests returns the first of the requests that are in work on an object, and since
+// when it is. Zero is none. While an ingest of the object is live, no
 // other can come (work_items_requests).
 func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `

@@ -223,7 +223,7 @@ func deletable(ctx context.Context, db registry.RowQuerier, request int64) error
 	return nil
 }
 
-// alertOfDeletion tells the institution of what became of a request.
+// alertOfDeletion alerts the institution to the result of a request.
 func alertOfDeletion(ctx context.Context, tx pgx.Tx, request int64, kind, text string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)

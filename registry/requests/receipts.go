@@ -56,7 +56,7 @@ func (r Records) DoomedFiles(ctx context.Context, w DeletionWork, after int64, n
 	return list, nil
 }
 
-// A Receipt tells of a copy that a deletion removes.
+// A Receipt records a copy that a deletion removes.
 type Receipt struct {
 	FileID int64
 	DoomedCopy
@@ -129,10 +129,9 @@ func (r Records) MissingCopies(ctx context.Context, item int64, n int) (names []
 	return names, all, nil
 }
 
-// AcceptMissing lets a deletion go on although copies were found missing, and returns
-// how many these are. The role of the database goes on record as who decided it, and
-// beside it the person named, or the one who runs the command. The item still has to
-// be requeued.
+// AcceptMissing lets a deletion continue although copies were found missing, and returns
+// how many these are. The record names the role of the database, and the person named or
+// the one who runs the command. The item still has to be requeued.
 func (r Records) AcceptMissing(ctx context.Context, item int64, by string) (int64, error) {
 	tag, err := r.db.Exec(ctx, `
 		UPDATE deletion_receipts SET accepted_by = coalesce(session_user || ' (' || nullif($2, '') || ')', acting_user())

@@ -26,7 +26,7 @@ type RestorationRequest struct {
 }
 
 // A Quote is what a restoration from an archive class costs and how long the
-// provider is about it.
+// provider takes.
 type Quote struct {
 	Files         int64         `json:"files"`
 	Bytes         int64         `json:"bytes"`
@@ -108,7 +108,7 @@ func (r Records) find(ctx context.Context, db registry.RowQuerier, q Restoration
 	return t, nil
 }
 
-// Quote tells what a restoration would cost, and changes nothing.
+// Quote reports what a restoration would cost, and changes nothing.
 func (r Records) Quote(ctx context.Context, q RestorationRequest) (Quote, error) {
 	t, err := r.find(ctx, r.db, q)
 	var quote Quote
@@ -121,7 +121,7 @@ func (r Records) Quote(ctx context.Context, q RestorationRequest) (Quote, error)
 	return quote, nil
 }
 
-// StorageOptionOf tells where an object or a file is kept.
+// StorageOptionOf reports where an object or a file is kept.
 func (r Records) StorageOptionOf(ctx context.Context, q RestorationRequest) (string, error) {
 	t, err := r.find(ctx, r.db, q)
 	if err != nil {
@@ -174,7 +174,7 @@ LEFT JOIN LATERAL ( -- work_items_ended_bag, work_items_archive_bag
 WHERE o.id = @object
 RETURNING id`
 
-// BeingRestored tells whether a live restoration gives something back under a key of a
+// BeingRestored reports whether a live restoration gives something back under a key of a
 // restoration bucket.
 func (r Records) BeingRestored(ctx context.Context, key string) (live bool, err error) {
 	// work_items_requests, by each object that the key can be of

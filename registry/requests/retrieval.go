@@ -21,7 +21,7 @@ type Retrieval struct {
 	Price    string // US dollars
 	Cap      string
 	Approved bool          // or it costs no more than the cap
-	Poll     time.Duration // between two looks whether it is done
+	Poll     time.Duration // between two polls
 	Expected *time.Time    // by the table of prices, from when it was asked for; nil if that has no such tier
 }
 
@@ -42,8 +42,8 @@ func (r Records) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
 	return q, nil
 }
 
-// RetrievalTimes tells how much time is between two looks at what is made readable,
-// and how long that takes at the most; 0 if the table of prices does not say.
+// RetrievalTimes reports how much time is between two polls of a retrieval, and how long
+// a retrieval takes at the most; 0 if the table of prices does not say.
 func (r Records) RetrievalTimes(ctx context.Context, class, tier string) (poll, takes time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `SELECT poll, takes FROM retrieval_prices WHERE storage_class = $1 AND tier = $2`, class, tier).Scan(&poll, &takes)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -98,7 +98,7 @@ func (r Records) WhileAlone(ctx context.Context, s ItemState, do func(ctx contex
 	return alone, nil
 }
 
-// StillEnded tells whether an item is as it was when its state was read.
+// StillEnded reports whether an item is as it was when its state was read.
 func (r Records) StillEnded(ctx context.Context, s ItemState) (bool, error) {
 	var same bool
 	err := r.db.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM work_items WHERE id = $1 AND (retry OR claim_token <> $2))`,

@@ -134,7 +134,7 @@ UPDATE schedules SET
 WHERE job = @job AND held_until < now() AND (@now OR NOT paused AND next_run_at <= now())
 RETURNING runs`
 
-// BeginRun begins a run of a job if that is due and nobody else has it in hand.
+// BeginRun begins a run of a job if that is due and nobody else runs it.
 func (r Records) BeginRun(ctx context.Context, b RunBegin) (run Run, began bool, err error) {
 	run.Job = b.Job
 	err = r.db.QueryRow(ctx, beginRunSQL, pgx.NamedArgs{

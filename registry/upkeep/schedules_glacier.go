@@ -14,12 +14,12 @@ import (
 type WaitingRetrieval struct {
 	Item, Token int64
 	Class       string // storage class that its copies are in
-	Rested      bool   // it was not woken for as long as is between two looks of its own
+	Rested      bool   // it was not woken for as long as is between two polls of its own
 	File        string // identifier
 	Copies      []registry.StoredCopy
 }
 
-// waitingRetrievalsSQL walks those that a look of theirs has put off
+// waitingRetrievalsSQL finds those that a poll of theirs has put off
 // (work_items_requested), not those that wait after a failure.
 const waitingRetrievalsSQL = `
 SELECT w.id AS item, w.claim_token AS token, q.storage_class AS class,
