@@ -58,7 +58,7 @@ func engineOn(t *testing.T, s store) *Engine {
 }
 
 // onScript runs a test under a virtual clock, with an engine that runs on a
-// scripted store and one item in hand. Leases last 30 s, heartbeats come each 10.
+// scripted store and one claimed item. Leases last 30 s, heartbeats come each 10.
 func onScript(t *testing.T, script *scripted, test func(t *testing.T, e *Engine, h *Hold)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestLateAnswerToAClaimLeavesLessTime(t *testing.T) {
 	})
 }
 
-// Anyone who asks whether an item is still in hand gets an answer in time, and not
-// that it is.
+// A check whether an item is still claimed ends in time, and does not succeed without an
+// answer from the database.
 func TestCheckDoesNotHang(t *testing.T) {
 	t.Parallel()
 	onScript(t, &scripted{onRenew: func(ctx context.Context, n int) error {
@@ -188,7 +188,7 @@ func TestCheckDoesNotHang(t *testing.T) {
 		after(16*time.Second, h)
 		begun := time.Now()
 		if err := h.Check(context.Background()); err == nil {
-			t.Error("the item is said to be in hand, and nobody was asked")
+			t.Error("the check succeeded, and the database did not answer")
 		}
 		if took := time.Since(begun); took > statementTime {
 			t.Errorf("that took %v", took)
@@ -209,7 +209,7 @@ func TestShorterLeasesAreRenewedInTime(t *testing.T) {
 		}
 		before := script.renews
 		script.mu.Unlock()
-		after(settingsEvery+2*time.Second, h) // nobody has told of it
+		after(settingsEvery+2*time.Second, h) // no notification was sent
 		script.mu.Lock()
 		defer script.mu.Unlock()
 		if script.renews == before {

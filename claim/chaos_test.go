@@ -19,7 +19,7 @@ import (
 // fate is what happens to an item at Record, time after time, and what it must
 // have come to in the end. It is all that the test knows of right and wrong.
 type fate struct {
-	tries []try // of which the last happens for ever
+	tries []try // the last happens every time
 	comes string
 }
 
@@ -30,7 +30,7 @@ const (
 	fails       // with an error that trying again might repair
 	damns       // with one that it cannot
 	unwants     // the item is cancelled
-	dies        // its worker does, and nothing is heard of it any more
+	dies        // its worker does, and sends no more heartbeats
 	stalls      // its worker does, which comes back after its lease and says that the item is bad
 	begs        // fails as damns does, and a person requeues the item
 )
@@ -141,7 +141,7 @@ func (c *chaos) meet(h *claim.Hold) error {
 }
 
 // reap lets the leases of dead workers lapse, and gives their items back. Those
-// that stalled come back then, and are told that they are too late.
+// that stalled come back then, and learn that they are too late.
 func (c *chaos) reap(e *claim.Engine) error {
 	c.mu.Lock()
 	gone, late := c.gone, c.late

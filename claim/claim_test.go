@@ -232,7 +232,7 @@ func TestBackoffGrowsToItsBound(t *testing.T) {
 	q.exec(`UPDATE stage_settings SET backoff_first = '10 seconds', backoff_factor = 2, backoff_most = '1 minute' WHERE stage = 'Store'`)
 	e := q.engine()
 	fail := func(h *claim.Hold) { q.settle(h, claim.Done{}, errors.New("trouble")) }
-	die := func(h *claim.Hold) { // nothing is heard of its worker any more
+	die := func(h *claim.Hold) { // its worker sends no more heartbeats
 		h.Abandon()
 		q.lapse()
 		q.reap(e)
@@ -255,7 +255,7 @@ func TestBackoffGrowsToItsBound(t *testing.T) {
 }
 
 // A stage that finds the results of an earlier one gone sends the item back; one
-// that is sent back for ever needs a person.
+// that is sent back too often needs a person.
 func TestSendingBackHasAnEnd(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

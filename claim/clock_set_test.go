@@ -62,8 +62,8 @@ func (q *queue) heardOf(e *claim.Engine) {
 	})
 }
 
-// What a dead worker had is taken up again whichever way the clock is set, and what
-// waits waits no longer than it was told to.
+// What a dead worker had is taken up again whichever way the clock is set, and a
+// waiting item waits no longer than it should.
 func TestClockIsSetAfterAWorkerDied(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -42,8 +42,8 @@ func (r *recorded) sent(words string) bool {
 	return false
 }
 
-// Workers whose clocks are hours apart get on, since none of them tells the
-// database what time it is: in the whole life of items there is no argument that
+// Workers whose clocks are hours apart continue, since none of them sends the
+// database its time: in the whole life of items there is no argument that
 // is a time, or has one in it. Durations there are, which now() is added to.
 func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	t.Parallel()

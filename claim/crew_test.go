@@ -24,11 +24,11 @@ type crew struct {
 	q     *queue
 	items int
 	takes time.Duration                     // the work on an item
-	told  func(h hop, stage registry.Stage) // of each claim that has ended, beside acked
+	told  func(h hop, stage registry.Stage) // of each claim that has ended, in addition to acked
 
 	mu    sync.Mutex
 	acked map[hop]registry.Stage // stage by claim, of those that the database said have ended
-	lost  int                    // claims that ended as someone else's
+	lost  int                    // claims that another worker had by then
 }
 
 type hop struct{ item, token int64 }
@@ -135,7 +135,7 @@ func (c *crew) goOn() {
 }
 
 // account waits for the end of all items, and holds the row, the ledger and the
-// topic log against each other and against what the workers were told.
+// topic log against each other and against the answers to the workers.
 func (c *crew) account() {
 	c.q.t.Helper()
 	testenv.Finally(c.q.t, "all items to succeed", func() bool {

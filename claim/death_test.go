@@ -19,7 +19,7 @@ import (
 // worker ends.
 const childVar = "CLAIM_TEST_WORKER"
 
-// childWorker claims an item, takes a file up, says so, and ends as told.
+// childWorker claims an item, begins a file, says so, and ends as arg says.
 func childWorker(arg string) int {
 	ending, url, _ := strings.Cut(arg, " ")
 	ctx := context.Background()
@@ -71,7 +71,7 @@ func childWorker(arg string) int {
 }
 
 // A worker that dies is found by another of its host at once, not when its lease
-// has lapsed; the ledger says what it died of and which file it had in hand.
+// has lapsed; the ledger names the cause of death and the current file.
 func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	for ending, want := range map[string]struct{ outcome, code, note, row string }{

@@ -40,7 +40,7 @@ func childEngine(ctx context.Context, db *pgxpool.Pool, ending string) (*claim.E
 	return claim.New(ctx, db, o)
 }
 
-// childLives ends its claim itself, as told.
+// childLives ends its claim itself, as ending says.
 func childLives(h *claim.Hold, ending string) int {
 	var result error
 	switch ending {
@@ -66,7 +66,7 @@ func childLives(h *claim.Hold, ending string) int {
 }
 
 // kernelOf makes a kernel below a directory that shows real processes, in a
-// control group of which it reports what is written there.
+// control group, and reports what is written there of it.
 func kernelOf(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -82,8 +82,8 @@ func kernelOf(t *testing.T) (dir string) {
 	return dir
 }
 
-// kernelKills has the control group tell that so many processes were killed for
-// want of memory.
+// kernelKills has the control group report that so many processes were killed because
+// memory ran out.
 func kernelKills(t *testing.T, dir string, n int) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "cgroup", "pod", "memory.events"), fmt.Appendf(nil, "oom %d\noom_kill %d\n", n, n), 0o600); err != nil {
@@ -99,7 +99,7 @@ func newUnder(ctx context.Context, db *pgxpool.Pool, o claim.Options, dir string
 	return claim.NewUnder(ctx, db, o, filepath.Join(dir, "proc"), filepath.Join(dir, "cgroup"))
 }
 
-// victim is a worker in a process of its own that has an item in hand.
+// victim is a worker in a process of its own that holds an item.
 type victim struct {
 	*exec.Cmd
 	t    *testing.T
@@ -148,14 +148,14 @@ func (v *victim) ends() {
 	v.Wait() // however it ends
 }
 
-// Whatever ends an attempt, the ledger names it, and the file in hand. Each is a
+// Whatever ends an attempt, the ledger names it, and the current file. Each is a
 // real process to which it really happens; only of the kernel's word that it
 // killed for want of memory, the test is the author.
 func TestEachCauseOfDeathIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ending string
-		does   func(q *queue, v *victim, dir string, proxy *testenv.Proxy) // to a worker that has the item in hand
+		does   func(q *queue, v *victim, dir string, proxy *testenv.Proxy) // to a worker that holds the item
 		want   string                                                      // outcome, code
 		words  string                                                      // of the ledger
 		status string
@@ -240,7 +240,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 				t.Errorf("the ledger says %q, want %q", got, tc.words)
 			}
 			if got := value[string](q, `SELECT current_file FROM work_item_attempts`); got != "data/killer.pdf" {
-				t.Errorf("the file in hand was %q", got)
+				t.Errorf("the current file was %q", got)
 			}
 			if r := q.row(id); fmt.Sprintf("%s %d", r.Status, r.Attempt) != tc.status {
 				t.Errorf("item = %+v, want %s", r, tc.status)
@@ -271,7 +271,7 @@ func (q *queue) reapsOne(e *claim.Engine) {
 	})
 }
 
-// comesTo waits for a worker that was silent to tell why.
+// comesTo waits for a worker that was silent to report why.
 func (q *queue) comesTo(t *testing.T, code string) {
 	t.Helper()
 	testenv.Eventually(t, "the ledger to say "+code, func() bool {
@@ -325,9 +325,9 @@ func (ended) Claimed(time.Duration, int) {}
 func (ended) Settled(time.Duration, int) {}
 func (ended) Lost(string)                {}
 
-// A worker that stands still in the middle of reaping, or of a claim of a stage
+// A worker that stalls in the middle of reaping, or of a claim of a stage
 // with a cap, holds up all others only until the database ends its transaction.
-func TestReaperThatStandsStillIsPassed(t *testing.T) {
+func TestStalledReaperHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.put("Receive", 1)

@@ -34,7 +34,7 @@ func TestWorkGoesOnAfterRestarts(t *testing.T) {
 
 // Two servers copy each other synchronously. Whichever of them is the primary,
 // and however the other came to be none, the workers are at the primary, and
-// nothing that they were told has ended is lost.
+// no claim that they know to have ended is lost.
 func TestWorkFollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	first := testenv.NewServer(t)

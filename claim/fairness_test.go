@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// cost is what an item takes of its institution's turns: its bytes, and a
+// cost is what an item adds to its institution's virtual time: its bytes, and a
 // mebibyte for the work that any item makes.
 func cost(size int64) int64 { return size + mib }
 
@@ -29,7 +29,7 @@ type arrival struct {
 
 // However institutions flood the queue, no item waits for more than its bound:
 // its own institution's bytes ahead of it, as many of each other institution, one
-// item of each, and what was in hand. (Goyal, Vin, Cheng: Start-time Fair
+// item of each, and the item that is being served. (Goyal, Vin, Cheng: Start-time Fair
 // Queueing, 1996, Theorem 4, with one server and equal shares.)
 func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestWaitIsBoundedWhateverArrives(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		testenv.Scene(t, q.db, `TRUNCATE work_items, work_item_attempts, work_item_audit, topic_messages, retired_copies, uploads_in_work, institution_virtual_times`)
 		q.exec(`UPDATE size_bands SET virtual_time = 0`)
-		e, err := claim.New(context.Background(), q.db, claim.DefaultOptions()) // without hints and turns of the last check
+		e, err := claim.New(context.Background(), q.db, claim.DefaultOptions()) // without cursors and virtual times of the last check
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -165,8 +165,8 @@ func TestOneInstitutionsItemsGoInTheirOrder(t *testing.T) {
 	}
 }
 
-// What overtakes its institution's queue takes the turn that is being served, so
-// that who comes next need not wait for all that it has passed by.
+// What overtakes its institution's queue gets the virtual time that is being served, so
+// that later items need not wait for all that it has overtaken.
 func TestOvertakingMovesNoStartTimes(t *testing.T) {
 	t.Parallel()
 	const flood = 20
@@ -193,7 +193,7 @@ func TestOvertakingMovesNoStartTimes(t *testing.T) {
 			}
 			e := q.engine()
 			claimed := map[int64]bool{}
-			for range 2 { // the first of the flood has an earlier turn than one that was put back
+			for range 2 { // the first of the flood has an earlier virtual start time than one that was put back
 				claimed[q.claimOne(e, "Receive").Item.ID] = true
 			}
 			if err := e.RecordServed(context.Background()); err != nil {

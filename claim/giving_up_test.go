@@ -13,7 +13,7 @@ import (
 
 // Who gives up on an item says so in one ERROR line. Its number, and that in the
 // note, is that of the failures in the ledger: an attempt that was released,
-// snoozed, forgiven, or lost to a clock or to the network is none.
+// snoozed, not counted, or lost to a clock or to the network is none.
 func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 	t.Parallel()
 	fail := func(q *queue, _ *claim.Engine, h *claim.Hold) {

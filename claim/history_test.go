@@ -19,8 +19,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// history is what the workers of a test have asked and been told, with the times
-// of both.
+// history is the calls of the workers of a test and the answers, with the times of both.
 type history struct {
 	begun time.Time
 
@@ -71,7 +70,7 @@ func (h *history) settle(hold *claim.Hold, as string, done claim.Done, result er
 }
 
 // Sixty-four workers of eight processes claim, work, die, and come back late,
-// while leases lapse under them and people interfere. What they were told is then
+// while leases lapse under them and people interfere. The answers are then
 // compared with what the rules allow and with what the ledger says.
 func TestHistoryOfClaimsIsInOrder(t *testing.T) {
 	t.Parallel()
@@ -266,7 +265,7 @@ func (h *history) audit(q *queue) {
 	h.sums(q, settled)
 }
 
-// accepted are the ends that workers were told to have landed, by claim.
+// accepted are the ends that workers know to have landed, by claim.
 func (h *history) accepted(q *queue) map[[2]int64]historySettle {
 	accepted := map[[2]int64]historySettle{}
 	for _, s := range h.settles {

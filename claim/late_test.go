@@ -8,8 +8,8 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// What comes to lie before the place that a cell was emptied to, and is told of to
-// nobody, is found without a claim that goes from the beginning.
+// An item that comes to lie before the cursor of a partition, without a notification, is
+// found without a claim that scans from the beginning.
 func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -19,7 +19,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	q.put("Receive", 1)
 	q.claimOne(e, "Receive") // the hint is beyond the one that is late
 	e.RescansAreExpensive(at("Receive", 1))
-	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // of which the engine does not hear, as it does not listen
+	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // the engine is not notified, since it does not listen
 	var got []claim.Item
 	testenv.Eventually(t, "the late item", func() bool {
 		items, err := e.Claim(context.Background(), at("Receive", 1), 1)
@@ -28,7 +28,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 		}
 		got = append(got, items...)
 		if len(got) == 0 {
-			e.RescansAreExpensive(at("Receive", 1)) // a look that took no time allows a sweep
+			e.RescansAreExpensive(at("Receive", 1)) // after a scan that took no time a full rescan is allowed
 		}
 		return len(got) > 0
 	})

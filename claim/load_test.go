@@ -154,7 +154,7 @@ func TestTenThousandKillsLoseNothing(t *testing.T) {
 		var ends []claim.Ending
 		for i, item := range got {
 			if killed < kills && (item.ID+int64(i+round))%7 != 0 {
-				killed++ // and nobody hears of it any more
+				killed++ // without another heartbeat
 			} else {
 				ends = append(ends, claim.Ending{Item: item})
 			}

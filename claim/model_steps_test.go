@@ -171,7 +171,7 @@ SELECT concat(
 	(SELECT string_agg(concat('archived ', id, E'\n'), '' ORDER BY id) FROM work_items_archive),
 	(SELECT count(*) FROM work_item_audit), ' changes')`
 
-// compare fails the test if the database tells another story than the model.
+// compare fails the test if the database and the model differ.
 func (r *modelRun) compare(what, sql, want string) {
 	workers := []string{r.engines[0].Worker(), r.engines[1].Worker()}
 	var got string
@@ -389,7 +389,7 @@ func (r *modelRun) caps(t *rapid.T) {
 	r.must(t, `UPDATE stage_settings SET cap = $1 WHERE action = 'Ingest' AND stage = 'Record'`, r.cap)
 }
 
-// serves tells the database how far the turns have come, as processes do.
+// serves records in the database how far the virtual times have come, as processes do.
 func (r *modelRun) serves(t *rapid.T) {
 	for band, turn := range r.taken {
 		r.served[band] = max(r.served[band], turn)

@@ -18,8 +18,8 @@ type model struct {
 	archived []*modelItem
 	claims   []*modelClaim // all there ever were
 	next     map[turnKey]int64
-	served   map[int16]int64 // turns that the database was told of
-	taken    map[int16]int64 // turns that were claimed
+	served   map[int16]int64 // virtual times that are in the database
+	taken    map[int16]int64 // virtual times that were claimed
 	paused   map[registry.Stage]bool
 	cap      int // of Record
 	clock    int64
@@ -286,7 +286,7 @@ func (m *model) reap(engine int) (n int) {
 	return n
 }
 
-// claimable lists what a filter allows of one cell, in the order in which it goes.
+// claimable lists what a filter allows of one partition, in its order.
 func (m *model) claimable(f claim.Filter, stage registry.Stage, band int16) (list []*modelItem) {
 	for _, i := range m.items {
 		most := f.MaxSize
@@ -315,7 +315,7 @@ func (m *model) running(stage registry.Stage) (n int) {
 	return n
 }
 
-// rows tells of all items as rowsSQL does.
+// rows lists all items as rowsSQL does.
 func (m *model) rows() string {
 	var b strings.Builder
 	number := func(n int64) { b.WriteString(strconv.FormatInt(n, 10)); b.WriteByte(' ') }
@@ -349,7 +349,7 @@ func (m *model) rows() string {
 	return b.String()
 }
 
-// ledger tells of all claims as ledgerSQL does.
+// ledger lists all claims as ledgerSQL does.
 func (m *model) ledger() string {
 	claims := slices.Clone(m.claims)
 	slices.SortFunc(claims, func(a, b *modelClaim) int {

@@ -34,7 +34,7 @@ func modelFilters() []claim.Filter {
 	}
 }
 
-// claims lets a process claim, after it has heard of all that happened or not.
+// claims lets a process claim, with or without the notifications of what happened.
 func (r *modelRun) claims(t *rapid.T) {
 	engine := rapid.IntRange(0, 1).Draw(t, "engine")
 	filters := modelFilters()
@@ -77,8 +77,8 @@ func (r *modelRun) claims(t *rapid.T) {
 }
 
 // explain says why a claim cannot have come to what it did; "" if it can. A
-// stage with a cap is asked before the others. Of each cell it takes the first
-// in line, where those may be passed over that the process was not told of.
+// stage with a cap is asked before the others. Of each partition it takes the first
+// in order, but may skip items that the process was not notified of.
 func (r *modelRun) explain(f claim.Filter, n, engine int, informed bool, got []claim.Item, bands []int16) string {
 	left := n
 	taken := 0
@@ -229,7 +229,7 @@ func (m *model) settle(c *modelClaim, e modelEnd, engine, sentBackBefore int) {
 	i, attempt := c.item, c.of.Attempt
 	ended := func(outcome, code string) {
 		if m.leave(i, outcome, code); outcome == "fatal" {
-			i.sentBack = 0 // it is a person's turn
+			i.sentBack = 0 // a person decides now
 		}
 	}
 	again := func(attempt, hours int, code string) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// telling is a store that notes what others are told.
+// telling is a store that notes what others are notified of.
 type telling struct {
 	asStore
 	told chan string

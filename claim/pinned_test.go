@@ -39,7 +39,7 @@ func (q *queue) pin() {
 	}
 }
 
-// Without vacuum all goes as it should, for as long as there is room.
+// Without vacuum the queue works while there is space on the disk.
 func TestTheQueueWorksWithoutVacuum(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)

@@ -44,7 +44,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 
 const filled = 100_000
 
-// fill makes a large queue in no time: the triggers would take their turns.
+// fill makes a large queue quickly, without the triggers.
 func (q *queue) fill() {
 	q.t.Helper()
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
@@ -66,8 +66,7 @@ func (q *queue) fill() {
 	END $do$`, filled))
 }
 
-// explain has the database tell its clients the plan of every statement, with
-// what it came to.
+// explain has the database send its clients the plan of every statement, with its costs.
 func (q *queue) explain() {
 	q.t.Helper()
 	name := value[string](q, `SELECT current_database()`)

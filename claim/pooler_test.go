@@ -31,7 +31,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	}
 	listening := func(o *claim.Options) { o.Direct = session }
 	gone := (&queue{t, connect(t, pooled, "crew", registry.ThroughPooler)}).engine(listening)
-	c.q.claimOne(gone, "Receive") // and is never heard of again
+	c.q.claimOne(gone, "Receive") // and sends no heartbeat
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -101,7 +101,7 @@ func unspoilt(t *testing.T, pooled string) {
 }
 
 // A pooler without a way around it costs the notices, not the work. The operator
-// is told once.
+// gets one warning.
 func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)

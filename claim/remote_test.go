@@ -126,7 +126,7 @@ func TestRemoteTokenIsOfOneClaim(t *testing.T) {
 	}
 }
 
-// A heartbeat extends the lease and leaves the file in hand in the ledger; a stage
+// A heartbeat extends the lease and leaves the current file in the ledger; a stage
 // that takes longer than it may is ended at the next.
 func TestRemoteLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestRemoteLeaseIsRenewed(t *testing.T) {
 		t.Errorf("Renew = %v, %v, %v", lasts, expires, err)
 	}
 	if file := value[string](q, `SELECT current_file FROM work_item_attempts`); file != "data/a.txt" {
-		t.Errorf("the file in hand is %q", file)
+		t.Errorf("the current file is %q", file)
 	}
 	q.exec(`UPDATE stage_settings SET processing_timeout = '1 microsecond' WHERE stage = 'Virus Scan'`)
 	if _, _, err := r.Renew(t.Context(), id, c.Token, ""); !errors.Is(err, claim.ErrLost) {
@@ -193,7 +193,7 @@ func TestRemoteClaimsThatMeetKeepTheirNames(t *testing.T) {
 	}
 }
 
-// Other processes hear of a stage that is added or removed; an item that was on its
+// Other processes are notified of a stage that is added or removed; an item that was on its
 // way to it at that moment goes on to the next.
 func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 	id := q.put("Validate", 10)
 	h := q.claimOne(e, "Validate")
 	q.exec(`SELECT remove_stage('Virus Scan')`)
-	q.settle(h, claim.Done{Next: "Virus Scan"}, nil) // as a process does that has not heard of it
+	q.settle(h, claim.Done{Next: "Virus Scan"}, nil) // as a process does that was not notified
 	testenv.Eventually(t, "the stage to be gone", func() bool { return e.NextStage("Ingest", "Validate") == "Reingest Check" })
 	if got := q.row(id); got.Stage != "Virus Scan" {
 		t.Fatalf("the item is %+v", got)

@@ -7,7 +7,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 )
 
-// The mirror hears of each attempt after which the item is tried at the same
+// The mirror is notified of each attempt after which the item is tried at the same
 // stage again, and of no other, no matter who ends it.
 func TestRetriesAreReported(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 		return value[time.Time](q, `SELECT lease_expires_at FROM work_items WHERE id = $1`, id).After(first)
 	})
 	if got := value[string](q, `SELECT current_file FROM work_item_attempts`); got != "data/film.mov�" {
-		t.Errorf("file in hand = %q", got)
+		t.Errorf("current file = %q", got)
 	}
 	if err := h.Context().Err(); err != nil {
 		t.Errorf("the work was stopped: %v", err)
@@ -82,7 +82,7 @@ func TestLostItemStopsItsWork(t *testing.T) {
 	}
 }
 
-// A process may lose an item and claim it again before a heartbeat tells it of
+// A process may lose an item and claim it again before a heartbeat reports
 // the loss: the work that it began first has to stop all the same.
 func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 	t.Parallel()
@@ -103,8 +103,8 @@ func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 	}
 }
 
-// A process that cannot reach the database stops its work before its leases are
-// someone else's.
+// A process that cannot reach the database stops its work before another
+// worker may claim its items.
 func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
@@ -173,7 +173,7 @@ func TestDeadWorkersItemsComeBack(t *testing.T) {
 	q := newQueue(t)
 	q.put("Receive", 1)
 	short := func(o *claim.Options) { o.Heartbeat, o.Lease = 100*time.Millisecond, 300*time.Millisecond }
-	q.claimOne(q.engine(short), "Receive") // and is never heard of again
+	q.claimOne(q.engine(short), "Receive") // and sends no heartbeat
 	e := q.engine(short)
 	running(t, e)
 	testenv.Eventually(t, "the item to be claimable", func() bool {
@@ -228,7 +228,7 @@ func TestLateHeartbeatShortensNoLease(t *testing.T) {
 
 // A file's name may be no text at all. It must not keep the process from renewing
 // its leases, nor the item from its end.
-func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
+func TestUnstorableFileNameHarmsNobody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	e := q.engine()
@@ -243,7 +243,7 @@ func TestUnreadableNameInHandHarmsNobody(t *testing.T) {
 		t.Errorf("%d leases were renewed, want 2", n)
 	}
 	if got := value[string](q, `SELECT current_file FROM work_item_attempts WHERE work_item_id = $1`, ids[0]); got != "data/\uFFFD\uFFFD.bin" {
-		t.Errorf("file in hand = %q", got)
+		t.Errorf("current file = %q", got)
 	}
 	q.settle(h, claim.Done{Next: "Validate", Note: "read \xff"}, nil)
 	q.settle(other, claim.Done{Next: "Validate"}, nil)

@@ -59,7 +59,7 @@ func TestFaultsAroundAnItemSpendNoAttempt(t *testing.T) {
 	}
 }
 
-// What is the item's own stays the item's, whatever else went wrong beside it.
+// What is the item's own stays the item's, whatever else went wrong at the same time.
 func TestVerdictsAreNoFaults(t *testing.T) {
 	t.Parallel()
 	away := &fault.Error{Service: fault.Redis, Kind: fault.Full, Err: errors.New("OOM")}
@@ -232,7 +232,7 @@ func TestServicesAreHeldByMost(t *testing.T) {
 	}
 }
 
-// People hear of a failure after five minutes, and once.
+// People get an alert of a failure after five minutes, and only one.
 func TestPeopleAreAlertedToAServiceOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

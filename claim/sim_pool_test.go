@@ -220,11 +220,11 @@ func (p *simPool) watchLease(h *Hold, over chan struct{}) {
 	}
 }
 
-// checked is called when a process has been told that an item is in hand.
+// checked is called when a process has learnt that it still holds an item.
 func (p *simPool) checked(h *Hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := p.items[h.Item.ID]; i.token == h.Item.Token && i.leaseEnd < p.now() {
-		p.violation("engine %d was told that item %d is in hand, and its lease has ended", p.process, h.Item.ID)
+		p.violation("engine %d was told that it holds item %d, and its lease has ended", p.process, h.Item.ID)
 	}
 }

@@ -70,7 +70,7 @@ var errSim = errors.New("connection lost")
 type fate struct {
 	before, after time.Duration // the effect comes between the two
 	fails, done   bool          // it is reported as failed; it takes effect
-	hangs         bool          // nothing is heard until the caller gives up
+	hangs         bool          // no answer comes until the caller gives up
 }
 
 func (s *sim) fate(engine, kind, n int) fate {
@@ -287,7 +287,7 @@ func (c *simConn) announce(ctx context.Context, payload string) error {
 	return c.call(ctx, callAnnounce, func(time.Duration) { c.tell(workChannel, payload) })
 }
 
-// tell brings a notice to all that listen; one whose ears are full misses it.
+// tell sends a notice to all that listen; one whose queue is full misses it.
 func (s *simStore) tell(channel, payload string) {
 	for _, l := range s.listeners {
 		select {

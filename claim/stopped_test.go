@@ -88,7 +88,7 @@ func (c *crew) child() *child {
 	return p
 }
 
-// end lets the process finish what it has in hand.
+// end lets the process finish its items.
 func (p *child) end(t *testing.T) {
 	t.Helper()
 	p.stdin.Close()
@@ -124,8 +124,8 @@ func newChildren(t *testing.T, items int) *crew {
 	return c
 }
 
-// Workers are stopped with items in hand until others have taken these over, and
-// then go on as if nothing had been. Nothing that they believe to own still
+// Workers are stopped while they hold items until others have claimed these, and then
+// continue as if nothing had happened. Nothing that they believe to own still
 // counts, and nothing that counted is undone.
 func TestStoppedWorkersChangeNothing(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func (c *crew) finish() {
 	}
 }
 
-// Workers are killed with items in hand and others started in their place. Each
+// Workers are killed while they hold items, and others started in their place. Each
 // item comes to its end, once, and none is given up on.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	t.Parallel()
@@ -206,7 +206,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	running.Wait()
 	c.finish()
 	if n := value[int](c.q, `SELECT count(DISTINCT worker) FROM work_item_attempts WHERE outcome IN ('killed', 'lease expired')`); n < *kills/2 {
-		t.Errorf("only %d of %d workers had something in hand when they were killed", n, *kills)
+		t.Errorf("only %d of %d workers held an item when they were killed", n, *kills)
 	}
 	c.account()
 }

@@ -94,7 +94,7 @@ SELECT count(*) FROM move_items(ARRAY(
 	WHERE w.id = $1
 ), $4, false)`
 
-// leftSQL is all that a transition leaves of an item, but for what tells it from another.
+// leftSQL is all that a transition leaves of an item, without what identifies it.
 const leftSQL = `
 SELECT jsonb_build_object(
 	'item', to_jsonb(w) - '{id,name,virtual_start,bag_date,created_at,queued_at,date_processed,updated_at,stage_started_at}'::text[] || jsonb_build_object('updated', w.updated_at > w.stage_started_at),

@@ -8,8 +8,8 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// What comes to wait for an item at the moment of its end must not wait for
-// ever: the end of the one and the arrival of the other take their turns.
+// What comes to wait for an item at the moment of its end must not wait
+// without end: the end of the one and the arrival of the other are serialized.
 func TestItemThatEndsFreesWhatComesToWaitInBetween(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ prepare, arrive string }{

@@ -123,7 +123,7 @@ func TestRedisIsBlamedForWhatItRefuses(t *testing.T) {
 	}
 }
 
-// Redis says that it has too many clients and hangs up, of which the client may see
+// Redis says that it has too many clients and closes the connection; the client may see
 // the latter first.
 func TestARedisWithTooManyClientsIsBlamed(t *testing.T) {
 	t.Parallel()
@@ -161,8 +161,8 @@ func TestARedisThatStillLoadsIsUnavailable(t *testing.T) {
 	blamed(t, "Probe", err, fault.Unavailable, "LOADING")
 }
 
-// A Redis of which the way is broken in some way is not there; one that says nothing
-// ends a call in seconds.
+// If the way to Redis is broken, Redis is unavailable; if Redis does not answer, the call
+// ends within seconds.
 func TestTheWayToRedisMayFail(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewRedisServer(t)

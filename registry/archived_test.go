@@ -133,7 +133,7 @@ func TestDecisionsAboutLiveItemsWaitForNoObject(t *testing.T) {
 	}
 }
 
-// What has ended comes alive in its object's turn, after an upload that is just
+// An ended item is requeued behind an upload of its object that is just
 // coming in: neither holds what the other one waits for.
 func TestRequeueAndUploadOfOneObjectAreSerialized(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func TestEventsSayWhatTheyAlwaysSaid(t *testing.T) {
 	}
 }
 
-// events are sorted by their text; the columns' defaults tell the time of the
+// events are sorted by their text; the columns' defaults are the time of the
 // transaction.
 func (a *archive) events(where string) []string {
 	a.t.Helper()

@@ -68,7 +68,7 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	}
 }
 
-// However many items have ended or wait, a look reads a bounded number of rows.
+// However many items have ended or wait, a statement reads a bounded number of rows.
 func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -103,7 +103,7 @@ func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 	}
 }
 
-// Anyone who keeps vacuum from dead rows is told of, with the time since when.
+// Every session that holds back vacuum is reported, with the time since when.
 func TestOldSnapshotsAreFound(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)

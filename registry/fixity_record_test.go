@@ -33,8 +33,8 @@ func (a *archive) rows(sql string) []string {
 const fixityEvents = `SELECT concat_ws(' | ', detail, outcome, outcome_detail, outcome_information, object, agent) FROM premis_events
 	WHERE event_type = 'fixity check' AND outcome_information LIKE '% at %' ORDER BY id`
 
-// What goes on record are the words that the system before had, and beside them
-// nothing of the file but when it was checked.
+// What goes on record are the words of the system before, and of
+// the file only when it was checked.
 func TestResultsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -79,8 +79,7 @@ func TestResultsAreOnRecord(t *testing.T) {
 	}
 }
 
-// A bad copy is told of once: to people, to anyone who reads the topics, and to who
-// repairs it.
+// A bad copy is reported once: to people, to readers of the topics, and to the repair.
 func TestBadCopyIsReported(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -119,8 +118,8 @@ func TestBadCopyIsReported(t *testing.T) {
 	}
 }
 
-// A result is about the bytes that were read. Where the record tells of others by
-// now, or of none, it says nothing.
+// A result is about the bytes that were read. If the record has others by
+// now, or none, the result is dropped.
 func TestResultThatCameTooLateIsDropped(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(a *archive, c fixity.Copy){
@@ -270,7 +269,7 @@ func TestReportEndsChecksThatWait(t *testing.T) {
 		a.recorded(result)
 	}
 	if got := a.rows(`SELECT storage_record_id::text FROM fixity_checks`); len(got) != 1 || got[0] != fmt.Sprint(list[1].ID) {
-		t.Errorf("checks in hand: %v, want that of copy %d", got, list[1].ID)
+		t.Errorf("running checks: %v, want that of copy %d", got, list[1].ID)
 	}
 	if ends := a.recorded(matching(list[1])); ends[0] != fixity.Recorded {
 		t.Errorf("the result of the reading is %s", ends[0])

@@ -104,7 +104,7 @@ func TestMostOverdueCopiesGoFirst(t *testing.T) {
 	}
 }
 
-// A claim tells all that is needed to read the copy and to judge it.
+// A claim has all that is needed to read the copy and to judge it.
 func TestClaimedCopyIsTheOneOnRecord(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -225,7 +225,7 @@ func TestAllowanceIsKept(t *testing.T) {
 	}
 }
 
-// Of each file whose check begins the topic log is told, once.
+// Each file whose check begins has one message in the topic log.
 func TestBeginOfAFilesCheckIsAnnounced(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -23,7 +23,7 @@ func (a *archive) item(id int64) registry.WorkItem {
 	return item
 }
 
-// The stage begins again, now: nothing of the last try is taken up or told, and
+// The stage begins again, now: nothing of the last try is used or reported, and
 // its attempt has an end in the ledger.
 func TestRequeuedItemBeginsAnew(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestItemsEndedByHandSayWho(t *testing.T) {
 	}
 }
 
-// Every process that waits for work of a stage hears of it at once.
+// Every process that waits for work of a stage is notified at once.
 func TestRequeuedAndNewItemsNotifyWorkers(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -67,7 +67,7 @@ func (a *archive) decides(as *registry.Registry) {
 	}
 }
 
-// Who runs a command is on record beside the database role, also behind a pooler, and
+// Who runs a command is on record together with the database role, also behind a pooler, and
 // whatever they call themselves, the role stays what it is and stands first.
 func TestPersonIsOnRecordBesideTheRole(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func TestManyMayApplyAPlanAtOnce(t *testing.T) {
 	}
 }
 
-// The second to come is told who has the plan.
+// The second caller learns who has the plan.
 func TestPlanIsInOneHand(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -145,7 +145,7 @@ func TestPlanIsInOneHand(t *testing.T) {
 }
 
 // Workers are not in the way of a plan, nor it in theirs: what they take first
-// has changed, and what it takes first they are told to leave.
+// has changed, and they lose what it takes first.
 func TestPlanAndWorkersAtOnce(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

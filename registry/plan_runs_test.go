@@ -52,7 +52,7 @@ func (a *archive) changed(times, items int) {
 }
 
 // A plan does to each of its items what would be done to it by hand: workers and
-// the mirror hear of it, and the audit knows.
+// the mirror are notified, and it is in the audit.
 func TestAppliedPlanDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	ten := 10

@@ -12,7 +12,7 @@ import (
 )
 
 // Whatever an item was, undoing gives it back to the byte, but for what only
-// ever moves on; and who waits for such an item hears of it.
+// ever moves on; and workers that wait for such an item are notified.
 func TestUndoneItemIsWhatItWas(t *testing.T) {
 	t.Parallel()
 	ten := 10
@@ -54,7 +54,7 @@ func TestUndoneItemIsWhatItWas(t *testing.T) {
 	}
 }
 
-// Workers that wait for a stage hear of an item that comes back to it.
+// Workers that wait for a stage are notified of an item that comes back to it.
 func TestWorkersAreNotifiedOfUndoneItems(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

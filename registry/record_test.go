@@ -59,7 +59,7 @@ func (a *archive) recording(item, token int64, files ...registry.FileRecord) reg
 	}
 }
 
-// fileRecord has a content that version tells apart.
+// fileRecord has a content of its own for each version.
 func fileRecord(path string, version int) registry.FileRecord {
 	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(path)).String()
 	key := id

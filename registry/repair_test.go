@@ -85,7 +85,7 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 	}
 	all.Wait()
 	if len(held) != 1 {
-		t.Fatalf("%d have it in hand", len(held))
+		t.Fatalf("%d hold it", len(held))
 	}
 	f, w := fileRecord("data/0", 1), held[0]
 	want := fixity.Repair{
@@ -96,7 +96,7 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 		}}},
 	}
 	if diff := cmp.Diff(want, w, cmpopts.IgnoreFields(registry.StoredCopy{}, "ID"), cmpopts.EquateApproxTime(0)); diff != "" || w.ID == 0 || w.Token == 0 {
-		t.Errorf("in hand (-want +got):\n%s", diff)
+		t.Errorf("held (-want +got):\n%s", diff)
 	}
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
 	if got := a.claims(fixity.Claim{Most: 5}); len(got) > 0 {

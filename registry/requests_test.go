@@ -401,7 +401,7 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 			t.Errorf("%s by %s: %+v, want $%s", tc.class, tc.tier, q, tc.price)
 		}
 	}
-	// 15 million requests beside the bytes: as many files of an object would be slow to make.
+	// 15 million requests in addition to the bytes: as many files of an object would be slow to make.
 	for tier, want := range map[string]string{"Standard": "1774.00", "Expedited": "153072.00"} {
 		got := value[string](a, `SELECT round(102400 * per_gib + 15000 * per_1000_requests, 2)::text FROM retrieval_prices WHERE storage_class = 'GLACIER' AND tier = $1`, tier)
 		if got != want {
@@ -455,7 +455,7 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	}
 }
 
-// Nobody gets, or hears of, what another institution has.
+// Nobody gets or sees what another institution has.
 func TestRestorationIsForOnesOwn(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()

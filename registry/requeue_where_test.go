@@ -272,7 +272,7 @@ func TestManyComeAndAreRequeuedByIndexes(t *testing.T) {
 	a := newArchive(t)
 	scanned := func(sql string) {
 		t.Helper()
-		a.exec(`VACUUM ANALYZE uploads_in_work, objects_in_work, institution_virtual_times, work_items_archive`) // of which it is known now that they are empty
+		a.exec(`VACUUM ANALYZE uploads_in_work, objects_in_work, institution_virtual_times, work_items_archive`) // the planner knows now that they are empty
 		tx, err := a.db.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)

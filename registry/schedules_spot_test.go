@@ -240,8 +240,8 @@ func TestSpotRestorationIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// The institution hears of each in words of its own, and the staff of what failed;
-// an ordinary restoration is told of as before.
+// The institution gets an alert of its own kind for each, and the staff for failures;
+// an ordinary restoration is reported as before.
 func TestSpotRestorationsAreReported(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

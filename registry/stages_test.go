@@ -22,7 +22,7 @@ func (a *archive) paused() string {
 		FROM stage_settings WHERE paused AND paused_by = session_user AND paused_at <= now()`)
 }
 
-// Who pauses what is written beside it, the first time; every change is on record.
+// The first pause records who paused; every change is on record.
 func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -70,8 +70,8 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 	}
 }
 
-// A name that is a little wrong is told as it is right, and any that is wrong with
-// all there are.
+// A name with a small mistake is corrected in the error; any other wrong name is answered
+// with all names.
 func TestWrongNamesAreCorrected(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -132,7 +132,7 @@ func TestStagesStayWhatTheyAre(t *testing.T) {
 	a.exec(`DELETE FROM stage_settings WHERE action = 'Delete'`) // a later version may have no use for it
 }
 
-// Workers hear of what they have to do otherwise, and of items that overtake.
+// Workers are notified of changed settings, and of items that overtake.
 func TestWorkersAreNotifiedOfDecisions(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -217,7 +217,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 	}
 }
 
-// worker puts a worker process on record that was heard of a moment ago.
+// worker puts a worker process on record whose heartbeat was a moment ago.
 func (a *archive) worker(name, pools string) {
 	a.t.Helper()
 	a.exec(`INSERT INTO worker_processes (worker, node, pid, host, pid_started, heartbeat, pools)

@@ -109,7 +109,7 @@ func TestNeedsReview(t *testing.T) {
 }
 
 // Failed is what no attempt runs of and none will be made, and nothing else: not
-// what may be tried again, not what came well in the end, nor what was given up.
+// what may be tried again, not what succeeded in the end, nor what was given up.
 func TestFailedIsExact(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -120,7 +120,7 @@ func TestFailedIsExact(t *testing.T) {
 		case "Failed", "Suspended":
 			a.attempt(1, 9, "Store", "oom", "data/a.txt")
 			a.shows(look, "1 Store "+state+" test.edu bag.tar 10 Storage denies access. storage-denied 2 oom oom! data/a.txt")
-			a.exec(`UPDATE work_items SET needs_admin_review = false`) // seen to, and failed all the same
+			a.exec(`UPDATE work_items SET needs_admin_review = false`) // reviewed, and still failed
 			a.shows(`SELECT item FROM failed`, "1")
 			a.exec(`SELECT requeue(1)`)
 		case "Success":
@@ -131,8 +131,8 @@ func TestFailedIsExact(t *testing.T) {
 	}
 }
 
-// What came well at once, what after retries, and what not at all are counted
-// apart, in each stage and as a whole, whether or not it is in the archive.
+// Items that succeeded at once, after retries, and not at all are counted
+// separately, in each stage and as a whole, whether or not it is in the archive.
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

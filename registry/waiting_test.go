@@ -69,7 +69,7 @@ func TestRequeuedItemJoinsTheLine(t *testing.T) {
 	}
 }
 
-// A worker that has an upload in hand loses it to the next version, and the
+// A worker that holds an upload loses it to the next version, and the
 // ledger says why.
 func TestReplacedUploadIsTakenFromItsWorker(t *testing.T) {
 	t.Parallel()

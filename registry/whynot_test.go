@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// What keeps an item from being claimed is told with what to do about it, each
-// reason in a row; an item that can be claimed has none.
+// Each reason that keeps an item from being claimed is a row, with what to do about it; an item that can be claimed has none.
 func TestWhyNot(t *testing.T) {
 	t.Parallel()
 	const takesAll = `[{"name": "all", "stages": ["Receive", "Store", "Record"], "min_size": 0, "max_size": 0, "slots": 8}]`

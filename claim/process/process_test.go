@@ -89,7 +89,7 @@ func TestGroupOfTheMemoryController(t *testing.T) {
 	}
 }
 
-// A process is dead if its number is free, or someone else's by now.
+// A process is dead if its number is free, or another process has it now.
 func TestCauseOfDeath(t *testing.T) {
 	t.Parallel()
 	k := Kernel{

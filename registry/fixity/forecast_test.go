@@ -81,7 +81,7 @@ func foretold(promises []promise, p pace) int64 {
 	return -1
 }
 
-// A million copies, and a clock that the test turns: the forecast is less than 5 %
+// A million copies, and a clock that the test sets: the forecast is less than 5 %
 // off what then happens.
 func TestForecastIsWhatHappens(t *testing.T) {
 	t.Parallel()
