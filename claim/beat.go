@@ -3,6 +3,7 @@ package claim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,20 +11,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // beatForEver renews all leases of this process every heartbeat, until ctx is
 // done.
 func (l *leases) beatForEver(ctx context.Context) {
-	for {
+	for locked := false; ; {
 		known := l.settings.Load()
 		interval := known.heartbeat()
 		call, cancel := context.WithTimeout(ctx, known.shortestLease()/6) // if it hangs there must be time for another
 		err := l.heartbeat(call)
 		cancel()
+		before := locked
+		locked = errors.Is(err, errLocked)
 		if err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "heartbeat failed; retrying", "err", err)
-			interval /= 4 // a lease of three heartbeats allows some tries
+			interval /= 4          // a lease of three heartbeats allows some tries
+			if !locked || before { // a lock that is released at once is usual
+				l.log.WarnContext(ctx, "heartbeat failed; retrying", "err", err)
+			}
 		}
 		next := time.NewTimer(interval)
 		select {
@@ -34,6 +40,9 @@ func (l *leases) beatForEver(ctx context.Context) {
 		}
 	}
 }
+
+// errLocked is the result of a heartbeat that did not renew every lease.
+var errLocked = errors.New("another transaction has locked an item that this worker holds")
 
 // heartbeat renews every lease of this process and ends the work on those that
 // are lost.
@@ -67,7 +76,12 @@ func (l *leases) heartbeat(ctx context.Context) error {
 		l.clock.wasSet(ctx, by)
 	}
 	for i, h := range holds {
-		if l.keeps(h, start, held[i].lease, got.kept[h.Item.ID]) {
+		renewed, ours := got.kept[h.Item.ID]
+		lost, locked := l.keeps(h, start, held[i].lease, renewed, ours)
+		if locked {
+			err = errLocked
+		}
+		if lost {
 			l.log.WarnContext(ctx, "claim lost; stopping the work", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
 			h.drop(ErrLost)
 		}
@@ -75,7 +89,7 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	if got.draining {
 		l.drain.Do(func() { close(l.draining) })
 	}
-	return nil
+	return err
 }
 
 // stillGivenUp lists the claims that this process gave up. Each is reported for some time,
@@ -101,19 +115,20 @@ func (l *leases) reported(list []givenUp, err error) {
 	}
 }
 
-// keeps notes the result of a heartbeat for one item, and reports whether the item is lost. An
-// item that was settled while the heartbeat ran, or is being settled, is not: if it is lost,
-// settling will find out.
-func (l *leases) keeps(h *Hold, asked time.Time, lease time.Duration, kept bool) (lost bool) {
+// keeps notes the result of a heartbeat for one item, and reports whether the item is lost, or
+// locked. An item that was settled while the heartbeat ran, or is being settled, is neither:
+// if it is lost, settling will find out.
+func (l *leases) keeps(h *Hold, asked time.Time, lease time.Duration, renewed, ours bool) (lost, locked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held[h.Item.ID] != h {
-		return false
+		return false, false
 	}
-	if kept && asked.After(h.asked) {
+	if renewed && asked.After(h.asked) {
 		h.leased(asked, lease)
 	}
-	return !kept && h.settling.Load() == 0
+	settling := h.settling.Load() > 0
+	return !ours && !settling, ours && !renewed && !settling
 }
 
 // Check asks whether the item is still this worker's, before a step that cannot be undone. It
@@ -144,14 +159,21 @@ func (h *Hold) Check(ctx context.Context) error {
 	}
 	call, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	if err := l.heartbeat(call); err != nil {
-		return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
+	for {
+		err := l.heartbeat(call)
+		switch {
+		case h.ctx.Err() != nil:
+			return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
+		case err == nil || h.spent() < 1./2:
+			return nil
+		case !errors.Is(err, errLocked) || !retry.Pause(call, lockedPause):
+			return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
+		}
 	}
-	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
-	}
-	return nil
 }
+
+// lockedPause is how long Check waits for the transaction that has locked the item.
+const lockedPause = 50 * time.Millisecond
 
 func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error) {
 	args := []any{
@@ -167,9 +189,10 @@ func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, hel
 		clear(got.kept)
 		rows, _ := p.beat.Query(ctx, renewSQL, args...)
 		var id *int64
-		_, err := pgx.ForEachRow(rows, []any{&id, &got.draining, &got.ago}, func() error {
+		var renewed *bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &renewed, &got.draining, &got.ago}, func() error {
 			if id != nil {
-				got.kept[*id] = true
+				got.kept[*id] = got.kept[*id] || *renewed
 			}
 			return nil
 		})

@@ -3,8 +3,6 @@ package claim
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,13 +63,6 @@ func (c *claims) claimer(f Filter) *claimer {
 		c.claimers[key] = newClaimer(c, f)
 	}
 	return c.claimers[key]
-}
-
-// all lists the claimers.
-func (c *claims) all() []*claimer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.claimers))
 }
 
 // peek is [Engine.Peek].

@@ -81,7 +81,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, words := range []string{
-		"'Item has started stage '", "entered_token      = CASE", "FROM move_items(", "WITH renewed AS", "WITH dead AS", "WITH RECURSIVE level",
+		"'Item has started stage '", "entered_token      = CASE", "FROM move_items(", "WITH mine AS", "WITH dead AS", "WITH RECURSIVE level",
 		"FROM stage_settings", "UPDATE size_bands", "WITH untaken AS", "move_stranded()", "INSERT INTO work_items_archive", "pg_notify", "FROM worker_processes",
 	} {
 		testenv.Eventually(t, "the statement with "+words, func() bool { return r.sent(words) })

@@ -37,7 +37,10 @@ func (c *claims) findOverdue(ctx context.Context) error {
 	if c.isQuiet() {
 		return nil // items that are not due are not overdue
 	}
-	for _, claimer := range c.all() {
+	c.mu.Lock()
+	claimers := slices.Collect(maps.Values(c.claimers))
+	c.mu.Unlock()
+	for _, claimer := range claimers {
 		scans := claimer.cursors.Used()
 		if len(scans) == 0 {
 			continue

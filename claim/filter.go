@@ -46,10 +46,7 @@ func StepOf(action registry.Action, stage registry.Stage) string {
 // key is the same for filters that take the same items, however many of them and
 // in whatever order. It is asked for with each claim.
 func (f Filter) key() string {
-	stages := make([]string, len(f.Stages))
-	for i, w := range f.Stages {
-		stages[i] = string(w.Stage)
-	}
+	stages := column(f.Stages, func(w *Want) string { return string(w.Stage) })
 	slices.Sort(stages)
 	b := make([]byte, 0, 256)
 	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge), f.Memory} {

@@ -56,7 +56,7 @@ type heldLease struct {
 
 // renewed is the result of a heartbeat.
 type renewed struct {
-	kept     map[int64]bool // by item: leases that it extended
+	kept     map[int64]bool // items that are still the process's, and whether it extended the lease: else they are locked
 	draining bool           // the process is asked to stop
 	ago      *time.Duration // since the heartbeat before, by the database's clock; nil: there was none
 }

@@ -57,7 +57,7 @@ func (p *postgres) close() {
 	}
 }
 
-// column is one field of each element of a list, as a statement takes it.
+// column is what of returns for each element of a list, such as a parameter of a statement.
 func column[S, T any](list []S, of func(*S) T) []T {
 	values := make([]T, len(list))
 	for i := range list {

@@ -75,20 +75,17 @@ func (e *Engine) Remote(db *pgxpool.Pool) *Remote {
 	return r
 }
 
-// Check reports whether remote workers may have the stages of ingests named; of none
-// that they may not is [ErrNotRemote] or [ErrNoStage]. What was added this moment
-// is found.
+// Check refuses stages of ingests that remote workers may not have, with [ErrNotRemote] or
+// [ErrNoStage]. It finds a stage that was added a moment ago.
 func (r *Remote) Check(ctx context.Context, stages []Want) error {
-	for _, again := range []bool{true, false} {
-		err := r.engine.settings.Load().remote(stages)
-		if !again || !errors.Is(err, ErrNoStage) {
-			return err
-		}
+	err := r.engine.settings.Load().remote(stages)
+	if errors.Is(err, ErrNoStage) {
 		if err := r.engine.readSettings(ctx); err != nil {
 			return err
 		}
+		err = r.engine.settings.Load().remote(stages)
 	}
-	return nil
+	return err
 }
 
 func (s *settings) remote(stages []Want) error {
@@ -210,11 +207,7 @@ func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemot
 	if err != nil {
 		return nil, fmt.Errorf("renew %d leases: %w", len(list), err)
 	}
-	answers := make([]renewedRemote, len(list))
-	for i, b := range list {
-		answers[i] = found[[2]int64{b.item, b.token}]
-	}
-	return answers, nil
+	return column(list, func(r *renewal) renewedRemote { return found[[2]int64{r.item, r.token}] }), nil
 }
 
 // Settle ends a claim with the result of its work, as [Hold.Settle] does, and

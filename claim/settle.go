@@ -178,10 +178,7 @@ const mostSentBack = 3
 // giveBack returns items that nobody here will process, as if they had not been claimed.
 // If it cannot, their leases lapse.
 func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
-	back := make([]Ending, len(items))
-	for i, item := range items {
-		back[i] = Ending{Item: item, Result: Release(why)}
-	}
+	back := column(items, func(i *Item) Ending { return Ending{Item: *i, Result: Release(why)} })
 	for _, err := range s.settle(ctx, back) {
 		if err != nil {
 			s.log.WarnContext(ctx, "cannot release an item; it will be retried when its lease expires", "err", err)

@@ -18,17 +18,15 @@ type upkeepStore interface {
 const archiveMost = 1000
 
 func (p *postgres) tidy(ctx context.Context) error {
-	if _, err := p.upkeep.Exec(ctx, tidySQL); err != nil {
-		return fmt.Errorf("tidy the queue: %w", err)
-	}
-	if _, err := p.upkeep.Exec(ctx, `SELECT move_stranded()`); err != nil {
-		return fmt.Errorf("move items on from stages that were removed: %w", err)
-	}
-	if _, err := p.upkeep.Exec(ctx, `SELECT tell_of_services()`); err != nil {
-		return fmt.Errorf("alert about failing services: %w", err)
-	}
-	if _, err := p.upkeep.Exec(ctx, `SELECT park_memory_needs()`); err != nil {
-		return fmt.Errorf("park items that need more memory than any worker has: %w", err)
+	for _, task := range []struct{ what, sql string }{
+		{"tidy the queue", tidySQL},
+		{"move items on from stages that were removed", `SELECT move_stranded()`},
+		{"alert about failing services", `SELECT tell_of_services()`},
+		{"park items that need more memory than any worker has", `SELECT park_memory_needs()`},
+	} {
+		if _, err := p.upkeep.Exec(ctx, task.sql); err != nil {
+			return fmt.Errorf("%s: %w", task.what, err)
+		}
 	}
 	return nil
 }

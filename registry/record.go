@@ -149,7 +149,7 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 }
 
 // Fence refuses what is recorded by a claim that has moved on. FOR UPDATE keeps it
-// from moving until we commit; it is taken last, since it holds up heartbeats.
+// from moving until we commit; it is taken last, since no heartbeat renews a locked item.
 func Fence(ctx context.Context, tx pgx.Tx, item, token int64, lock string) error {
 	var one int
 	err := tx.QueryRow(ctx, `SELECT 1 FROM work_items WHERE id = $1 AND claim_token = $2 AND status = 'Started' `+lock, item, token).Scan(&one)

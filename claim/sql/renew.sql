@@ -1,6 +1,8 @@
 -- renew: extends all leases of this process at once, writes its current files into the
 -- ledger, and records the heartbeat of the process. A token that does not come back is lost.
 -- Index: work_items_pkey, work_item_attempts_pkey
+-- It waits for no transaction that has locked an item, such as that of a person: else all
+-- leases of the process would lapse. Such an item comes back as not renewed.
 -- A late heartbeat does not shorten a lease that a newer one extended, unless the clock
 -- was set back since the last heartbeat: then the lease would be too long. A process that
 -- was declared dead and is alive is so no longer. Claims that this process gave up and
@@ -8,13 +10,17 @@
 -- Parameters: $1 to $4 items, tokens, leases and current files; $5 to $12 the process;
 -- $13 seconds between heartbeats; $14 to $17 items, tokens, files and codes of claims that
 -- were given up; $18 codes for those of $1 that are found to be lost.
-WITH renewed AS (
-	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heartbeat_at > now() + interval '5 seconds' THEN now() + held.lease
-		ELSE greatest(w.lease_expires_at, now() + held.lease) END
-	FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, file)
-	LEFT JOIN work_item_attempts a ON a.work_item_id = held.id AND a.claim_token = held.token
-	WHERE w.id = held.id AND w.claim_token = held.token
-	RETURNING w.id, held.token, held.file
+WITH mine AS MATERIALIZED (
+	SELECT held.* FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, file)
+	JOIN work_items w ON w.id = held.id AND w.claim_token = held.token
+	FOR NO KEY UPDATE OF w SKIP LOCKED
+), renewed AS (
+	UPDATE work_items w SET lease_expires_at = CASE WHEN a.heartbeat_at > now() + interval '5 seconds' THEN now() + mine.lease
+		ELSE greatest(w.lease_expires_at, now() + mine.lease) END
+	FROM mine
+	LEFT JOIN work_item_attempts a ON a.work_item_id = mine.id AND a.claim_token = mine.token
+	WHERE w.id = mine.id
+	RETURNING w.id, mine.token, mine.file
 ), noted AS (
 	UPDATE work_item_attempts a SET heartbeat_at = now(), current_file = renewed.file
 	FROM renewed
@@ -35,5 +41,10 @@ WITH renewed AS (
 		ended_at = NULL, ending = NULL
 	RETURNING draining
 )
-SELECT renewed.id, me.draining, (SELECT now() - p.heartbeat_at FROM worker_processes p WHERE p.worker = $5)
-FROM me LEFT JOIN renewed ON true
+SELECT kept.id, kept.renewed, me.draining, (SELECT now() - p.heartbeat_at FROM worker_processes p WHERE p.worker = $5)
+FROM me LEFT JOIN (
+	SELECT id, true AS renewed FROM renewed
+	UNION ALL
+	SELECT w.id, false FROM unnest($1::bigint[], $2::bigint[]) AS held (id, token)
+	JOIN work_items w ON w.id = held.id AND w.claim_token = held.token
+) kept ON true

@@ -66,14 +66,14 @@ func ofLeases() []mutant {
 		},
 		{
 			"heartbeat-without-token", "claim/sql/renew.sql",
-			`WHERE w.id = held.id AND w.claim_token = held.token
-	RETURNING`, `WHERE w.id = held.id
-	RETURNING`,
+			`w.id = held.id AND w.claim_token = held.token
+	FOR NO KEY UPDATE`, `w.id = held.id
+	FOR NO KEY UPDATE`,
 			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork",
 		},
 		{
 			"late-heartbeat-shortens", "claim/sql/renew.sql",
-			`greatest(w.lease_expires_at, now() + held.lease)`, `now() + held.lease`,
+			`greatest(w.lease_expires_at, now() + mine.lease)`, `now() + mine.lease`,
 			"./claim", "TestLateHeartbeatShortensNoLease",
 		},
 		{

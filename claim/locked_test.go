@@ -1,0 +1,108 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// lock locks an item in a transaction, as a person does who types an UPDATE and does not
+// commit.
+func (q *queue) lock(id int64, change string) pgx.Tx {
+	q.t.Helper()
+	tx, err := q.db.Begin(context.Background())
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	q.t.Cleanup(func() { tx.Rollback(context.Background()) }) //nolint:errcheck // it may have ended
+	if _, err := tx.Exec(context.Background(), change, id); err != nil {
+		q.t.Fatal(err)
+	}
+	return tx
+}
+
+// A transaction that has locked one item of a worker keeps the worker from renewing that
+// lease, and no other. While it is open the item is not lost.
+func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	q := newQueue(t)
+	e := q.engine()
+	q.put("Receive", 1)
+	q.put("Receive", 1)
+	locked, other := q.claimOne(e, "Receive"), q.claimOne(e, "Receive")
+	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '5 seconds'`)
+	renewed := func(h *claim.Hold) bool {
+		return value[bool](q, `SELECT lease_expires_at > now() + interval '10 seconds' FROM work_items WHERE id = $1`, h.Item.ID)
+	}
+
+	tx := q.lock(locked.Item.ID, `SELECT cancel($1)`)
+	if err := e.Beat(ctx); err == nil {
+		t.Error("the heartbeat reports no locked item")
+	}
+	if renewed(locked) || !renewed(other) {
+		t.Errorf("the lease of the locked item is renewed: %v, of the other one: %v", renewed(locked), renewed(other))
+	}
+	if err := errors.Join(locked.Context().Err(), other.Context().Err()); err != nil {
+		t.Errorf("the work was stopped: %v", err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Beat(ctx); err != nil || !renewed(locked) {
+		t.Errorf("after the transaction: %v, renewed: %v", err, renewed(locked))
+	}
+
+	tx = q.lock(locked.Item.ID, `SELECT cancel($1)`)
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Beat(ctx); err != nil || !errors.Is(context.Cause(locked.Context()), claim.ErrLost) || other.Context().Err() != nil {
+		t.Errorf("after the item was cancelled: %v, %v, %v", err, context.Cause(locked.Context()), other.Context().Err())
+	}
+}
+
+// A check of a claim waits for a transaction that has locked the item: it may end the claim.
+func TestCheckWaitsForALockedItem(t *testing.T) {
+	t.Parallel()
+	for end, want := range map[string]error{"rolled back": nil, "committed": claim.ErrLost} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			e := q.engine(func(o *claim.Options) { o.Lease = time.Hour })
+			q.put("Receive", 1)
+			h := q.claimOne(e, "Receive")
+			tx := q.lock(h.Item.ID, `SELECT cancel($1)`)
+			h.Stand()
+			checked := make(chan error, 1)
+			go func() { checked <- h.Check(context.Background()) }()
+			testenv.Eventually(t, "a heartbeat to find the item locked", func() bool {
+				return value[bool](q, `SELECT EXISTS (SELECT FROM worker_processes)`)
+			})
+			select {
+			case err := <-checked:
+				t.Fatalf("the check ended before the transaction: %v", err)
+			default:
+			}
+			var err error
+			if want == nil {
+				err = tx.Rollback(t.Context())
+			} else {
+				err = tx.Commit(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-checked; !errors.Is(err, want) {
+				t.Errorf("Check = %v, want %v", err, want)
+			}
+		})
+	}
+}
