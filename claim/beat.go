@@ -31,12 +31,11 @@ func (l *leases) beatForEver(ctx context.Context) {
 				l.log.WarnContext(ctx, "heartbeat failed; retrying", "err", err)
 			}
 		}
-		next := time.NewTimer(interval)
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.beatNow:
-		case <-next.C:
+		case <-time.After(interval):
 		}
 	}
 }

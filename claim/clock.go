@@ -118,16 +118,13 @@ func (c *clock) clampForEver(ctx context.Context) {
 			c.wake.Reset("")
 			c.wake.Ring()
 		}
-		next := time.NewTimer(clampEvery*9/10 + c.jitter(clampEvery/10))
 		select {
 		case <-ctx.Done():
-			next.Stop()
 			return
 		case <-c.setBack:
 			whole = 2
-		case <-next.C:
+		case <-time.After(clampEvery*9/10 + c.jitter(clampEvery/10)):
 		}
-		next.Stop()
 	}
 }
 

@@ -106,3 +106,29 @@ func TestCheckWaitsForALockedItem(t *testing.T) {
 		})
 	}
 }
+
+// So it is with workers over HTTP, whose renewals share a statement.
+func TestLockedItemHoldsUpNoOtherRemoteLease(t *testing.T) {
+	t.Parallel()
+	q, _, r := scanned(t)
+	q.put("Virus Scan", 10)
+	q.put("Virus Scan", 10)
+	items, err := r.Claim(t.Context(), at("Virus Scan", 2), 2, anna())
+	if err != nil || len(items) != 2 {
+		t.Fatalf("Claim = %d items, %v; want two", len(items), err)
+	}
+	locked, other := items[0], items[1]
+	tx := q.lock(locked.ID, `SELECT cancel($1)`)
+	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); err == nil || errors.Is(err, claim.ErrLost) {
+		t.Errorf("Renew of the locked item = %v", err)
+	}
+	if _, _, err := r.Renew(t.Context(), other.ID, other.Token, ""); err != nil {
+		t.Errorf("Renew of the other item = %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); err != nil {
+		t.Errorf("Renew after the transaction = %v", err)
+	}
+}

@@ -165,9 +165,9 @@ type renewal struct {
 
 // renewedRemote is the result of a renewal.
 type renewedRemote struct {
+	state   string        // renewed; late: the stage took longer than it may; locked by a transaction; "": lost
 	lasts   time.Duration // of the lease; of the stage if it is late
-	expires time.Time     // zero: it is lost
-	late    bool          // the stage took longer than it may
+	expires time.Time
 }
 
 // Renew extends the lease of a claim, and notes the current file unless it is "".
@@ -178,13 +178,15 @@ func (r *Remote) Renew(ctx context.Context, item, token int64, file string) (las
 	switch {
 	case err != nil:
 		return 0, time.Time{}, err
-	case l.late:
+	case l.state == "locked":
+		return 0, time.Time{}, fmt.Errorf("renew the lease of item %d: %w", item, errLocked)
+	case l.state == "late":
 		why := fmt.Errorf("the stage did not end within %v", l.lasts)
 		if _, _, err := r.Settle(ctx, item, token, Done{}, Transient("timeout", why)); err != nil {
 			return 0, time.Time{}, err
 		}
 		return 0, time.Time{}, fmt.Errorf("renew the lease of item %d: %w: %w", item, why, ErrLost)
-	case l.expires.IsZero():
+	case l.state == "":
 		return 0, time.Time{}, r.whyLost(ctx, item, token)
 	}
 	return l.lasts, l.expires, nil
@@ -198,7 +200,7 @@ func (r *Remote) renewBatch(ctx context.Context, list []renewal) ([]renewedRemot
 			column(inOrder, func(r *renewal) int64 { return r.token }), column(inOrder, func(r *renewal) string { return r.file }))
 		var key [2]int64
 		var l renewedRemote
-		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.lasts, &l.expires, &l.late}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &l.state, &l.lasts, &l.expires}, func() error {
 			found[key] = l
 			return nil
 		})

@@ -1,4 +1,4 @@
--- renew_remote: is renew for claims that no process of Farol holds.
+-- renew_remote: is renew for claims that no process of Farol holds. It skips locked items too.
 -- Index: work_items_pkey, work_item_attempts_pkey
 -- The processing timeout of the stage is enforced here, since nobody else watches the
 -- clock. A lease that has lapsed and was not ended lapsed because the clock was set, or
@@ -12,6 +12,7 @@ WITH held AS (
 	JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
 	JOIN work_item_attempts a ON a.work_item_id = w.id AND a.claim_token = w.claim_token
 	JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
+	FOR NO KEY UPDATE OF w SKIP LOCKED
 ), renewed AS (
 	UPDATE work_items w SET lease_expires_at = CASE WHEN held.set_back THEN now() + held.lease ELSE greatest(w.lease_expires_at, now() + held.lease) END
 	FROM held
@@ -23,6 +24,12 @@ WITH held AS (
 	FROM renewed
 	WHERE a.work_item_id = renewed.id AND a.claim_token = renewed.token
 )
-SELECT id, token, lease, lease_expires_at, false FROM renewed
+SELECT id, token, 'renewed', lease, lease_expires_at FROM renewed
 UNION ALL
-SELECT id, token, processing_timeout, now(), true FROM held WHERE late
+SELECT id, token, 'late', processing_timeout, now() FROM held WHERE late
+UNION ALL
+SELECT w.id, h.token, 'locked', '0', now()
+FROM unnest($1::bigint[], $2::bigint[]) AS h (id, token)
+JOIN work_items w ON w.id = h.id AND w.claim_token = h.token AND w.status = 'Started'
+JOIN stage_settings s ON s.action = w.action AND s.stage = w.stage AND s.worker = 'http'
+WHERE NOT EXISTS (SELECT FROM held WHERE held.id = w.id)
