@@ -44,7 +44,7 @@ func ofClaims() []mutant {
 		},
 		{
 			"virtual-start-not-recorded", "claim/claimer.go",
-			`c.starts[band] = max(c.starts[band], start)`, `c.starts[band] = start - start`,
+			`e.starts[item.band] = max(e.starts[item.band], item.at.VirtualStart)`, `e.starts[item.band] = 0`,
 			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}
@@ -82,9 +82,9 @@ func ofLeases() []mutant {
 			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
 		},
 		{
-			"reap-of-the-living", "claim/sql/lapsed.sql",
-			`w.lease_expires_at >= now() - $2::interval AND w.lease_expires_at < now()`, `w.lease_expires_at >= now() - $2::interval`,
-			"./claim", "TestHeartbeatKeepsTheLease|TestCrashesCount|TestReaperComesToAll",
+			"reap-of-the-living", "claim/sql/reap.sql",
+			`AND (lease_expires_at < now() OR worker = ANY ($6::text[]))`, ``,
+			"./claim", "TestRenewedLeaseIsNotReaped",
 		},
 		{
 			"late-for-too-long", "claim/hold.go",
