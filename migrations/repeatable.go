@@ -18,8 +18,7 @@ import (
 // repeatable is a file of functions, views, triggers or comments.
 type repeatable struct {
 	name, text, digest string
-	appliedAt          time.Time // zero: the database does not have this content
-	superseded         bool      // the database had it, and has got another since
+	appliedAt          time.Time // zero: the database has never had this content
 }
 
 // readRepeatables returns the files in their order, with what the database has of them.
@@ -44,14 +43,10 @@ func readRepeatables(ctx context.Context, q interface {
 		digest := sha256.Sum256(text)
 		f := repeatable{name: path.Base(name), text: string(text), digest: hex.EncodeToString(digest[:])}
 		if there {
-			var at sql.NullTime
-			var last bool
-			err := q.QueryRowContext(ctx, `SELECT applied_at, applied_at = (SELECT max(applied_at) FROM schema_repeatables WHERE file = $1)
-				FROM schema_repeatables WHERE file = $1 AND digest = $2`, f.name, f.digest).Scan(&at, &last)
+			err := q.QueryRowContext(ctx, `SELECT applied_at FROM schema_repeatables WHERE file = $1 AND digest = $2`, f.name, f.digest).Scan(&f.appliedAt)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return nil, fmt.Errorf("read the database's repeatable files: %w", err)
 			}
-			f.appliedAt, f.superseded = at.Time, at.Valid && !last
 		}
 		list[i] = f
 	}
