@@ -188,7 +188,7 @@ CREATE TABLE work_item_attempts (
 	pid          integer         NOT NULL,
 	worker       text            NOT NULL,
 	claimed_at   moment          NOT NULL DEFAULT clock_timestamp(), -- later than the end of the attempt before it, no matter who ended that
-	heartbeat_at     moment          NOT NULL DEFAULT clock_timestamp(),
+	heartbeat_at moment          NOT NULL DEFAULT clock_timestamp(),
 	ended_at     moment,
 	outcome      attempt_outcome,
 	error_code   text            NOT NULL DEFAULT '',
@@ -213,20 +213,20 @@ CREATE TABLE attempt_resets (
 -- No lease depends on it: it shows people the workers, and the reaper what a silent
 -- worker died of.
 CREATE TABLE worker_processes (
-	worker      text        PRIMARY KEY,
-	node        text        NOT NULL,
-	pid         integer     NOT NULL,
-	host        text        NOT NULL,
-	pid_started bigint      NOT NULL,
-	pools       jsonb       NOT NULL DEFAULT '[]',
-	heartbeat   interval    NOT NULL,
-	cgroup      text        NOT NULL DEFAULT '',
-	oom_kills   bigint      NOT NULL DEFAULT 0,
-	started_at  timestamptz NOT NULL DEFAULT now(),
-	heartbeat_at    timestamptz NOT NULL DEFAULT now(),
-	draining    boolean     NOT NULL DEFAULT false,
-	ended_at    timestamptz,
-	ending      text        CHECK (ending IN ('stopped', 'killed', 'oom', 'panic', 'silent')),
+	worker       text        PRIMARY KEY,
+	node         text        NOT NULL,
+	pid          integer     NOT NULL,
+	host         text        NOT NULL,
+	pid_started  bigint      NOT NULL,
+	pools        jsonb       NOT NULL DEFAULT '[]',
+	heartbeat    interval    NOT NULL,
+	cgroup       text        NOT NULL DEFAULT '',
+	oom_kills    bigint      NOT NULL DEFAULT 0,
+	started_at   timestamptz NOT NULL DEFAULT now(),
+	heartbeat_at timestamptz NOT NULL DEFAULT now(),
+	draining     boolean     NOT NULL DEFAULT false,
+	ended_at     timestamptz,
+	ending       text        CHECK (ending IN ('stopped', 'killed', 'oom', 'panic', 'silent')),
 	CHECK ((ended_at IS NULL) = (ending IS NULL))
 ) WITH (fillfactor = 50);
 
