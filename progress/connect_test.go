@@ -16,9 +16,9 @@ func TestTheDevelopmentRedisIsPersistent(t *testing.T) {
 	s, client := store(t)
 	want, err := client.ConfigGet(t.Context(), "appendonly").Result()
 	must(t, err)
-	got, err := s.Persistent(t.Context())
-	if err != nil || got != (want["appendonly"] == "yes") {
-		t.Errorf("Persistent = %v, %v, Redis says %v", got, err, want)
+	got, err := s.Facts(t.Context())
+	if err != nil || got.AppendOnly != want["appendonly"] {
+		t.Errorf("AppendOnly = %q, %v, Redis says %v", got.AppendOnly, err, want)
 	}
 }
 

@@ -65,10 +65,3 @@ func bytesOf(text string) int64 {
 	}
 	return n
 }
-
-// Persistent reports whether Redis appends its writes to a file, and so
-// survives its own restart with at most the last second missing.
-func (s *Store) Persistent(ctx context.Context) (bool, error) {
-	f, err := s.Facts(ctx)
-	return f.AppendOnly == "yes", err
-}
