@@ -47,6 +47,9 @@ func (h *Hold) Stand() {
 	h.asked = h.asked.Add(-h.lease)
 }
 
+// ErrLocked is the result of a heartbeat that found an item locked.
+var ErrLocked = errLocked
+
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.leases.heartbeat(ctx) }
 
