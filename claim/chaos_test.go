@@ -165,7 +165,7 @@ func (c *chaos) reap(e *claim.Engine) error {
 	}
 	for _, h := range late {
 		if err := h.Settle(context.Background(), claim.Done{}, claim.Fatal("bad", "it is bad")); !errors.Is(err, claim.ErrLost) {
-			c.t.Errorf("item %d: the worker that stalled was told %v, want that it has lost the item", h.Item.ID, err)
+			c.t.Errorf("item %d: the worker that stalled got %v, want that it has lost the item", h.Item.ID, err)
 		}
 	}
 	return nil

@@ -54,8 +54,8 @@ func (q *queue) running(e *claim.Engine) {
 	})
 }
 
-// heardOf waits until the engine has sent its first heartbeat.
-func (q *queue) heardOf(e *claim.Engine) {
+// firstHeartbeat waits until the engine has sent its first heartbeat.
+func (q *queue) firstHeartbeat(e *claim.Engine) {
 	q.t.Helper()
 	testenv.Eventually(q.t, "a heartbeat", func() bool {
 		return value[bool](q, `SELECT EXISTS (SELECT FROM worker_processes WHERE worker = $1)`, e.Worker())
@@ -85,7 +85,7 @@ func TestClockIsSetAfterAWorkerDied(t *testing.T) {
 			live := q.engine()
 			if tc.alive {
 				q.running(live)
-				q.heardOf(live)
+				q.firstHeartbeat(live)
 			}
 			q.settle(q.claimOne(dead, "Cleanup"), claim.Done{}, context.DeadlineExceeded)
 			testenv.SetClock(t, q.db, tc.by)
@@ -113,7 +113,7 @@ func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 	e := q.engine()
 	q.running(e)
 	h := q.claimOne(e, "Store")
-	q.heardOf(e)
+	q.firstHeartbeat(e)
 	testenv.SetClock(t, q.db, -aboutAnHour)
 	testenv.Eventually(t, "the lease to be as long as leases are", func() bool {
 		return value[bool](q, `SELECT lease_expires_at <= now() + interval '2 seconds' FROM work_items`) &&

@@ -21,17 +21,17 @@ import (
 // does: they claim, hold and settle, and settle again while the database does
 // not answer.
 type crew struct {
-	q     *queue
-	items int
-	takes time.Duration                     // the work on an item
-	told  func(h hop, stage registry.Stage) // of each claim that has ended, in addition to acked
+	q        *queue
+	items    int
+	takes    time.Duration                          // the work on an item
+	answered func(h claimKey, stage registry.Stage) // of each claim that has ended, in addition to acked
 
 	mu    sync.Mutex
-	acked map[hop]registry.Stage // stage by claim, of those that the database said have ended
-	lost  int                    // claims that another worker had by then
+	acked map[claimKey]registry.Stage // stage by claim, of those that the database said have ended
+	lost  int                         // claims that another worker had by then
 }
 
-type hop struct{ item, token int64 }
+type claimKey struct{ item, token int64 }
 
 func crewStages() []registry.Stage { return []registry.Stage{"Receive", "Validate", "Cleanup"} }
 
@@ -39,7 +39,7 @@ func crewStages() []registry.Stage { return []registry.Stage{"Receive", "Validat
 // outage cuts off is taken up again soon.
 func newCrew(t testing.TB, db *pgxpool.Pool, items int) *crew {
 	t.Helper()
-	c := &crew{q: &queue{t, db}, items: items, acked: map[hop]registry.Stage{}}
+	c := &crew{q: &queue{t, db}, items: items, acked: map[claimKey]registry.Stage{}}
 	c.q.exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '10 milliseconds', backoff_most = '10 milliseconds',
 		heartbeat = '200 milliseconds', lease = '2 seconds'`)
 	c.q.exec(`
@@ -95,7 +95,7 @@ func (c *crew) settle(h *claim.Hold) {
 		err := h.Settle(ctx, claim.Done{Next: next, Outcome: "Ingest complete"}, nil)
 		switch {
 		case err == nil:
-			c.acknowledged(hop{h.Item.ID, h.Item.Token}, h.Item.Stage)
+			c.acknowledged(claimKey{h.Item.ID, h.Item.Token}, h.Item.Stage)
 			return
 		case errors.Is(err, claim.ErrLost) || !pauseFor(ctx, 50*time.Millisecond):
 			h.Abandon()
@@ -107,12 +107,12 @@ func (c *crew) settle(h *claim.Hold) {
 	}
 }
 
-func (c *crew) acknowledged(h hop, stage registry.Stage) {
+func (c *crew) acknowledged(h claimKey, stage registry.Stage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acked[h] = stage
-	if c.told != nil {
-		c.told(h, stage)
+	if c.answered != nil {
+		c.answered(h, stage)
 	}
 }
 
@@ -163,22 +163,22 @@ func (c *crew) account() {
 	said := c.ledger()
 	for h, stage := range c.acked {
 		if got := said[h]; got != string(stage)+": done" {
-			c.q.t.Fatalf("item %d ended its claim %d at %s, and was told so; the ledger says %q", h.item, h.token, stage, got)
+			c.q.t.Fatalf("item %d ended its claim %d at %s, and its worker knows; the ledger says %q", h.item, h.token, stage, got)
 		}
 	}
-	c.q.t.Logf("%d claims ended, %d of them told of, %d lost", c.items*3, len(c.acked), c.lost)
+	c.q.t.Logf("%d claims ended, %d of them with an answer, %d lost", c.items*3, len(c.acked), c.lost)
 }
 
 // ledger reports what became of each claim, and at which stage: one question for all
 // of the thousands.
-func (c *crew) ledger() map[hop]string {
+func (c *crew) ledger() map[claimKey]string {
 	c.q.t.Helper()
 	rows, err := c.q.db.Query(context.Background(), `SELECT work_item_id, claim_token, concat(stage, ': ', outcome) FROM work_item_attempts`)
 	if err != nil {
 		c.q.t.Fatal(err)
 	}
-	said := map[hop]string{}
-	var h hop
+	said := map[claimKey]string{}
+	var h claimKey
 	var text string
 	if _, err := pgx.ForEachRow(rows, []any{&h.item, &h.token, &text}, func() error {
 		said[h] = text

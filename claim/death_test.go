@@ -50,9 +50,9 @@ func childWorker(arg string) int {
 	if err != nil || len(items) != 1 {
 		panic(fmt.Sprint(items, err))
 	}
-	told, stopTelling := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer stopTelling()
-	h := e.Hold(told, items[0])
+	stopped, forget := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer forget()
+	h := e.Hold(stopped, items[0])
 	h.CurrentFile("data/killer.pdf")
 	fmt.Println("ready")
 	switch ending {

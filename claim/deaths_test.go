@@ -290,7 +290,7 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	seen := make(ended, 100)
 	e := q.engine(func(o *claim.Options) { o.Observer = seen })
 	q.running(e)
-	q.heardOf(e)
+	q.firstHeartbeat(e)
 	known := q.claimOne(e, "Record")
 	const most = 3
 	for n := range most + 1 {
@@ -308,7 +308,7 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	}
 	for range most + 1 {
 		if end := <-seen; end.Outcome != "lease expired" || end.Attempt != 0 {
-			t.Errorf("the metrics were told of %+v, and the ledger says lease expired", end)
+			t.Errorf("the metrics have %+v, and the ledger says lease expired", end)
 		}
 	}
 	q.settle(known, claim.Done{Next: "Cleanup"}, nil)

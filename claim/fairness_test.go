@@ -185,8 +185,8 @@ func TestOvertakingMovesNoStartTimes(t *testing.T) {
 				last = q.put("Receive", 60*mib)
 			}
 			q.exec(`UPDATE size_bands SET virtual_time = 7`)
-			if turn := value[int64](q, `SELECT virtual_start FROM work_items WHERE id = $1`, last); turn < (flood-2)*60*mib {
-				t.Fatalf("the last turn of a flood is %d", turn)
+			if start := value[int64](q, `SELECT virtual_start FROM work_items WHERE id = $1`, last); start < (flood-2)*60*mib {
+				t.Fatalf("the last virtual start time of a flood is %d", start)
 			}
 			for _, sql := range overtake {
 				q.exec(sql, last)
@@ -199,8 +199,8 @@ func TestOvertakingMovesNoStartTimes(t *testing.T) {
 			if err := e.RecordServed(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if turn := value[int64](q, `SELECT virtual_time FROM size_bands WHERE band = 0`); !claimed[last] || turn > 61*mib {
-				t.Errorf("the item is claimed: %v, and then the turn %d is served; want at most that of the second item", claimed[last], turn)
+			if start := value[int64](q, `SELECT virtual_time FROM size_bands WHERE band = 0`); !claimed[last] || start > 61*mib {
+				t.Errorf("the item is claimed: %v, and then the virtual time %d is served; want at most that of the second item", claimed[last], start)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	late := q.put("Receive", 1)
 	q.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE id = $1`, late)
 	q.put("Receive", 1)
-	q.claimOne(e, "Receive") // the hint is beyond the one that is late
+	q.claimOne(e, "Receive") // the cursor is beyond the one that is late
 	e.RescansAreExpensive(at("Receive", 1))
 	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // the engine is not notified, since it does not listen
 	var got []claim.Item

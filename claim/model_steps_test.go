@@ -359,7 +359,7 @@ func (r *modelRun) cancels(t *rapid.T) {
 func (r *modelRun) ranks(t *rapid.T) {
 	if i := r.pick(t, func(i *modelItem) bool { return i.retry }); i != nil {
 		if priority := rapid.Int16Range(-1, 1).Draw(t, "priority"); priority != i.priority {
-			i.priority, i.turn = priority, r.served[i.band]
+			i.priority, i.virtualStart = priority, r.served[i.band]
 			r.changes++
 		}
 		i.unseen = [2]bool{true, true}
@@ -391,9 +391,9 @@ func (r *modelRun) caps(t *rapid.T) {
 
 // serves records in the database how far the virtual times have come, as processes do.
 func (r *modelRun) serves(t *rapid.T) {
-	for band, turn := range r.taken {
-		r.served[band] = max(r.served[band], turn)
-		r.must(t, `UPDATE size_bands SET virtual_time = greatest(virtual_time, $2) WHERE band = $1`, band, turn)
+	for band, start := range r.taken {
+		r.served[band] = max(r.served[band], start)
+		r.must(t, `UPDATE size_bands SET virtual_time = greatest(virtual_time, $2) WHERE band = $1`, band, start)
 	}
 }
 

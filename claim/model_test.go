@@ -17,7 +17,7 @@ type model struct {
 	items    []*modelItem // in the order of their ids
 	archived []*modelItem
 	claims   []*modelClaim // all there ever were
-	next     map[turnKey]int64
+	next     map[shareKey]int64
 	served   map[int16]int64 // virtual times that are in the database
 	taken    map[int16]int64 // virtual times that were claimed
 	paused   map[registry.Stage]bool
@@ -27,7 +27,7 @@ type model struct {
 	changes  int // by hand
 }
 
-type turnKey struct {
+type shareKey struct {
 	institution string
 	band        int16
 }
@@ -44,7 +44,7 @@ type modelItem struct {
 	token, entered            int64
 	attempt, sentBack         int
 	priority                  int16
-	turn                      int64
+	virtualStart              int64
 	ready                     int64 // when it became due, by the model's clock
 	delay                     int   // hours until it is due; 0: it is
 	waits                     *modelItem
@@ -72,7 +72,7 @@ const (
 
 func newModel() *model {
 	return &model{
-		next: map[turnKey]int64{}, served: map[int16]int64{}, taken: map[int16]int64{}, paused: map[registry.Stage]bool{}, cap: 2,
+		next: map[shareKey]int64{}, served: map[int16]int64{}, taken: map[int16]int64{}, paused: map[registry.Stage]bool{}, cap: 2,
 	}
 }
 
@@ -127,12 +127,12 @@ func (m *model) lastInLine(object string, besides *modelItem) (last *modelItem) 
 
 func (m *model) takeTurn(i *modelItem) {
 	if i.priority != 0 {
-		i.turn = m.served[i.band]
+		i.virtualStart = m.served[i.band]
 		return
 	}
-	key := turnKey{i.institution, i.band}
-	i.turn = max(m.served[i.band], m.next[key])
-	m.next[key] = i.turn + i.size + 1<<20
+	key := shareKey{i.institution, i.band}
+	i.virtualStart = max(m.served[i.band], m.next[key])
+	m.next[key] = i.virtualStart + i.size + 1<<20
 }
 
 // due makes an item claimable from now on, or as soon as what it waits for ends.
@@ -260,7 +260,7 @@ func (m *model) claim(engine int, i *modelItem, of claim.Item) *modelClaim {
 	i.status, i.worker, i.lapsed, i.unseen = "Started", engine, false, [2]bool{}
 	i.token++
 	i.attempt++
-	m.taken[i.band] = max(m.taken[i.band], i.turn)
+	m.taken[i.band] = max(m.taken[i.band], i.virtualStart)
 	c := &modelClaim{item: i, engine: engine, of: of, held: true}
 	m.claims = append(m.claims, c)
 	return c
@@ -301,7 +301,7 @@ func (m *model) claimable(f claim.Filter, stage registry.Stage, band int16) (lis
 		}
 	}
 	slices.SortFunc(list, func(a, b *modelItem) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.turn, b.turn), cmp.Compare(a.ready, b.ready), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.virtualStart, b.virtualStart), cmp.Compare(a.ready, b.ready), cmp.Compare(a.id, b.id))
 	})
 	return list
 }
@@ -329,7 +329,7 @@ func (m *model) rows() string {
 		number(int64(i.attempt))
 		number(int64(i.priority))
 		number(int64(i.band))
-		number(i.turn)
+		number(i.virtualStart)
 		b.WriteString(strconv.FormatBool(i.retry) + " " + strconv.FormatBool(i.review) + " ")
 		switch {
 		case i.waits != nil:

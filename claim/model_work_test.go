@@ -55,7 +55,7 @@ func (r *modelRun) claims(t *rapid.T) {
 	a := r.explain(f, n, engine, informed, got, []int16{0, 1})
 	b := r.explain(f, n, engine, informed, got, []int16{1, 0})
 	if a != "" && b != "" { // bands run one after another in coming first
-		t.Fatalf("%d items of %+v, informed %t: %s; the hints are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Cursors(f),
+		t.Fatalf("%d items of %+v, informed %t: %s; the cursors are %s, and the rows\n%s", n, f, informed, a, r.engines[engine].Cursors(f),
 			value[string](r.queue, `SELECT coalesce(string_agg(concat_ws(' ', id, stage, status, size_band, priority, virtual_start, run_at), E'\n' ORDER BY id), '')
 				FROM work_items WHERE retry`))
 	}
@@ -70,7 +70,7 @@ func (r *modelRun) claims(t *rapid.T) {
 		}
 		c.hold = r.engines[engine].Hold(context.Background(), item)
 		if before := r.held[engine][item.ID]; before != nil && !errors.Is(context.Cause(before.hold.Context()), claim.ErrLost) {
-			t.Fatalf("item %d is held a second time, and the first was not told", item.ID)
+			t.Fatalf("item %d is held a second time, and the first hold did not end", item.ID)
 		}
 		r.held[engine][item.ID] = c
 	}
@@ -234,9 +234,9 @@ func (m *model) settle(c *modelClaim, e modelEnd, engine, sentBackBefore int) {
 	}
 	again := func(attempt, hours int, code string) {
 		i.status, i.attempt, i.code = "Pending", attempt, code
-		told := hours == 0 && !i.unseen[engine] // where it was claimed
+		notified := hours == 0 && !i.unseen[engine] // where it was claimed
 		m.due(i)
-		i.delay, i.unseen[engine] = hours, !told
+		i.delay, i.unseen[engine] = hours, !notified
 	}
 	move := func() {
 		if i.stage != e.to {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// telling is a store that notes what others are notified of.
-type telling struct {
+// announcing is a store that notes what others are notified of.
+type announcing struct {
 	asStore
-	told chan string
+	announced chan string
 }
 
-func (s telling) announce(_ context.Context, notice string) error {
-	s.told <- notice
+func (s announcing) announce(_ context.Context, notice string) error {
+	s.announced <- notice
 	return nil
 }
 
@@ -33,8 +33,8 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 					item.band = 0
 				}
 			}
-			told := telling{asStore{&simConn{store, 0}}, make(chan string, simItems)}
-			e := engineOn(t, told)
+			notices := announcing{asStore{&simConn{store, 0}}, make(chan string, simItems)}
+			e := engineOn(t, notices)
 			ctx, stop := context.WithCancel(t.Context())
 			go e.notices.announce(ctx)
 			items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots())
@@ -53,7 +53,7 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 			}
 			synctest.Wait()
 			stop()
-			if notice := <-told.told; !strings.Contains(notice, "\nB\t0\t") || !strings.Contains(notice, "\nB\t1\t") {
+			if notice := <-notices.announced; !strings.Contains(notice, "\nB\t0\t") || !strings.Contains(notice, "\nB\t1\t") {
 				t.Errorf("%d items of two size bands went on, the notice is %q", len(items), notice)
 			}
 			e.Close()

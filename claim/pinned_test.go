@@ -102,7 +102,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	capped := p.listen(url) // which learns of the cap, and of nothing that is gone
 	through(t, capped, 10)
 	if read := p.reads("claim_ingest", "work_items_ready"); read[0] < blocks {
-		t.Errorf("a claim without a hint read %d blocks: the %d items that are gone are not in its way", read[0], gone)
+		t.Errorf("a claim without a cursor read %d blocks: the %d items that are gone are not in its way", read[0], gone)
 	}
 	testenv.Eventually(t, "the leases to be long over", func() bool {
 		through(t, capped, 1)

@@ -131,23 +131,23 @@ func (p *planned) hear(_ *pgconn.PgConn, n *pgconn.Notice) {
 	if !ok {
 		return
 	}
-	var told struct {
+	var logged struct {
 		Text string `json:"Query Text"`
 		Plan plan
 	}
-	if err := json.Unmarshal([]byte(text), &told); err != nil {
+	if err := json.Unmarshal([]byte(text), &logged); err != nil {
 		p.t.Errorf("%v: %s", err, text)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, of := range inFunctions() {
-		if strings.Contains(told.Text, of.words) {
-			p.plans[name] = append(p.plans[name], told.Plan)
+		if strings.Contains(logged.Text, of.words) {
+			p.plans[name] = append(p.plans[name], logged.Plan)
 		}
 	}
-	if name, _, ok := strings.Cut(strings.TrimPrefix(told.Text, "-- "), ": "); ok {
+	if name, _, ok := strings.Cut(strings.TrimPrefix(logged.Text, "-- "), ": "); ok {
 		if _, ok := p.statements[name]; ok {
-			p.plans[name] = append(p.plans[name], told.Plan)
+			p.plans[name] = append(p.plans[name], logged.Plan)
 		}
 	}
 }

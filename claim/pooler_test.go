@@ -107,8 +107,8 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	url := testenv.DatabaseURL(t)
 	q := &queue{t, testPool(t, url)}
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
-	var told bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", registry.ThroughPooler)}).engine(func(o *claim.Options) {
 		o.Poll, o.Log = 50*time.Millisecond, log
 	})
@@ -129,7 +129,7 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	end()
 	stop()
 	upkeep.Wait()
-	if n := strings.Count(told.String(), "not listening"); n != 1 {
-		t.Errorf("the log says %d times that nobody listens, want once:\n%s", n, told.String())
+	if n := strings.Count(logged.String(), "not listening"); n != 1 {
+		t.Errorf("the log says %d times that nobody listens, want once:\n%s", n, logged.String())
 	}
 }

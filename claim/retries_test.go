@@ -14,32 +14,32 @@ func TestRetriesAreReported(t *testing.T) {
 	q := newQueue(t)
 	e := q.engine()
 	id := q.put("Receive", 1)
-	told := func(what string, want int) {
+	reports := func(what string, want int) {
 		t.Helper()
 		if got := value[int](q, `SELECT count(*) FROM topic_retries WHERE topic = 'ingest01_prefetch' AND work_item_id = $1`, id); got != want {
-			t.Errorf("%s: %d retries are told of, want %d", what, got, want)
+			t.Errorf("%s: %d retries are reported, want %d", what, got, want)
 		}
 		q.exec(`DELETE FROM topic_retries`)
 		q.exec(`UPDATE work_items SET run_at = now() WHERE status = 'Pending'`)
 	}
 	q.settle(q.claimOne(e, "Receive"), claim.Done{}, errors.New("trouble"))
-	told("a failed attempt", 1)
+	reports("a failed attempt", 1)
 	q.settle(q.claimOne(e, "Receive"), claim.Done{}, claim.Release("stopping"))
-	told("a claim that was given back", 0)
+	reports("a claim that was given back", 0)
 	q.claimOne(e, "Receive")
 	q.lapse()
 	if n, err := e.Reap(t.Context()); n != 1 || err != nil {
 		t.Fatalf("Reap = %d, %v", n, err)
 	}
-	told("a lease that lapsed", 1)
+	reports("a lease that lapsed", 1)
 	q.settle(q.claimOne(e, "Receive"), claim.Done{}, errors.New("trouble"))
-	told("the last attempt", 0)
+	reports("the last attempt", 0)
 	q.exec(`SELECT requeue($1)`, id)
 	q.settle(q.claimOne(e, "Receive"), claim.Done{Next: "Validate"}, nil)
-	told("a stage that is done", 0)
+	reports("a stage that is done", 0)
 	q.exec(`INSERT INTO topic_retries (topic, work_item_id, created_at) VALUES ('ingest01_prefetch', $1, now() - interval '25 hours')`, id)
 	if err := e.Tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	told("what no mirror took for a day", 0)
+	reports("what no mirror took for a day", 0)
 }

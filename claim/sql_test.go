@@ -189,11 +189,11 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 			arguments = "(" + strings.Join(slices.Repeat([]string{"NULL"}, parameters), ", ") + ")"
 		}
 		var plans []struct{ Plan plan }
-		var told []byte
-		if err := conn.QueryRow(context.Background(), fmt.Sprintf("EXPLAIN (FORMAT JSON) EXECUTE %s%s", name, arguments)).Scan(&told); err != nil {
+		var logged []byte
+		if err := conn.QueryRow(context.Background(), fmt.Sprintf("EXPLAIN (FORMAT JSON) EXECUTE %s%s", name, arguments)).Scan(&logged); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := json.Unmarshal(told, &plans); err != nil {
+		if err := json.Unmarshal(logged, &plans); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		s.checkIndexes(t, name, plans[0].Plan)

@@ -30,7 +30,7 @@ var (
 func childCrew(ctx context.Context, db *pgxpool.Pool, e *claim.Engine) int {
 	ctx, stop := context.WithCancel(ctx)
 	fmt.Println("worker", e.Worker())
-	c := &crew{acked: map[hop]registry.Stage{}, takes: 20 * time.Millisecond, told: func(h hop, stage registry.Stage) {
+	c := &crew{acked: map[claimKey]registry.Stage{}, takes: 20 * time.Millisecond, answered: func(h claimKey, stage registry.Stage) {
 		fmt.Println(h.item, h.token, stage)
 	}}
 	var working sync.WaitGroup
@@ -78,7 +78,7 @@ func (c *crew) child() *child {
 	fmt.Sscanf(lines.Text(), "worker %s", &p.worker)
 	p.over.Go(func() {
 		for lines.Scan() {
-			var h hop
+			var h claimKey
 			var stage registry.Stage
 			if n, _ := fmt.Sscan(lines.Text(), &h.item, &h.token, &stage); n == 3 { // a killed process leaves half a line
 				c.acknowledged(h, stage)
