@@ -12,16 +12,15 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// lock locks an item in a transaction, as a person does who types an UPDATE and does not
-// commit.
-func (q *queue) lock(id int64, change string) pgx.Tx {
+// cancels cancels an item in a transaction that it does not commit.
+func (q *queue) cancels(id int64) pgx.Tx {
 	q.t.Helper()
 	tx, err := q.db.Begin(context.Background())
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	q.t.Cleanup(func() { tx.Rollback(context.Background()) }) //nolint:errcheck // it may have ended
-	if _, err := tx.Exec(context.Background(), change, id); err != nil {
+	if _, err := tx.Exec(context.Background(), `SELECT cancel($1)`, id); err != nil {
 		q.t.Fatal(err)
 	}
 	return tx
@@ -43,7 +42,7 @@ func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {
 		return value[bool](q, `SELECT lease_expires_at > now() + interval '10 seconds' FROM work_items WHERE id = $1`, h.Item.ID)
 	}
 
-	tx := q.lock(locked.Item.ID, `SELECT cancel($1)`)
+	tx := q.cancels(locked.Item.ID)
 	if err := e.Beat(ctx); !errors.Is(err, claim.ErrLocked) {
 		t.Errorf("the heartbeat reports %v, want the locked item", err)
 	}
@@ -60,7 +59,7 @@ func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {
 		t.Errorf("after the transaction: %v, renewed: %v", err, renewed(locked))
 	}
 
-	tx = q.lock(locked.Item.ID, `SELECT cancel($1)`)
+	tx = q.cancels(locked.Item.ID)
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +78,7 @@ func TestCheckWaitsForALockedItem(t *testing.T) {
 			e := q.engine(func(o *claim.Options) { o.Lease = time.Hour })
 			q.put("Receive", 1)
 			h := q.claimOne(e, "Receive")
-			tx := q.lock(h.Item.ID, `SELECT cancel($1)`)
+			tx := q.cancels(h.Item.ID)
 			h.Stand()
 			checked := make(chan error, 1)
 			go func() { checked <- h.Check(context.Background()) }()
@@ -118,7 +117,7 @@ func TestLockedItemHoldsUpNoOtherRemoteLease(t *testing.T) {
 		t.Fatalf("Claim = %d items, %v; want two", len(items), err)
 	}
 	locked, other := items[0], items[1]
-	tx := q.lock(locked.ID, `SELECT cancel($1)`)
+	tx := q.cancels(locked.ID)
 	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); err == nil || errors.Is(err, claim.ErrLost) {
 		t.Errorf("Renew of the locked item = %v", err)
 	}
