@@ -67,8 +67,8 @@ CREATE TABLE removals (
 );
 CREATE INDEX removals_item ON removals (work_item_id);
 
--- A log, so that a program that is older than the last one that migrated knows its own
--- files for superseded and leaves the newer functions alone.
+-- A log, so that a program that is older than the last one that migrated knows that its
+-- own files were replaced, and leaves the newer functions alone.
 CREATE TABLE schema_repeatables (
 	file       text        NOT NULL,
 	digest     text        NOT NULL,

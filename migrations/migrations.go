@@ -47,18 +47,26 @@ type Applied struct {
 	File       string    `json:"file"`
 	Repeatable bool      `json:"repeatable,omitempty"`
 	At         time.Time `json:"at"`
+	Replaced   bool      `json:"replaced,omitempty"` // the database had this content of the file, and has got another since
 }
 
 // Up applies what the database at url lacks: each migration in a transaction of its own,
 // then in one transaction the repeatable files that have changed and the rights of the
 // roles. Where nothing is lacking it renews the rights and changes nothing else.
+// It leaves a file alone that the database had in this program's form before it got another.
 // The error is [ErrOldSchema] for a database that has to be made again.
-func Up(ctx context.Context, url string) error {
+func Up(ctx context.Context, url string) error { return up(ctx, url, false) }
+
+// Reapply is [Up] that replaces the other form too: it takes back what a newer Farol, or
+// an earlier state of this one, has changed in functions and views.
+func Reapply(ctx context.Context, url string) error { return up(ctx, url, true) }
+
+func up(ctx context.Context, url string, again bool) error {
 	return with(ctx, url, func(p *goose.Provider, db *sql.DB) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate the database: %w", err)
 		}
-		if err := repeat(ctx, p, db); err != nil {
+		if err := repeat(ctx, p, db, again); err != nil {
 			return fmt.Errorf("migrate the database: %w", err)
 		}
 		return nil
@@ -79,7 +87,7 @@ func Status(ctx context.Context, url string) ([]Applied, error) {
 		}
 		repeatables, err := readRepeatables(ctx, db)
 		for _, f := range repeatables {
-			list = append(list, Applied{File: f.name, Repeatable: true, At: f.appliedAt})
+			list = append(list, Applied{File: f.name, Repeatable: true, At: f.appliedAt, Replaced: f.replaced})
 		}
 		return err
 	})

@@ -19,6 +19,7 @@ import (
 type repeatable struct {
 	name, text, digest string
 	appliedAt          time.Time // zero: the database has never had this content
+	replaced           bool      // the database had it, and has got another since
 }
 
 // readRepeatables returns the files in their order, with what the database has of them.
@@ -43,7 +44,9 @@ func readRepeatables(ctx context.Context, q interface {
 		digest := sha256.Sum256(text)
 		f := repeatable{name: path.Base(name), text: string(text), digest: hex.EncodeToString(digest[:])}
 		if there {
-			err := q.QueryRowContext(ctx, `SELECT applied_at FROM schema_repeatables WHERE file = $1 AND digest = $2`, f.name, f.digest).Scan(&f.appliedAt)
+			err := q.QueryRowContext(ctx, `
+				SELECT applied_at, applied_at < (SELECT max(applied_at) FROM schema_repeatables WHERE file = $1)
+				FROM schema_repeatables WHERE file = $1 AND digest = $2`, f.name, f.digest).Scan(&f.appliedAt, &f.replaced)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return nil, fmt.Errorf("read the database's repeatable files: %w", err)
 			}
@@ -55,8 +58,10 @@ func readRepeatables(ctx context.Context, q interface {
 
 // repeat applies the repeatable files that have changed, and gives the roles their
 // rights, in one transaction. Processes that migrate wait for each other: they would
-// write the same rows of the catalog.
-func repeat(ctx context.Context, p *goose.Provider, db *sql.DB) error {
+// write the same rows of the catalog. Content that was replaced since is applied with
+// again only: where hosts are upgraded one by one, an older program would take the
+// functions of the newer one away.
+func repeat(ctx context.Context, p *goose.Provider, db *sql.DB, again bool) error {
 	current, target, err := p.GetVersions(ctx)
 	if err != nil {
 		return fmt.Errorf("read the database's migrations: %w", err)
@@ -79,7 +84,7 @@ func repeat(ctx context.Context, p *goose.Provider, db *sql.DB) error {
 	}
 	var changed []repeatable
 	for _, f := range list {
-		if f.appliedAt.IsZero() && current <= target { // or else the database is of a newer Farol
+		if (f.appliedAt.IsZero() || again && f.replaced) && current <= target { // or else the database is of a newer Farol
 			changed = append(changed, f)
 		}
 	}

@@ -6,6 +6,21 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 )
 
+// replaced are the files of which the database has got another content since.
+func replaced(t *testing.T, url string) (files []string) {
+	t.Helper()
+	list, err := migrations.Status(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		if m.Replaced {
+			files = append(files, m.File)
+		}
+	}
+	return files
+}
+
 // lacking are the files that the database lacks.
 func lacking(t *testing.T, url string) (files []string) {
 	t.Helper()
@@ -51,10 +66,19 @@ func TestRepeatableFilesAreAppliedWhenTheyChange(t *testing.T) {
 	}
 	// A newer program has replaced the file.
 	exec(t, super, spoilt)
-	exec(t, super, `UPDATE schema_repeatables SET applied_at = now() + interval '1 minute' WHERE digest = 'of another text'`)
+	exec(t, super, `UPDATE schema_repeatables SET applied_at = clock_timestamp() WHERE digest = 'of another text'`)
 	up(t, owner)
 	if value[int64](t, super, `SELECT virtual_cost(1)`) != 0 || len(lacking(t, owner)) != 0 {
 		t.Error("an older program has replaced the file of a newer one")
+	}
+	if files := replaced(t, owner); len(files) != 1 || files[0] != "20_new_items.sql" {
+		t.Errorf("replaced since are %v", files)
+	}
+	if err := migrations.Reapply(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if files := replaced(t, owner); value[int64](t, super, `SELECT virtual_cost(1)`) == 0 || len(files) != 0 {
+		t.Errorf("an earlier content was not applied again, of %v", files)
 	}
 }
 

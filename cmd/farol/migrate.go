@@ -21,32 +21,38 @@ func migrateCommand() *cobra.Command {
 
 func migrateUpCommand() *cobra.Command {
 	var care cli.Caution
-	var asJSON bool
+	var reapply, asJSON bool
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Apply pending migrations",
 		Long: `Apply pending migrations, each in its own transaction, and then, in one transaction,
 the changed files of functions and views. A lock makes several processes run one after
 another. On a terminal you are asked first, since an older Farol may not work with the
-new schema.`,
+new schema. A file whose content another Farol has replaced since is left alone, unless
+you give --reapply.`,
 		Example: `  farol migrate up --dry-run
   farol migrate up
   farol migrate up --yes
+  farol migrate up --reapply
   farol migrate up --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, reapply, asJSON) },
 	}
+	c.Flags().BoolVar(&reapply, "reapply", false, "apply also functions and views that another Farol has replaced since")
 	care.Flags(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
+func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error {
 	list, err := migrationStatus(cmd)
 	if err != nil {
 		return err
 	}
-	lacks := missing(list)
+	lacks, replaced := missing(list)
+	if reapply {
+		lacks, replaced = append(lacks, replaced...), nil
+	}
 	if len(lacks) == 0 && !care.DryRun {
 		care.Yes = true // nothing is worth a question
 	}
@@ -57,13 +63,16 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 	var told strings.Builder
 	said := "would apply "
 	if does {
-		if list, err = applyMigrations(cmd); err != nil {
+		if list, err = applyMigrations(cmd, reapply); err != nil {
 			return err
 		}
 		said = "applied "
 	}
 	for _, file := range lacks {
 		told.WriteString(said + file + "\n")
+	}
+	for _, file := range replaced {
+		told.WriteString("left alone " + file + ": another Farol has replaced it since; --reapply applies it again\n")
 	}
 	if does || len(lacks) == 0 {
 		told.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
@@ -80,12 +89,16 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, asJSON bool) error {
 }
 
 // applyMigrations returns what the database has then.
-func applyMigrations(cmd *cobra.Command) ([]migrations.Applied, error) {
+func applyMigrations(cmd *cobra.Command, reapply bool) ([]migrations.Applied, error) {
 	config, err := connect.Load(settings.ReadSession)
 	if err != nil {
 		return nil, err
 	}
-	if err := migrations.Up(cmd.Context(), string(config.URL)); err != nil {
+	up := migrations.Up
+	if reapply {
+		up = migrations.Reapply
+	}
+	if err := up(cmd.Context(), string(config.URL)); err != nil {
 		return nil, ofOldSchema(err)
 	}
 	return migrationStatus(cmd)
@@ -112,7 +125,7 @@ Exit codes: 0 all are applied; 1 some are pending; 2 usage error.`,
 			} else {
 				err = cli.WriteTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, statusRows(list))
 			}
-			if lacks := missing(list); err == nil && len(lacks) > 0 {
+			if lacks, _ := missing(list); err == nil && len(lacks) > 0 {
 				return cli.Failure{
 					Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(len(lacks), "file", "files")),
 					Next: "run `farol migrate up`",
@@ -140,13 +153,17 @@ func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
 	return list, ofOldSchema(err)
 }
 
-func missing(list []migrations.Applied) (files []string) {
+// missing lists what the database lacks, and of which files it has another content since.
+func missing(list []migrations.Applied) (files, replaced []string) {
 	for _, m := range list {
-		if m.At.IsZero() {
+		switch {
+		case m.At.IsZero():
 			files = append(files, m.File)
+		case m.Replaced:
+			replaced = append(replaced, m.File)
 		}
 	}
-	return files
+	return files, replaced
 }
 
 func migrationsIn(list []migrations.Applied) (n int) {
@@ -165,7 +182,10 @@ func statusRows(list []migrations.Applied) [][]string {
 		if m.Repeatable {
 			version = "repeatable"
 		}
-		if !m.At.IsZero() {
+		switch {
+		case m.Replaced:
+			applied = "replaced since"
+		case !m.At.IsZero():
 			applied = human.Time(m.At)
 		}
 		rows[i] = []string{version, applied, m.File}
