@@ -68,6 +68,46 @@ func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {
 	}
 }
 
+// An order to drain that is not committed keeps no lease from being renewed. The worker
+// drains once it is.
+func TestOpenDrainHoldsUpNoLease(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	q := newQueue(t)
+	e := q.engine()
+	q.put("Receive", 1)
+	h := q.claimOne(e, "Receive")
+	if err := e.Beat(ctx); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := q.db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // it has ended
+	if _, err := tx.Exec(ctx, `SELECT drain_worker($1)`, e.Worker()); err != nil {
+		t.Fatal(err)
+	}
+	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '5 seconds'`)
+	if err := e.Beat(ctx); err != nil || !value[bool](q, `SELECT lease_expires_at > now() + interval '10 seconds' FROM work_items WHERE id = $1`, h.Item.ID) {
+		t.Errorf("while the order is open: %v, or the lease is not renewed", err)
+	}
+	select {
+	case <-e.Draining():
+		t.Error("the worker drains by an order that is not committed")
+	default:
+	}
+	if err := errors.Join(tx.Commit(ctx), e.Beat(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-e.Draining():
+	default:
+		t.Error("the worker does not drain")
+	}
+}
+
 // A check of a claim waits for a transaction that has locked the item: it may end the claim.
 func TestCheckWaitsForALockedItem(t *testing.T) {
 	t.Parallel()

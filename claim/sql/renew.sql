@@ -1,8 +1,9 @@
 -- renew: extends all leases of this process at once, writes its current files into the
 -- ledger, and records the heartbeat of the process. A token that does not come back is lost.
 -- Index: work_items_pkey, work_item_attempts_pkey
--- It waits for no transaction that has locked an item, such as that of a person: else all
--- leases of the process would lapse. Such an item comes back as not renewed.
+-- It waits for no transaction that has locked an item or the row of the process, such as
+-- that of a person: else all leases of the process would lapse. Such an item comes back as
+-- not renewed, and such a process is recorded by the next heartbeat.
 -- A late heartbeat does not shorten a lease that a newer one extended, unless the clock
 -- was set back since the last heartbeat: then the lease would be too long. A process that
 -- was declared dead and is alive is so no longer. Claims that this process gave up and
@@ -33,16 +34,21 @@ WITH mine AS MATERIALIZED (
 		SELECT * FROM unnest($14::bigint[], $15::bigint[], $16::text[], $17::text[]) AS given_up (id, token, file, code)
 	) gone
 	WHERE a.work_item_id = gone.id AND a.claim_token = gone.token AND a.outcome = 'lease expired'
+), known AS MATERIALIZED (
+	SELECT FROM worker_processes WHERE worker = $5 FOR NO KEY UPDATE SKIP LOCKED
 ), me AS (
 	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat)
-	VALUES ($5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13))
+	SELECT $5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13)
+	WHERE EXISTS (SELECT FROM known) OR NOT EXISTS (SELECT FROM worker_processes WHERE worker = $5)
 	ON CONFLICT (worker) DO UPDATE SET
 		heartbeat_at = now(), oom_kills = excluded.oom_kills, pools = excluded.pools, heartbeat = excluded.heartbeat,
 		ended_at = NULL, ending = NULL
 	RETURNING draining
 )
-SELECT kept.id, kept.renewed, me.draining, (SELECT now() - p.heartbeat_at FROM worker_processes p WHERE p.worker = $5)
-FROM me LEFT JOIN (
+SELECT kept.id, kept.renewed, coalesce((SELECT draining FROM me), process.draining, false), now() - process.heartbeat_at
+FROM (VALUES (1)) one
+LEFT JOIN worker_processes process ON process.worker = $5
+LEFT JOIN (
 	SELECT id, true AS renewed FROM renewed
 	UNION ALL
 	SELECT w.id, false FROM unnest($1::bigint[], $2::bigint[]) AS held (id, token)
