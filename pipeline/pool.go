@@ -72,6 +72,16 @@ func (r *Runner) describe() (views []poolView) {
 	return views
 }
 
+// actions are those of a pool's steps.
+func (r *Runner) actions(p Pool) (list []registry.Action) {
+	for _, name := range p.Stages {
+		if a := r.steps[name].Action; !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
 // check refuses a pool that could never take anything.
 func (p Pool) check(stages []string) error {
 	switch {

@@ -274,16 +274,6 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 	return got
 }
 
-// actions are those of a pool's steps.
-func (r *Runner) actions(p Pool) (list []registry.Action) {
-	for _, name := range p.Stages {
-		if a := r.steps[name].Action; !slices.Contains(list, a) {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
 // claimOf takes items of one action; within narrows them to those on which a service
 // is tried, nil does not.
 func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action registry.Action, n int, within *claim.Scope) []claim.Item {
