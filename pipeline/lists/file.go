@@ -148,8 +148,7 @@ func InTheTar(files []*File, workers int) [][]*File {
 	})
 }
 
-// InTheTarByPack is inTheTar, but for packs of several files, which stay whole
-// and by themselves.
+// InTheTarByPack is [InTheTar], but each pack of several files is a group of its own.
 func InTheTarByPack(files []*File, workers int) [][]*File {
 	most := share(files, workers)
 	return groupFiles(files, func(group []*File, f *File) bool {
@@ -177,10 +176,10 @@ func InStaging(files []*File, workers int) [][]*File {
 // Opener opens a range of an object.
 type Opener func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
 
-// AtTar and atPack say where the content of a file begins.
+// AtTar is where the content of a file begins in the tar.
 func AtTar(f *File) int64 { return f.Offset }
 
-// AtPack says where it begins in its pack.
+// AtPack is where it begins in its pack.
 func AtPack(f *File) int64 { return f.At }
 
 // ReadGroup reads the contents of a group of small files in one request and
@@ -212,8 +211,8 @@ func ReadGroup(ctx context.Context, open Opener, files []*File, at func(*File) i
 // IsStored tells whether a file of the inventory goes into preservation storage.
 func IsStored(f *bag.File, p Known) bool { return f.Preservable() && !f.Missing && !p.Unchanged }
 
-// FileUUID gives a file a uuid that depends on nothing but the upload, so that
-// this stage run again names the same keys, and another upload never does.
+// FileUUID gives a file a uuid that depends on nothing but the upload, so that a repeated
+// Receive names the same keys, and another upload never does.
 func FileUUID(item claim.Item, index int, path string) string {
 	name := fmt.Sprintf("%d\x00%s\x00%s\x00%d\x00%s", item.ID, item.ObjectIdentifier, item.ETag, index, path)
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()

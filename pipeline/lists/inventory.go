@@ -12,14 +12,9 @@ import (
 	"sync"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
-
-// ErrDamaged sends an item back whose inventory cannot be read.
-var ErrDamaged = claim.SendBack(registry.Receive, "The inventory of the bag in the staging area is damaged. The bag is read again.")
 
 // Bag reads the item's inventory into memory, and returns its id, the digest of
 // the stored bytes. The caller changes nothing of the bag: another stage in this
@@ -28,10 +23,10 @@ func (a *Area) Bag(ctx context.Context) (b *bag.Bag, id string, err error) {
 	return a.Inventory(ctx, nil)
 }
 
-// Inventory is bag for who needs only some of each file: it hands the files to do,
-// in their order, and keeps none if there are many. With the first file, all that do
-// was given before is of no use: an inventory that is not readable is read once more.
-// After an error none is.
+// Inventory is [Area.Bag] for callers that need only a part of each file: it passes the
+// files to do, in their order, and keeps none if there are many. An unreadable inventory is
+// read once more, so with file 0 do has to forget the files that it was given before. After
+// an error, the files that do was given are of no use.
 func (a *Area) Inventory(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	b, id, err = a.inventoryOnce(ctx, do)
 	if Unreadable(ctx, err) {

@@ -13,29 +13,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"maps"
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
-)
-
-// What the stages leave for each other under <item>/ in the staging bucket.
-// Each is written once, whole, when its stage is done. A list names the
-// inventory that it goes with, so that what an earlier pass of the item left
-// behind is never taken for this one's.
-const (
-	InventoryName = "inventory.jsonl.zst" // by Receive
-	VerdictName   = "verdict.jsonl.zst"   // by Validate
-	PlanName      = "plan.jsonl.zst"      // by Reingest Check
-	FormatsName   = "formats.jsonl.zst"   // by Format Identification
-	CopiesName    = "copies.jsonl.zst"    // by Storage Validation
 )
 
 type listHeader struct {
@@ -44,40 +29,11 @@ type listHeader struct {
 	About     json.RawMessage `json:"about,omitempty"`
 }
 
-// An Area is what an item has in the staging bucket, under its own prefix.
-type Area struct {
-	Bucket *storage.Bucket
-	Item   int64
-	Log    *slog.Logger
-	Check  func(ctx context.Context) error            // whether the item may still be written; nil: it is only read
-	Enter  func(ctx context.Context, files int) error // waits for memory for the lists of so many files; nil: there is enough
-	Recent *Recent                                    // inventories that this process has decoded; nil: it keeps none
-	Makers map[string]registry.Stage                  // the stage that makes each list; Receive, of any other
-}
-
-// Key is the key in the staging bucket of something of an item. Cleanup deletes
-// what begins with Key(item, "").
-func Key(item int64, name string) string { return fmt.Sprintf("%d/%s", item, name) }
-
-// Gone is missing, of what the staging area does not have. A process that looks into
-// the wrong bucket says the same.
-func (a *Area) Gone(name string) error { return claim.Doubt(a.Bucket.Service(), a.missing(name)) }
-
-// missing sends an item back to the stage that makes what is not in the staging area,
-// or of no use.
-func (a *Area) missing(name string) error {
-	if name == InventoryName {
-		return claim.SendBack(registry.Receive, "The inventory of the bag is no longer in the staging area. The bag is read again.")
-	}
-	return claim.SendBack(cmp.Or(a.Makers[name], registry.Receive), "The list "+name+" is not in the staging area, or unusable. It is made again.")
-}
-
-// Read reads a list and returns its rows by their index. about gets what
-// the list says of itself. A list that is not there, or that goes with another
-// inventory, sends the item back to the stage that makes it, if it is so when it is
-// read again.
+// Read reads a list and returns its rows by their index. about gets what the list says of
+// itself. If two reads find the list missing, damaged or of another inventory, the item goes
+// back to the stage that makes it.
 func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
-	var said json.RawMessage // what was wrong of it must leave nothing in about
+	var said json.RawMessage // a damaged list must leave nothing in about
 	rows, err := readListOnce(ctx, a, name, inventoryID, &said, index)
 	if Unreadable(ctx, err) {
 		a.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
@@ -102,15 +58,14 @@ func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string,
 	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
 	source := &watched{r: body}
 	rows, err := decodeList(source, name, inventoryID, about, index)
-	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // not the bytes are wrong, but their way here
+	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // the connection failed, the bytes are not to blame
 		return nil, fmt.Errorf("read %s: %w", name, source.err)
 	}
 	return rows, err
 }
 
-// Unreadable tells whether an error is that of a list or inventory whose bytes are wrong,
-// or did not all come. Before it has consequences they are read once more, by another
-// request.
+// Unreadable tells whether a list or inventory has wrong bytes, or did not arrive whole.
+// Before that has consequences it is read once more, by another request.
 func Unreadable(ctx context.Context, err error) bool {
 	var list *UselessError
 	return errors.As(err, &list) || errors.Is(err, ErrDamaged) || err != nil && ctx.Err() == nil && (fault.In(err) != nil || !cause.Known(err))
@@ -141,7 +96,7 @@ func (a *Area) Remade(ctx context.Context, err error) error {
 // errOtherInventory says that a list goes with another inventory.
 var errOtherInventory = errors.New("the list belongs to another inventory")
 
-// errMore says that there is more of a list than it announced.
+// errMore says that a list has more rows than its header says.
 var errMore = errors.New("it has more rows than the inventory has files")
 
 // watched remembers an error of its reader that is not its end.

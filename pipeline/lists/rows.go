@@ -42,7 +42,7 @@ type Copies struct {
 	Copies []Copy `json:"copies"`
 }
 
-// MIME is what copies need of [identified].
+// MIME is the part of [Format] that copies need.
 type MIME struct {
 	Index int    `json:"i"`
 	MIME  string `json:"mime"`

@@ -24,8 +24,8 @@ type Set struct {
 // NewSet is a set of no lists yet.
 func NewSet(a *Area) *Set { return &Set{Area: a, spools: map[string]*os.File{}} }
 
-// Fetch gets a list, and sees that its bytes are right and that it goes with the
-// inventory, which is fetched first. What is not there is [storage.ErrNotFound].
+// Fetch gets a list, and checks its bytes and that it belongs to the inventory, which is
+// fetched first. A missing list is [storage.ErrNotFound].
 func (s *Set) Fetch(ctx context.Context, name string) (err error) {
 	s.Drop(name)
 	spool, id, err := s.Area.fetch(ctx, name)
@@ -88,7 +88,7 @@ func damaged(err error) error {
 	return err
 }
 
-// goesWith sees that a list goes with the inventory, and that its bytes are right.
+// goesWith checks that a list belongs to the inventory, and its bytes.
 func (s *Set) goesWith(name string) error {
 	var about any
 	switch name {

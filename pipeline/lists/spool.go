@@ -14,9 +14,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// spool fetches something of the item from the staging area, for who reads it more than
-// once, or slowly, and returns its id, the digest of its bytes. It is on disk only as
-// long as it is open. What is not there is made again.
+// spool copies a list or inventory from the staging area to a temporary file, for a caller
+// that reads it more than once, or slowly. It returns the digest of its bytes too. The file is
+// on disk only as long as it is open. If the list is missing, the item goes back to its maker.
 func (a *Area) spool(ctx context.Context, name string) (*os.File, string, error) {
 	spool, id, err := a.fetch(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -25,7 +25,7 @@ func (a *Area) spool(ctx context.Context, name string) (*os.File, string, error)
 	return spool, id, err
 }
 
-// fetch is spool for who can do without: what is not there is [storage.ErrNotFound].
+// fetch is spool for a caller that can do without: a missing list is [storage.ErrNotFound].
 func (a *Area) fetch(ctx context.Context, name string) (spool *os.File, id string, err error) {
 	body, err := a.Bucket.Get(ctx, Key(a.Item, name), storage.Range{Length: -1})
 	if err != nil {
@@ -47,8 +47,7 @@ func (a *Area) fetch(ctx context.Context, name string) (spool *os.File, id strin
 // fromStart reads a file without moving its offset.
 func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
 
-// Put writes something of this item to the staging bucket, if the item is
-// still ours.
+// Put writes a list to the staging area, if this claim still holds the item.
 func (a *Area) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	to := Spooled{Bucket: a.Bucket, Key: Key(a.Item, name), Up: storage.Upload{ContentType: "application/zstd"}, Check: a.Check}
 	return to.Put(ctx, write)

@@ -35,7 +35,7 @@ func (u *Unrecorded) NoteCopies(ctx context.Context, s upkeep.ItemState) error {
 	return upkeep.In(u.Registry).NoteUnrecorded(ctx, s.ID, c)
 }
 
-// NoteOthers is noteCopies for all items of an object but one.
+// NoteOthers is [Unrecorded.NoteCopies] for all items of an object but one.
 func (u *Unrecorded) NoteOthers(ctx context.Context, object string, but int64) error {
 	ids, err := upkeep.In(u.Registry).ItemsOf(ctx, object)
 	if err != nil {
