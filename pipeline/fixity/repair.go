@@ -119,17 +119,6 @@ func (r *Repairer) Repair(ctx context.Context, b fixity.BadCopy) Repair {
 
 func (r *Repairer) lease() time.Duration { return cmp.Or(r.Lease, 30*time.Second) }
 
-func (r *Repairer) again() time.Duration { return cmp.Or(r.Again, 2*time.Second) }
-
-// checkLimit returns an error if more copies of a provider fail than the repair limit allows.
-func (r *Repairer) checkLimit(ctx context.Context, provider string) error {
-	b, err := fixity.In(r.Registry).CheckRepairLimit(ctx, provider, r.Limits)
-	if err == nil && b != nil {
-		err = fmt.Errorf("%w: %s", errStopped, b.Reason)
-	}
-	return err
-}
-
 // holding calls do while the copy is ours, and gives it back if do did not end that.
 func (r *Repairer) holding(ctx context.Context, w fixity.Repair, do func(context.Context) error) error {
 	held, stop := context.WithCancelCause(ctx)
@@ -267,7 +256,7 @@ func (r *Repairer) takeBack(ctx context.Context, b *storage.Bucket, w fixity.Rep
 	return b.DeleteMatching(ctx, w.Key, etag)
 }
 
-// repairTimes are the pauses of one that repairs by itself.
+// Pauses of [Repairer.Run].
 const (
 	repairEvery     = time.Minute // between two scans for bad copies
 	repairAgain     = time.Hour   // before a copy that could not be repaired is tried again; then twice that, and so on

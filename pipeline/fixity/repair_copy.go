@@ -47,6 +47,17 @@ func (r *Repairer) sources(w fixity.Repair) []fixity.OtherCopy {
 // errBadSource says that a copy cannot be what another is replaced by.
 var errBadSource = errors.New("it cannot be used")
 
+// checkLimit returns an error if more copies of a provider fail than the repair limit allows.
+func (r *Repairer) checkLimit(ctx context.Context, provider string) error {
+	b, err := fixity.In(r.Registry).CheckRepairLimit(ctx, provider, r.Limits)
+	if err == nil && b != nil {
+		err = fmt.Errorf("%w: %s", errStopped, b.Reason)
+	}
+	return err
+}
+
+func (r *Repairer) again() time.Duration { return cmp.Or(r.Again, 2*time.Second) }
+
 // replace writes a good copy over a bad one, and sees that it is good. Until the last
 // byte of it was compared nothing is written, but parts of an upload; a copy that
 // turns out to be bad on the way leaves the other as it is.
