@@ -117,6 +117,16 @@ func mayBeTheWay(err error) bool {
 	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, copies.ErrBadCopy)
 }
 
+// ends tells whether an error comes from the reader and not from a copy: it was closed, or
+// it reads on from another place.
+func ends(err error) bool {
+	var again *storage.RewindError
+	return errors.Is(err, errClosed) || errors.As(err, &again)
+}
+
+// errClosed is the error of a write after the reader was closed.
+var errClosed = errors.New("the reader is closed")
+
 // fromAny has read try the copies of a file, the best first, until one serves. What
 // may pass is tried again, and no other copy blamed for it.
 func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {

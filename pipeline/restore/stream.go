@@ -3,7 +3,6 @@ package restore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -118,9 +117,6 @@ type outlet struct {
 	from int64 // what is before it is not passed on
 	at   int64
 }
-
-// errClosed says that nobody reads any more.
-var errClosed = errors.New("nobody reads it")
 
 // put takes bytes that are at hand.
 func (o *outlet) put(p []byte) error {
@@ -270,11 +266,4 @@ func (p *passing) forget() {
 			delete(p.states, offset)
 		}
 	}
-}
-
-// ends tells whether an error is no copy's: nobody reads, or the content goes on
-// elsewhere.
-func ends(err error) bool {
-	var again *storage.RewindError
-	return errors.Is(err, errClosed) || errors.As(err, &again)
 }
