@@ -2,10 +2,7 @@ package upkeep
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/copies"
@@ -38,15 +35,6 @@ type Janitor struct {
 	Retention time.Duration // what a failed item has left stays for so long
 	OrphanAge time.Duration // what is younger may be of a step under way
 	Holder    string        // names this process to others
-}
-
-// round is one look at all stores.
-type round struct {
-	*Janitor
-	act    bool // or else only tell
-	now    time.Time
-	report *Report
-	log    *slog.Logger
 }
 
 // Job is the janitor's rounds.
@@ -112,95 +100,6 @@ func (r *round) trouble(ctx context.Context, store string, err error) {
 	if r.act && ctx.Err() == nil {
 		r.log.WarnContext(ctx, "cleanup failed; the janitor will retry in its next round", "store", store, "err", err)
 	}
-}
-
-// A fate is what is to become of an item's things.
-type fate struct {
-	item    int64
-	state   upkeep.ItemState
-	why     string
-	removes bool
-	due     time.Time // of what waits
-	live    bool
-}
-
-// fateOf decides. Of what belongs to no item the age of the things decides, which
-// the caller knows: see aged.
-func (r *round) fateOf(id int64, states map[int64]upkeep.ItemState) fate {
-	s, known := states[id]
-	f := fate{item: id, state: s}
-	switch {
-	case !known:
-		f.why = whyUnknown
-	case s.Live:
-		f.live = true
-	case s.Status == "Success", s.Status == "Cancelled":
-		f.why, f.removes = whyEnded, true
-	case s.Rested >= r.Retention:
-		f.why, f.removes = whyExpired, true
-	default:
-		f.why, f.due = whyKept, r.now.Add(r.Retention-s.Rested)
-	}
-	return f
-}
-
-// aged settles the fate of things without an item, by the newest of them: another
-// system may own them, or a database that was restored may yet make their item.
-func (r *round) aged(f fate, newest time.Time) fate {
-	if f.why == whyUnknown && !newest.IsZero() {
-		f.due = newest.Add(r.Retention)
-		f.removes = !r.now.Before(f.due)
-	}
-	return f
-}
-
-// described is what the report says of an item's things: t without its end.
-func (f fate) described(t thing) thing {
-	t.why, t.name = f.why, strconv.FormatInt(f.item, 10)
-	if t.what != "keys" {
-		t.name += "/"
-	}
-	t.person = f.why == whyUnknown
-	t.janitor = Waits
-	if f.removes {
-		t.janitor = Removes
-	} else {
-		t.due = f.due
-	}
-	return t
-}
-
-// still tells whether a fate holds: nobody has requeued the item, or made one. The
-// stages make again what is removed a moment too late.
-func (r *round) still(ctx context.Context, f fate) (bool, error) {
-	if f.why == whyUnknown {
-		states, err := upkeep.In(r.Registry).ItemStates(ctx, []int64{f.item})
-		return err == nil && len(states) == 0, err
-	}
-	return upkeep.In(r.Registry).StillEnded(ctx, f.state)
-}
-
-// removed puts a removal on record and into the log.
-func (r *round) removed(ctx context.Context, item int64, t thing) error {
-	t.janitor, t.person, t.due = Removed, false, time.Time{}
-	r.report.add(t)
-	r.log.InfoContext(ctx, "removed", "item", item, "store", t.store, "what", t.what, "why", t.why, "name", t.name, "count", t.count, "bytes", t.bytes)
-	return upkeep.In(r.Registry).NoteRemovals(ctx, removal(item, t))
-}
-
-func removal(item int64, t thing) upkeep.Removal {
-	return upkeep.Removal{Item: item, Store: t.store, What: t.what, Why: t.why, Name: t.name, Count: t.count, Bytes: t.bytes}
-}
-
-// itemOf reads an item's ID from the beginning of a key in staging; 0 if there is
-// none.
-func itemOf(key string) int64 {
-	number, _, ok := strings.Cut(key, "/")
-	id, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || id < 1 || strconv.FormatInt(id, 10) != number {
-		return 0
-	}
-	return id
 }
 
 // redis removes the progress of items.
@@ -307,46 +206,4 @@ func (r *round) uploadsTo(ctx context.Context, name string, target *storage.Buck
 		}
 	}
 	return nil
-}
-
-// upload says of a thing that it is a multipart upload.
-func (t thing) upload(u storage.OpenUpload) thing {
-	t.what, t.count, t.since = "uploads", 1, u.Begun
-	return t
-}
-
-// ownerless aborts a multipart upload that nobody will finish, once it is old enough.
-func (r *round) ownerless(ctx context.Context, b *storage.Bucket, u storage.OpenUpload, t thing, age time.Duration) error {
-	t = t.upload(u)
-	t.why, t.janitor = whyUnowned, Removes
-	switch due := u.Begun.Add(age); {
-	case r.now.Before(due):
-		t.why, t.janitor, t.due = whyYoung, Waits, due
-	case r.act:
-		if err := b.Abort(ctx, u); err != nil {
-			return err
-		}
-		return r.removed(ctx, 0, t)
-	}
-	r.report.add(t)
-	return nil
-}
-
-// keepFirst keeps the interim metadata of an item that the janitor is about to delete.
-// Of an item that succeeded Cleanup has kept it, and what is left is a part of that.
-func (r *round) keepFirst(ctx context.Context, f fate) error {
-	if r.Keep == nil {
-		return nil
-	}
-	k := interim.Keeping{Item: registry.WorkItem{ID: f.item}, Pass: fmt.Sprintf("ended@%d", f.state.Token), Check: func(context.Context) error { return nil }}
-	if f.why != whyUnknown {
-		var err error
-		if k.Item, err = r.Registry.WorkItem(ctx, f.item); err != nil {
-			return err
-		}
-		if k.Attempts, err = r.Registry.Attempts(ctx, f.item); err != nil {
-			return err
-		}
-	}
-	return r.Keep.Keep(ctx, k)
 }
