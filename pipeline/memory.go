@@ -56,7 +56,7 @@ func (r *memoryBudget) fits(files int) error {
 // memory. The error gives the item back for another process.
 func (w *Work) Fits(files int) error { return w.memory.fits(files) }
 
-// EnterMany is enter for a bag whose files are known only to be many.
+// EnterMany is [Work.Enter] for a bag that has many files, nobody knows yet how many.
 func (w *Work) EnterMany(ctx context.Context) error {
 	if w.memory == nil {
 		return nil
@@ -64,8 +64,8 @@ func (w *Work) EnterMany(ctx context.Context) error {
 	return w.Enter(ctx, int(w.memory.all))
 }
 
-// Enter waits until there is memory for a bag of so many files; who came first
-// goes first. It is the item's until the stage has ended.
+// Enter waits until there is memory for a bag of so many files; waiters are served in their
+// order. The memory is the item's until the stage has ended.
 func (w *Work) Enter(ctx context.Context, files int) error {
 	r := w.memory
 	if err := r.fits(files); err != nil || r == nil {

@@ -35,9 +35,9 @@ func TestScannerIsBlamedForItselfOnly(t *testing.T) {
 func TestStorageErrorsAreClassifiedOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		err              error
-		code             string
-		DecodeCheckpoint bool // it is returned as it is
+		err       error
+		code      string
+		unchanged bool // it is returned as it is
 	}{
 		"away":      {errors.New("connection reset"), "storage-unavailable", false},
 		"its fault": {&fault.Error{Service: "s3:a", Kind: fault.Denied, Err: storage.ErrDenied}, "storage-denied", true},
@@ -49,7 +49,7 @@ func TestStorageErrorsAreClassifiedOnce(t *testing.T) {
 		"lost":      {claim.ErrLost, "lost", true},
 	} {
 		got := Storage(tc.err)
-		if claim.Code(got) != tc.code || (got == tc.err) != tc.DecodeCheckpoint || !errors.Is(got, tc.err) { //nolint:errorlint // the same one
+		if claim.Code(got) != tc.code || (got == tc.err) != tc.unchanged || !errors.Is(got, tc.err) { //nolint:errorlint // the same one
 			t.Errorf("%s: %v with %s", name, got, claim.Code(got))
 		}
 	}

@@ -64,9 +64,9 @@ func recordProof(ctx context.Context, r *registry.Registry, result fixity.Result
 	return errors.New("cannot record a bad copy because its file is being changed")
 }
 
-// AsStored is errBadCopy of a copy whose provider describes it otherwise than is on
-// record: that is for who reads it to prove. A copy that was written in parts has a
-// checksum of these, which says nothing here.
+// AsStored returns [ErrBadCopy] if the provider describes a copy otherwise than the record
+// does. That proves nothing: the caller has to read the copy. A copy that was written in
+// parts has a checksum of the parts, which says nothing here.
 func AsStored(o storage.Object, f registry.StoredFile, c registry.StoredCopy) error {
 	whole := ""
 	if sum, err := hex.DecodeString(f.SHA256); err == nil && len(sum) == 32 {

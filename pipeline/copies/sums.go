@@ -136,7 +136,7 @@ func (s *Sums) GoOn(state []byte) bool {
 // ErrBadCopy says that a copy's bytes are not those on record.
 var ErrBadCopy = errors.New("its bytes are not those on record")
 
-// badBytes is errBadCopy of a copy that was read to its end.
+// badBytes is [ErrBadCopy] of a copy that was read to its end.
 type badBytes struct {
 	algorithm       bag.Algorithm
 	found, expected string

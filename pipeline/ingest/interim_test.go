@@ -59,7 +59,10 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 	if got := payload(); got != nil {
 		t.Errorf("before Receive: %q", got)
 	}
-	for _, step := range []struct{ Stage, state, DecodeCheckpoint string }{
+	for _, step := range []struct {
+		stage       registry.Stage
+		state, kept string
+	}{
 		{"Validate", "received", "received"},
 		{"Reingest Check", "received", "received"},
 		{"Copy To Staging", "received", "unchanged"},
@@ -69,15 +72,15 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 		{"Record", "verified", "unchanged"},
 		{"Cleanup", "", "unchanged"},
 	} {
-		a.One(engine, before(registry.Stage(step.Stage)))
-		want := []string{"data/key " + step.DecodeCheckpoint, "data/map " + step.state, "data/new " + step.state}
-		if step.Stage == "Cleanup" {
+		a.One(engine, before(step.stage))
+		want := []string{"data/key " + step.kept, "data/map " + step.state, "data/new " + step.state}
+		if step.stage == "Cleanup" {
 			want = []string{"data/key unchanged", "data/map replaced", "data/new added"}
 		}
 		if diff := cmp.Diff(want, payload()); diff != "" {
-			t.Errorf("at %s (-want +got):\n%s", step.Stage, diff)
+			t.Errorf("at %s (-want +got):\n%s", step.stage, diff)
 		}
-		if step.Stage != "Store" {
+		if step.stage != "Store" {
 			continue
 		}
 		// The stage has finished one file, and failed at another.

@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ingestStage is what is done at one stage of an ingest: see [stage].
+// ingestStage is what is done at one stage of an ingest: see [pipeline.Stage].
 type ingestStage interface {
 	Run(ctx context.Context, w *work) error
 }

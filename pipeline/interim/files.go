@@ -15,7 +15,7 @@ import (
 type File struct {
 	Path      string            `json:"path"` // in the bag
 	Size      int64             `json:"size"`
-	State     string            `json:"state"` // see [FileStates]
+	State     string            `json:"state"` // see [States]
 	Code      string            `json:"code"`  // of what failed; "" if nothing did
 	Message   string            `json:"message"`
 	UUID      string            `json:"uuid"`
