@@ -291,8 +291,10 @@ func TestStaleClaimChangesNothing(t *testing.T) {
 	current := q.claimOne(b, "Receive")
 	before := q.row(id)
 
-	if err := stale.Settle(context.Background(), claim.Done{Next: "Validate"}, nil); !errors.Is(err, claim.ErrLost) {
-		t.Errorf("Settle(stale) = %v, want ErrLost", err)
+	for _, result := range []error{nil, errors.New("the bag cannot be read")} { // each is a statement of its own
+		if err := stale.Settle(context.Background(), claim.Done{Next: "Validate"}, result); !errors.Is(err, claim.ErrLost) {
+			t.Errorf("Settle(stale, %v) = %v, want ErrLost", result, err)
+		}
 	}
 	if diff := cmp.Diff(before, q.row(id)); diff != "" {
 		t.Errorf("the stale claim changed the item (-before +after):\n%s", diff)

@@ -65,6 +65,13 @@ func ofLeases() []mutant {
 			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
 		},
 		{
+			"move-without-token", "migrations/repeatable/21_transition.sql",
+			`WHERE w.id = m.id AND w.claim_token = m.token
+		RETURNING m AS move`, `WHERE w.id = m.id
+		RETURNING m AS move`,
+			"./claim", "TestStaleClaimChangesNothing",
+		},
+		{
 			"heartbeat-without-token", "claim/sql/renew.sql",
 			`w.id = held.id AND w.claim_token = held.token
 	FOR NO KEY UPDATE`, `w.id = held.id
