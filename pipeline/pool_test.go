@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,33 +12,6 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
-
-// pools runs gates as stages until the test ends.
-func (a *archive) pools(steps []pipeline.Step, o pipeline.RunnerOptions, change ...func(*claim.Options)) {
-	a.T.Helper()
-	eo := claim.DefaultOptions()
-	eo.Heartbeat, eo.Lease, eo.Poll, eo.Log = 200*time.Millisecond, 20*time.Second, 50*time.Millisecond, a.Deps.Log
-	for _, c := range change {
-		c(&eo)
-	}
-	engine, err := claim.New(context.Background(), a.DB, eo)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	o.Log = a.Deps.Log
-	r, err := pipeline.NewRunner(engine, a.Deps, steps, o)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			a.T.Error(err)
-		}
-	})
-	a.T.Cleanup(func() { stop(); worker.Wait(); engine.Close() })
-}
 
 // sized deposits bags and has them be of a size.
 func (a *archive) sized(n int, size int64) {
@@ -64,7 +36,7 @@ func TestPoolsHelpEachOtherAndKeepASlot(t *testing.T) {
 	g := &pipelinetest.Gate{Open: make(chan struct{})}
 	stages := []string{"Receive"}
 	a.sized(20, 1)
-	a.pools([]pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
+	a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
 		{Name: "small", Stages: stages, MaxSize: gib, Slots: 4},
 		{Name: "large", Stages: stages, MinSize: gib, Slots: 3},
 	}})
@@ -84,7 +56,7 @@ func TestPoolTakesOnlyItsProvidersItems(t *testing.T) {
 	a.sized(3, 1)
 	a.Exec(`UPDATE work_items SET claim_token = claim_token + 1, stage = 'Store',
 		storage_option = CASE id % 3 WHEN 0 THEN 'Standard' WHEN 1 THEN 'Wasabi-VA' END`)
-	a.pools([]pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Store", Note: "done", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
+	a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Store", Note: "done", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
 		{Name: "aws", Stages: []string{"Store"}, StorageOptions: []string{"Standard", "Glacier-OH"}, Slots: 5},
 	}})
 	testenv.Eventually(t, "the items of AWS, and that of which nothing is known", func() bool { return g.In.Load() == 2 })
@@ -148,8 +120,8 @@ func TestDrain(t *testing.T) {
 }
 
 // While all stages are paused, workers end what they have and then are idle, and
-// what comes waits. A worker that looks only once an hour goes on within a second
-// of the resume.
+// what comes waits. A worker that polls only once an hour continues when the stages are
+// resumed.
 func TestPausedQueueKeepsAcceptingAndGoesOnAtOnce(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -158,7 +130,7 @@ func TestPausedQueueKeepsAcceptingAndGoesOnAtOnce(t *testing.T) {
 		return pipelinetest.Value[int](a, `SELECT coalesce(sum(`+column+`), 0)::int FROM queue_depth`)
 	}
 	a.sized(5, 1)
-	a.pools([]pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
+	a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{Pools: []pipeline.Pool{
 		{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2},
 	}}, func(o *claim.Options) { o.Poll = time.Hour })
 	testenv.Eventually(t, "two bags in work", func() bool { return g.In.Load() == 2 })

@@ -1,9 +1,7 @@
 package pipeline_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,28 +22,11 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 		a.Deposit(fmt.Sprintf("bag%d.tar", i), a.Bag(bagtest.Spec{Name: fmt.Sprintf("bag%d", i)}))
 	}
 	g := &pipelinetest.Gate{Open: make(chan struct{})}
-	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 50*time.Millisecond, a.Deps.Log
-	engine, err := claim.New(t.Context(), a.DB, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := pipeline.NewRunner(engine, a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{
+	_, stop := a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{
 		Pools: []pipeline.Pool{
 			{Name: "one", Stages: []string{"Receive"}, Slots: 5}, {Name: "two", Stages: []string{"Receive"}, Slots: 5},
 		},
 		StageSlots: map[string]int{"Receive": slots},
-		Log:        a.Deps.Log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 	for done := range bags {
 		testenv.Eventually(t, "the slots to be used", func() bool { return g.In.Load() == int64(min(slots, bags-done)) })
@@ -58,7 +39,6 @@ func TestStageSlotsHoldAcrossPools(t *testing.T) {
 		return pipelinetest.Value[int](a, `SELECT count(*) FROM work_items WHERE stage = 'Validate' AND status = 'Pending'`) == bags
 	})
 	stop()
-	worker.Wait()
 	if most := g.Most.Load(); most != slots {
 		t.Errorf("%d items were in the stage at once, want %d", most, slots)
 	}
@@ -74,29 +54,12 @@ func TestClaimsOfOneFillAllSlots(t *testing.T) {
 		a.Deposit(fmt.Sprintf("bag%d.tar", i), a.Bag(bagtest.Spec{Name: fmt.Sprintf("bag%d", i)}))
 	}
 	g := &pipelinetest.Gate{Open: make(chan struct{})}
-	o := claim.DefaultOptions()
-	o.Poll, o.Log, o.Observer = time.Hour, a.Deps.Log, oneByOne{t}
-	engine, err := claim.New(t.Context(), a.DB, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := pipeline.NewRunner(engine, a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}}, pipeline.RunnerOptions{
-		Pools: []pipeline.Pool{{Name: "one", Stages: []string{"Receive"}, Slots: slots}}, ClaimMost: map[string]int{"Receive": 1}, Log: a.Deps.Log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	_, stop := a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}}, pipeline.RunnerOptions{
+		Pools: []pipeline.Pool{{Name: "one", Stages: []string{"Receive"}, Slots: slots}}, ClaimMost: map[string]int{"Receive": 1},
+	}, func(o *claim.Options) { o.Poll, o.Observer = time.Hour, oneByOne{t} })
 	testenv.Eventually(t, "the slots to be used", func() bool { return g.In.Load() == slots })
 	close(g.Open)
 	stop()
-	worker.Wait()
 }
 
 // oneByOne is told of claims, each of which may take one item.

@@ -5,18 +5,12 @@ import (
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -159,39 +153,13 @@ func newTLSGate(t *testing.T, at storage.Target, intercept func(http.ResponseWri
 	t.Helper()
 	g := closedGate(t, at, intercept)
 	g.StartTLS()
-	g.caFile = filepath.Join(t.TempDir(), "ca.pem")
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.Certificate().Raw})
-	if err := os.WriteFile(g.caFile, authority, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	g.caFile = testenv.CAFile(t, g.Server)
 	return g
 }
 
 func closedGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
 	t.Helper()
-	server, err := url.Parse(at.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authority, err := os.ReadFile(at.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	transport := &http.Transport{
-		TLSClientConfig:    &tls.Config{RootCAs: roots},
-		DisableCompression: true,
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	g := &gate{}
-	g.forward = &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
-			r.Out.Host = r.In.Host // it is signed
-		},
-	}
+	g := &gate{forward: testenv.S3Server{Endpoint: at.Endpoint, CAFile: at.CAFile}.Proxy(t)}
 	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.requests = append(g.requests, r)

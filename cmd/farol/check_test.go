@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -346,25 +342,8 @@ func clockedS3(t *testing.T, s testenv.S3Server, off time.Duration, refuses bool
 // answers.
 func s3Through(t *testing.T, s testenv.S3Server, instead func(http.ResponseWriter, *http.Request) bool, change func(*http.Response) error) string {
 	t.Helper()
-	to, err := url.Parse(s.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pem, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{
-		Transport: transport, ModifyResponse: change,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
-			r.Out.Host = r.In.Host // it is signed
-		},
-	}
+	proxy := s.Proxy(t)
+	proxy.ModifyResponse = change
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !instead(w, r) {
 			proxy.ServeHTTP(w, r)

@@ -1,12 +1,15 @@
 package testenv
 
 import (
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,6 +62,17 @@ func served(t testing.TB, handler http.Handler) string {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// CAFile writes the certificate of a TLS server to a file, for a client to trust.
+func CAFile(t testing.TB, server *httptest.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return path
 }
 
 // Call is an HTTP request, and the status that its answer must have.

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -39,8 +41,34 @@ func S3(t testing.TB) S3Server {
 	}
 }
 
-// Client is a client of the SDK's own, for who shall not see the server through our code.
+// Client is a client of the SDK's own, for a test that must not use Farol's code to see the server.
 func (s S3Server) Client(t testing.TB) *s3.Client {
+	t.Helper()
+	return s3.New(s3.Options{
+		BaseEndpoint: &s.Endpoint, Region: s.Region, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
+		HTTPClient:  &http.Client{Transport: s.transport(t)},
+	})
+}
+
+// Proxy forwards requests to the server as they are, since they are signed.
+func (s S3Server) Proxy(t testing.TB) *httputil.ReverseProxy {
+	t.Helper()
+	to, err := url.Parse(s.Endpoint)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return &httputil.ReverseProxy{
+		Transport: s.transport(t),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
+			r.Out.Host = r.In.Host
+		},
+	}
+}
+
+// transport trusts the server, and passes on the bytes as they come.
+func (s S3Server) transport(t testing.TB) *http.Transport {
 	t.Helper()
 	pem, err := os.ReadFile(s.CAFile)
 	if err != nil {
@@ -48,13 +76,11 @@ func (s S3Server) Client(t testing.TB) *s3.Client {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableCompression: true, MaxIdleConnsPerHost: 32,
+	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return s3.New(s3.Options{
-		BaseEndpoint: &s.Endpoint, Region: s.Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
-		HTTPClient:  &http.Client{Transport: transport},
-	})
+	return transport
 }
 
 // SetVersioning has a bucket keep a version of each object that is replaced or

@@ -2,15 +2,10 @@ package fixity
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -141,23 +136,7 @@ func (g *s3Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // gatedTarget has a target reached by way of a gate.
 func (a *archive) gatedTarget(target string) *s3Gate {
 	a.T.Helper()
-	pem, err := os.ReadFile(a.S3.CAFile)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	upstream, err := url.Parse(a.S3.Endpoint)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	g := &s3Gate{Handler: &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(upstream)
-			p.Out.Host = p.In.Host // which the signature is over
-		},
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true},
-	}}
+	g := &s3Gate{Handler: a.S3.Proxy(a.T)}
 	server := httptest.NewServer(g)
 	a.T.Cleanup(func() {
 		g.set(nil)

@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
@@ -87,7 +86,7 @@ func New(t testing.TB, steps func(pipeline.Deps) []pipeline.Step) *Archive {
 		Log:       a.Logger(),
 	}
 	for _, spec := range storage.Targets() {
-		a.Deps.Targets[spec.Name] = a.target(spec)
+		a.Deps.Targets[spec.Name] = a.Opened(a.target(spec))
 		if err := a.Deps.Targets[spec.Name].Create(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -153,14 +152,17 @@ func startIdentifier(command []string, children int) (*format.Identifier, error)
 // Bucket opens a bucket on the test's server.
 func (a *Archive) Bucket(name string) *storage.Bucket {
 	a.T.Helper()
-	return a.Opened(storage.Target{Name: name, Bucket: name})
+	return a.Opened(named(name))
 }
 
 // Opened is a target on the test's server.
 func (a *Archive) Opened(t storage.Target) *storage.Bucket {
 	a.T.Helper()
-	t.Endpoint, t.Region, t.CAFile, t.PathStyle = a.S3.Endpoint, a.S3.Region, a.S3.CAFile, true
-	t.AccessKeyID, t.SecretAccessKey = a.S3.AccessKeyID, storage.Secret(a.S3.SecretAccessKey)
+	return a.open(a.onServer(t))
+}
+
+func (a *Archive) open(t storage.Target) *storage.Bucket {
+	a.T.Helper()
 	b, err := a.Client.Bucket(t)
 	if err != nil {
 		a.T.Fatal(err)
@@ -168,13 +170,22 @@ func (a *Archive) Opened(t storage.Target) *storage.Bucket {
 	return b
 }
 
+// named is a target that has no name but that of its bucket.
+func named(bucket string) storage.Target { return storage.Target{Name: bucket, Bucket: bucket} }
+
+// onServer is a target with the address of the test's server.
+func (a *Archive) onServer(t storage.Target) storage.Target {
+	t.Endpoint, t.Region, t.CAFile, t.PathStyle = a.S3.Endpoint, a.S3.Region, a.S3.CAFile, true
+	t.AccessKeyID, t.SecretAccessKey = a.S3.AccessKeyID, storage.Secret(a.S3.SecretAccessKey)
+	return t
+}
+
 // target is a preservation target with a bucket of the test's own.
-func (a *Archive) target(spec storage.TargetSpec) *storage.Bucket {
-	a.T.Helper()
+func (a *Archive) target(spec storage.TargetSpec) storage.Target {
 	name := a.S3.Prefix + spec.Bucket
-	return a.Opened(storage.Target{
+	return storage.Target{
 		Name: name, Bucket: name, Provider: spec.Provider, StorageClass: spec.StorageClass, RestorePriority: spec.RestorePriority,
-	})
+	}
 }
 
 // Created makes a bucket.
@@ -212,10 +223,7 @@ func (a *Archive) taken(keys ...string) (ids []int64) {
 // Deposit uploads a bag and makes an item of it; it returns the item's id.
 func (a *Archive) Deposit(key string, tar []byte) int64 {
 	a.T.Helper()
-	ctx := context.Background()
-	if _, err := a.Receiving.Put(ctx, key, bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
-		a.T.Fatal(err)
-	}
+	a.PutRaw(key, tar)
 	ids := a.taken(key)
 	if len(ids) != 1 {
 		a.T.Fatalf("items %v were made of %s; want one", ids, key)
@@ -231,48 +239,6 @@ func (a *Archive) Bag(spec bagtest.Spec) []byte {
 		a.T.Fatal(err)
 	}
 	return tar
-}
-
-// Work runs a worker until every item is at rest.
-func (a *Archive) Work() {
-	a.T.Helper()
-	stop := a.Start()
-	a.AtRest()
-	stop()
-}
-
-// Start starts a worker with two pools; the function that it returns ends it.
-func (a *Archive) Start() (stop func()) {
-	a.T.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	o := claim.DefaultOptions()
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 200*time.Millisecond, 20*time.Second, 500*time.Millisecond, a.Deps.Log
-	engine, err := claim.New(ctx, a.DB, o)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	steps := a.Steps(a.Deps)
-	var stages []string
-	for _, s := range steps {
-		stages = append(stages, s.Name())
-	}
-	r, err := pipeline.NewRunner(engine, a.Deps, steps, pipeline.RunnerOptions{
-		Pools: []pipeline.Pool{{Name: "small", Stages: stages, MaxSize: 1 << 20, Slots: 4}, {Name: "large", Stages: stages, MinSize: 1 << 20, Slots: 1}},
-		Log:   a.Deps.Log,
-	})
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			a.T.Error(err)
-		}
-	})
-	return func() {
-		cancel()
-		worker.Wait()
-	}
 }
 
 // AtRest waits until no item will be worked on any more.
@@ -373,7 +339,13 @@ func (a *Archive) DepositRaw(key string) { a.PutRaw(key, []byte("x")) }
 // PutRaw uploads something that no item is made of.
 func (a *Archive) PutRaw(key string, content []byte) {
 	a.T.Helper()
-	if _, err := a.Receiving.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
+	a.Overwrite(a.Receiving, key, content)
+}
+
+// Overwrite writes an object, in place of the one that is there.
+func (a *Archive) Overwrite(b *storage.Bucket, key string, content []byte) {
+	a.T.Helper()
+	if _, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
 		a.T.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package pipelinetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -116,14 +115,6 @@ func (a *Archive) CopyKey(path string) string {
 	return Value[string](a, `SELECT s.key FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id WHERE f.identifier LIKE '%/data/' || $1 LIMIT 1`, path)
 }
 
-// Overwrite puts other bytes in place of a copy.
-func (a *Archive) Overwrite(b *storage.Bucket, key string, content []byte) {
-	a.T.Helper()
-	if _, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
-		a.T.Fatal(err)
-	}
-}
-
 // AtlasOf is a bag of two files, whose tar differs from day to day.
 func (a *Archive) AtlasOf(day int, content string) []byte {
 	a.T.Helper()
@@ -157,16 +148,14 @@ func (a *Archive) Flip(target, identifier string, at int64) {
 	b, key := a.Deps.Targets[target], a.KeyOf(identifier)
 	content := a.Content(b, key)
 	content[at] ^= 1
-	if _, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
-		a.T.Fatal(err)
-	}
+	a.Overwrite(b, key, content)
 }
 
 // BothReadable has both copies of Standard in a class that can be read at once.
 func (a *Archive) BothReadable() {
 	spec := storage.Targets()[slices.IndexFunc(storage.Targets(), func(s storage.TargetSpec) bool { return s.Name == "Standard-OR" })]
 	spec.StorageClass = ""
-	a.Deps.Targets["Standard-OR"] = a.target(spec)
+	a.Deps.Targets["Standard-OR"] = a.Opened(a.target(spec))
 }
 
 // Ingested brings a bag on record.

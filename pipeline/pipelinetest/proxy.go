@@ -1,77 +1,52 @@
 package pipelinetest
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
-	"os"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Through sends what the stages say to S3 through a proxy; the test itself keeps
-// its own way.
+// Through sends the stages' requests to S3 through a proxy. The test's own go directly.
 func (a *Archive) Through(proxy *testenv.Proxy) {
 	a.T.Helper()
-	direct := a.S3.Endpoint
-	a.S3.Endpoint = "https://" + proxy.Addr()
-	a.rewire()
-	a.S3.Endpoint = direct
+	a.Deps = a.With(func(t *storage.Target) { t.Endpoint = "https://" + proxy.Addr() })
 }
 
-// rewire opens all buckets of the stages again.
-func (a *Archive) rewire() {
+// With is the test's dependencies with all buckets opened again, each with a change.
+func (a *Archive) With(change func(t *storage.Target)) pipeline.Deps {
 	a.T.Helper()
-	deps := a.Deps
-	deps.Staging = a.Bucket(a.S3.Prefix + "staging")
-	if deps.Kept != nil {
-		deps.Kept = a.Bucket(deps.Kept.Name())
+	open := func(t storage.Target) *storage.Bucket {
+		t = a.onServer(t)
+		change(&t)
+		return a.open(t)
 	}
-	deps.Targets = map[string]*storage.Bucket{}
-	for _, target := range storage.Targets() {
-		deps.Targets[target.Name] = a.target(target)
+	d := a.Deps
+	d.Staging = open(named(a.Deps.Staging.Name()))
+	if d.Kept != nil {
+		d.Kept = open(named(d.Kept.Name()))
+	}
+	d.Targets = map[string]*storage.Bucket{}
+	for _, spec := range storage.Targets() {
+		d.Targets[spec.Name] = open(a.target(spec))
 	}
 	others := map[string]*storage.Bucket{}
 	for _, name := range []string{a.In.ReceivingBucket, a.In.RestoreBucket} {
-		others[name] = a.Bucket(name)
+		others[name] = open(named(name))
 	}
-	deps.Receiving = func(name string) (*storage.Bucket, error) { return others[name], nil }
-	a.Deps = deps
+	d.Receiving = func(name string) (*storage.Bucket, error) { return others[name], nil }
+	return d
 }
 
 // Behind is a bucket whose server is reached by way of another.
 func (a *Archive) Behind(b *storage.Bucket, way func(*httputil.ReverseProxy) http.Handler) *storage.Bucket {
 	a.T.Helper()
-	server, err := url.Parse(a.S3.Endpoint)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	pem, err := os.ReadFile(a.S3.CAFile)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	a.T.Cleanup(transport.CloseIdleConnections)
-	gate := httptest.NewServer(way(&httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
-			r.Out.Host = r.In.Host // it is signed
-		},
-	}))
+	gate := httptest.NewServer(way(a.S3.Proxy(a.T)))
 	a.T.Cleanup(gate.Close)
-	other, err := a.Client.Bucket(storage.Target{
-		Name: b.Name(), Bucket: b.Name(), Endpoint: gate.URL, Region: a.S3.Region, PathStyle: true, Checksum: storage.ChecksumETag,
-		AccessKeyID: a.S3.AccessKeyID, SecretAccessKey: storage.Secret(a.S3.SecretAccessKey),
-	})
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	return other
+	t := a.onServer(named(b.Name()))
+	t.Endpoint, t.CAFile, t.Checksum = gate.URL, "", storage.ChecksumETag
+	return a.open(t)
 }

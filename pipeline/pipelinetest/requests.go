@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -47,20 +45,6 @@ func (a *Archive) AllCopies() (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// Request takes the only item of an action that is due through its stage.
-func (a *Archive) Request(e *claim.Engine, action registry.Action) {
-	a.T.Helper()
-	items, err := e.Claim(context.Background(), claim.Filter{Action: action, Stages: []claim.Want{{Stage: "Requested", Most: 1}}}, 1)
-	if err != nil || len(items) != 1 {
-		a.T.Fatalf("Claim(%s) = %d items, %v", action, len(items), err)
-	}
-	r, err := pipeline.NewRunner(e, a.Deps, a.Steps(a.Deps), pipeline.RunnerOptions{Log: a.Deps.Log})
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	r.Process(context.Background(), items[0])
 }
 
 // Ask asks for a restoration of something that can be read at any time.

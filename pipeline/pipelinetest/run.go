@@ -1,7 +1,6 @@
 package pipelinetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -13,37 +12,74 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
-// Worker starts a worker of its own with some dependencies, until the test ends.
-func (a *Archive) Worker(d pipeline.Deps) *pipeline.Runner {
+// Run runs a worker until the test ends, or the function that it returns is called.
+func (a *Archive) Run(d pipeline.Deps, steps []pipeline.Step, o pipeline.RunnerOptions, change ...func(*claim.Options)) (r *pipeline.Runner, stop func()) {
 	a.T.Helper()
-	o := claim.DefaultOptions()
-	// A worker that is silent for three heartbeats has no vote; a slow machine needs a second.
-	o.Heartbeat, o.Lease, o.Poll, o.Log = 2*time.Second, 20*time.Second, 100*time.Millisecond, d.Log
-	engine, err := claim.New(context.Background(), a.DB, o)
+	eo := claim.DefaultOptions()
+	eo.Heartbeat, eo.Lease, eo.Poll, eo.Log = 200*time.Millisecond, 20*time.Second, 50*time.Millisecond, d.Log
+	for _, c := range change {
+		c(&eo)
+	}
+	engine, err := claim.New(context.Background(), a.DB, eo)
 	if err != nil {
 		a.T.Fatal(err)
 	}
-	steps := a.Steps(d)
-	var stages []string
-	for _, s := range steps {
-		stages = append(stages, s.Name())
-	}
-	r, err := pipeline.NewRunner(engine, d, steps, pipeline.RunnerOptions{Pools: []pipeline.Pool{{Name: "all", Stages: stages, Slots: 4}}, Log: d.Log})
-	if err != nil {
+	o.Log = d.Log
+	if r, err = pipeline.NewRunner(engine, d, steps, o); err != nil {
 		a.T.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	var worker sync.WaitGroup
 	worker.Go(func() {
 		if err := r.Run(ctx); err != nil {
 			a.T.Error(err)
 		}
 	})
-	a.T.Cleanup(func() { stop(); worker.Wait(); engine.Close() })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		worker.Wait()
+		engine.Close()
+	})
+	a.T.Cleanup(stop)
+	return r, stop
+}
+
+// Worker starts a worker of its own with some dependencies, until the test ends.
+func (a *Archive) Worker(d pipeline.Deps) *pipeline.Runner {
+	a.T.Helper()
+	steps := a.Steps(d)
+	r, _ := a.Run(d, steps, pipeline.RunnerOptions{Pools: []pipeline.Pool{{Name: "all", Stages: namesOf(steps), Slots: 4}}}, func(o *claim.Options) {
+		o.Heartbeat = 2 * time.Second // a worker that is silent for three heartbeats has no vote; a slow machine needs a second
+	})
 	return r
+}
+
+func namesOf(steps []pipeline.Step) (names []string) {
+	for _, s := range steps {
+		names = append(names, s.Name())
+	}
+	return names
+}
+
+// Start starts a worker with two pools; the function that it returns ends it.
+func (a *Archive) Start() (stop func()) {
+	a.T.Helper()
+	steps := a.Steps(a.Deps)
+	stages := namesOf(steps)
+	_, stop = a.Run(a.Deps, steps, pipeline.RunnerOptions{
+		Pools: []pipeline.Pool{{Name: "small", Stages: stages, MaxSize: 1 << 20, Slots: 4}, {Name: "large", Stages: stages, MinSize: 1 << 20, Slots: 1}},
+	}, func(o *claim.Options) { o.Poll = 500 * time.Millisecond })
+	return stop
+}
+
+// Work runs a worker until every item is at rest.
+func (a *Archive) Work() {
+	a.T.Helper()
+	stop := a.Start()
+	a.AtRest()
+	stop()
 }
 
 // Bags deposits small bags.
@@ -54,9 +90,7 @@ func (a *Archive) Bags(n int) {
 		name := fmt.Sprintf("bag%d", i)
 		keys = append(keys, name+".tar")
 		tar := a.Bag(bagtest.Spec{Name: name, Files: []bagtest.File{{Path: "data/a.txt", Size: int64(1000 + i)}}})
-		if _, err := a.Receiving.Put(context.Background(), name+".tar", bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
-			a.T.Fatal(err)
-		}
+		a.PutRaw(name+".tar", tar)
 	}
 	if got := a.taken(keys...); len(got) != n {
 		a.T.Fatalf("items %v were made; want %d", got, n)
@@ -76,31 +110,6 @@ func (a *Archive) Unharmed(n int) {
 		WHERE outcome NOT IN ('done', 'held', 'released')`); spent != "" {
 		a.T.Errorf("attempts were spent: %s", spent)
 	}
-}
-
-// With is the test's dependencies with every bucket changed.
-func (a *Archive) With(change func(t *storage.Target)) pipeline.Deps {
-	a.T.Helper()
-	open := func(name string) *storage.Bucket {
-		t := storage.Target{
-			Name: name, Bucket: name, Endpoint: a.S3.Endpoint, Region: a.S3.Region, CAFile: a.S3.CAFile, PathStyle: true,
-			AccessKeyID: a.S3.AccessKeyID, SecretAccessKey: storage.Secret(a.S3.SecretAccessKey),
-		}
-		change(&t)
-		b, err := a.Client.Bucket(t)
-		if err != nil {
-			a.T.Fatal(err)
-		}
-		return b
-	}
-	d := a.Deps
-	d.Staging = open(a.Deps.Staging.Name())
-	d.Targets = map[string]*storage.Bucket{}
-	for name, b := range a.Deps.Targets {
-		d.Targets[name] = open(b.Name())
-	}
-	d.Receiving = func(bucket string) (*storage.Bucket, error) { return open(bucket), nil }
-	return d
 }
 
 // Faults are the details that were kept of an item's failure.
@@ -125,18 +134,35 @@ func (a *Archive) Engine() *claim.Engine {
 	return e
 }
 
-// One takes the only item that is due through a stage.
+// One takes the only item that is due through a stage of an ingest.
 func (a *Archive) One(e *claim.Engine, stage registry.Stage) {
 	a.T.Helper()
-	items, err := e.Claim(context.Background(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
+	a.process(e, a.claimed(e, claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}))
+}
+
+// Request takes the only item of an action that is due through its stage.
+func (a *Archive) Request(e *claim.Engine, action registry.Action) {
+	a.T.Helper()
+	a.process(e, a.claimed(e, claim.Filter{Action: action, Stages: []claim.Want{{Stage: "Requested", Most: 1}}}))
+}
+
+// claimed claims the only item that a filter finds.
+func (a *Archive) claimed(e *claim.Engine, f claim.Filter) claim.Item {
+	a.T.Helper()
+	items, err := e.Claim(context.Background(), f, 1)
 	if err != nil || len(items) != 1 {
-		a.T.Fatalf("Claim(%s) = %d items, %v", stage, len(items), err)
+		a.T.Fatalf("Claim(%+v) = %d items, %v", f, len(items), err)
 	}
+	return items[0]
+}
+
+func (a *Archive) process(e *claim.Engine, item claim.Item) {
+	a.T.Helper()
 	r, err := pipeline.NewRunner(e, a.Deps, a.Steps(a.Deps), pipeline.RunnerOptions{Log: a.Deps.Log})
 	if err != nil {
 		a.T.Fatal(err)
 	}
-	r.Process(context.Background(), items[0])
+	r.Process(context.Background(), item)
 }
 
 // UpTo takes it through the stages before another.
@@ -154,14 +180,8 @@ func (a *Archive) UpTo(e *claim.Engine, stage registry.Stage) {
 // Hold claims the only item that is due, for a test that runs its stage itself.
 func (a *Archive) Hold(e *claim.Engine, stage registry.Stage) *pipeline.Work {
 	a.T.Helper()
-	items, err := e.Claim(context.Background(), claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}}, 1)
-	if err != nil || len(items) != 1 {
-		a.T.Fatalf("Claim(%s) = %d items, %v", stage, len(items), err)
-	}
-	return &pipeline.Work{
-		Item: items[0], Hold: e.Hold(context.Background(), items[0]), Log: a.Deps.Log,
-		Progress: a.Deps.Progress,
-	}
+	item := a.claimed(e, claim.Filter{Stages: []claim.Want{{Stage: stage, Most: 1}}})
+	return &pipeline.Work{Item: item, Hold: e.Hold(context.Background(), item), Log: a.Deps.Log, Progress: a.Deps.Progress}
 }
 
 // Gate is a stage that counts who is in it, and lets them go one by one.

@@ -2,20 +2,16 @@ package pipelinetest
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A wire is the way to S3 of all that the stages ask for, on which answers can be
@@ -43,27 +39,8 @@ type Spoilt struct {
 func (a *Archive) Wired() *wire {
 	a.T.Helper()
 	w := &wire{}
-	server, err := url.Parse(a.S3.Endpoint)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	authority, err := os.ReadFile(a.S3.CAFile)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 32}
-	a.T.Cleanup(transport.CloseIdleConnections)
-	forward := &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = server.Scheme, server.Host
-			r.Out.Host = r.In.Host // it is signed
-		},
-		ModifyResponse: w.spoil,
-		ErrorLog:       nil,
-	}
+	forward := a.S3.Proxy(a.T)
+	forward.ModifyResponse = w.spoil
 	gate := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.Mu.Lock()
 		w.asked = append(w.asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.Path, r.Header.Get("Range")))
@@ -71,14 +48,8 @@ func (a *Archive) Wired() *wire {
 		forward.ServeHTTP(out, r)
 	}))
 	a.T.Cleanup(gate.Close)
-	direct := a.S3
-	a.S3.Endpoint, a.S3.CAFile = gate.URL, filepath.Join(a.T.TempDir(), "ca.pem")
-	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: gate.Certificate().Raw})
-	if err := os.WriteFile(a.S3.CAFile, own, 0o600); err != nil {
-		a.T.Fatal(err)
-	}
-	a.rewire()
-	a.S3 = direct
+	caFile := testenv.CAFile(a.T, gate)
+	a.Deps = a.With(func(t *storage.Target) { t.Endpoint, t.CAFile = gate.URL, caFile })
 	return w
 }
 
