@@ -2,7 +2,6 @@ package nsqcompat
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -41,21 +40,6 @@ func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop fun
 	}
 	t.Cleanup(stop)
 	return m, stop
-}
-
-// put appends messages to the log, all in one transaction.
-func put(t *testing.T, db *pgxpool.Pool, topic string, bodies ...string) {
-	t.Helper()
-	testenv.Exec(t, db, `INSERT INTO topic_messages (topic, body) SELECT $1, b FROM unnest($2::text[]) WITH ORDINALITY AS u (b, n) ORDER BY n`,
-		topic, bodies)
-}
-
-// numbers are the decimal numbers of a range, as bodies.
-func numbers(from, to int) (list []string) {
-	for n := from; n <= to; n++ {
-		list = append(list, fmt.Sprint(n))
-	}
-	return list
 }
 
 // subscriber reads one topic, one message at a time.

@@ -48,12 +48,12 @@ func TestBodiesArriveByteForByteInOrder(t *testing.T) {
 	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 7})
 	one, two := subscribe(t, nsqd.TCPAddr, "bytes.one"), subscribe(t, nsqd.TCPAddr, "bytes.two")
 	odd := []string{"1", " ", "\n\r\t", "żółć 名", strings.Repeat("x", maxBody), "9223372036854775807"}
-	put(t, db, "bytes.one", odd...)
+	testenv.PutMessages(t, db, "bytes.one", odd...)
 	for n := range 50 {
-		put(t, db, "bytes.two", fmt.Sprint(n), fmt.Sprint(n, "a"))
-		put(t, db, "bytes.one", fmt.Sprint(n))
+		testenv.PutMessages(t, db, "bytes.two", fmt.Sprint(n), fmt.Sprint(n, "a"))
+		testenv.PutMessages(t, db, "bytes.one", fmt.Sprint(n))
 	}
-	if diff := cmp.Diff(append(odd, numbers(0, 49)...), one.take(t, len(odd)+50)); diff != "" {
+	if diff := cmp.Diff(append(odd, testenv.Numbers(0, 49)...), one.take(t, len(odd)+50)); diff != "" {
 		t.Errorf("bytes.one (-want +got):\n%s", diff)
 	}
 	var want []string
@@ -82,7 +82,7 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 	if _, err := slow.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', 'first')`); err != nil {
 		t.Fatal(err)
 	}
-	put(t, db, "late", "second")
+	testenv.PutMessages(t, db, "late", "second")
 	for range 3 {
 		if _, err := m.step(t.Context(), log); err != nil {
 			t.Fatal(err)
@@ -160,13 +160,13 @@ func TestMessagesWaitForNSQDAndThenComeInOrder(t *testing.T) {
 	db, nsqd := testenv.Database(t), testenv.NewNSQ(t)
 	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 20})
 	down := subscribe(t, nsqd.TCPAddr, "down")
-	put(t, db, "down", numbers(1, 30)...)
+	testenv.PutMessages(t, db, "down", testenv.Numbers(1, 30)...)
 	got := down.take(t, 30)
 	testenv.Eventually(t, "the first ones finished", func() bool { return inFlight(t, nsqd, "down") == 0 })
 
 	nsqd.Stop(t)
 	for n := 31; n <= 130; n++ {
-		put(t, db, "down", fmt.Sprint(n)) // as fast as ever: nothing waits for nsqd
+		testenv.PutMessages(t, db, "down", fmt.Sprint(n)) // as fast as ever: nothing waits for nsqd
 	}
 	testenv.Eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
 	lag, err := m.Lag(t.Context())
@@ -176,7 +176,7 @@ func TestMessagesWaitForNSQDAndThenComeInOrder(t *testing.T) {
 	nsqd.Start(t)
 
 	got = append(got, down.take(t, 100)...)
-	if diff := cmp.Diff(numbers(1, 130), got); diff != "" {
+	if diff := cmp.Diff(testenv.Numbers(1, 130), got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	testenv.Eventually(t, "no lag", func() bool {
@@ -192,12 +192,12 @@ func TestFrozenNSQDIsGivenUpAndTriedAgain(t *testing.T) {
 	proxy := testenv.NewProxy(t, nsqd.TCPAddr)
 	m, _ := start(t, db, MirrorOptions{NSQDTCPAddr: proxy.Addr()})
 	frozen := subscribe(t, nsqd.TCPAddr, "frozen")
-	put(t, db, "frozen", "1")
+	testenv.PutMessages(t, db, "frozen", "1")
 	frozen.take(t, 1)
 	testenv.Eventually(t, "the answer", func() bool { return m.Stats().Published == 1 })
 
 	proxy.Delay(time.Hour)
-	put(t, db, "frozen", "2")
+	testenv.PutMessages(t, db, "frozen", "2")
 	testenv.Eventually(t, "a failure to publish", func() bool { return m.Stats().Failures > 0 })
 	proxy.Delay(0)
 	for _, body := range append(frozen.take(t, 1), frozen.end(t, nsqd.TCPAddr)...) {
@@ -214,7 +214,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	crash := subscribe(t, nsqd.TCPAddr, "crash")
 	testenv.Exec(t, db, `INSERT INTO topic_readers (name) VALUES ('nsq-mirror')`)
-	put(t, db, "crash", numbers(1, 25)...)
+	testenv.PutMessages(t, db, "crash", testenv.Numbers(1, 25)...)
 	holder, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	}
 
 	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 10})
-	if diff := cmp.Diff(numbers(1, 10), crash.take(t, 10)); diff != "" {
+	if diff := cmp.Diff(testenv.Numbers(1, 10), crash.take(t, 10)); diff != "" {
 		t.Errorf("first batch (-want +got):\n%s", diff)
 	}
 	testenv.Eventually(t, "the mirror killed", func() bool {
@@ -240,7 +240,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	}
 
 	got := crash.take(t, 25)
-	if diff := cmp.Diff(numbers(1, 25), append(got, crash.end(t, nsqd.TCPAddr)...)); diff != "" {
+	if diff := cmp.Diff(testenv.Numbers(1, 25), append(got, crash.end(t, nsqd.TCPAddr)...)); diff != "" {
 		t.Errorf("after the crash (-want +got):\n%s", diff)
 	}
 }
@@ -250,7 +250,7 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	orderly := subscribe(t, nsqd.TCPAddr, "orderly")
-	put(t, db, "orderly", "1", "2")
+	testenv.PutMessages(t, db, "orderly", "1", "2")
 	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	holder, err := db.Begin(t.Context())
 	if err != nil {
@@ -292,9 +292,9 @@ func TestLostDatabaseIsWaitedFor(t *testing.T) {
 	proxy := testenv.NewProxy(t, fmt.Sprintf("%s:%d", config.ConnConfig.Host, config.ConnConfig.Port))
 	start(t, throughProxy(t, config, proxy), MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	cut := subscribe(t, nsqd.TCPAddr, "cut")
-	want := numbers(1, 60)
+	want := testenv.Numbers(1, 60)
 	for _, body := range want {
-		put(t, db, "cut", body)
+		testenv.PutMessages(t, db, "cut", body)
 		if strings.HasSuffix(body, "0") {
 			proxy.Cut()
 			proxy.Resume()
@@ -326,7 +326,7 @@ func TestOneOfTwoMirrorsPublishesAndTheOtherTakesOver(t *testing.T) {
 		mirrors[i], stops[i] = start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 5})
 	}
 	for n := 1; n <= 100; n++ {
-		put(t, db, "pair", fmt.Sprint(n))
+		testenv.PutMessages(t, db, "pair", fmt.Sprint(n))
 	}
 	got := pair.take(t, 100)
 	leading := 0
@@ -339,11 +339,11 @@ func TestOneOfTwoMirrorsPublishesAndTheOtherTakesOver(t *testing.T) {
 
 	stops[leading]()
 	for n := 101; n <= 200; n++ {
-		put(t, db, "pair", fmt.Sprint(n))
+		testenv.PutMessages(t, db, "pair", fmt.Sprint(n))
 	}
 	got = append(got, pair.take(t, 100)...)
 	got = append(got, pair.end(t, nsqd.TCPAddr)...)
-	if diff := cmp.Diff(numbers(1, 200), got); diff != "" {
+	if diff := cmp.Diff(testenv.Numbers(1, 200), got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	if s := mirrors[1-leading].Stats(); !s.Leads || s.Published != 100 {
@@ -360,10 +360,10 @@ func TestMessagesThatNSQDCanNeverTakeArePassedOver(t *testing.T) {
 	var logged bytes.Buffer
 	m, stop := start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	good := subscribe(t, nsqd.TCPAddr, "good")
-	put(t, db, "good", "1", "", "2", strings.Repeat("x", maxBody+1), "3")
-	put(t, db, "bad topic!", "4", "5")
-	put(t, db, strings.Repeat("x", 65), "6")
-	put(t, db, "good", "7")
+	testenv.PutMessages(t, db, "good", "1", "", "2", strings.Repeat("x", maxBody+1), "3")
+	testenv.PutMessages(t, db, "bad topic!", "4", "5")
+	testenv.PutMessages(t, db, strings.Repeat("x", 65), "6")
+	testenv.PutMessages(t, db, "good", "7")
 	if diff := cmp.Diff([]string{"1", "2", "3", "7"}, good.take(t, 4)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
@@ -382,7 +382,7 @@ func TestCursorSetBackByHandPublishesAgain(t *testing.T) {
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)
 	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	again := subscribe(t, nsqd.TCPAddr, "again")
-	put(t, db, "again", "1", "2")
+	testenv.PutMessages(t, db, "again", "1", "2")
 	again.take(t, 2)
 	testenv.Eventually(t, "the cursor past both", func() bool {
 		tag, err := db.Exec(t.Context(), `UPDATE topic_readers SET xid = '0', message_id = 0 WHERE message_id = 2`)

@@ -23,7 +23,7 @@ func TestLostConnectionIsMadeAgain(t *testing.T) {
 	lost := subscribe(t, nsqd.TCPAddr, "lost")
 	p := publisher{addr: proxy.Addr()}
 	t.Cleanup(p.drop)
-	want := numbers(1, 10)
+	want := testenv.Numbers(1, 10)
 	failures := 0
 	for _, body := range want {
 		for p.send(t.Context(), "lost", [][]byte{[]byte(body)}) != nil {

@@ -43,7 +43,7 @@ func TestRestoreIntoAnotherClusterLosesNoMessage(t *testing.T) {
 	foreign(t, db)
 	testenv.Exec(t, db, `INSERT INTO topic_readers VALUES ('slow', '0', 0), ('done', '900000000003', 3)`)
 	restored := subscribe(t, nsqd.TCPAddr, "restored")
-	put(t, db, "restored", "4") // since the restore, and before the mirror
+	testenv.PutMessages(t, db, "restored", "4") // since the restore, and before the mirror
 	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	// 2 comes again: by id, which is all the order that is left, it is behind 1.
 	if diff := cmp.Diff([]string{"1", "2", "3", "4"}, restored.take(t, 4)); diff != "" {

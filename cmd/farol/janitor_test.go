@@ -27,14 +27,9 @@ func cmdStores(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	client := storage.NewClient(storage.Options{})
-	defer client.Close()
 	create := func(variable, name string) {
-		b, err := client.Bucket(settings.S3{
-			Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
-			AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-		}.Target(name))
-		ts.Check(err)
+		b, end := scriptBucket(ts, name)
+		defer end()
 		ts.Check(b.Create(ctx))
 		ts.Setenv(variable, name)
 	}
@@ -77,25 +72,16 @@ func TestSchedulerCleansUp(t *testing.T) {
 	var loop sync.WaitGroup
 	loop.Go(func() { c.Run(ctx) })
 	metric := func(name string) float64 { return counted(t, c.metrics.Registry)[name] }
-	until := func(what string, yes func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(testenv.Patience); !yes(); {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout while waiting for %s: %v", what, counted(t, c.metrics.Registry))
-			}
-			<-time.After(10 * time.Millisecond)
-		}
-	}
-	until("a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
-	until("its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
+	testenv.Eventually(t, "a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
+	testenv.Eventually(t, "its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
 	if err := s.Staging.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
 		t.Fatal(err)
 	}
-	until("the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })
-	until("that to be counted", func() bool { return metric("farol_schedule_runs_total janitor done") > 0 })
+	testenv.Eventually(t, "the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })
+	testenv.Eventually(t, "that to be counted", func() bool { return metric("farol_schedule_runs_total janitor done") > 0 })
 	stop()
 	loop.Wait()
 	if n := metric("farol_janitor_removed_total staging objects"); n != 1 || metric("farol_janitor_rounds_total done") == 0 {

@@ -219,6 +219,17 @@ func cmdBag(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), tar, 0o600))
 }
 
+// scriptBucket opens a bucket of a script's server, until end is called.
+func scriptBucket(ts *testscript.TestScript, name string) (b *storage.Bucket, end func()) {
+	client := storage.NewClient(storage.Options{})
+	b, err := client.Bucket(settings.S3{
+		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
+		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
+	}.Target(name))
+	ts.Check(err)
+	return b, client.Close
+}
+
 // cmdDeposit uploads a file as a depositor would: deposit FILE BUCKET.
 func cmdDeposit(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
@@ -226,15 +237,10 @@ func cmdDeposit(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	client := storage.NewClient(storage.Options{})
-	defer client.Close()
-	b, err := client.Bucket(settings.S3{
-		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
-		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}.Target(args[1]))
-	ts.Check(err)
+	b, end := scriptBucket(ts, args[1])
+	defer end()
 	content := ts.ReadFile(args[0])
-	_, err = b.Put(ctx, filepath.Base(args[0]), strings.NewReader(content), storage.Upload{Size: int64(len(content))})
+	_, err := b.Put(ctx, filepath.Base(args[0]), strings.NewReader(content), storage.Upload{Size: int64(len(content))})
 	ts.Check(err)
 }
 

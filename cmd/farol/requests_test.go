@@ -7,7 +7,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -19,13 +18,8 @@ func cmdFetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	client := storage.NewClient(storage.Options{})
-	defer client.Close()
-	b, err := client.Bucket(settings.S3{
-		Endpoint: ts.Getenv("FAROL_S3_ENDPOINT"), CAFile: ts.Getenv("FAROL_S3_CA_FILE"), Region: ts.Getenv("AWS_REGION"),
-		AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: storage.Secret(ts.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}.Target(args[0]))
-	ts.Check(err)
+	b, end := scriptBucket(ts, args[0])
+	defer end()
 	if neg {
 		if _, err := b.Head(ctx, args[1]); !errors.Is(err, storage.ErrNotFound) {
 			ts.Fatalf("%s has %s: %v", args[0], args[1], err)

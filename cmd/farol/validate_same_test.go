@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,95 +11,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/validate"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
-// judging are the stages that judge bags, with all that they need.
-type judging struct {
-	t    *testing.T
-	db   *pgxpool.Pool
-	deps pipeline.Deps
-	in   *storage.Bucket
-}
-
-func newJudging(t *testing.T) *judging {
-	t.Helper()
-	s3, client := testenv.S3(t), storage.NewClient(storage.Options{})
-	t.Cleanup(client.Close)
-	created := func(name string) *storage.Bucket {
-		b, err := client.Bucket(storage.Target{
-			Name: name, Bucket: name, Endpoint: s3.Endpoint, Region: s3.Region, CAFile: s3.CAFile, PathStyle: true,
-			AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
-		})
-		if err == nil {
-			err = b.Create(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	j := &judging{t: t, db: testenv.Database(t), in: created(s3.Prefix + "receiving")}
-	j.deps = pipeline.Deps{
-		Registry: registry.New(j.db), Progress: progress.New(testenv.Redis(t), "same"), Files: 2, Log: slog.New(slog.DiscardHandler),
-		Receiving: func(string) (*storage.Bucket, error) { return j.in, nil }, Staging: created(s3.Prefix + "staging"),
-	}
-	if _, err := j.deps.Registry.AddInstitution(t.Context(), registry.Institution{
-		Name: "Test", Identifier: "test.edu", ReceivingBucket: s3.Prefix + "receiving", RestoreBucket: s3.Prefix + "restore",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
+// judging are the stages that judge bags.
+type judging struct{ *pipelinetest.Archive }
 
 // run takes all bags through Receive and Validate.
 func (j *judging) run() {
-	j.t.Helper()
-	if _, err := (&upkeep.BucketReader{Registry: j.deps.Registry, Receiving: j.deps.Receiving, Log: j.deps.Log}).ReadAll(j.t.Context()); err != nil {
-		j.t.Fatal(err)
+	j.T.Helper()
+	if _, err := (&upkeep.BucketReader{Registry: j.Deps.Registry, Receiving: j.Deps.Receiving, Log: j.Deps.Log}).ReadAll(j.T.Context()); err != nil {
+		j.T.Fatal(err)
 	}
-	o := claim.DefaultOptions()
-	o.Poll, o.Log = 100*time.Millisecond, j.deps.Log
-	engine, err := claim.New(j.t.Context(), j.db, o)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	runner, err := pipeline.NewRunner(engine, j.deps, steps.All(j.deps), pipeline.RunnerOptions{
-		Pools: []pipeline.Pool{{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2}}, Log: j.deps.Log,
+	_, stop := j.Run(j.Deps, j.Steps(j.Deps), pipeline.RunnerOptions{
+		Pools: []pipeline.Pool{{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2}},
 	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(j.t.Context())
-	done := make(chan error)
-	go func() { done <- runner.Run(ctx) }()
-	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-		var left int
-		err := j.db.QueryRow(ctx, `SELECT count(*) FROM work_items WHERE retry AND stage IN ('Receive', 'Validate')`).Scan(&left)
-		if err != nil || time.Now().After(deadline) {
-			j.t.Fatalf("%d bags are not judged: %v", left, err)
-		}
-		if left == 0 {
-			break
-		}
-	}
+	testenv.Finally(j.T, "all bags to be judged", func() bool {
+		return pipelinetest.Value[int](j, `SELECT count(*) FROM work_items WHERE retry AND stage IN ('Receive', 'Validate')`) == 0
+	}, func() int {
+		return pipelinetest.Value[int](j, `SELECT count(*) FROM work_item_attempts WHERE ended_at IS NOT NULL`)
+	})
 	stop()
-	if err := <-done; err != nil {
-		j.t.Fatal(err)
-	}
 }
 
 // commandSays is what farol validate finds out about a tar.
@@ -128,7 +68,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	j, random, dir := newJudging(t), rand.New(rand.NewPCG(seed, 0)), t.TempDir()
+	j, random, dir := &judging{pipelinetest.New(t, steps.All)}, rand.New(rand.NewPCG(seed, 0)), t.TempDir()
 	want := map[string]bag.Verdict{}
 	for i := range 80 {
 		name := fmt.Sprintf("bag-%02d.tar", i)
@@ -144,13 +84,11 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 		if wants := map[bool]int{true: cli.ExitFailed, false: 0}[!v.Valid]; code != wants && !v.Unknown || v.Unknown && code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d for %+v", name, code, v)
 		}
-		if _, err := j.in.Put(t.Context(), name, bytes.NewReader(data), storage.Upload{Size: int64(len(data))}); err != nil {
-			t.Fatal(err)
-		}
+		j.PutRaw(name, data)
 		want[name] = v
 	}
 	j.run()
-	items, err := j.deps.Registry.WorkItems(t.Context(), registry.ItemFilter{Limit: 100})
+	items, err := j.Deps.Registry.WorkItems(t.Context(), registry.ItemFilter{Limit: 100})
 	if err != nil || len(items) != len(want) {
 		t.Fatalf("%d items, %v", len(items), err)
 	}
@@ -163,14 +101,14 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 }
 
 func (j *judging) compare(item registry.WorkItem, v bag.Verdict) {
-	j.t.Helper()
+	j.T.Helper()
 	if v.Valid {
 		if item.Status != "Pending" || item.Stage != "Reingest Check" {
-			j.t.Errorf("%s is valid, and %s at %s: %s", item.Name, item.Status, item.Stage, item.Note)
+			j.T.Errorf("%s is valid, and %s at %s: %s", item.Name, item.Status, item.Stage, item.Note)
 		}
 		for _, w := range v.Warnings {
 			if !strings.Contains(item.Note, w.Message) {
-				j.t.Errorf("%s: the note %q does not have %q", item.Name, item.Note, w.Message)
+				j.T.Errorf("%s: the note %q does not have %q", item.Name, item.Note, w.Message)
 			}
 		}
 		return
@@ -186,25 +124,25 @@ func (j *judging) compare(item registry.WorkItem, v bag.Verdict) {
 		code = "manifest-unsupported"
 	}
 	if item.Status != "Failed" || item.Stage != stage || item.ErrorCode != code {
-		j.t.Errorf("%s: %s at %s of %s, want Failed at %s of %s", item.Name, item.Status, item.Stage, item.ErrorCode, stage, code)
+		j.T.Errorf("%s: %s at %s of %s, want Failed at %s of %s", item.Name, item.Status, item.Stage, item.ErrorCode, stage, code)
 	}
 	var messages []string
 	for _, f := range v.Errors[:min(len(v.Errors), 30)] {
 		messages = append(messages, f.Message)
 	}
 	if note := strings.Join(messages, " | "); item.Note != note && (len(v.Errors) <= 30 || !strings.HasPrefix(item.Note, note)) {
-		j.t.Errorf("%s: the note is %q, want %q", item.Name, item.Note, note)
+		j.T.Errorf("%s: the note is %q, want %q", item.Name, item.Note, note)
 	}
-	found, _, err := j.deps.Progress.Faults(j.t.Context(), item.ID)
+	found, _, err := j.Deps.Progress.Faults(j.T.Context(), item.ID)
 	if err != nil {
-		j.t.Fatal(err)
+		j.T.Fatal(err)
 	}
 	got, want := codesAndPaths(found.List), ""
 	for _, f := range v.Errors[:min(len(v.Errors), progress.MaxFaults)] {
 		want += f.Code + " " + f.Path + "\n"
 	}
 	if got != want || len(found.List)+found.More != len(v.Errors)+v.More || len(found.Warnings) != min(len(v.Warnings), progress.MaxFaults) {
-		j.t.Errorf("%s: kept with the item:\n%s+%d\nwant\n%s+%d", item.Name, got, found.More, want, v.More)
+		j.T.Errorf("%s: kept with the item:\n%s+%d\nwant\n%s+%d", item.Name, got, found.More, want, v.More)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 		servers = append(servers, newBroker(own, Options{}))
 	}
 	for _, queue := range queues {
-		if _, err := servers[0].post(t.Context(), postRequest{postings: []posting{{queue, numbers(1, messages)}}}); err != nil {
+		if _, err := servers[0].post(t.Context(), postRequest{postings: []posting{{queue, testenv.Numbers(1, messages)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
 	q := newBroker(db, Options{})
-	if _, err := q.post(t.Context(), postRequest{postings: []posting{{"q", numbers(1, 2)}}}); err != nil {
+	if _, err := q.post(t.Context(), postRequest{postings: []posting{{"q", testenv.Numbers(1, 2)}}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []wanted{{Queue: "q", Max: 1, RetryNum: 2, FailTimeout: time.Hour}}

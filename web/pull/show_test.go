@@ -70,7 +70,7 @@ func TestQueuesAreShown(t *testing.T) {
 	s.wants("failed at once", s.pull("r", "a", `"retry_num": 0`), "a: 3 3")
 	s.wants("all", s.pull("quick", "a", `"start": -2`), "nothing")
 	s.wants("with a delayed one", s.pull("r", "b", `"start": 3`), "nothing")
-	put(t, s.db, "fixity_check", "7", "8")
+	testenv.PutMessages(t, s.db, "fixity_check", "7", "8")
 	s.readable()
 	s.wants("a topic", s.pull("r", "fixity_check", ""), "fixity_check: 1 7")
 	want := []string{
@@ -155,7 +155,7 @@ func TestPositionsCanBeSet(t *testing.T) {
 	place("q", "r", `{}`, 400, "position is missing")
 	place("nowhere", "r", `{"position": 0}`, 404, "no queue nowhere")
 	place("q", "a%0Ab", `{"position": 0}`, 400, "control characters")
-	put(t, s.db, "fixity_check", "7", "8")
+	testenv.PutMessages(t, s.db, "fixity_check", "7", "8")
 	s.readable()
 	s.wants("a topic", given(s.ask("/pull", `{"receiver": "r", "timeout": 20, "queues": {"fixity_check": {"max": 9}}}`)), "fixity_check: 1 7, 2 8") // it is numbered when no older transaction runs
 	place("fixity_check", "r", `{"position": 1}`, 200, "")

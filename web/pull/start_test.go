@@ -31,7 +31,7 @@ func TestStartBeyondTheEndMovesNothing(t *testing.T) {
 	s.post("q", 4, "d")
 	s.wants("that it waited for", <-waiting, "q: 4 d")
 
-	put(t, s.db, "fixity_check", "7")
+	testenv.PutMessages(t, s.db, "fixity_check", "7")
 	s.readable()
 	s.wants("a topic, beyond the end", s.pull("r", "fixity_check", `"start": 1000000`), "nothing")
 	s.wants("a topic", s.pull("r", "fixity_check", ""), "fixity_check: 1 7")
@@ -78,7 +78,7 @@ func TestNothingIsWrittenBeforeTheFirstMessage(t *testing.T) {
 	}
 	s.post("q", 1, "a")
 	s.wants("beyond the end", s.pull("late", "q", `"start": 2`), "nothing")
-	put(t, s.db, "ingest09_cleanup", "1")
+	testenv.PutMessages(t, s.db, "ingest09_cleanup", "1")
 	s.readable()
 	s.wants("a topic with nothing in it", s.pull("r", "fixity_check", ""), "nothing")
 	var rows int

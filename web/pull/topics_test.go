@@ -53,9 +53,9 @@ func (s *server) readable() {
 func TestTopicsOfThePipelineArePulled(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
-	put(t, s.db, aTopic, "1", "2")
-	put(t, s.db, "ingest04_staging", "3")
-	put(t, s.db, aTopic, "4", "5", "6")
+	testenv.PutMessages(t, s.db, aTopic, "1", "2")
+	testenv.PutMessages(t, s.db, "ingest04_staging", "3")
+	testenv.PutMessages(t, s.db, aTopic, "4", "5", "6")
 	s.readable()
 	for _, c := range []struct {
 		receiver, options string
@@ -170,7 +170,7 @@ func TestHiddenMessageReachesWhoWaits(t *testing.T) {
 		came <- given(status, answer)
 	}()
 	testenv.Eventually(t, "a call that waits", func() bool { return s.api.Waiting() == 1 })
-	put(t, s.db, aTopic, "2")
+	testenv.PutMessages(t, s.db, aTopic, "2")
 	testenv.Exec(t, s.db, `SELECT pg_notify('farol_work', '')`)
 	select {
 	case got := <-came:
@@ -190,9 +190,9 @@ func TestHiddenMessageReachesWhoWaits(t *testing.T) {
 func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
-	put(t, s.db, aTopic, "first")
+	testenv.PutMessages(t, s.db, aTopic, "first")
 	testenv.Exec(t, s.db, `INSERT INTO topic_messages (topic, body) SELECT 'ingest04_staging', 'x' FROM generate_series(1, 120000)`)
-	put(t, s.db, aTopic, "last")
+	testenv.PutMessages(t, s.db, aTopic, "last")
 	s.readable()
 	var got []string
 	for range 6 {
@@ -234,7 +234,7 @@ func TestReceiversOutliveARestoreIntoAnotherCluster(t *testing.T) {
 		)
 		INSERT INTO topic_deliveries (receiver_id, message, xid, status) SELECT id, position, xid, 'processing' FROM r`, aTopic)
 	testenv.Exec(t, s.db, `SELECT renumber_log()`) // unless the server has come to it by itself
-	put(t, s.db, aTopic, "4")
+	testenv.PutMessages(t, s.db, aTopic, "4")
 	s.readable()
 	got := s.bodies("r", `"max": 9`)
 	got = append(got, s.bodies("r", `"max": 1, "fail_timeout": 0`)...)
@@ -310,7 +310,7 @@ func TestNameIsAQueueOrATopic(t *testing.T) {
 	if status, answer := s.ask("/post", `{"messages": {"ingest_virus_scan": ["1"]}}`); status != 403 {
 		t.Errorf("post to the topic of a new stage = %d %s", status, answer)
 	}
-	put(t, s.db, "ingest_virus_scan", "7")
+	testenv.PutMessages(t, s.db, "ingest_virus_scan", "7")
 	s.readable()
 	if got := s.pull("r", "ingest_virus_scan", ""); !strings.HasSuffix(got, " 7") {
 		t.Errorf("its topic has %q", got)
@@ -346,13 +346,13 @@ func TestFewLookForAMessageOfATopic(t *testing.T) {
 		})
 	}
 	testenv.Eventually(t, "all calls waiting", func() bool { return q.waits.count() == calls && looks.Load() >= calls })
-	put(t, db, aTopic, "1")
+	testenv.PutMessages(t, db, aTopic, "1")
 	testenv.Exec(t, db, `NOTIFY `+topiclog.Channel)
 	<-answered
 	before := looks.Load()
 	const messages = 10
 	for n := range messages {
-		put(t, db, aTopic, fmt.Sprint(n))
+		testenv.PutMessages(t, db, aTopic, fmt.Sprint(n))
 		testenv.Exec(t, db, `NOTIFY `+topiclog.Channel)
 		<-answered
 	}
