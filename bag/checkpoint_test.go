@@ -191,7 +191,7 @@ func TestReadingOnWithinALargeFile(t *testing.T) {
 	})
 }
 
-// Who reads on within a file, and is killed as well, leaves checkpoints that go with
+// A reader that resumes within a file, and is killed too, leaves checkpoints that belong to
 // the same one before the file.
 func TestReadingOnAgainWithinALargeFile(t *testing.T) {
 	t.Parallel()

@@ -114,7 +114,7 @@ func TestEveryRuleOfAProfileIsObeyed(t *testing.T) {
 	}
 }
 
-// Anyone who writes a profile hears where it is wrong, of all of it at once.
+// The author of a profile is told all that is wrong with it at once, and where.
 func TestAWrongProfileIsRefusedWithItsFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

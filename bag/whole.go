@@ -4,7 +4,7 @@ import "hash"
 
 // whole computes the digest of the tar itself, in step with what is made of its
 // bytes: at a checkpoint it stands where the checkpoint does. The first block is
-// hashed where it is read, all others by a goroutine beside. Without a hash it does
+// hashed where it is read, all others by another goroutine. Without a hash it does
 // nothing.
 type whole struct {
 	hash hash.Hash
@@ -123,7 +123,7 @@ func (w *whole) state(offset int64) []byte {
 	w.settle()
 	state, err := keepState(w.hash)
 	if err != nil {
-		return nil // the digest is not known to who goes on from there
+		return nil // after a resume from there the digest is unknown
 	}
 	return state
 }
@@ -145,7 +145,7 @@ func (w *whole) close() {
 	}
 }
 
-// close ends what goes on beside the reading.
+// close ends the goroutines that hash.
 func (rd *reader) close() {
 	rd.digester.close()
 	rd.whole.close()

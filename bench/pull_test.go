@@ -230,7 +230,7 @@ func (s *httpServer) latency(waiting int) {
 		began := time.Now()
 		s.ask("/post", fmt.Sprintf(`{"messages": {%q: ["x"]}}`, queue))
 		took = append(took, (<-answered).Sub(began))
-		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // so that anyone who was answered waits again
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // so that the receiver that was answered waits again
 	}
 	gone.Store(true)
 	running.Wait()

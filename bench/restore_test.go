@@ -140,7 +140,7 @@ func BenchmarkRestoreTenAtOnce(b *testing.B) {
 	}
 }
 
-// A way to do the same thing, and the processor time that anyone who does it has had.
+// A way to do the same thing, and the processor time that it takes.
 type way struct {
 	name   string
 	do     func()
@@ -313,7 +313,7 @@ func (w *worker) cpu() float64 {
 	return (user + system) / 100
 }
 
-// ingest brings a bag on record, with one copy of each file. Who does it ends with it.
+// ingest brings a bag on record, with one copy of each file.
 func (a *archive) ingest(spec bagtest.Spec) {
 	a.b.Helper()
 	ctx := context.Background()
@@ -414,7 +414,7 @@ func (a *archive) wait(items []int64) {
 	}
 }
 
-// get reads a file's copy. Who uses it reads it to its end.
+// get reads a file's copy. The caller reads it to its end.
 func (a *archive) get(f registry.StoredFile) io.Reader {
 	a.b.Helper()
 	out, err := a.plain.GetObject(context.Background(), &s3.GetObjectInput{Bucket: &a.preserve, Key: &f.Copies[0].Key})

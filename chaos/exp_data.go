@@ -52,7 +52,7 @@ func dataExperiments() []experiment {
 			promise: oracle.Promise{Spends: true, ByHand: true}, script: madness(25 * time.Second),
 		},
 		{
-			name: "storm", does: "for 90 s, one to three random faults at a time, each for 2 to 12 s", must: allDo + "; attempts may be spent", at: 0.05,
+			name: "storm", does: "for 90 s, one to three random faults at a time, each for 2 to 12 s", must: allDo + "; attempts may be used up", at: 0.05,
 			promise: spends, script: storm(90 * time.Second),
 		},
 	}

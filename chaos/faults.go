@@ -80,7 +80,7 @@ func untilDone(most time.Duration, faults ...fault) func(context.Context, *site)
 	}, faults...)
 }
 
-// Who is harmed.
+// The processes that a fault harms.
 func all(s *site) []*process         { return s.everyone() }
 func firstWorker(s *site) []*process { return s.workers[:1] }
 

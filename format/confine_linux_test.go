@@ -77,7 +77,7 @@ func TestAChildIsConfined(t *testing.T) {
 	}
 }
 
-// Who starts children can be looked into by nobody of the same user.
+// Another process of the same user cannot read the memory of the parent.
 func TestParentHidesItself(t *testing.T) {
 	t.Parallel()
 	if err := hide(); err != nil {

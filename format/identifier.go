@@ -64,9 +64,9 @@ type Identifier struct {
 	opts   Options
 	closed chan struct{}
 	// slots holds a token for each child that may run: the child if it is idle,
-	// nil if it is not running. Who takes a token gives one back.
+	// nil if it is not running. A caller that takes a token gives one back.
 	slots chan *child
-	// close runs once, and anyone who closes waits for its end.
+	// close runs once, and every caller waits for its end.
 	close func()
 }
 

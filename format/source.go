@@ -9,15 +9,15 @@ import (
 const (
 	// blockSize is what one read far from the others costs.
 	blockSize = 64 << 10
-	// runBlocks is how many blocks are asked for at once by who reads on from
-	// a block that is there: a round trip to S3 costs as much as that many.
+	// runBlocks is how many blocks are requested at once when reading continues from a
+	// block that is there: a round trip to S3 costs as much as that many.
 	runBlocks = 4
 	// edge at both ends of a file is read whatever the budget says, since most
 	// signatures lie there, and so does a zip's directory.
 	edge = 1 << 20
 )
 
-// errNotStream is the answer to who takes a source for a stream.
+// errNotStream is the error of a use of a source as a stream.
 var errNotStream = errors.New("format: a source is read by slices")
 
 // A source gives Siegfried a file by ranges.

@@ -11,9 +11,9 @@ import (
 	"github.com/farol-preservation/farol/claim"
 )
 
-// Large bags wait for each other and small ones for nobody. Who waits in vain
-// takes nothing away.
-func TestLargeBagsShareTheRoomInMemory(t *testing.T) {
+// Large bags wait for each other, and small ones do not wait. A bag that gives up waiting
+// uses nothing of the budget.
+func TestLargeBagsShareTheMemoryBudget(t *testing.T) {
 	t.Parallel()
 	waits := make(lines, 10)
 	r := newMemoryBudget(100_000, 0)

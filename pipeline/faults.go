@@ -9,11 +9,8 @@ import (
 	"github.com/farol-preservation/farol/progress"
 )
 
-// What follows keeps beside the note, which is for reading, what a stage knew of a
-// failure: which file, what was expected and what was found.
-
-// keepFaults keeps what a stage failed of for who asks why. The note has the same
-// in words, so that nothing is lost but convenience where Redis does not take it.
+// keepFaults saves the details of a failure: which file, what was expected and what was
+// found. The note has the same in words, so little is lost if Redis does not accept it.
 func (r *Runner) keepFaults(ctx context.Context, w *Work, result error) {
 	faults := faultsOf(result)
 	if len(faults.List) == 0 {

@@ -25,8 +25,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Large bags hold a slot for long, so small ones lend few; and who stands alone
-// lends none.
+// Large bags hold a slot for long, so a pool of small bags lends few slots to them; and a
+// pool that stands alone lends none.
 func TestHowManySlotsAreLent(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30

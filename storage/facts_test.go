@@ -57,7 +57,7 @@ func TestURLIsWhereTheObjectIs(t *testing.T) {
 	}
 }
 
-// Who restores a file chooses among buckets by what they say of themselves.
+// A restoration chooses among buckets by their own facts.
 func TestABucketTellsOfItsTarget(t *testing.T) {
 	t.Parallel()
 	type facts struct {

@@ -287,7 +287,7 @@ func TestAPageIsNoAnswer(t *testing.T) {
 		}
 		for op, do := range all {
 			// Without a body, S3 says yes to a HEAD of the bucket and to a single DELETE; and
-			// what begins as a listing is only looked at by who asked for one.
+			// only a caller that asked for a listing checks whether an answer is one.
 			if name != "HTML" && (op == "Check" || op == "Probe" || op == "Delete") {
 				continue
 			}

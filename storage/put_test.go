@@ -313,7 +313,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Anyone who is asked to stop must not wait for an upload to end.
+// A caller that is asked to stop must not wait for an upload to end.
 func TestPutStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "put"))

@@ -89,7 +89,7 @@ func TestStreamIsRewound(t *testing.T) {
 			if !rewound || !slices.Equal(p.from, []int64{0, minPart}) || p.open != 0 {
 				t.Errorf("rewound %t, begun at %v, %d left open", rewound, p.from, p.open)
 			}
-			// Who dies after a rewind must not go on behind what was taken back.
+			// A process that dies after a rewind must not resume behind the bytes that were taken back.
 			if fell := slices.IndexFunc(p.told[1:], func(at int64) bool { return at == minPart }); fell < 0 || !slices.Equal(p.told[fell+1:], ends(size)) {
 				t.Errorf("told of %v", p.told)
 			}

@@ -41,8 +41,8 @@ func leftIn(t *testing.T, b *storage.Bucket) (left []string) {
 	return left
 }
 
-// Who may do everything is told so, and nothing is left behind, also where versions
-// are kept.
+// A trial of full rights reports them and leaves nothing behind, also where versions are
+// kept.
 func TestTrialLeavesNothing(t *testing.T) {
 	t.Parallel()
 	staging, at := create(t, target(t, "staging")), target(t, "kept")

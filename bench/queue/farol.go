@@ -31,7 +31,7 @@ type farol struct {
 	intake bool // what takes the place of items that left comes as uploads do
 
 	db     *pgxpool.Pool // of the workers' process
-	feed   *pgxpool.Pool // of anyone who puts items
+	feed   *pgxpool.Pool // of the producers of items
 	names  atomic.Int64  // of the uploads that were put
 	loaded atomic.Int64  // how many items were not put
 }

@@ -55,7 +55,7 @@ type Options struct {
 	Ephemeral bool
 	// RestoreDelay is how long RestoreObject takes to bring an object back.
 	RestoreDelay time.Duration
-	Log          *slog.Logger // WARN: a a server ended; restarting it; nil is silent
+	Log          *slog.Logger // gets a warning when a server ended and is restarted; nil: no log
 
 	PostgresSettings []string // name=value; they count over the stack's own
 	StandbyOf        string   // URL of a PostgreSQL of which a new cluster is made a streaming copy

@@ -33,7 +33,7 @@ type guarded struct {
 // of "farol-dev internal guard". The first line of in says what to run; out gets
 // "READY pid" once it runs.
 //
-// When in ends, because anyone who started the guard stopped or died, or when ctx
+// When in ends, because the process that started the guard stopped or died, or when ctx
 // ends, the server is asked to stop and, after its grace, killed. A guard that
 // dies first takes the server with it on Linux, where the kernel sends the same
 // request to stop; elsewhere the server would be left.

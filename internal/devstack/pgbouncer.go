@@ -13,8 +13,8 @@ import (
 )
 
 // startPgBouncer runs PgBouncer in transaction mode. It has so few connections
-// that its clients run one after another on them, statement by statement: who leaves
-// something behind in a session is found out.
+// that its clients share them, statement by statement: a client that leaves something behind
+// in a session is found out.
 func (s *Stack) startPgBouncer(ctx context.Context) error {
 	path, err := exec.LookPath("pgbouncer")
 	if err != nil && executable("/usr/sbin", "pgbouncer") {

@@ -64,14 +64,14 @@ func (c cluster) serves(pid int) bool {
 	return err == nil && os.SameFile(cwd, data)
 }
 
-// successor finds a server of another's. One that is stopping is waited
-// for, since it is the one before.
+// successor finds a server that another process has started. A server that is stopping is
+// ours: successor waits until it has stopped.
 //
-// If that was shut down in order, it has removed its pid file, and who told it
-// to is likely to start another, as pg_ctl restart does: that is waited for, up
-// to a second. If ours came first, pg_ctl would say that it could not start one.
+// If that was shut down in order, it has removed its pid file, and the process that stopped
+// it is likely to start another, as pg_ctl restart does: successor waits for that, up to a
+// second. If ours came first, pg_ctl would say that it could not start one.
 func (c cluster) successor(ctx context.Context) (postmaster, bool) {
-	poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // anyone who uses ctx next will see
+	poll(ctx, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // the next use of ctx will fail
 		p, ok := c.postmaster()
 		return !ok || !p.stopping, nil
 	})

@@ -12,8 +12,8 @@ import (
 // is set: see clamp_times. New columns belong into one of these two lists.
 func TestEveryStoredTimeIsConsidered(t *testing.T) {
 	t.Parallel()
-	// What is due, or who was heard of, and when that was set: moved back when the
-	// clock was, by clamp_times, clamp_waiting or the statement that reads it.
+	// Times that something is due or was last heard of, and when that was set: moved back
+	// with the clock, by clamp_times, clamp_waiting or the statement that reads it.
 	clamped := strings.Fields(`
 		fixity_checks.run_at fixity_checks.set_at fixity_feed.drained_at fixity_feed.fed_at fixity_policies.paused_until fixity_policies.set_at
 		repair_stops.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at service_reports.since

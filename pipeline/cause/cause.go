@@ -87,8 +87,8 @@ func Storage(err error) error {
 	return claim.Transient("storage-unavailable", err)
 }
 
-// Known tells whether an error says already what it comes to. That work was
-// stopped is for who stopped it to say.
+// Known tells whether an error has its meaning already. Work that was stopped has one too:
+// the caller that stopped it knows why.
 func Known(err error) bool {
 	code := claim.Code(err)
 	return code != "transient" && code != "timeout" || errors.Is(err, context.Canceled)

@@ -46,7 +46,7 @@ func (t Targets) Prove(ctx context.Context, r *registry.Registry, c registry.Sto
 	return true, recordProof(ctx, r, result)
 }
 
-// recordProof waits a while for who is changing the file at this moment.
+// recordProof waits a while if another process is changing the file at this moment.
 func recordProof(ctx context.Context, r *registry.Registry, result fixity.Result) error {
 	const (
 		tries      = 10

@@ -369,7 +369,7 @@ func TestLongCheckIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// Who was asked to stop gives back what it has, at once.
+// A checker that is asked to stop releases its copies at once.
 func TestStoppedCheckIsGivenBack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -384,7 +384,7 @@ func TestStoppedCheckIsGivenBack(t *testing.T) {
 	}
 }
 
-// Who was asked to stop while it claims gives back what the claim took.
+// A checker that is asked to stop while it claims releases the copies of that claim.
 func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -478,8 +478,8 @@ func TestArchivedCopiesAreNoFailures(t *testing.T) {
 	}
 }
 
-// Who asks about archived copies hears of each that is missing, however many are
-// there. Nobody is told to wait.
+// A request to check archived copies reports each that is missing, however many there are.
+// It makes no one wait.
 func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -22,9 +22,9 @@ import (
 // are compared with their digest on their way, and read back. Where more copies of a
 // provider fail than bit rot explains, it stops by itself.
 //
-// A copy is in one pair of hands at a time, those of who checks it included. Anyone who
-// dies on the way leaves a bad copy that is still bad, or one that is good and noted
-// as being replaced: doing it again does the rest.
+// Only one process repairs or checks a copy at a time. A repair that dies leaves a copy that
+// is still bad, or one that is good and noted as being replaced: the next repair does the
+// rest.
 type Repairer struct {
 	Registry   *registry.Registry
 	Targets    copies.Targets
@@ -144,8 +144,8 @@ func (r *Repairer) holding(ctx context.Context, w fixity.Repair, do func(context
 	return err
 }
 
-// keep renews the lease until ctx is done. Who could not renew it for two thirds of
-// it stops: the copy may be another's by now, and must have one writer.
+// keep renews the lease until ctx is done. A repair that could not renew it for two thirds
+// of it stops: another worker may have the copy soon, and a copy must have one writer.
 func (r *Repairer) keep(ctx context.Context, h fixity.Hold, stop context.CancelCauseFunc) {
 	renewed := time.Now()
 	for retry.Pause(ctx, r.lease()/4) {

@@ -208,8 +208,8 @@ func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repai
 	return nil
 }
 
-// quarantine keeps the bad bytes, under a name that the failure alone has: they are
-// found there by who does it again. Should they go on changing, all of them are kept.
+// quarantine keeps the bad bytes under a name that only this failure has, so that a repeated
+// repair finds them. If the bytes keep changing, all versions are kept.
 func (r *Repairer) quarantine(ctx context.Context, b *storage.Bucket, w fixity.Repair, found string) (url string, err error) {
 	if err := r.Quarantine.Check(ctx); errors.Is(err, storage.ErrDenied) {
 		if err := r.Quarantine.Create(ctx); err != nil {

@@ -215,7 +215,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	}
 }
 
-// Who repairs may die at any request. Anyone who comes next does the rest, and the
+// A repair may die at any request. The next repair does the rest, and the
 // record tells of one repair.
 func TestRepairMayDieAnywhere(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ func refusal(code string, v bag.Verdict) error { return claim.Fatal(code, "%w", 
 
 func (b *badBag) Error() string { return interim.Findings(b.Errors, b.More) }
 
-// Faults are the findings for who asks why: see [progress.Store.Fail].
+// Faults are the findings in parts: see [progress.Store.Fail].
 func (b *badBag) Faults() progress.Faults {
 	return progress.Faults{List: faultsIn(b.Errors), More: b.More, Warnings: faultsIn(b.Warnings)}
 }

@@ -88,7 +88,7 @@ type Keeping struct {
 type Keeper struct {
 	Reader
 	Bucket   *storage.Bucket // that it is kept in
-	Software string          // this program, for who reads it later
+	Software string          // this program, as it is named in what is kept
 }
 
 // Keep writes what is known of an item to the bucket for that, unless that is done.

@@ -44,7 +44,7 @@ func TestHandoverPassesOnWhatWasWritten(t *testing.T) {
 	})
 }
 
-// Who writes does not wait for a reader that has gone.
+// A writer does not wait for a reader that has gone.
 func TestHandoverEndsWithItsReader(t *testing.T) {
 	t.Parallel()
 	h := newHandover()

@@ -47,8 +47,8 @@ func partSizeOf(size int64) int64 {
 	return max((part+unit-1)/unit*unit, leastPart)
 }
 
-// from is what [storage.Stream] asks for. Anyone who closes the reader ends the
-// goroutine that writes to it.
+// from is what [storage.Stream] asks for. Closing the reader ends the goroutine that writes
+// to it.
 func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) {
 	if err := s.verdict(nil); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (o *outlet) put(p []byte) error {
 	return nil
 }
 
-// Write is put, for who needs a writer.
+// Write is put, as an [io.Writer].
 func (o *outlet) Write(p []byte) (int, error) {
 	if err := o.put(p); err != nil {
 		return 0, err

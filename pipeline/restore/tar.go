@@ -71,7 +71,7 @@ func (l *layout) writeFiles(ctx context.Context, out *outlet) (err error) {
 
 // readAhead lists the files with their headers, and begins to read small ones that
 // lie behind the first so many bytes. How much of them is read at once is bounded by
-// budget, which anyone who has written a file gives back.
+// budget, which the writer of a file gives back.
 func (l *layout) readAhead(
 	ctx context.Context, g *giving, skip int64, budget *semaphore.Weighted, readers *sync.WaitGroup, entries chan<- entry,
 ) error {

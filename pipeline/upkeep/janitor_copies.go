@@ -186,7 +186,7 @@ func (r *round) retired(ctx context.Context) error {
 	})
 }
 
-// mostHeld is how many keys are deleted while anyone who would requeue the item waits.
+// mostHeld is how many keys are deleted under one lock, for which a requeue of the item waits.
 const mostHeld = 250
 
 // unnamed deletes, or reports, those of some copies that no record names, and calls

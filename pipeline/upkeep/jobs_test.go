@@ -191,7 +191,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 	if got := a.does(poll); got != "waiting items: 1; woken: 1" {
 		t.Errorf("result after five hours = %q", got)
 	}
-	// Anyone who has had the item since it was listed is not disturbed.
+	// A worker that has had the item since it was listed is not disturbed.
 	a.Exec(again)
 	list, err := upkeep.In(a.Deps.Registry).WaitingRetrievals(t.Context(), 0, 10)
 	if err != nil || len(list) != 1 {

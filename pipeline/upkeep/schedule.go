@@ -175,8 +175,8 @@ func (s *Scheduler) begin(ctx context.Context, j Job, now bool) (*JobRun, error)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// Who is asked to stop at this moment has to know whether it has begun a run, or
-	// nobody could begin one until the lease lapses.
+	// A scheduler that is asked to stop at this moment has to know whether it has begun a
+	// run. Otherwise no scheduler could begin one until the lease lapses.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	run, began, err := upkeep.In(s.Registry).BeginRun(asking, upkeep.RunBegin{Job: j.Name, Holder: s.Holder, Every: j.Every, Lease: lease, Now: now})
 	cancel()

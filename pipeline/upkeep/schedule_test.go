@@ -185,7 +185,7 @@ func TestKilledSchedulerIsReplacedAndASlowOneIsNot(t *testing.T) {
 	}
 }
 
-// Who was replaced is stopped, and what it says then is not on record.
+// A run whose lease another process has is stopped, and its result is not recorded.
 func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
@@ -217,8 +217,8 @@ func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 	}
 }
 
-// Who cannot renew its lease, whether the database refuses or says nothing at all,
-// stops before someone else begins.
+// A run that cannot renew its lease, whether the database refuses or does not answer,
+// stops before another begins.
 func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, breakOff := range map[string]func(*testenv.Proxy){
@@ -278,7 +278,7 @@ func TestStoppedSchedulerGivesItsRunBack(t *testing.T) {
 }
 
 // What goes wrong with one job is on record, and no other's trouble.
-// Who is asked to stop while a run is being begun leaves nobody waiting for its lease.
+// A scheduler that is asked to stop while it begins a run leaves no lease behind.
 func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
