@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 // Parts says how an object is uploaded piece by piece.
@@ -360,12 +362,8 @@ func retried(ctx context.Context, f func() error) error {
 			return err
 		}
 		limit := min(200*time.Millisecond<<attempt, maxBackoff)
-		timer := time.NewTimer(rand.N(limit))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Pause(ctx, rand.N(limit)) {
 			return err
-		case <-timer.C:
 		}
 	}
 }

@@ -43,12 +43,7 @@ func TestRestoreBringsAnObjectBack(t *testing.T) {
 	if got := restore("cold", 2); early() && got != storage.RetrievalOngoing {
 		t.Errorf("Restore while it is under way = %s", got)
 	}
-	for !head(t, b, "cold").Readable(time.Now()) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("it never becomes readable")
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	testenv.Eventually(t, "the copy to become readable", func() bool { return head(t, b, "cold").Readable(time.Now()) })
 	get(t, b, "cold")
 	first := head(t, b, "cold").Restoration.Expires
 	if days := time.Until(first).Hours() / 24; days < 1.9 || days > 2.1 {

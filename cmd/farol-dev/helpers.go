@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // helpers are the farol processes that up and demo start: workers, mirror,
@@ -54,12 +55,7 @@ func (h *helpers) start(name string, args ...string) {
 				wait = 200 * time.Millisecond
 			}
 			h.log.WarnContext(h.ctx, "a helper ended; restarting it", "helper", name, "err", err)
-			t := time.NewTimer(wait)
-			select {
-			case <-h.ctx.Done():
-			case <-t.C:
-			}
-			t.Stop()
+			retry.Pause(h.ctx, wait)
 		}
 	})
 }

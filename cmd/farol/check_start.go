@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/preflight"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // startWait is what --wait does for a process that runs until it is told to end.
@@ -71,7 +72,7 @@ func (w waiting) until(
 	ctx context.Context, s preflight.Surroundings, enough func([]preflight.Finding) bool, log *slog.Logger, pause func(context.Context, time.Duration, []preflight.Finding),
 ) ([]preflight.Finding, error) {
 	if pause == nil {
-		pause = func(ctx context.Context, d time.Duration, _ []preflight.Finding) { sleep(ctx, d) }
+		pause = func(ctx context.Context, d time.Duration, _ []preflight.Finding) { retry.Pause(ctx, d) }
 	}
 	began := time.Now()
 	for next := firstWait; ; next = min(2*next, mostWait) {
@@ -90,15 +91,6 @@ func (w waiting) until(
 				"service", f.Service, "check", f.Check, "code", f.Code, "found", f.Found, "likewise", f.Also, "to_do", f.Todo, "next_try", next)
 		}
 		pause(ctx, next, all)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -161,7 +153,7 @@ func (w *waiter) pause(ctx context.Context, d time.Duration, all []preflight.Fin
 			}
 		}()
 	}
-	sleep(ctx, d)
+	retry.Pause(ctx, d)
 }
 
 // end frees the address.

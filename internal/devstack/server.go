@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 // How a server that has ended is brought back.
@@ -102,7 +104,7 @@ func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*
 	service := string(sv.child.service)
 	wait, foreign := *pause, false
 	for tries := 1; ; {
-		if !sleep(ctx, wait) {
+		if !retry.Pause(ctx, wait) {
 			return nil, nil //nolint:nilnil // asked to stop
 		}
 		if sv.answers != nil && sv.answers(ctx) {
@@ -133,18 +135,6 @@ func (s *Stack) try(ctx context.Context, sv *server) (*child, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
 	defer cancel()
 	return sv.again(ctx)
-}
-
-// sleep reports whether it has slept to the end, which it has not when ctx ends.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // listens reports whether anyone accepts connections at addr.
