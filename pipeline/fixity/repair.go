@@ -286,7 +286,7 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 				if w := waits[b.Failure]; ctx.Err() != nil || time.Now().Before(w.until) {
 					continue
 				}
-				if r.LogResult(ctx, r.Repair(ctx, b)) {
+				if r.logResult(ctx, r.Repair(ctx, b)) {
 					delete(waits, b.Failure)
 					continue
 				}
@@ -298,8 +298,8 @@ func (r *Repairer) Run(ctx context.Context, known time.Duration) error {
 	return nil
 }
 
-// LogResult logs the result of a repair, and reports whether the copy is good.
-func (r *Repairer) LogResult(ctx context.Context, d Repair) bool {
+// logResult logs the result of a repair, and reports whether the copy is good.
+func (r *Repairer) logResult(ctx context.Context, d Repair) bool {
 	log := r.Log.With("file", d.File, "target", d.Target)
 	switch d.Result {
 	case RepairDone:

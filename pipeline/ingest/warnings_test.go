@@ -33,7 +33,7 @@ func TestWarningsStayWithTheItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := interim.WarningsOf(attempts); strings.Join(got, " | ") != verdict.Warnings[0].Message+" | "+verdict.Warnings[1].Message {
+	if got := interim.RemarkOf(attempts); got != want {
 		t.Errorf("in the ledger: %q", got)
 	}
 	if info := pipelinetest.Value[string](a, `SELECT outcome_information FROM premis_events WHERE event_type = 'validation'`); info != "Bag is valid. "+want {

@@ -9,9 +9,6 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// findingsEnd stands between two findings in a note.
-const findingsEnd = " | "
-
 // Findings puts what is wrong with a bag into a note: the first thirty, and how
 // many more there are.
 func Findings(list []bag.Finding, more int) string {
@@ -22,7 +19,7 @@ func Findings(list []bag.Finding, more int) string {
 			break
 		}
 		if i > 0 {
-			b.WriteString(findingsEnd)
+			b.WriteString(" | ")
 		}
 		b.WriteString(f.Message)
 	}
@@ -44,8 +41,8 @@ func Warnings(list []bag.Finding) string {
 	return fmt.Sprintf("%d warnings: %s", len(list), Findings(list, 0))
 }
 
-// RemarkOf is what the ledger has of the last time that the item's bag was found
-// valid, in the words of warnings.
+// RemarkOf is the text of [Warnings] that the ledger has of the last time that the item's
+// bag was found valid.
 func RemarkOf(attempts []registry.Attempt) string {
 	for _, a := range slices.Backward(attempts) {
 		if a.Stage == registry.Validate && a.Outcome != nil && *a.Outcome == "done" {
@@ -53,13 +50,4 @@ func RemarkOf(attempts []registry.Attempt) string {
 		}
 	}
 	return ""
-}
-
-// WarningsOf are the warnings that the ledger has of an item whose bag is valid.
-func WarningsOf(attempts []registry.Attempt) []string {
-	_, list, ok := strings.Cut(RemarkOf(attempts), ": ")
-	if !ok {
-		return []string{}
-	}
-	return strings.Split(list, findingsEnd)
 }

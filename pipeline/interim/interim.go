@@ -195,8 +195,8 @@ func (m *Metadata) fetch(ctx context.Context, name string) error {
 // Known tells whether the files of the item are known, from an inventory.
 func (m *Metadata) Known() bool { return m.lists.Has(lists.InventoryName) }
 
-// Anything tells whether there is any interim metadata.
-func (m *Metadata) Anything() bool {
+// anything tells whether there is any interim metadata.
+func (m *Metadata) anything() bool {
 	return m.Known() || len(m.Stages) > 0 || m.Counters != nil || m.Faults != nil
 }
 

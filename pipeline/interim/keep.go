@@ -19,8 +19,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Key is where the interim metadata of an item is kept.
-func Key(item int64) string { return fmt.Sprintf("items/%d.jsonl.gz", item) }
+// key is where the interim metadata of an item is kept.
+func key(item int64) string { return fmt.Sprintf("items/%d.jsonl.gz", item) }
 
 // keptVersion is the version of what is kept. Members may be added to its lines.
 const keptVersion = 1
@@ -93,7 +93,7 @@ type Keeper struct {
 
 // Keep writes what is known of an item to the bucket for that, unless that is done.
 func (k *Keeper) Keep(ctx context.Context, p Keeping) error {
-	already, err := k.Bucket.Head(ctx, Key(p.Item.ID))
+	already, err := k.Bucket.Head(ctx, key(p.Item.ID))
 	switch {
 	case err != nil && !errors.Is(err, storage.ErrNotFound):
 		return k.keptErr(ctx, err)
@@ -107,11 +107,11 @@ func (k *Keeper) Keep(ctx context.Context, p Keeping) error {
 		return fmt.Errorf("read the interim metadata of item %d: %w", p.Item.ID, err)
 	}
 	defer m.Close()
-	if p.Item.Action == "" && !m.Anything() {
+	if p.Item.Action == "" && !m.anything() {
 		return nil // nobody knows whose it is
 	}
 	to := lists.Spooled{
-		Bucket: k.Bucket, Key: Key(p.Item.ID), Check: p.Check,
+		Bucket: k.Bucket, Key: key(p.Item.ID), Check: p.Check,
 		Up: storage.Upload{ContentType: "application/gzip", Metadata: map[string]string{"pass": p.Pass}},
 	}
 	err = to.Put(ctx, func(out io.Writer) error {

@@ -30,7 +30,7 @@ var errKept = errors.New("the item's interim metadata is damaged or truncated")
 
 // Open opens what is kept of an item. It is [storage.ErrNotFound] if there is nothing.
 func Open(ctx context.Context, b *storage.Bucket, item int64) (*Kept, error) {
-	body, err := b.Get(ctx, Key(item), storage.Range{Length: -1})
+	body, err := b.Get(ctx, key(item), storage.Range{Length: -1})
 	if err != nil {
 		return nil, err
 	}
