@@ -206,7 +206,7 @@ func TestReadIndexTellsItsProgressAndHasItsBounds(t *testing.T) {
 }
 
 // Many files need memory, whether they are read or not.
-func TestReadIndexAsksForRoomForManyFiles(t *testing.T) {
+func TestReadIndexAsksForMemoryForManyFiles(t *testing.T) {
 	t.Parallel()
 	var data []byte
 	for i := range 20_001 {

@@ -180,7 +180,7 @@ func (c *closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-func TestAnUploadTheServerForgotStartsAnew(t *testing.T) {
+func TestUploadThatTheServerForgotStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "parts"))
 	content := noise(minPart + 17)

@@ -247,7 +247,7 @@ func nothingOpen(t *testing.T, b *storage.Bucket, want int) {
 }
 
 // An upload that is gone is begun again, from the first byte.
-func TestStreamBeginsAnewIfItsUploadIsGone(t *testing.T) {
+func TestStreamBeginsAgainIfItsUploadIsGone(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "stream"))
 	p := &producer{content: noise(minPart + 17)}

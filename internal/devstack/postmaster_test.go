@@ -60,7 +60,7 @@ func pgCtlPath(t *testing.T) string {
 
 // Anyone who restarts PostgreSQL by its own means gets a stack that works, and no
 // orphan at its end, not even when the parent is killed.
-func TestPostgresRestartedBySomebodyElseIsPartOfTheStack(t *testing.T) {
+func TestPostgresRestartedByAnotherProcessIsPartOfTheStack(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
@@ -133,7 +133,7 @@ func adopted(t *testing.T, dir string, before map[int]bool) {
 }
 
 // When another's server ends, it is the stack's turn again.
-func TestStackTakesOverFromSomebodyElsesPostgres(t *testing.T) {
+func TestStackTakesOverFromAForeignPostgres(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
 	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
@@ -215,7 +215,7 @@ func TestGuardWithoutAParentStopsWhatItAdopts(t *testing.T) {
 
 // A PostgreSQL that was left on the data, by whomever, must not keep the stack
 // from coming up.
-func TestStartStopsSomebodyElsesPostgres(t *testing.T) {
+func TestStartStopsAForeignPostgres(t *testing.T) {
 	t.Parallel()
 	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
 	stop(t, start(t, o))

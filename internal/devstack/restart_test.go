@@ -187,7 +187,7 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 
 // As long as someone else answers at a server's address, it is his; then it is
 // the stack's turn again.
-func TestAddressThatSomebodyElseServesIsLeftToHim(t *testing.T) {
+func TestAddressThatAnotherProcessServesIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	exe := filepath.Join(programDir(t), "exe")
 	copySelf(t, exe)

@@ -21,11 +21,10 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// cleanup ends a recorded ingest: copies that it replaced, what it has in
-// staging under its own prefix, its progress, and last the tar, if that is still
-// the one that was ingested. Each step may be done again; none needs what
-// another has deleted, but for keeping the interim metadata, which comes before that
-// is deleted and is not done twice.
+// cleanup ends a recorded ingest. It deletes the copies that the item replaced, what the
+// item has in staging under its own prefix, its progress, and last the tar, if that is still
+// the one that was ingested. Each deletion can be repeated, and none needs what another has
+// deleted. Interim metadata is kept before it is deleted, and only once.
 type cleanup struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)
@@ -75,8 +74,8 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	return s.tar(ctx, w)
 }
 
-// needed sends an item back whose tar has the good bytes of a file whose copy was
-// found bad since the bag was compared with the record: before they go, they are used.
+// needed sends an item back if its tar has the good bytes of a file of which a copy was found
+// bad since Reingest Check: they are stored again before the tar is deleted.
 func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
 	bad, err := fixity.In(s.Registry).BadFiles(ctx, object.ID)
 	if err != nil || len(bad) == 0 {
@@ -87,7 +86,7 @@ func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) e
 	}
 	again := ""
 	_, _, err = w.lists.Inventory(ctx, func(i int, f *bag.File) {
-		if i == 0 { // see there
+		if i == 0 { // see [lists.Area.Inventory]
 			again = ""
 		}
 		if sum, ok := bad[object.Identifier+"/"+f.Path]; ok && sum == f.Digests.Hex(bag.SHA256) {
@@ -201,8 +200,8 @@ func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.At
 	return s.keep.Keep(ctx, interim.Keeping{Item: item, Attempts: attempts, Pass: w.Pass(), Check: w.Hold.Check})
 }
 
-// onRecord sees that the object is on record as this item brought it, or as an earlier
-// item did that brought the same. Else the tar may be the only copy that there is.
+// onRecord checks that the object is on record as this item brought it, or an earlier item
+// with the same upload. Otherwise the tar may be the only copy.
 func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Attempt) error {
 	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool {
 		return a.Stage == registry.Record && a.Outcome != nil && *a.Outcome == "done"

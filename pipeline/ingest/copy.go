@@ -17,12 +17,11 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// stageFiles copies what will be stored from the tar to the staging bucket, below
-// the item's own prefix: small neighbours in one object, each other file under
-// its key. It reads the tar by the offsets of the inventory, in parallel; parts of
-// large files the store copies by itself if it can. Every byte is checked against
-// the digests that Receive computed, so that a tar which changed between the two
-// reads is noticed whatever its ETag says.
+// stageFiles copies the files that will be stored from the tar to the staging bucket, below
+// the item's own prefix: small neighbours in one object, each other file under its key. It
+// reads the tar by the offsets of the inventory, in parallel. If the store can, it copies the
+// parts of large files by itself. Every byte is compared with the digests that Receive
+// computed, so a tar that changed between the two reads is noticed whatever its ETag is.
 type stageFiles struct {
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Staging   *storage.Bucket
@@ -70,8 +69,8 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 	return err
 }
 
-// pack copies small files as one object. Its key says what is in it, so that one
-// which is there already is this one; Store checks each file that it takes out.
+// pack copies small files as one object. Its key is a digest of their digests, so an object
+// that is there already is this one. Store checks each file that it takes out.
 func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, p *lists.Pack) error {
 	if w.again() {
 		if o, err := s.Staging.Head(ctx, lists.Key(w.Item.ID, p.Key())); err == nil && o.Size == p.Size() {
@@ -97,8 +96,8 @@ func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucke
 	return cause.Storage(err)
 }
 
-// large copies a larger file without holding it: in one request, or in parts of
-// which those that the staging bucket has already are not sent again.
+// large streams a larger file: in one request, or in parts, of which those that the staging
+// bucket already has are not sent again.
 func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, f *lists.File) error {
 	key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
 	if w.there(ctx, s.Staging, key, f, up) {
@@ -114,15 +113,15 @@ func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Buck
 	source := storage.Source{Bucket: receiving, Key: w.Item.Name, IfMatch: w.Item.ETag, Range: true, Offset: f.Offset}
 	_, err := s.Staging.Copy(ctx, source, key, up, parts)
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrChanged) {
-		if gone := w.gone(ctx, receiving); gone != nil { // else it is not the tar's doing
+		if gone := w.gone(ctx, receiving); gone != nil { // else the tar is not at fault
 			return gone
 		}
 	}
 	return s.digestErr(ctx, receiving, tar, f, err)
 }
 
-// digestErr has a file read again that is not what Receive has read, if that is what
-// an error says. If it is so in the tar, the inventory is of no use.
+// digestErr reads a file again if the error says that its bytes differ from what Receive has
+// read. If the tar really has other bytes, the inventory is of no use.
 func (s *stageFiles) digestErr(ctx context.Context, receiving *storage.Bucket, tar lists.Opener, f *lists.File, err error) error {
 	if !errors.Is(err, storage.ErrDigest) {
 		return cause.Storage(err)

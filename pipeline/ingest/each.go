@@ -18,15 +18,15 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// maxErrors is how many files may fail before a stage gives up on the others. It
-// also gives up when as many as are done at a time fail one after the other: it
-// is not the files then, but what they go to.
+// maxErrors is how many files may fail before a stage gives up on the others. It also gives
+// up when as many as are done at a time fail in a row: then the service is at fault and not
+// the files.
 const maxErrors = 30
 
 // each runs do for all files that the stage has not finished yet, several groups
-// at a time, and returns the result of each by its place in the inventory. What
-// is finished goes to Redis as it comes: a worker that is killed loses the files
-// in progress, and those of the last saveEvery. After a failure the other files are still done.
+// at a time, and returns the result of each by its place in the inventory. Results go to
+// Redis as they come: a worker that is killed loses the files in progress, and those of the
+// last saveEvery. After a failure the other files are still done.
 func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do doGroup) (map[int]string, error) {
 	results, err := w.Progress.Begin(ctx, w.Claim(), w.Pass())
 	if err != nil {
@@ -180,13 +180,12 @@ func (f *failures) err() error {
 	return errors.Join(f.errs...)
 }
 
-// saveEvery is the pause between two writes of results. What a worker that is
-// killed had finished in it is done again.
+// saveEvery is the pause between two writes of results. The files that a killed worker had
+// finished during the pause are done again.
 const saveEvery = 3 * time.Millisecond
 
-// saver writes results to Redis in the batches that come together while the
-// write before is under way and for saveEvery after it, so that few are unsaved
-// at any moment and many small files cost few round trips.
+// saver writes results to Redis in batches: those that arrive during a write and for saveEvery
+// after it. So few are unsaved at any moment, and many small files cost few round trips.
 type saver struct {
 	save func(map[int]string) error
 	more chan struct{}
@@ -240,13 +239,12 @@ func (s *saver) flush() {
 	}
 	err := s.save(batch)
 	s.mu.Lock()
-	s.err = err // the last word: progress that cannot be kept now may be kept later
+	s.err = err // the last error counts: a later write may save what this one could not
 	s.mu.Unlock()
 }
 
-// close waits for the last write and returns all results. Only the loss of the
-// claim is an error: progress that Redis would not keep costs time after a
-// crash, nothing more.
+// close waits for the last write and returns all results. Only the loss of the claim is an
+// error: progress that Redis does not accept costs time after a crash, and nothing more.
 func (s *saver) close() (map[int]string, error) {
 	close(s.more)
 	<-s.end

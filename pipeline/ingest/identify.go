@@ -16,14 +16,13 @@ import (
 	"github.com/farol-preservation/farol/virus"
 )
 
-// identify asks Siegfried what each file is, by its bytes and not only by its
-// name. It reads ranges of the tar: small files whole and several in a request,
-// of large ones only what the signatures look at, within a budget. Siegfried
-// runs in child processes; a file that kills one keeps the type that its
-// extension suggests, and the bag goes on.
+// identify asks Siegfried for the format of each file, by its bytes and not only by its name.
+// It reads ranges of the tar: small files whole, several in a request, and of large files only
+// the ranges that the signatures need, within a budget. Siegfried runs in child processes. A
+// file that kills one keeps the type that its extension suggests, and the bag continues.
 //
-// Where there is a virus scanner, it gets each of these files whole, on the way. A
-// bag with an infected file ends here, and stays where it is.
+// If there is a virus scanner, it gets each of these files whole. A bag with an infected file
+// ends here, and its tar stays where it is.
 type identify struct {
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Formats   *format.Identifier
@@ -118,12 +117,11 @@ func infected(files []*lists.File, list map[int]lists.Format) error {
 		strings.Join(found, " | "), more)
 }
 
-// errOtherSignatures says that what Redis has kept is of another version.
+// errOtherSignatures says that results in Redis are of another version of the signatures.
 var errOtherSignatures = errors.New("the format signatures changed while files of the bag were being identified")
 
-// unpack makes the list of what Redis has kept. If a part of the files was
-// identified by another version, as when a worker is upgraded in between, that is
-// forgotten, so that the next attempt identifies all of them.
+// unpack makes the list from the results in Redis. If some are of another version, as after
+// an upgrade of a worker, all are discarded, and the next attempt identifies all files.
 func (s *identify) unpack(ctx context.Context, w *work, results map[int]string) (map[int]lists.Format, error) {
 	if len(results) == 0 {
 		return nil, nil

@@ -220,7 +220,7 @@ func TestScannerThatGoesAwayIsWaitedFor(t *testing.T) {
 
 // What other signatures found out about a part of the files is not mixed with what
 // these find.
-func TestOtherSignaturesBeginAnew(t *testing.T) {
+func TestOtherSignaturesBeginAgain(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())

@@ -23,11 +23,10 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// receive streams the tar, once if its bucket confirms what was read, and leaves an
-// inventory of it: where each file lies, its four digests, and what manifests and
-// tags say. Every 64 MiB or so it
-// keeps a checkpoint, so that a restart reads on between two files or, in a large
-// one, at a part.
+// receive streams the tar, once if its bucket confirms what was read, and writes its
+// inventory: where each file lies, its four digests, and what manifests and tags say. About
+// every 64 MiB it keeps a checkpoint, so that a restart resumes between two files or, in a
+// large one, at a part.
 type receive struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)
@@ -158,9 +157,8 @@ func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(
 	return w.ProgressErr(err)
 }
 
-// resume puts the checkpoints of an earlier attempt together; nil if there are
-// none. One that cannot be read, or a missing one between others, means that
-// the tar is read from its start.
+// resume joins the checkpoints of an earlier attempt; nil if there are none. If one is
+// unreadable, or one between others is missing, the tar is read from its start.
 func (s *receive) resume(ctx context.Context, w *work, inFile bool) (*bag.Checkpoint, error) {
 	entries, err := w.Progress.Entries(ctx, w.Item.ID, w.Pass(), lists.Checkpoints)
 	if err != nil {
@@ -216,8 +214,8 @@ func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, al
 	return all, nil
 }
 
-// patient is the tar as one stream that outlives broken connections: it opens
-// the tar again where the last one broke off, as long as it gets on.
+// patient is the tar as one stream that outlives broken connections: it opens the tar again
+// where the last connection broke off, as long as each brings some bytes.
 type patient struct {
 	ctx    context.Context //nolint:containedctx // io.Reader has no space for it
 	open   func(offset int64) (io.ReadCloser, error)
@@ -287,9 +285,9 @@ func repeatedNote(earlier int64) string {
 // had, if the bucket did not confirm it.
 const lastRead = "last-read"
 
-// proven reads the tar until it is known that the bytes are those in the bucket:
-// either the digest is the one that the bucket tells, or two reads had the same. So
-// nothing that was altered on its way here is taken for the bag's.
+// proven reads the tar until it is known that the bytes are those in the bucket: either the
+// bucket reports the same digest, or two reads had the same. So bytes that were altered on
+// their way here are never taken for the bag's.
 func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, error) {
 	proof, err := tar.Proof(ctx, w.Item.Name, w.Item.ETag)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) { // which a bucket that is gone says too: reading it tells
@@ -326,9 +324,9 @@ func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*ba
 	}
 }
 
-// forget discards what was kept of a read that nobody confirms, so that the next one
-// begins at the tar's start. Should the digest of that read not be kept, the next
-// attempt reads once more.
+// forget discards the checkpoints of a read that was not confirmed, so that the next read
+// begins at the tar's start. If the digest of that read cannot be kept, the next attempt reads
+// once more.
 func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 	if err := w.Progress.ClearStage(ctx, w.Claim(), w.Pass()); err != nil {
 		return w.ProgressErr(err)
@@ -336,8 +334,8 @@ func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 	return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), lastRead, digest))
 }
 
-// readOn reads the tar from where an earlier attempt came to. What that has left and
-// cannot be used is discarded.
+// readOn reads the tar from where an earlier attempt stopped. Unusable checkpoints are
+// discarded.
 func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof) (*bag.Bag, error) {
 	b, err := s.read(ctx, w, tar, proof, true)
 	if errors.Is(err, bag.ErrCheckpoint) {

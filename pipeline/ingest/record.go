@@ -74,7 +74,7 @@ type recorder struct {
 	digestedAt time.Time
 }
 
-// fetchAll gets what the stages before have left, and sees that it belongs together.
+// fetchAll gets the lists of the earlier stages, and checks that they belong together.
 func (r *recorder) fetchAll(ctx context.Context) error {
 	for _, name := range []string{lists.InventoryName, lists.PlanName, lists.FormatsName, lists.CopiesName} {
 		err := r.fetchOne(ctx, name)
@@ -97,8 +97,8 @@ func (r *recorder) fetchOne(ctx context.Context, name string) error {
 	return err
 }
 
-// sameBuckets sees that this process takes the same buckets for the targets as the one
-// that verified the copies: else the record would name copies that nobody has made.
+// sameBuckets checks that this process uses the same buckets for the targets as the one that
+// verified the copies. Otherwise the record would name copies that do not exist.
 func (r *recorder) sameBuckets() error {
 	for i, b := range r.targets {
 		if i < len(r.Verified.Buckets) && r.Verified.Buckets[i] != b.Name() {

@@ -102,8 +102,8 @@ func hasAll(targets []string, option string) bool {
 	return true
 }
 
-// lookAt asks the providers for the copies of all files that would not be stored again.
-// A file with a copy that is missing, or is not what was stored, is.
+// lookAt asks the providers for the copies of all files that would not be stored again. A
+// file with a missing or altered copy is stored again.
 func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object registry.Object, byPath map[string]int, p *lists.Plan) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
@@ -143,9 +143,9 @@ func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object regis
 	return group.Wait()
 }
 
-// anyBad tells whether a copy of a file is missing or altered, and has it on record. Of
-// one that is archived and described otherwise than it was, nobody can see more: it
-// counts as bad, and is on record as nothing yet.
+// anyBad tells whether a copy of a file is missing or altered, and has it on record. An
+// archived copy that is described otherwise than before cannot be read: it counts as bad, and
+// nothing is put on record of it.
 func (s *reingest) anyBad(ctx context.Context, f registry.StoredFile) (bad bool, err error) {
 	for _, c := range f.Copies {
 		target, err := s.Targets.Holding(c.Target, c.Bucket)

@@ -17,11 +17,11 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// store makes all copies that the storage option promises, from the staging
-// bucket: by the server where source and target share one, else through here,
-// as with small files, which are staged several in one object.
-// The same file always goes under the same key with the same bytes, and never
-// under one that is on record, so doing it again is harmless.
+// store makes all copies that the storage option promises, from the staging bucket. If source
+// and target are on one service, the service copies by itself. Otherwise, and always for small
+// files, which share an object in staging, the bytes pass through the worker. The same file
+// always goes under the same key with the same bytes, and never under one that is on record,
+// so repeating it is harmless.
 type store struct {
 	Registry *registry.Registry
 	Staging  *storage.Bucket
@@ -100,7 +100,7 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *lists.File) er
 		}
 		_, err := target.Copy(ctx, source, f.Key, up, parts)
 		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDigest) {
-			if lost := s.check(ctx, w, f); lost != nil { // else it is the target's doing
+			if lost := s.check(ctx, w, f); lost != nil { // else the target is at fault
 				return lost
 			}
 		}
@@ -114,8 +114,8 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *lists.File) er
 	return nil
 }
 
-// staged opens ranges of a pack. One that is gone or has another size, and is so
-// when it is asked for again, is copied again.
+// staged opens ranges of a pack. If two requests find it missing, or of another size, it is
+// copied again.
 func (s *store) staged(w *work, p *lists.Pack) lists.Opener {
 	key := lists.Key(w.Item.ID, p.Key())
 	return func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
@@ -151,14 +151,14 @@ func (s *store) check(ctx context.Context, w *work, f *lists.File) error {
 	return nil
 }
 
-// unstaged has the bytes that the staging area has lost or changed taken from the
-// tar again.
+// unstaged sends the item back to Copy To Staging, which copies lost or changed bytes from
+// the tar again.
 func unstaged(f *lists.File) error {
 	return claim.SendBack(registry.CopyToStaging, fmt.Sprintf("The file %s is no longer whole in the staging area. It is copied again.", f.Path))
 }
 
-// replaced forgets that a copy was bad. If it cannot, the copy is made once more after
-// a crash.
+// replaced deletes the note that a copy is bad. If that fails, the copy is made once more
+// after a crash.
 func (s *store) replaced(ctx context.Context, w *work, c copyPlan, target int, f *lists.File) error {
 	if !c.isBad(target, f) {
 		return nil

@@ -22,11 +22,11 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// verify asks the storage providers whether every copy that the storage option
-// promises is there, whole, carries what it should, and is the only one. It takes
-// no word of Store's for it. Unless ReadBack is set, it does not read the copies:
-// their digests were checked by the providers on the way in, and fixity reads them
-// later. A copy that is not what it should be goes back to Store.
+// verify asks the storage providers whether every copy that the storage option promises
+// exists, is whole, has the right metadata, and is the only one. It does not rely on Store.
+// Unless ReadBack is set, it does not read the copies: the providers checked their digests
+// when they came in, and fixity checks read them later. A bad copy sends the item back to
+// Store.
 type verify struct {
 	Registry   *registry.Registry
 	Targets    copies.Targets
@@ -143,10 +143,10 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 	return lists.Copy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC(), By: by}, nil
 }
 
-// extra finds a copy of a file that nobody knows of. Only a file that is on record can
-// have one: the uuid of a new one is this item's alone, and of a deleted one there may
-// be what its deletion has left. What an earlier version made that never came on record
-// is left to the janitor; others finds it out, which few items need.
+// extra finds a copy of a file that no record names. Only a file that is on record can have
+// one: the uuid of a new file is this item's alone, and of a deleted file there may be what
+// its deletion has left. Copies that an earlier version made, and that were never recorded,
+// are left to the janitor; others finds these out, which few items need.
 func (s *verify) extra(ctx context.Context, f *lists.File, name string, target *storage.Bucket, others func() error) error {
 	if !f.Alone {
 		return nil
@@ -218,8 +218,8 @@ func badCopiesIn(err error) (list []*badCopy, all bool) {
 	return nil, false
 }
 
-// sendBack has bad copies made again. Anything else that is wrong comes first: what is
-// found then may be more.
+// sendBack sends the item back for its bad copies. Other errors come first: the next attempt
+// may find more bad copies.
 func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
 	list, all := badCopiesIn(err)
 	if !all {

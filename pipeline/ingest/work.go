@@ -111,9 +111,9 @@ func (w *work) upload(f *lists.File, contentType string, encodePath bool) storag
 // was looked up, in one that it has finished.
 func (w *work) again() bool { return w.had || w.Item.Token > w.Item.Entered+1 }
 
-// there tells whether a bucket has a file already, whole and as it should be,
-// although Redis knows nothing of it: another worker may have died in between, or
-// Redis have lost it. It is asked only of a stage that has had the item before.
+// there tells whether a bucket already has a file, whole and as it should be, although Redis
+// knows nothing of it: a worker may have died in between, or Redis have lost it. It asks only
+// if the stage has had the item before.
 func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f *lists.File, up storage.Upload) bool {
 	if !w.again() {
 		return false
@@ -138,11 +138,10 @@ func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
 	return w.receivingErr(err)
 }
 
-// parts says how a large file is uploaded in parts, and takes up the upload that
-// an earlier attempt began.
+// parts says how a large file is uploaded in parts, and continues the upload of an earlier
+// attempt.
 //
-// Uploads of this key that nobody remembers are aborted first, as their parts
-// would be paid without end.
+// Other uploads of this key are aborted first, since their parts would cost money without end.
 func (w *work) parts(ctx context.Context, f *lists.File, target *storage.Bucket, key string) (storage.Parts, error) {
 	name := fmt.Sprintf("upload:%s:%d", target.Name(), f.Index)
 	id, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), name)
@@ -173,9 +172,9 @@ func (w *work) afterRequests(ctx context.Context, r *registry.Registry) error {
 	return claim.Snooze(min(max(since/10, soonest), latest), fmt.Sprintf("Item %d, which restores or deletes the same object, runs first.", item))
 }
 
-// receivingErr gives errors of the receiving bucket their meaning: the bag that
-// was to be ingested is there no more, or is another one. A process that looks into
-// the wrong bucket says the same.
+// receivingErr gives errors of the receiving bucket their meaning: the bag of this item is no
+// longer there, or was replaced. A process with the wrong bucket would find the same, so the
+// bucket is doubted.
 func (w *work) receivingErr(err error) error {
 	service := fault.Bucket(w.Item.Bucket)
 	switch {
@@ -192,9 +191,9 @@ func (w *work) receivingErr(err error) error {
 	return cause.Storage(err)
 }
 
-// badCopies is where in Redis Storage Validation names the copies that Store has to
-// make again although their bucket describes them as they should be. Without it, Store
-// makes those again that are described otherwise, or not there.
+// badCopies is the name in Redis under which Storage Validation names the copies that Store
+// has to make again although their bucket describes them as they should be. Without it, Store
+// makes only missing copies again, and those that are described otherwise.
 const badCopies = "bad-copies"
 
 // noteOf is the name of a copy under badCopies.
