@@ -21,8 +21,8 @@ type Content struct {
 	PartsMD5 [][16]byte // likewise, if a bucket keeps no SHA-256
 }
 
-// UploadOf describes a file to a bucket: its digests, so that the bytes are checked once
-// more on their way, and what people find at a copy that has lost its registry.
+// UploadOf describes a file to a bucket: its digests, so that the bytes are checked on their
+// way, and metadata for people who find a copy without a registry.
 func UploadOf(institution, object string, f *Content, contentType string, encodePath bool) storage.Upload {
 	metadata := map[string]string{
 		"institution": institution,
@@ -63,9 +63,8 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 // EncodesPath tells whether copies at a target always carry their path encoded.
 func EncodesPath(target string) bool { return strings.HasPrefix(target, "Wasabi") }
 
-// Compare holds a copy against what it should be. A provider that keeps no
-// checksum is taken at its ETag: the content's MD5 or, of a copy that was made in
-// parts, that of their MD5s.
+// Compare compares a copy with what it should be. If the provider keeps no checksum, the ETag
+// counts: the MD5 of the content or, of a copy that was made in parts, that of their MD5s.
 func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if object.Size != want.Size {
 		return Wrong("it has %d bytes, expected %d", object.Size, want.Size)

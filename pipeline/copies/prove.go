@@ -15,10 +15,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Prove puts on record, as a fixity check would, what a reader has seen of a copy that
-// it could not use: that it is missing, or has other bytes. What was only suspected,
-// since its end was not read, is read here. Of any other error it says nothing.
-// proven tells whether the copy is bad.
+// Prove records, as a fixity check would, that a copy which a reader could not use is missing
+// or has other bytes. A copy that was not read to its end is read here. Other errors record
+// nothing. proven tells whether the copy is bad.
 func (t Targets) Prove(ctx context.Context, r *registry.Registry, c registry.StoredCopy, sha256 string, seen error) (proven bool, err error) {
 	b, err := t.Holding(c.Target, c.Bucket)
 	if err != nil {
@@ -29,7 +28,7 @@ func (t Targets) Prove(ctx context.Context, r *registry.Registry, c registry.Sto
 	var bytes *badBytes
 	switch {
 	case errors.Is(seen, storage.ErrNotFound):
-		if err := b.Check(ctx); err != nil { // so says a bucket that is gone, too
+		if err := b.Check(ctx); err != nil { // a missing bucket looks like a missing key
 			return false, err
 		}
 	case errors.As(seen, &bytes):

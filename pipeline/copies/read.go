@@ -23,12 +23,12 @@ type Looked struct {
 	Wavered bool   // the first look had another result
 }
 
-// ErrWavers says that a copy was read twice with two results of which neither can be
-// relied on: it is the way to the bytes that is bad, and nothing is known of them.
+// ErrWavers says that two reads of a copy had two results, and neither is the expected one.
+// The connection is at fault, and nothing is known of the bytes.
 var ErrWavers = errors.New("two reads gave different results")
 
-// Look reads a copy to its end. What is not as expected is looked at once more before
-// it is believed; again is the pause before that.
+// Look reads a copy to its end. An unexpected result is believed only if a second read
+// confirms it; again is the pause before that.
 func Look(ctx context.Context, b *storage.Bucket, key, expected string, again time.Duration) (Looked, error) {
 	found, n, err := DigestOf(ctx, b, key)
 	l := Looked{Found: found, Bytes: n}
@@ -70,9 +70,8 @@ func OrNothing(digest string) string {
 	return digest
 }
 
-// DigestOf reads an object to its end and returns its SHA-256 and size. A connection
-// that breaks in the middle costs what is left and not the whole, as often as it
-// takes, so long as some of it comes through each time.
+// DigestOf reads an object to its end and returns its SHA-256 and size. After a broken
+// connection it reads on where that stopped, as long as each connection brings some bytes.
 func DigestOf(ctx context.Context, b *storage.Bucket, key string) (sum string, n int64, err error) {
 	const inVain = 3 // tries in a row that bring nothing
 	sha := sha256.New()
@@ -157,9 +156,9 @@ func addAll(into hash.Hash, r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// Agreed reads a content of a bucket until two reads have the same SHA-256, and
-// returns that. It is asked before anything is sent back, given up or passed over for
-// its bytes: what differs between two reads is the way's fault.
+// Agreed reads a content of a bucket until two reads have the same SHA-256, and returns that.
+// It is called before bytes have consequences: if two reads differ, the connection is at
+// fault.
 func Agreed(ctx context.Context, b *storage.Bucket, what string, open func() (io.ReadCloser, error)) ([32]byte, error) {
 	const most = 4
 	var seen [][32]byte

@@ -82,9 +82,9 @@ func lost(err error) error {
 	return err
 }
 
-// lookForAll notes of all copies that they are there, before the first goes. A copy that
-// is not, although nobody here has deleted it, was lost, and the others may be the last:
-// then nothing is deleted until a person has accepted that.
+// lookForAll checks that all copies exist before the first is deleted. A missing copy that
+// Farol has not deleted was lost, and the others may be the last: then nothing is deleted
+// until a person has accepted that.
 func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.DeletionWork) error {
 	var misled string
 	for after := int64(0); ; {
@@ -151,8 +151,8 @@ func (s *deletion) lookFor(ctx context.Context, files []requests.DoomedFile) (re
 	return receipts, group.Wait()
 }
 
-// there tells whether a copy is. So says a bucket that is gone, too: its word counts
-// if the bucket answers, and then once more.
+// there tells whether a copy exists. A missing bucket looks like a missing key, so a copy is
+// missing only if the bucket answers and a second request does not find the copy.
 func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, error) {
 	b, err := s.Targets.Holding(c.Target, c.Bucket)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.Delet
 	return requests.In(s.Registry).RecordDeletions(ctx, d, order, ids)
 }
 
-// absent sees that no copy is left.
+// absent checks that no copy is left.
 func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
@@ -227,9 +227,9 @@ func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) erro
 	return group.Wait()
 }
 
-// undeleted explains what a bucket refuses. One that serves us and denies only this
-// is a matter for a person: an object may be locked, or be younger than its provider
-// lets go. One that denies everything is a failure of its own.
+// undeleted explains why a bucket refuses a deletion. If the bucket serves us and denies only
+// this, a person has to decide: an object may be locked, or too young for its provider to
+// delete. A bucket that denies everything is a failing service.
 func undeleted(ctx context.Context, b *storage.Bucket, err error) error {
 	if !cause.DeniedAlone(ctx, b, err) {
 		return fmt.Errorf("delete copies in %s: %w", b.TargetName(), cause.Storage(err))

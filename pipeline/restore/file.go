@@ -9,8 +9,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// restoreFile gives one file back: its bytes pass by its digest on their way, and
-// nothing appears in the restoration bucket before that has been found right.
+// restoreFile restores one file. Its digest is computed on the way, and nothing appears in the
+// restoration bucket before the digest has been found right.
 type restoreFile struct{ source }
 
 func (s *restoreFile) Run(ctx context.Context, w *pipeline.Work) error {

@@ -19,14 +19,13 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// glacierRestore has the archived copies of a file or an object made readable, and
-// ends when all of them are: the database then makes the item that restores them,
-// in the transaction of this one's end. Each look asks the provider about every
-// file, so nothing has to be remembered between two of them.
+// glacierRestore makes the archived copies of a file or an object readable, and ends when all
+// of them are. In the transaction of its end, the database inserts the item that restores
+// them. Each poll asks the provider about every file, so nothing is remembered between polls.
 type glacierRestore struct{ source }
 
-// readableFor is how long a copy must stay readable, for its file to count as
-// restored: what is ready early must not have gone again when the rest is.
+// readableFor is how long a copy must stay readable for its file to count: a copy that is
+// ready early must still be readable when the others are.
 const readableFor = 24 * time.Hour
 
 func (s *glacierRestore) Run(ctx context.Context, w *pipeline.Work) error {
@@ -70,8 +69,8 @@ func (l *retrieving) waiting() string {
 	return note + "."
 }
 
-// readyNote says what was done: the archive still has what it had, and its provider
-// keeps copies of that for some days.
+// readyNote says what was done: the copies are still archived, and the provider keeps readable
+// copies of them for some days.
 func (l *retrieving) readyNote() string {
 	note := fmt.Sprintf("The %s is readable now", l.r.About)
 	if l.until.IsZero() {
@@ -82,7 +81,7 @@ func (l *retrieving) readyNote() string {
 
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// pace is the time between two looks.
+// pace is the time between two polls.
 func (s *glacierRestore) pace(r requests.Retrieval) time.Duration {
 	if s.ColdPoll > 0 {
 		return s.ColdPoll
@@ -90,7 +89,7 @@ func (s *glacierRestore) pace(r requests.Retrieval) time.Duration {
 	return r.Poll
 }
 
-// retrieving is one look at all files.
+// retrieving is one poll for all files.
 type retrieving struct {
 	*glacierRestore
 
@@ -196,7 +195,7 @@ func (l *retrieving) lapses(until time.Time) {
 // provider for it if it cannot, and nobody has.
 func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (until time.Time, yes bool, err error) {
 	o, err := b.Head(ctx, key)
-	if errors.Is(err, storage.ErrNotFound) { // so says a bucket that is gone, too
+	if errors.Is(err, storage.ErrNotFound) { // a missing bucket looks like a missing key
 		if err = b.Check(ctx); err == nil {
 			o, err = b.Head(ctx, key)
 		}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A handover is a pipe that holds some chunks, so that what reads from preservation
-// and what sends to staging do not wait for each other at every piece. The writer's
-// error comes to the reader behind all that was written before it.
+// A handover is a pipe that holds some chunks, so that the reader from preservation and the
+// writer to staging do not wait for each other at every piece. The reader gets the writer's
+// error after all bytes that were written before it.
 type handover struct {
 	full, free chan []byte
 	closed     chan struct{} // nobody reads any more

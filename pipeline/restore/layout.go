@@ -15,9 +15,9 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// layout is a restored bag as a tar, known to the last byte before the first is
-// read: it follows from what is on record, and a file that is not what the record
-// says never gets into it. So an attempt can go on where another stopped.
+// layout is a restored bag as a tar, known to the last byte before the first is read: it
+// follows from the record, and a file that differs from the record never gets into it. So an
+// attempt can continue where another stopped.
 type layout struct {
 	object     registry.Object
 	top        string    // directory of the bag

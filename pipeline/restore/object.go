@@ -15,9 +15,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// restoreObject gives an object back as a bag in a tar: read from preservation, by
-// its digests into the tar, and into staging part by part, with nothing on disk. What
-// lies in staging is judged as a bag that comes in is, and then gets its name.
+// restoreObject restores an object as a bag in a tar. The files are read from preservation,
+// compared with their digests and written to staging part by part, with nothing on disk. The
+// tar in staging is judged like an incoming bag, and then gets its name.
 type restoreObject struct{ source }
 
 func (s *restoreObject) Run(ctx context.Context, w *pipeline.Work) error {
@@ -44,7 +44,7 @@ func (s *restoreObject) Run(ctx context.Context, w *pipeline.Work) error {
 	return g.run(ctx)
 }
 
-// judge is judgeOnce, but that what makes the tar invalid must be so twice.
+// judge is judgeOnce, but an invalid tar must be found so twice.
 func (l *layout) judge(ctx context.Context, g *giving, staged storage.Object) error {
 	first := l.judgeOnce(ctx, g, staged)
 	if claim.Code(first) != "restore-invalid" {
@@ -94,8 +94,8 @@ func (l *layout) judgeOnce(ctx context.Context, g *giving, staged storage.Object
 	return l.verdict(b, g.Profiles.Of(b))
 }
 
-// verdict refuses a tar that is no good bag. A bag of which files were deleted may
-// lack what its profile asks for, and is given back all the same.
+// verdict refuses a tar that is not a valid bag. A bag of which files were deleted may lack
+// files that its profile requires, and is restored anyway.
 func (l *layout) verdict(b *bag.Bag, p *bag.Profile) error {
 	v := b.Validate(bag.PlainBagIt())
 	if v.Valid && l.object.Deletions == 0 {

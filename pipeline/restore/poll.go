@@ -15,9 +15,9 @@ import (
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
-// Poll has items that wait for an archive class taken up as soon as the last of
-// their files can be read, rather than when the time of their own is over. It asks about
-// one file of each: a look of the item's own asks about all.
+// Poll wakes items that wait for an archive class as soon as the last of their files can be
+// read, and not only at the time of their own next poll. It asks about one file of each item;
+// the item's own poll asks about all.
 type Poll struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
@@ -58,7 +58,7 @@ func (p *glacierPoll) run(ctx context.Context) error {
 	}
 }
 
-// errProvider ends a poll in which too much goes wrong for it to be the files.
+// errProvider ends a poll in which so much fails that the provider is at fault.
 var errProvider = errors.New("the other copies were not checked")
 
 func (p *glacierPoll) one(ctx context.Context, w upkeep.WaitingRetrieval) error {

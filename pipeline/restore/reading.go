@@ -37,9 +37,9 @@ type source struct {
 // copyTries is how often a copy is tried in a row.
 const copyTries = 3
 
-// giving reads files from preservation to give them back: from the best copy that
-// can be had, and none of it unseen. A copy whose bytes are not those on record is
-// passed over for the rest of the attempt.
+// giving reads files from preservation to restore them, from the best copy that is readable,
+// and compares all bytes with the digests. A copy whose bytes are not those on record is
+// skipped for the rest of the attempt.
 type giving struct {
 	source
 
@@ -52,8 +52,8 @@ type giving struct {
 	doubted    map[string]string             // what was wrong with the bytes of copies that are read again, by URL
 }
 
-// smallContent is the size up to which a file is read into memory, and known to be
-// right before the first of its bytes is passed on.
+// smallContent is the size up to which a file is read into memory and compared before the
+// first of its bytes is passed on.
 const smallContent = 1 << 20
 
 // doubt notes what is wrong with the bytes of a copy, and tells whether that was so
@@ -112,7 +112,8 @@ func useless(err error) bool {
 	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrArchived) || errors.Is(err, storage.ErrDenied) || errors.Is(err, copies.ErrBadCopy)
 }
 
-// mayBeTheWay tells whether another look at the same copy may find it good.
+// mayBeTheWay tells whether another read of the same copy may find it good: the connection may
+// be at fault.
 func mayBeTheWay(err error) bool {
 	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, copies.ErrBadCopy)
 }
@@ -127,8 +128,8 @@ func ends(err error) bool {
 // errClosed is the error of a write after the reader was closed.
 var errClosed = errors.New("the reader is closed")
 
-// fromAny has read try the copies of a file, the best first, until one serves. What
-// may pass is tried again, and no other copy blamed for it.
+// fromAny calls read for the copies of a file, the best first, until one is good. A transient
+// error is retried, and blames no copy.
 func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {
 	for _, c := range g.Targets.ByPriority(f.Copies) {
 		b, err := g.Targets.Holding(c.Target, c.Bucket)
@@ -150,8 +151,8 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 	return g.unreadable(ctx, f)
 }
 
-// from has a copy tried until it serves, or is of no use. What may be the way's fault
-// is the copy's only if it is so twice.
+// from tries a copy until it is good or useless. An error that the connection may have caused
+// counts against the copy only if it occurs twice.
 func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
 	var before error
 	for try := 1; try <= copyTries && g.why(c) == nil; try++ {
@@ -168,12 +169,12 @@ func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.Sto
 	return cause.Storage(fmt.Errorf("%s: %w", f.Identifier, before))
 }
 
-// mostThawed is how many files of one item are had from an archive class without a
-// word about what that costs.
+// mostThawed is how many files of one item are retrieved from an archive class although nobody
+// was told the costs.
 const mostThawed = 20
 
-// thaw has an archived copy made readable if that is the last hope for a file, and
-// asks for the item later. It returns nil if there is no such copy.
+// thaw starts the retrieval of an archived copy if no other copy of a file is good, and
+// postpones the item. It returns nil if there is no archived copy.
 func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 	for _, c := range g.Targets.ByPriority(f.Copies) {
 		b := g.Targets[c.Target]
@@ -235,8 +236,8 @@ func (g *giving) why(c registry.StoredCopy) error {
 	return g.bad[c.URL]
 }
 
-// unreadable is the end of a restoration: no copy of a file can be had. It names
-// other such files too, so that one look by a person is enough.
+// unreadable is the end of a restoration: no copy of a file is good. It names other such files
+// too, so that a person sees all of them at once.
 func (g *giving) unreadable(ctx context.Context, first registry.StoredFile) error {
 	const most = 20
 	list := []string{g.complaint(first)}

@@ -20,9 +20,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// giveBack is a restoration on its way: content that is produced goes under a key in
-// staging, is judged there, and appears under its final key only then, by a copy that
-// the store makes.
+// giveBack is a restoration in progress. The content goes under a key in staging and is judged
+// there. Only then it appears under its final key, by a copy that the store makes.
 type giveBack struct {
 	stream
 
@@ -60,8 +59,8 @@ func (g *giveBack) run(ctx context.Context) error {
 	return err
 }
 
-// last tells whether an error ends the restoration, so that nobody goes on with what
-// was sent: an attempt that is to be made again finds its parts.
+// last tells whether an error ends the restoration for good. Otherwise the next attempt
+// continues with the parts that were sent.
 func (g *giveBack) last(ctx context.Context, err error) bool {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, claim.ErrLost), fault.In(err) != nil, claim.Code(err) == "released":
@@ -72,8 +71,7 @@ func (g *giveBack) last(ctx context.Context, err error) bool {
 	return true
 }
 
-// abandon aborts what the restoration has open. What does not get through is left to the
-// janitor.
+// abandon aborts the open uploads of the restoration. If that fails, the janitor aborts them.
 func (g *giveBack) abandon(ctx context.Context) {
 	err := g.w.Hold.Check(ctx)
 	if err == nil {
@@ -259,9 +257,9 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
 }
 
-// illegalIdentifier says why what is given back of an object would not stay under its
-// own name in the restoration bucket or on the disk where it is unpacked; blank if it
-// does. Such objects are on record from versions that took any name.
+// illegalIdentifier says why an object cannot be restored under its own name, in the
+// restoration bucket or on the disk where it is unpacked; "" if it can. Earlier versions
+// accepted such names.
 func illegalIdentifier(o registry.Object) string {
 	_, name, ok := strings.Cut(o.Identifier, "/")
 	if !ok {
@@ -270,7 +268,7 @@ func illegalIdentifier(o registry.Object) string {
 	return bag.NameFault(name)
 }
 
-// beforeRestoring looks up what is to be given back, and sees that its bytes can be
+// beforeRestoring looks up the object of a restoration, and checks that its bytes can be
 // relied on.
 func beforeRestoring(ctx context.Context, r *registry.Registry, w *pipeline.Work) (registry.Object, error) {
 	o, err := r.ObjectByID(ctx, w.Item.Request.ObjectID)

@@ -1,4 +1,4 @@
-// Package restore gives files and objects back, and has archived copies made readable.
+// Package restore restores files and objects, and retrieves archived copies.
 package restore
 
 import (

@@ -14,9 +14,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// stream produces content that is made of stored files, from any beginning of a
-// part on. While a large file passes, the state of its digests is kept for each
-// part that begins within it, so that going on there needs nothing that was sent.
+// stream produces content that is made of stored files, from the beginning of any part. While
+// a large file passes, the state of its digests is kept for each part that begins within it,
+// so that a restart there needs nothing that was sent.
 type stream struct {
 	*giving
 
@@ -149,9 +149,9 @@ func (o *outlet) past(size int64) bool {
 	return true
 }
 
-// large passes a large file on as it is read. If its digest proves wrong at its
-// end, what was sent of it has to be replaced: the content goes on from the part in
-// which it began, and another copy is read.
+// large passes a large file on as it is read. If its digest is wrong at its end, the parts
+// that were sent have to be replaced: the content continues from the part in which the file
+// began, and another copy is read.
 func (o *outlet) large(ctx context.Context, f registry.StoredFile) error {
 	begin := o.at
 	p := &passing{outlet: o, f: f, begin: begin, sums: copies.NewSums(o.algorithms)}

@@ -17,10 +17,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// A Backfill identifies stored files again, as Format Identification does, by
-// reading ranges of a copy. It writes to the registry and to no bucket. Any number
-// may run at once, beside ingests of the same objects, and end at any moment: each
-// takes up what is left.
+// A Backfill identifies stored files again, as Format Identification does, by reading ranges
+// of a copy. It writes to the registry and to no bucket. Any number may run at once, also
+// during ingests of the same objects, and may be stopped at any moment: each does what is left.
 type Backfill struct {
 	Registry *registry.Registry
 	Targets  map[string]*storage.Bucket // by name
@@ -44,15 +43,15 @@ type Backfilled struct {
 	Left       int64 `json:"left"`
 }
 
-// backfillBatch is how many files go on record in one transaction, and what one
-// that is killed has done in vain.
+// backfillBatch is how many files go on record in one transaction. A killed backfill loses so
+// many results.
 const backfillBatch = 100
 
-// mostUnreadable is how many files in a row may fail for a reason that might pass,
-// before that is taken for the storage's.
+// mostUnreadable is how many files in a row may fail for a transient reason before the storage
+// is taken to be at fault.
 const mostUnreadable = 30
 
-// errInARow says that it is not the files.
+// errInARow says that the storage is at fault and not the files.
 var errInARow = fmt.Errorf("%d files in a row could not be identified", mostUnreadable)
 
 // Run identifies the files that a filter takes and that nobody has changed since
@@ -188,8 +187,7 @@ func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
 	return out
 }
 
-// broke tells whether the identifier did, and so knows less than one before it may
-// have known.
+// broke tells whether the identifier crashed, so that an earlier result may be better.
 func broke(r format.Result) bool {
 	return r.Reason == format.Crashed || r.Reason == format.TimedOut || r.Reason == format.Refused
 }

@@ -18,17 +18,17 @@ import (
 )
 
 // BucketReader finds new bags in the institutions' receiving buckets and makes a
-// work item for each. Any number of readers may run at once; one BucketReader
-// reads one time after the other.
+// work item for each. Any number of readers may run at once, but a BucketReader is not safe
+// for concurrent use.
 type BucketReader struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)
 	Log       *slog.Logger
 
-	logged map[string]bool // what is no bag and was logged, by bucket and key
+	logged map[string]bool // objects that were logged as not a bag, by bucket and key
 }
 
-// mostLogged bounds what a reader remembers to have logged.
+// mostLogged bounds logged.
 const mostLogged = 10_000
 
 // ReadAll reads the receiving bucket of every active institution once and
@@ -95,8 +95,8 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 	return created, flush()
 }
 
-// Create makes items of uploads. Of what the database refuses each is judged by itself:
-// the one is named and left, and the others go on.
+// Create makes items of uploads. If the database refuses them, each is tried by itself: a
+// refused upload is logged and left, and the others become items.
 func (r *BucketReader) Create(ctx context.Context, in registry.Institution, listed time.Time, uploads []registry.Upload) (created int, err error) {
 	ids, err := r.Registry.CreateIngests(ctx, in, listed, uploads)
 	switch {
@@ -117,7 +117,7 @@ func (r *BucketReader) Create(ctx context.Context, in registry.Institution, list
 	return len(ids), err
 }
 
-// tell logs what is no bag, once and not at every look.
+// tell logs an object that is not a bag, once and not at each scan.
 func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, why string) {
 	name := in.ReceivingBucket + "/" + key
 	if r.logged[name] {
@@ -153,9 +153,8 @@ func inFolder(key string) bool {
 	return len(folders) > 0 && !slices.ContainsFunc(folders, func(f string) bool { return bag.NameFault(f) != "" })
 }
 
-// recordable is a key as the registry can keep it. One that is no text, or too
-// long, is replaced: by something that is no legal name either, is always the
-// same, and is what people can read.
+// recordable is a key as the registry can keep it. A key that is not text, or is too long, is
+// replaced by a readable name that is always the same and no legal name either.
 func recordable(key string) string {
 	const longest = 1000 // of a name on record
 	name := key

@@ -13,16 +13,14 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Janitor removes what items leave behind that Cleanup does not come to: those that
-// were cancelled, those that failed and were not requeued within the retention, and
-// what a dead worker wrote late. Items in work are never touched, whatever the age
-// of their things.
+// Janitor removes the leftovers of items that do not reach Cleanup: items that were cancelled,
+// items that failed and were not requeued within the retention, and late writes of dead
+// workers. It never touches items in work, however old their data is.
 //
-// It goes by what is in the stores, not by a list of what to do: a round that dies
-// anywhere leaves nothing that the next does not find. Whatever it removes of an
-// item that a person may yet requeue, the stages make again; what they could not
-// make again (copies in preservation, the bag) is removed only where nobody will
-// ever ask for it, or while the item is held as it is.
+// It starts from the contents of the stores and not from a list of tasks, so a round that dies
+// leaves nothing that the next round does not find. If a person may still requeue the item, it
+// removes only data that the stages can make again. Data that they cannot make again (copies
+// in preservation, the bag) is removed only if nobody can need it, or while the item is locked.
 type Janitor struct {
 	Registry  *registry.Registry
 	Progress  *progress.Store
@@ -32,8 +30,8 @@ type Janitor struct {
 	Keep      *interim.Keeper // nil: interim metadata is deleted and not kept
 	Log       *slog.Logger
 
-	Retention time.Duration // what a failed item has left stays for so long
-	OrphanAge time.Duration // what is younger may be of a step under way
+	Retention time.Duration // how long the data of a failed item stays
+	OrphanAge time.Duration // younger data may belong to a running stage
 	Holder    string        // names this process to others
 }
 
@@ -64,8 +62,7 @@ func (j *Janitor) Round(ctx context.Context) (report *Report, err error) {
 // Look tells what a round would do, and changes nothing.
 func (j *Janitor) Look(ctx context.Context) *Report { return j.look(ctx, false) }
 
-// look goes from store to store. One that cannot be reached does not keep it from
-// the others.
+// look goes from store to store. A store that cannot be reached does not stop the others.
 func (j *Janitor) look(ctx context.Context, act bool) *Report {
 	r := &round{Janitor: j, act: act, now: time.Now(), report: &Report{Findings: []Finding{}, Unchecked: []Unchecked{}}, log: j.Log}
 	for _, step := range []struct {
@@ -167,8 +164,8 @@ func (r *round) progressOf(ctx context.Context, f fate, keys []string) error {
 }
 
 // targetUploads aborts multipart uploads in preservation buckets that no item will
-// finish. Which item began one is not written on it, but Store takes up only what
-// it began in the same pass: what is older than each pass under way has no owner.
+// finish. An upload does not name its item, but Store continues only uploads of the same pass:
+// an upload that is older than all running passes has no owner.
 func (r *round) targetUploads(ctx context.Context) {
 	const clocks = time.Hour // by which the provider's may be off
 	since, err := upkeep.In(r.Registry).StoringSince(ctx)

@@ -14,16 +14,16 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// round is one look at all stores.
+// round is one pass over all stores.
 type round struct {
 	*Janitor
-	act    bool // or else only tell
+	act    bool // or else it only reports
 	now    time.Time
 	report *Report
 	log    *slog.Logger
 }
 
-// A fate is what is to become of an item's things.
+// A fate is what is to be done with an item's data.
 type fate struct {
 	item    int64
 	state   upkeep.ItemState
@@ -33,8 +33,8 @@ type fate struct {
 	live    bool
 }
 
-// fateOf decides. Of what belongs to no item the age of the things decides, which
-// the caller knows: see aged.
+// fateOf decides by the state of the item. If there is no item, the age of the data decides,
+// which the caller knows: see aged.
 func (r *round) fateOf(id int64, states map[int64]upkeep.ItemState) fate {
 	s, known := states[id]
 	f := fate{item: id, state: s}
@@ -53,8 +53,8 @@ func (r *round) fateOf(id int64, states map[int64]upkeep.ItemState) fate {
 	return f
 }
 
-// aged settles the fate of things without an item, by the newest of them: another
-// system may own them, or a database that was restored may yet make their item.
+// aged decides about data without an item, by the newest of it: another system may own it, or
+// a restored database may still insert its item.
 func (r *round) aged(f fate, newest time.Time) fate {
 	if f.why == whyUnknown && !newest.IsZero() {
 		f.due = newest.Add(r.Retention)
@@ -63,7 +63,7 @@ func (r *round) aged(f fate, newest time.Time) fate {
 	return f
 }
 
-// described is what the report says of an item's things: t without its end.
+// described is what the report says of an item's data: t without the result.
 func (f fate) described(t thing) thing {
 	t.why, t.name = f.why, strconv.FormatInt(f.item, 10)
 	if t.what != "keys" {
@@ -79,8 +79,8 @@ func (f fate) described(t thing) thing {
 	return t
 }
 
-// still tells whether a fate holds: nobody has requeued the item, or made one. The
-// stages make again what is removed a moment too late.
+// still tells whether a fate still holds: the item was not requeued, or inserted, since. Data
+// that is removed a moment too late is made again by the stages.
 func (r *round) still(ctx context.Context, f fate) (bool, error) {
 	if f.why == whyUnknown {
 		states, err := upkeep.In(r.Registry).ItemStates(ctx, []int64{f.item})
@@ -118,7 +118,7 @@ func (t thing) upload(u storage.OpenUpload) thing {
 	return t
 }
 
-// ownerless aborts a multipart upload that nobody will finish, once it is old enough.
+// ownerless aborts a multipart upload without an owner, once it is old enough.
 func (r *round) ownerless(ctx context.Context, b *storage.Bucket, u storage.OpenUpload, t thing, age time.Duration) error {
 	t = t.upload(u)
 	t.why, t.janitor = whyUnowned, Removes
@@ -135,8 +135,8 @@ func (r *round) ownerless(ctx context.Context, b *storage.Bucket, u storage.Open
 	return nil
 }
 
-// keepFirst keeps the interim metadata of an item that the janitor is about to delete.
-// Of an item that succeeded Cleanup has kept it, and what is left is a part of that.
+// keepFirst keeps the interim metadata of an item that the janitor is about to delete. If the
+// item succeeded, Cleanup has kept it, and this is only a part of it.
 func (r *round) keepFirst(ctx context.Context, f fate) error {
 	if r.Keep == nil {
 		return nil

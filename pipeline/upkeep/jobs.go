@@ -24,7 +24,7 @@ const (
 	TopicLogJob    = "topic-log"
 )
 
-// Job is the reader's looks into the receiving buckets.
+// Job reads the receiving buckets.
 func (r *BucketReader) Job(every time.Duration) Job {
 	return Job{ReadBucketsJob, every, func(ctx context.Context) (string, error) {
 		created, err := r.ReadAll(ctx)
@@ -50,7 +50,7 @@ func (d Jobs) FixityFeed(every time.Duration, n int) Job {
 	}}
 }
 
-// GlacierPoll is [GlacierPoll.Run].
+// GlacierPoll is [restore.Poll.Run].
 func (d Jobs) GlacierPoll(every time.Duration) Job {
 	return Job{GlacierPollJob, every, restore.Poll{Registry: d.Registry, Targets: d.Targets}.Run}
 }

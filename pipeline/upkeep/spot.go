@@ -18,18 +18,18 @@ type Spot struct {
 	Least, Most int64 // bytes of an object
 }
 
-// LeastSpot is the size below which an object shows nothing.
+// LeastSpot is the size below which a restoration proves nothing.
 const LeastSpot = 10_000
 
 // spotTries is how often another object is drawn for one that cannot be had.
 const spotTries = 3
 
-// spotPriority is the last of all: nobody waits for a spot restoration.
+// spotPriority puts spot restorations behind all other items: nobody waits for them.
 const spotPriority = 100
 
-// SpotRestore draws an object of each institution that is due for it, and has it
-// restored as any other is. What became of it the database tells the institution
-// when the item ends.
+// SpotRestore draws an object of each institution that is due for it, and queues its
+// restoration like any other. When the item ends, the database tells the institution the
+// result.
 func (d Jobs) SpotRestore(every time.Duration, s Spot) Job {
 	return Job{SpotRestoreJob, every, func(ctx context.Context) (string, error) {
 		due, err := upkeep.In(d.Registry).DueForSpotRestore(ctx)
@@ -67,9 +67,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// spotRestore draws an object and queues its restoration; "" if there is none that
-// may be drawn. Someone may take up the object, or delete it, after it was drawn:
-// then it is another's turn.
+// spotRestore draws an object and queues its restoration; "" if there is none that may be
+// drawn. If the object was deleted, or got another item, after it was drawn, another is drawn.
 func (d Jobs) spotRestore(ctx context.Context, c upkeep.SpotChoice) (object string, err error) {
 	for range spotTries {
 		if object, err = upkeep.In(d.Registry).Draw(ctx, c); err != nil || object == "" {
