@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -81,11 +80,7 @@ func (n *NSQServer) Stop(t testing.TB) {
 	if n.stack == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := n.stack.Stop(ctx); err != nil {
-		t.Error("testenv:", err)
-	}
+	stopStack(t, n.stack)
 	n.stack = nil
 }
 

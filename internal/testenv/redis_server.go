@@ -1,12 +1,9 @@
 package testenv
 
 import (
-	"context"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,13 +23,7 @@ type RedisServer struct {
 // NewRedisServer returns a Redis that ends with the test.
 func NewRedisServer(t testing.TB) *RedisServer {
 	t.Helper()
-	running.mu.Lock()
-	base := running.dir
-	running.mu.Unlock()
-	dir, err := os.MkdirTemp(base, "redis-") //nolint:usetesting // it has to be where the others are
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	dir := ownDir(t, "redis-")
 	stack, err := startStack(dir, devstack.Redis)
 	if err != nil {
 		t.Fatal("testenv:", err)
@@ -59,11 +50,7 @@ func (s *RedisServer) Stop() {
 	if s.stack == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := s.stack.Stop(ctx); err != nil {
-		s.t.Error("testenv:", err)
-	}
+	stopStack(s.t, s.stack)
 	s.stack = nil
 }
 

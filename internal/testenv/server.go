@@ -44,17 +44,7 @@ func NewServer(t testing.TB) *Server {
 
 func newServer(t testing.TB) *Server {
 	t.Helper()
-	running.mu.Lock()
-	base := running.dir
-	running.mu.Unlock()
-	dir, err := os.MkdirTemp(base, "server-") //nolint:usetesting // it has to be where the others are
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { // as what is above it: PostgreSQL may run as another user
-		t.Fatal("testenv:", err)
-	}
-	s := &Server{t: t, dir: dir}
+	s := &Server{t: t, dir: ownDir(t, "server-")}
 	t.Cleanup(func() {
 		if s.stack != nil {
 			s.stop()
@@ -149,11 +139,7 @@ func (s *Server) Exec(sql string) {
 
 func (s *Server) stop() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := s.stack.Stop(ctx); err != nil {
-		s.t.Error("testenv:", err)
-	}
+	stopStack(s.t, s.stack)
 	s.stack = nil
 }
 

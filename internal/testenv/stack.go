@@ -1,0 +1,148 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/devstack"
+)
+
+// lazyStack is one server in a stack of its own, so that it can start when it
+// is first needed.
+type lazyStack struct {
+	start  func() (*devstack.Stack, error) // starts it at the first call
+	shared bool                            // it is another process's, and already runs
+}
+
+// stack returns the running stack that has the service, and that the first who
+// asks for it may change.
+func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Options)) *devstack.Stack {
+	t.Helper()
+	running.mu.Lock()
+	dir := running.dir
+	l := running.stacks[service]
+	if l == nil {
+		l = &lazyStack{start: sync.OnceValues(func() (*devstack.Stack, error) {
+			return startStack(filepath.Join(dir, string(service)), service, change...)
+		})}
+		running.stacks[service] = l
+	}
+	running.mu.Unlock()
+	if dir == "" {
+		t.Fatal("testenv: the package's TestMain must call testenv.Main")
+	}
+	s, err := l.start()
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return s
+}
+
+func startStack(dir string, service devstack.Service, change ...func(*devstack.Options)) (*devstack.Stack, error) {
+	exe, err := stackd()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	o := options(dir, exe)
+	o.Only = []devstack.Service{service}
+	for _, c := range change {
+		c(&o)
+	}
+	return devstack.Start(ctx, o)
+}
+
+// ownDir makes the directory of a server that one test has.
+func ownDir(t testing.TB, name string) string {
+	t.Helper()
+	running.mu.Lock()
+	base := running.dir
+	running.mu.Unlock()
+	dir, err := os.MkdirTemp(base, name) //nolint:usetesting // it has to be where the others are
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // like the directory above it: PostgreSQL may run as another user
+	}
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	return dir
+}
+
+func stopStack(t testing.TB, s *devstack.Stack) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Error("testenv:", err)
+	}
+}
+
+// options are those of every stack of a test.
+func options(dir, exe string) devstack.Options {
+	return devstack.Options{
+		Dir: dir, Executable: exe, Ephemeral: true, RestoreDelay: RestoreDelay, PGBinDir: os.Getenv("PG_BINDIR"),
+		PostgresSettings: []string{"max_connections=500"}, // for the tests of several packages at once
+	}
+}
+
+// scratchDir makes a directory for this process, which holds a lock on the file
+// alive in it, and removes those whose process was killed.
+func scratchDir() (dir string, alive *os.File, err error) {
+	base := scratchBase()
+	prefix := "farol-test-" + strconv.Itoa(os.Getuid()) + "-"
+	for _, place := range []string{memory, "/tmp", os.TempDir()} { // wherever the others had theirs
+		removeStale(filepath.Join(place, prefix+"*"))
+	}
+	if dir, err = os.MkdirTemp(base, prefix); err != nil {
+		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	if err = os.Chmod(dir, 0o711); err == nil {
+		alive, err = os.Create(filepath.Join(dir, "alive"))
+	}
+	if err == nil {
+		err = syscall.Flock(int(alive.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	return dir, alive, nil
+}
+
+// scratchBase is in memory where there is enough, which makes a cluster in a
+// third of the time. Under root it is where PostgreSQL's user can go.
+func scratchBase() string {
+	const enough = 4 << 30 // bytes
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(memory, &fs); err == nil && uint64(fs.Bavail)*uint64(fs.Bsize) >= enough { //nolint:unconvert // the types differ between systems
+		return memory
+	}
+	if os.Geteuid() == 0 {
+		return "/tmp"
+	}
+	return os.TempDir()
+}
+
+func removeStale(pattern string) {
+	dirs, _ := filepath.Glob(pattern) // the pattern is well-formed
+	for _, dir := range dirs {
+		f, err := os.Open(filepath.Join(dir, "alive"))
+		if err != nil {
+			continue // made a moment ago, or gone
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(dir) //nolint:errcheck // the next process tries again
+		}
+		f.Close() //nolint:errcheck // only locked
+	}
+}
+
+// memory is where Linux keeps files in memory.
+const memory = "/dev/shm"
