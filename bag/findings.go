@@ -137,7 +137,7 @@ func hasCode(list []Finding, code string) bool {
 	return slices.ContainsFunc(list, func(f Finding) bool { return f.Code == code })
 }
 
-// show makes a stranger's text fit for a message: on one line, valid UTF-8,
+// show makes foreign text fit for a message: on one line, valid UTF-8,
 // not longer than a person reads.
 func show(s string) string {
 	const most = 300

@@ -243,7 +243,7 @@ func TestReadRefusesSparseFilesWithoutReadingTheirHoles(t *testing.T) {
 	}
 }
 
-// Wherever the tar is cut, the depositor hears of it, and nobody else does.
+// Wherever the tar is cut, the error is the depositor's and nobody else's.
 func TestReadReportsATarThatIsCutAnywhere(t *testing.T) {
 	t.Parallel()
 	data := sample(t, bagtest.Spec{})

@@ -91,7 +91,7 @@ func TestMessagesShowForeignTextSafely(t *testing.T) {
 	}
 }
 
-// A reader that neither reads nor fails must not hold a worker for ever.
+// A reader that neither reads nor fails must not hold a worker without end.
 func TestReadGivesUpOnAReaderThatIsStuck(t *testing.T) {
 	t.Parallel()
 	if _, err := Read(t.Context(), stuck{}, ReadOptions{}); err == nil {

@@ -69,7 +69,7 @@ func newHops(b *testing.B, db *pgxpool.Pool, items, batch int) *hopper {
 	return h
 }
 
-// all has workers make hops until made, which is told of each batch, says that it is
+// all has workers make hops until made, which is called for each batch, says that it is
 // enough.
 func (h *hopper) all(workers int, made func(n int) (more bool)) {
 	ctx := context.Background()

@@ -163,7 +163,7 @@ func TestFirstOnlyMeetsEachPathOnce(t *testing.T) {
 	}
 }
 
-// echo is a server behind a gate that says back what it hears.
+// echo is a server behind a gate that sends back what it receives.
 func echo(t *testing.T) *gate {
 	t.Helper()
 	var lc net.ListenConfig

@@ -399,7 +399,7 @@ func TestTheChildrenEndWithTheContextOfStart(t *testing.T) {
 }
 
 // Credentials of the parent's environment are no business of a process that
-// parses what strangers send.
+// parses what depositors send.
 func TestAChildHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1})

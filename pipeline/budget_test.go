@@ -25,7 +25,7 @@ func TestLargeBagsShareTheMemoryBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Enter(t.Context(), 60_000); err != nil { // it has its room already
+	if err := first.Enter(t.Context(), 60_000); err != nil { // it has its memory already
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -44,7 +44,7 @@ func TestLargeBagsShareTheMemoryBudget(t *testing.T) {
 	}
 	in := make(chan error, 1)
 	go func() {
-		_, err := enter(t.Context(), 5_000_000) // larger than the room: it gets all there is
+		_, err := enter(t.Context(), 5_000_000) // larger than the budget: it gets all of it
 		in <- err
 	}()
 	for line := ""; !strings.Contains(line, "files=5000000"); { // the third waits

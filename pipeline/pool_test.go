@@ -66,7 +66,7 @@ func TestPoolTakesOnlyItsProvidersItems(t *testing.T) {
 }
 
 // A worker that is asked to drain claims nothing more, ends what it has, and
-// stops. Its next heartbeat may be hours away: it hears of it.
+// stops. Its next heartbeat may be hours away: it is notified.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -234,7 +234,7 @@ func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.
 }
 
 // reserve says what of an action may be claimed now for a pool's slots: late stages
-// first, since what is nearly done frees staging room and is waited for, within the
+// first, since they free space in staging and people wait for them, within the
 // slots that each step has left in this process. The places are taken until
 // claim gives back what it did not get, so that two pools never share one.
 func (r *Runner) reserve(p Pool, action registry.Action, free int) []claim.Want {

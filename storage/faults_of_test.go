@@ -223,7 +223,7 @@ func TestAMissingBucketIsNoMissingKey(t *testing.T) {
 		t.Errorf("%d requests for 20 HEADs, want 21", n)
 	}
 	gone.Store(true)
-	other := open(t, g.through(at), storage.Options{}) // which has heard nothing of it yet
+	other := open(t, g.through(at), storage.Options{}) // which knows nothing of it yet
 	_, err := other.Head(t.Context(), "nothing")
 	blames(t, "Head", err, other, fault.Missing, "404 NoSuchBucket")
 	blames(t, "Absent", other.Absent(t.Context(), "nothing"), other, fault.Missing, "404 NoSuchBucket")

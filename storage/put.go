@@ -120,7 +120,7 @@ func plain(s string) bool {
 func (b *Bucket) prepare(body *body, sum [32]byte) (io.Reader, func(*s3.Options), error) {
 	payload := unsigned
 	if b.endpoint.Scheme == "http" && known(sum[:]) {
-		payload = hex.EncodeToString(sum[:]) // so that a stranger on the wire cannot change the bytes
+		payload = hex.EncodeToString(sum[:]) // so that nobody on the network can change the bytes
 	}
 	if body.left > smallBody {
 		return body, func(o *s3.Options) {

@@ -142,7 +142,7 @@ func (w *production) resumed(ctx context.Context) (int64, error) {
 // once more. All that is in done behind the offset is replaced on the way.
 func (w *production) bring(ctx context.Context, offset int64) error {
 	defer w.close()
-	for offset < w.stream.Size && ctx.Err() == nil { // a producer may rewind for ever
+	for offset < w.stream.Size && ctx.Err() == nil { // a producer may rewind without end
 		p := w.part(int32(offset/w.stream.PartSize) + 1) //nolint:gosec // one of at most maxParts
 		err := w.send(ctx, p, w.produce)
 		var rewind *RewindError

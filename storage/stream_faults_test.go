@@ -98,7 +98,7 @@ func TestStreamIsRewound(t *testing.T) {
 	}
 }
 
-// A producer cannot go back to where no part begins, nor for ever.
+// A producer cannot go back to where no part begins, nor without end.
 func TestRewindThatLeadsNowhereEndsTheStream(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "stream"))
@@ -283,7 +283,7 @@ func (f flipped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A server that has not heard of trailing checksums is held to its ETags, also by
+// A server that does not know trailing checksums is held to its ETags, also by
 // the one who takes the upload up. One that knows them is believed when it complains.
 func TestAServerWithoutTrailingChecksumsIsHeldToItsETags(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type producer struct {
 	content []byte
 	piece   func(offset int64, p []byte) error // looks at what is given away; empty at the end
 
-	from, told []int64  // where it was asked to begin, and what it was told of
+	from, told []int64  // where it was asked to begin, and what it was notified of
 	ids        []string // of uploads
 	made       int64    // bytes given away
 	open       int      // readers that were not closed

@@ -118,7 +118,7 @@ func TestTrialNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// An object that may be written and not deleted is told of, since it stays.
+// An object that may be written and not deleted is reported, since it stays.
 func TestTrialTellsOfWhatItLeaves(t *testing.T) {
 	t.Parallel()
 	at := target(t, "sticky")

@@ -245,7 +245,7 @@ func wants(round, batch int) []claim.Want {
 
 // batch claims items, ends them and, in a steady run, has new ones put in the place
 // of those that left. It is not cut short: a claim whose answer was not waited
-// for would stay in hand until its lease lapses.
+// for would stay claimed until its lease lapses.
 func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, wants []claim.Want) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

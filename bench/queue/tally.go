@@ -29,7 +29,7 @@ type tally struct {
 	fault   error
 }
 
-// newTally counts hops until want of them are done; 0 is for ever.
+// newTally counts hops until want of them are done; 0 is without end.
 func newTally(want int) *tally {
 	return &tally{
 		begun: make(chan struct{}), done: make(chan struct{}), moved: make(chan struct{}, 1), want: int64(want),

@@ -252,7 +252,7 @@ func (j *judge) doubledEvents() {
 	}
 }
 
-// strangers looks for what is in preservation storage and on no record. What belongs
+// strangers looks for objects in preservation storage that no record names. What belongs
 // to a bag that did not succeed is on none yet, and no fault of its own.
 func (j *judge) strangers() {
 	for _, at := range slices.Sorted(maps.Keys(j.stored)) {

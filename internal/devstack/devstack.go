@@ -7,7 +7,7 @@
 //
 // A server that ends while the stack is up, however that comes, is started again
 // on the same address with the same data. If someone else has done so already,
-// as pg_ctl restart does, his is let be until it ends.
+// as pg_ctl restart does, theirs is left alone until it ends.
 //
 // No server outlives the process that called [Start], however that ends: each
 // holds a pipe to it, or is watched by a guard that does. (If that process is

@@ -121,7 +121,7 @@ func stop(t testing.TB, s *devstack.Stack) {
 }
 
 // tempDir is t.TempDir where every user can pass, as PostgreSQL's has to, and
-// in memory if there is room, since most of these tests make a cluster.
+// in memory if there is space, since most of these tests make a cluster.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	base := "/dev/shm"

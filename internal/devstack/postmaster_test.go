@@ -132,7 +132,7 @@ func adopted(t *testing.T, dir string, before map[int]bool) {
 	})
 }
 
-// When another's server ends, it is the stack's turn again.
+// When another process's server ends, the stack starts its own again.
 func TestStackTakesOverFromAForeignPostgres(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")

@@ -185,8 +185,8 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	awaitEmpty(t, dir)
 }
 
-// As long as someone else answers at a server's address, it is his; then it is
-// the stack's turn again.
+// While another process answers at a server's address, the stack leaves it the address. Then
+// it starts its own server again.
 func TestAddressThatAnotherProcessServesIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	exe := filepath.Join(programDir(t), "exe")

@@ -99,7 +99,7 @@ func (s *Stack) lookAfter(ctx context.Context, sv *server) error {
 }
 
 // revive tries to start a server until one runs, or another's answers no
-// more and it is our turn again. It returns nil when ctx has ended.
+// more and we may start ours again. It returns nil when ctx has ended.
 func (s *Stack) revive(ctx context.Context, sv *server, pause *time.Duration) (*child, error) {
 	service := string(sv.child.service)
 	wait, foreign := *pause, false

@@ -317,7 +317,7 @@ func TestBrokenReadingGoesOn(t *testing.T) {
 	}
 }
 
-// held is a worker that has a copy in hand, of which the provider says nothing until
+// held is a worker that is reading a copy, of which the provider says nothing until
 // the function that it returns is called.
 func (a *archive) held(f *Checker) (stop, letGo func()) {
 	a.T.Helper()
@@ -417,8 +417,8 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	}
 }
 
-// A check that was taken over while its worker stood still ends, and its result is
-// not heard.
+// A check that was taken over while its worker stood still ends, and its result is not
+// recorded.
 func TestCheckThatWasTakenOverEnds(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -437,7 +437,7 @@ func TestCheckThatWasTakenOverEnds(t *testing.T) {
 	}
 }
 
-// What a dead worker had in hand is taken up once its lease has lapsed.
+// The copies of a dead worker are checked once its lease has lapsed.
 func TestDeadWorkersChecksAreTakenUp(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -454,7 +454,7 @@ func TestDeadWorkersChecksAreTakenUp(t *testing.T) {
 }
 
 // Copies that turn out to be archived are no failures: what is wrong is their policy,
-// and people hear of it once.
+// and people are notified once.
 func TestArchivedCopiesAreNoFailures(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -396,7 +396,7 @@ func TestRepairLeavesNothingOfADeletedFile(t *testing.T) {
 }
 
 // A provider that returns wrong bytes for one copy in twenty is an incident. None of
-// its copies is overwritten, people hear of it once, and one of them has to say so
+// its copies is overwritten, people are notified once, and one of them has to say so
 // before it goes on.
 func TestRepairStopsByItself(t *testing.T) {
 	t.Parallel()

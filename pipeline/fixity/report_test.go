@@ -81,7 +81,7 @@ func TestLongReportIsTakenIn(t *testing.T) {
 		{Line: 600, Key: "key-600", File: file, Problem: "checksum mismatch: expected sha256 " + strings.Repeat("a", 64) + ", got " + strings.Repeat("b", 64)},
 		{Line: 601, Problem: "the row is too long"},
 	}
-	if problems[0].Line == 601 { // a batch is told of when it is done
+	if problems[0].Line == 601 { // a batch is reported when it is done
 		problems[0], problems[1] = problems[1], problems[0]
 	}
 	if diff := cmp.Diff(want, problems); diff != "" {

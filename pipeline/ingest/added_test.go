@@ -27,8 +27,8 @@ func (s *weighing) Run(ctx context.Context, w *work) error {
 	return nil
 }
 
-// To add a stage takes a line in the table: every bag then goes through it, and what is
-// told of the files of an item has a place for it.
+// A line in the table adds a stage: every bag then goes through it, and the interim metadata
+// of an item has a place for it.
 func TestStageIsAddedByALine(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

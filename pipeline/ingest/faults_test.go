@@ -527,8 +527,8 @@ func (a *archive) damage(key string, change func([]byte) []byte) {
 	}
 }
 
-// What a target says wrongly of its copy is told of the target; the staging area
-// is not blamed for it. Buckets that encrypt with keys of KMS have such ETags.
+// If a target reports a wrong ETag of its copy, the target is named and the staging area is
+// not blamed. Buckets that encrypt with keys of KMS have such ETags.
 func TestTargetThatDisagreesIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]bagtest.File{

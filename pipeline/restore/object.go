@@ -123,8 +123,8 @@ type jumps struct {
 	at    io.ReaderAt
 	size  int64
 	pos   int64
-	begin int64  // of what is in hand
-	bytes []byte // in hand
+	begin int64  // of bytes in the tar
+	bytes []byte // the current piece
 	piece int    // size of the last one
 }
 
@@ -133,7 +133,7 @@ const (
 	mostPiece  = 2 << 20
 )
 
-// Read reads from what is in hand, or gets the next piece.
+// Read reads from the current piece, or gets the next one.
 func (j *jumps) Read(p []byte) (int, error) {
 	if j.pos >= j.size {
 		return 0, io.EOF

@@ -27,8 +27,8 @@ func (l *layout) writeTar(ctx context.Context, out *outlet) error {
 	return out.put(bag.EndOfArchive())
 }
 
-// aheadBytes is how much of small files is read before their turn, since a request
-// for each, one after the other, would take longer than their bytes do.
+// aheadBytes is how many bytes of small files are read ahead, since one request after the
+// other would take longer than their bytes do.
 const aheadBytes = 8 << 20
 
 // an entry is a file on its way into the tar.
@@ -36,7 +36,7 @@ type entry struct {
 	file    registry.StoredFile
 	header  []byte
 	size    int64
-	content chan fetched // of a small file that is read before its turn; nil of others
+	content chan fetched // of a small file that is read ahead; nil of others
 }
 
 type fetched struct {

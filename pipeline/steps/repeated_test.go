@@ -131,7 +131,7 @@ func TestUploadsThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// People are told of uploads that no item will ever take, after a day.
+// The doctor reports uploads of which no item will ever be made, after a day.
 func TestDoctorTellsOfUploadsThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -87,7 +87,7 @@ type comparison struct {
 	target *storage.Bucket
 	now    time.Time
 
-	owners  map[string]owner // by object, as the copies in hand say
+	owners  map[string]owner // by object, as the copies found so far say
 	asked   int              // copies whose owner was asked for
 	copying time.Duration    // since the first live item came to Store; 0: none has
 

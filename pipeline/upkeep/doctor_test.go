@@ -65,7 +65,7 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 	testenv.Scene(t, a.DB, `INSERT INTO uploads_in_work VALUES ('test.edu/ghost', 'ghost.tar', 'e', 4711)`)
 	testenv.Scene(t, a.DB, `DELETE FROM uploads_in_work WHERE work_item_id = $1`, running)
 	testenv.Scene(t, a.DB, `UPDATE generic_files SET deleted_by_item = 4711 WHERE identifier = 'test.edu/good/data/a.txt'`)
-	testenv.Scene(t, a.DB, `UPDATE generic_files SET deleted_by_item = $1 WHERE identifier = 'test.edu/good/bag-info.txt'`, running) // which is in hand
+	testenv.Scene(t, a.DB, `UPDATE generic_files SET deleted_by_item = $1 WHERE identifier = 'test.edu/good/bag-info.txt'`, running) // by a running deletion
 
 	report := a.examine()
 	for kind, want := range map[[3]string]string{

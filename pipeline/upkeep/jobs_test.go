@@ -39,7 +39,7 @@ func TestReaderMakesItemsOnSchedule(t *testing.T) {
 	if got := a.does(reader.Job(time.Hour)); got != "items made: 0" {
 		t.Errorf("result of another look = %q", got)
 	}
-	// A bucket that is not there is told of, and the others are read.
+	// A missing bucket is reported, and the others are read.
 	if _, err := a.Deps.Registry.AddInstitution(t.Context(), registry.Institution{
 		Name: "Absent", Identifier: "absent.edu", ReceivingBucket: a.S3.Prefix + "absent", RestoreBucket: a.S3.Prefix + "none",
 	}); err != nil {
@@ -214,7 +214,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 		t.Errorf("without its last file there waits %+v, %v", list, err)
 	}
 	a.Exec(`UPDATE generic_files SET state = 'A'`)
-	// A provider that fails is told of.
+	// A failing provider is reported.
 	a.Exec(`UPDATE retrievals SET woken_at = NULL`)
 	if err := b.Erase(t.Context(), a.KeyOf("test.edu/half/data/z")); err != nil {
 		t.Fatal(err)

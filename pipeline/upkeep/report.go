@@ -29,7 +29,7 @@ const (
 	Removes = "removes" // in its next round
 	Removed = "removed" // in this one
 	Waits   = "waits"   // until it is due
-	Leaves  = "leaves"  // for ever
+	Leaves  = "leaves"  // the janitor never removes it
 )
 
 // mostNames is how many names a finding has.
