@@ -12,7 +12,7 @@ import (
 
 const (
 	window      = 30 * time.Second // what a breaker remembers
-	openAfter   = 3                // faults in it, if they are at least half of what was seen
+	tripAfter   = 3                // faults in it, if they are at least half of what was seen
 	trialTime   = 10 * time.Second // after which an item on trial has shown that the service works, unless it failed
 	idleTrial   = 2 * time.Second  // the same while there is no item to try
 	probeTime   = 6 * time.Second  // for a probe
@@ -28,7 +28,7 @@ type breaker struct {
 	ofProcess bool
 	scopes    []claim.Scope
 	probe     probe  // nil: only time can tell
-	place     string // what this process takes for the service
+	place     string // the bucket that this process uses as the service
 	elsewhere string // what most others take for it, if that is something else
 
 	state    claim.ServiceState
@@ -52,8 +52,8 @@ type seen struct {
 	ok bool
 }
 
-// agree compares what this process takes for the service with what most others do.
-// If that is something else, the process uses the service no more.
+// agree compares the bucket that this process uses as the service with that of most others. If
+// they differ, the process stops using the service.
 func (b *breaker) agree(now time.Time, others string) {
 	switch differs := others != "" && b.place != "" && others != b.place; {
 	case differs && b.elsewhere != others:
@@ -62,15 +62,15 @@ func (b *breaker) agree(now time.Time, others string) {
 			Service: b.service, Kind: fault.Missing, Said: "its bucket differs from other workers'",
 			Err: fmt.Errorf("this worker is configured with %s for %s, and most workers with %s", b.place, b.service, others),
 		}
-		b.shut(now)
+		b.trip(now)
 	case !differs && b.elsewhere != "":
 		b.elsewhere = ""
 		b.try(now)
 	}
 }
 
-// fault notes that the service failed a piece of work, and tells whether the breaker
-// is shut for it now.
+// fault notes that the service failed a piece of work, and tells whether the breaker has
+// tripped.
 func (b *breaker) fault(now time.Time, f *fault.Error) bool {
 	b.note(now, false)
 	b.unsaid = b.unsaid || b.state != claim.ServiceOK && b.cause.Code() != f.Code()
@@ -85,20 +85,20 @@ func (b *breaker) fault(now time.Time, f *fault.Error) bool {
 				failed++
 			}
 		}
-		if failed < openAfter || 2*failed < len(b.seen) {
+		if failed < tripAfter || 2*failed < len(b.seen) {
 			return false
 		}
 		b.cause, b.pause = f, 0
-		b.shut(now)
+		b.trip(now)
 	case claim.ServiceTrying:
-		b.shut(now)
-	case claim.ServiceFailing: // it is shut
+		b.trip(now)
+	case claim.ServiceFailing: // it has tripped already
 	}
 	return true
 }
 
-// shut begins, or goes on, to hold the work back.
-func (b *breaker) shut(now time.Time) {
+// trip has the work held back, from now on or for longer.
+func (b *breaker) trip(now time.Time) {
 	b.state, b.trial, b.unsaid = claim.ServiceFailing, 0, true
 	b.pause = min(max(2*b.pause, time.Second), longestWait)
 	b.next = now.Add(b.pause)
@@ -109,11 +109,11 @@ func (b *breaker) ok(now time.Time, item int64) {
 	b.note(now, true)
 	b.lastOK = now
 	if b.state == claim.ServiceTrying && b.trial == item {
-		b.open()
+		b.reset()
 	}
 }
 
-func (b *breaker) open() {
+func (b *breaker) reset() {
 	b.state, b.cause, b.trial, b.seen, b.unsaid = claim.ServiceOK, nil, 0, nil, true
 }
 
@@ -140,7 +140,7 @@ func (b *breaker) probed(now time.Time, err error) {
 	} else {
 		b.cause = &fault.Error{Service: b.service, Kind: fault.Unavailable, Err: err}
 	}
-	b.shut(now)
+	b.trip(now)
 }
 
 // try lets one item at a time through.
@@ -152,7 +152,7 @@ func (b *breaker) try(now time.Time) {
 // tried is called when trying has lasted long enough.
 func (b *breaker) tried(now time.Time) {
 	if b.state == claim.ServiceTrying && !now.Before(b.next) {
-		b.open()
+		b.reset()
 	}
 }
 

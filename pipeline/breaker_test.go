@@ -21,7 +21,7 @@ func TestBreakerOpensAndClosesByItsRules(t *testing.T) {
 		b := &breaker{service: "redis", state: claim.ServiceOK}
 		now := time.Unix(1e9, 0)
 		var faults []time.Time
-		probed := false // since it was shut last
+		probed := false // since it tripped last
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
 			before := b.state
@@ -52,7 +52,7 @@ func TestBreakerOpensAndClosesByItsRules(t *testing.T) {
 				}
 			}
 			switch {
-			case before == claim.ServiceOK && b.state != claim.ServiceOK && recent < openAfter:
+			case before == claim.ServiceOK && b.state != claim.ServiceOK && recent < tripAfter:
 				t.Fatalf("open after %d faults", recent)
 			case before != claim.ServiceOK && b.state == claim.ServiceOK && !probed:
 				t.Fatal("closed without a probe")

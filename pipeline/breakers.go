@@ -20,14 +20,14 @@ const (
 	heldTooOften = 200              // times that one process holds an item of a service which works for others
 	mostItems    = 10_000           // that are remembered
 
-	// deniedAlready is how often in a row an item is denied while the service serves
-	// others, until that is the item's: some 15 s at least.
+	// deniedAlready is how many denials in a row, while the service serves others, suspend
+	// the item: that takes 15 s at least.
 	deniedAlready = 4
 )
 
-// breakers are how this process sees the services that its work needs. What is held
-// for all processes, because most see it fail or a person wants it, they learn from
-// the engine.
+// breakers has the circuit breaker of each service that the work of this process needs. From
+// the engine they learn which services are held for all processes, because most see them fail
+// or a person holds them.
 type breakers struct {
 	deps   Deps
 	steps  []Step
@@ -41,8 +41,8 @@ type breakers struct {
 	changed chan struct{}
 }
 
-// avoided is work that this process leaves to others for a while, since its settings do
-// not fit it. It knows first when the item is due again, and would have it each time.
+// avoided is work that this process leaves to others for a while, since its settings do not fit
+// it. Otherwise it would be the first to claim the item again each time.
 type avoided struct {
 	scope claim.Scope
 	until time.Time
@@ -73,7 +73,7 @@ func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *b
 	return g
 }
 
-// run probes what fails, and tells the other processes, until ctx is done.
+// run probes failing services, and reports to the other processes, until ctx is done.
 func (g *breakers) run(ctx context.Context) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -137,8 +137,8 @@ func (b *breaker) learn(now time.Time, h claim.ServiceHold) {
 	b.agree(now, h.Place)
 }
 
-// report writes what has changed to the database. What it does not take is reported
-// later: the others then act on what they see themselves.
+// report writes changes to the database. If that fails, they are reported later; until then
+// the other processes act on what they see themselves.
 func (g *breakers) report(ctx context.Context) {
 	var reports []claim.ServiceReport
 	g.mu.Lock()
@@ -174,9 +174,9 @@ func (g *breakers) poke() {
 	}
 }
 
-// without is what may not be claimed now: what needs a service that this process
-// sees fail, or that is held for all. Of one that is being tried only an item on
-// trial is claimed; for that, trial leaves out those whose trial is reserved.
+// without is the work that may not be claimed now: it needs a service that this process sees
+// fail, or that is held for all. If a service is being tried, only an item on trial is claimed;
+// for that, trial omits the services whose trial is reserved.
 func (g *breakers) without(trial bool) (scopes []claim.Scope) {
 	holds := g.engine.ServiceHolds()
 	g.mu.Lock()
@@ -254,8 +254,8 @@ func (b *breaker) needs(item claim.Item) bool {
 	})
 }
 
-// judge says what a result means for the item: what a service failed of is not the
-// item's, and the item is held. It tells the breakers on the way.
+// judge says what a result means for the item: if a service failed, the item is held. It also
+// tells the breakers.
 func (g *breakers) judge(item claim.Item, result error) error {
 	f := claim.FaultIn(result)
 	misled, doubted := claim.InDoubt(result)
@@ -335,9 +335,9 @@ func (g *breakers) breakerOf(item claim.Item, service string) *breaker {
 	return one
 }
 
-// hold holds an item whose service works for others: longer each time. After a
-// great many times, or where the service goes on to deny this one object while it
-// serves others, it is a matter for a person.
+// hold holds an item whose service works for other items, longer each time. After a great many
+// times, or if the service keeps denying this one object while it serves others, a person has
+// to decide.
 func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time, result error) error {
 	h := g.items[item.ID]
 	if h == nil {

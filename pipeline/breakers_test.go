@@ -89,7 +89,7 @@ func TestPersonHoldsAService(t *testing.T) {
 		return pipelinetest.Value[int](a, `SELECT count(*) FROM services WHERE service = '`+target+`'`) == 1
 	})
 	a.Exec(`SELECT hold_service('` + target + `', 'new disks.')`)
-	testenv.Eventually(t, "the worker to hear of it", func() bool {
+	testenv.Eventually(t, "the worker to learn of the hold", func() bool {
 		views, _ := worker.Services()
 		return slices.ContainsFunc(views, func(v pipeline.ServiceView) bool { return v.Service == target && !v.OK })
 	})

@@ -40,7 +40,7 @@ func TestLargeBagsShareTheMemoryBudget(t *testing.T) {
 	gone, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, claim.ErrLost)
 	defer stop()
 	if _, err := enter(gone, 40_000); !errors.Is(err, claim.ErrLost) {
-		t.Errorf("entered a full room, or was not told why not: %v", err)
+		t.Errorf("entered although the budget was used up, or got another error: %v", err)
 	}
 	in := make(chan error, 1)
 	go func() {

@@ -13,7 +13,7 @@ import (
 
 const (
 	// countAfter is how long a stage runs before its figures are written for the
-	// first time: nobody looks at what takes less.
+	// first time: shorter stages have no figures.
 	countAfter = 250 * time.Millisecond
 	// countEvery is the time between two writes.
 	countEvery = time.Second
@@ -77,7 +77,7 @@ func (w *Work) StartCounting(ctx context.Context, start progress.Counters) {
 	go c.run(ctx)
 }
 
-// run writes the figures. What Redis does not take is no loss to the item.
+// run writes the figures. If Redis does not accept them, the item loses nothing.
 func (c *Counting) run(ctx context.Context) {
 	defer close(c.ended)
 	look := func(n progress.Counters) { c.compare(ctx, n.FilesBefore+n.BytesBefore) }
@@ -91,7 +91,7 @@ func (c *Counting) run(ctx context.Context) {
 	}
 }
 
-// end stops writing. Of an attempt that did not finish, the last figures stay.
+// end stops writing. The last figures of an attempt that did not finish stay.
 func (c *Counting) end(ctx context.Context, finished bool) {
 	c.mu.Lock()
 	stop := c.stop
@@ -136,7 +136,7 @@ func (c *Counting) Take(index int, path string, files int, size int64) *group {
 	return h
 }
 
-// Drop notes that a group is out of hand, finished or not.
+// Drop notes that a group is no longer in progress, finished or not.
 func (c *Counting) Drop(h *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,8 +205,8 @@ func (c *Counting) Read(path string, files int, bytes int64) {
 	c.moved()
 }
 
-// moved adds up the bytes. A file that is given up takes none of them back, or
-// people would see figures that fall.
+// moved adds up the bytes. The bytes of a file that failed stay, so that people never see
+// figures fall.
 func (c *Counting) moved() {
 	sum := c.done
 	for h := range c.hands {

@@ -35,7 +35,7 @@ func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
 		g.judge(item, bad)
 	}
 	before := g.items[item.ID].n
-	g.judge(item, bad) // it was claimed before the breaker was shut
+	g.judge(item, bad) // it was claimed before the breaker tripped
 	if n := g.items[item.ID].n; n != before {
 		t.Errorf("what was under way when the service failed waits as if it had failed %d times, want %d", n, before)
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/farol-preservation/farol/claim"
 )
 
-// A memoryBudget bounds what the lists of large bags need of this process's memory at
-// once: what the process has, or as much as the largest bag that there may be. Bags
-// of few files need so little that they never wait.
+// A memoryBudget bounds the memory that the lists of large bags use at once: what the process
+// has, or as much as the largest allowed bag needs. Bags of few files need so little that they
+// never wait.
 type memoryBudget struct {
 	files *semaphore.Weighted
 	all   int64 // files
 	least bool  // a larger bag is for another process
 }
 
-// perFile is what a file in the lists of a bag takes, at most on the average.
+// perFile is how many bytes a file takes in the lists of a bag: an upper bound of the average.
 const perFile = 1 << 10
 
 // MemoryNeed is how many bytes the lists of a bag of so many files need; 0 of one

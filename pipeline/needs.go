@@ -89,7 +89,7 @@ func servicesOf(d Deps, steps []Step) []*breaker {
 	return list
 }
 
-// unconfigured is shut for good, for the storage options that name a target which
+// unconfigured has tripped for good, for the storage options that name a target which
 // this process lacks: other workers may have it.
 func unconfigured(d Deps, steps []Step) *breaker {
 	if d.Targets == nil {
@@ -154,7 +154,7 @@ func (d Deps) identifierProbe(ctx context.Context) error {
 	return cause.Identifier(ctx, err)
 }
 
-// diskProbe tells whether TMPDIR takes what the lists of a bag need.
+// diskProbe tells whether TMPDIR has space for the lists of a bag.
 func diskProbe(context.Context) (err error) {
 	f, err := os.CreateTemp("", "farol-probe-*")
 	if err != nil {

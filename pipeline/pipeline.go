@@ -33,7 +33,7 @@ type Deps struct {
 	Formats   *format.Identifier
 	Viruses   *virus.Scanner // nil: files are not checked for viruses
 	Files     int            // files of one item in work at once
-	ColdPoll  time.Duration  // between two looks at what is being restored from an archive class; 0: as its provider is quick
+	ColdPoll  time.Duration  // between two polls of a retrieval from an archive class; 0: as the speed of its provider suggests
 	ReadBack  bool           // Storage Validation reads each new copy
 	MaxFiles  int            // files that a bag may have; [bag.DefaultMaxFiles] if zero
 	Memory    int64          // bytes for the lists of all bags in work; 0: those of one bag of MaxFiles
@@ -46,10 +46,9 @@ func (d Deps) Software() string { return strings.TrimSpace("Farol " + d.Version)
 
 // A Stage is one step in the life of an item.
 //
-// Run must be safe to repeat, since the worker before may have died on any line
-// of it: it finds out what is done, does the rest, and returns nil only when
-// all of it is durable. Errors are transient unless package claim made them
-// something else.
+// Run must be safe to repeat, since the worker before may have died on any line of it: it finds
+// out what is done, does the rest, and returns nil only when all of it is durable. Errors are
+// transient unless package claim marked them otherwise.
 type Stage interface {
 	Run(ctx context.Context, w *Work) error
 }

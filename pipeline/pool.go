@@ -100,10 +100,9 @@ func (p Pool) check(stages []string) error {
 	return nil
 }
 
-// helps is how many of its slots a pool lends to a neighbour while it has
-// nothing to do itself: a neighbour's items are those of the sizes next to its
-// own. One slot always stays free for what is its own. Smaller items are soon
-// done; larger ones may hold a slot for days, so they get a quarter.
+// helps is how many of its slots a pool lends to a neighbour while it has nothing to do itself.
+// A neighbour takes the sizes next to its own. One slot always stays free for its own items.
+// Smaller items are soon done; larger ones may hold a slot for days, so they get a quarter.
 func (p Pool) helps(neighbour Pool) int {
 	switch {
 	case p.Alone:

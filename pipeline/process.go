@@ -11,8 +11,8 @@ import (
 	"github.com/farol-preservation/farol/retry"
 )
 
-// Process takes a claimed item through the stage that it is at, and settles it. What
-// the stage came to is logged here and nowhere else.
+// Process takes a claimed item through the stage that it is at, and settles it. The outcome is
+// logged here and nowhere else.
 func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	step := r.steps[item.Step()]
 	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
@@ -81,8 +81,8 @@ func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error,
 	}
 }
 
-// clear forgets what a finished stage, or a request at its end, has in Redis. What
-// stays there is cleaned up later. A stage has put into its list what is to be kept.
+// clear deletes what a finished stage, or a request at its end, has in Redis. If that fails, it
+// is cleaned up later. Results that are needed later are in the list of the stage.
 func (r *Runner) clear(ctx context.Context, w *Work, ended bool) {
 	var err error
 	switch {

@@ -35,8 +35,8 @@ type Outcome struct {
 	Bytes int64 // of the item
 }
 
-// Runner works the queue: pools claim what they have free slots for, and no
-// more, so that nothing lies in a process that cannot work on it.
+// Runner processes the queue. Pools claim only as many items as they have free slots, so that
+// no item lies in a process that cannot work on it.
 type Runner struct {
 	engine   *claim.Engine
 	steps    map[string]Step // by name
@@ -147,8 +147,8 @@ func (r *Runner) drain(stop context.CancelCauseFunc, items *sync.WaitGroup) {
 	}
 }
 
-// pool claims for its free slots and starts what it got, until ctx is done. What
-// is its own comes first; while there is none, it helps its neighbours.
+// pool claims items for its free slots and starts them, until ctx is done. Its own items come
+// first; while there are none, it helps its neighbours.
 func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) {
 	look, stop := r.engine.Wakes(ctx)
 	defer stop()
@@ -158,7 +158,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(work, p, p.Name, got, items)
 		if free > 0 && (len(got) == free || r.cut(got)) {
-			continue // there may be more: for a slot that was freed in the meantime, or than one claim takes
+			continue // there may be more items: a slot was freed since, or a claim takes only so many
 		}
 		if len(got) == 0 && r.help(ctx, work, p, items) {
 			continue
@@ -197,8 +197,8 @@ func (r *Runner) taken() (steps []Step) {
 	return steps
 }
 
-// help takes items of neighbours for the slots that may be lent, and tells
-// whether there were any.
+// help takes items of neighbours for the slots that may be lent, and reports whether there
+// were any.
 func (r *Runner) help(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) bool {
 	for _, n := range p.helped {
 		r.mu.Lock()
@@ -219,7 +219,7 @@ func (r *Runner) freeSlots(p *poolRun) int {
 	return p.Slots - p.inUse
 }
 
-// start works on items that are a pool's own, or that it took for a neighbour.
+// start processes items that are a pool's own, or that it took for a neighbour.
 func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.Item, items *sync.WaitGroup) {
 	r.mu.Lock()
 	p.inUse += len(got)
@@ -233,10 +233,10 @@ func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.
 	}
 }
 
-// reserve says what of an action may be claimed now for a pool's slots: late stages
-// first, since they free space in staging and people wait for them, within the
-// slots that each step has left in this process. The places are taken until
-// claim gives back what it did not get, so that two pools never share one.
+// reserve says how many items of each stage of an action may be claimed now for a pool's slots:
+// late stages first, since they free space in staging and people wait for them, within the
+// slots that each step has left in this process. The slots are reserved until claim returns
+// those that it did not need, so that two pools never share one.
 func (r *Runner) reserve(p Pool, action registry.Action, free int) []claim.Want {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,8 +260,8 @@ func (r *Runner) reserve(p Pool, action registry.Action, free int) []claim.Want 
 	return wants
 }
 
-// claim takes up to n items of those that pool of takes, for slots of p. Where that
-// takes several actions, each comes first in turn.
+// claim takes up to n items for slots of p, of those that the pool of takes. If that takes
+// several actions, they come first in rotation.
 func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.Item {
 	actions := r.actions(of)
 	p.round++
@@ -306,8 +306,8 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 	return got
 }
 
-// cut tells whether a claim may have left items that there were slots for, since
-// it takes no more of a stage.
+// cut tells whether a claim may have left items although there were slots for them, because of
+// the ceiling of a stage.
 func (r *Runner) cut(got []claim.Item) bool {
 	n := map[string]int{}
 	for _, item := range got {

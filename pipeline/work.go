@@ -42,12 +42,12 @@ func (w *Work) done(next registry.Stage) claim.Done {
 // Claim is the claim for Redis, where a newer one ends an older.
 func (w *Work) Claim() progress.Claim { return progress.Claim{Item: w.Item.ID, Token: w.Item.Token} }
 
-// Pass names the stage for Redis: an item that is requeued or sent back to a
-// stage begins it again, one that is tried again takes it up where it stood.
+// Pass names the stage for Redis: an item that is requeued or sent back to a stage begins it
+// again, while a retry continues where the last attempt stopped.
 func (w *Work) Pass() string { return fmt.Sprintf("%s@%d", w.Item.Stage, w.Item.Entered) }
 
-// ProgressErr gives errors of Redis their meaning. Its word that a newer claim
-// writes there is the loss of this one.
+// ProgressErr gives errors of Redis their meaning. If a newer claim writes there, this one is
+// lost.
 func (w *Work) ProgressErr(err error) error {
 	switch {
 	case err == nil, cause.Known(err):

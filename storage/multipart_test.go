@@ -93,7 +93,7 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 		t.Fatalf("PutParts = %v, want context.Canceled", err)
 	}
 	if len(before) != 0 || !slices.Equal(sent, []int64{minPart, minPart, minPart}) {
-		t.Errorf("parts that were told of: %d before, %d now", before, sent)
+		t.Errorf("parts that were reported: %d before, %d now", before, sent)
 	}
 	before, sent = nil, nil
 	if n := g.count(isPart); n != 3 {
@@ -109,7 +109,7 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 		t.Errorf("%d parts were sent in all, want 4", n)
 	}
 	if !slices.Equal(before, []int64{minPart, minPart, minPart}) || !slices.Equal(sent, []int64{17}) {
-		t.Errorf("parts that were told of: %d before, %d now", before, sent)
+		t.Errorf("parts that were reported: %d before, %d now", before, sent)
 	}
 	if got := get(t, b, "key"); !bytes.Equal(got, content) {
 		t.Error("the object has other bytes")

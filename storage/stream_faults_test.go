@@ -37,7 +37,7 @@ func TestStreamSendsThePartAgainThatWasCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(p.from, []int64{0, minPart}) || p.open != 0 || !slices.Equal(p.told, ends(s.Size)) {
-		t.Errorf("begun at %v, told of %v, %d left open", p.from, p.told, p.open)
+		t.Errorf("begun at %v, notified of %v, %d left open", p.from, p.told, p.open)
 	}
 	holds(t, direct, p.content)
 }
@@ -91,7 +91,7 @@ func TestStreamIsRewound(t *testing.T) {
 			}
 			// A process that dies after a rewind must not resume behind the bytes that were taken back.
 			if fell := slices.IndexFunc(p.told[1:], func(at int64) bool { return at == minPart }); fell < 0 || !slices.Equal(p.told[fell+1:], ends(size)) {
-				t.Errorf("told of %v", p.told)
+				t.Errorf("notified of %v", p.told)
 			}
 			holds(t, b, p.content)
 		})

@@ -158,7 +158,7 @@ func TestPutStreamKeepsWhatIsProduced(t *testing.T) {
 					t.Error("the object has other bytes")
 				}
 				if len(p.from) > 1 || p.open != 0 || p.made != int64(size) || !slices.Equal(p.told, ends(int64(size))) {
-					t.Errorf("begun at %v, %d left open, %d bytes, told of %v", p.from, p.open, p.made, p.told)
+					t.Errorf("begun at %v, %d left open, %d bytes, notified of %v", p.from, p.open, p.made, p.told)
 				}
 			})
 		}
@@ -219,7 +219,7 @@ func TestStreamGoesOnWhereItStood(t *testing.T) {
 				t.Fatalf("PutStream = %v, want context.Canceled", err)
 			}
 			if !slices.Equal(p.told, ends(size)[:2]) || p.open != 0 || len(p.ids) != 1 {
-				t.Fatalf("told of %v and uploads %v, %d left open", p.told, p.ids, p.open)
+				t.Fatalf("notified of %v and uploads %v, %d left open", p.told, p.ids, p.open)
 			}
 
 			again := &producer{content: p.content}
@@ -230,7 +230,7 @@ func TestStreamGoesOnWhereItStood(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(again.from, []int64{tt.from}) || again.made != size-tt.from || (len(again.ids) > 0) != tt.anew {
-				t.Errorf("begun at %v, %d bytes, uploads %v; want from %d on, anew %t", again.from, again.made, again.ids, tt.from, tt.anew)
+				t.Errorf("begun at %v, %d bytes, uploads %v; want from %d on, from the beginning %t", again.from, again.made, again.ids, tt.from, tt.anew)
 			}
 			holds(t, direct, p.content)
 			nothingOpen(t, direct, 0)

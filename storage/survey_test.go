@@ -97,7 +97,7 @@ func TestDeleteMatchingLeavesAnother(t *testing.T) {
 		return false
 	})
 	if err := open(t, g.through(at), storage.Options{}).DeleteMatching(t.Context(), "bag.tar", meant.ETag); !errors.Is(err, storage.ErrChanged) || !replaced {
-		t.Errorf("DeleteMatching of one that is replaced meanwhile = %v, want ErrChanged", err)
+		t.Errorf("DeleteMatching of one that is replaced in between = %v, want ErrChanged", err)
 	}
 	if o := head(t, b, "bag.tar"); o.Size != int64(len("another")) {
 		t.Errorf("there is %+v", o)

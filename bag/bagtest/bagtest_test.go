@@ -82,7 +82,7 @@ func TestWriteTarReturnsTheWritersError(t *testing.T) {
 	spec := bagtest.Spec{Files: []bagtest.File{{Path: "data/a", Size: 1 << 20}}}
 	for _, room := range []int{0, 300_000, 900_000} {
 		if err := spec.WriteTar(&full{room: room}); !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("room for %d bytes: %v", room, err)
+			t.Errorf("memory for %d bytes: %v", room, err)
 		}
 	}
 	if err := (bagtest.Spec{Manifests: []string{"crc32"}}).WriteTar(io.Discard); err == nil {

@@ -86,6 +86,6 @@ func TestQuantilesAreOfAllClaimsSinceTheLastLook(t *testing.T) {
 		t.Errorf("p50 %v, p99 %v", p50, p99)
 	}
 	if left := steady.latencies(); len(left) != 0 {
-		t.Errorf("%d claims are told twice", len(left))
+		t.Errorf("%d claims are reported twice", len(left))
 	}
 }

@@ -226,7 +226,7 @@ func TestStartStopsAForeignPostgres(t *testing.T) {
 	s := start(t, o)
 	query(t, s, "SELECT 'x'")
 	if now := postmasterOf(t, o.Dir); foreign == 0 || now == foreign {
-		t.Errorf("process %d serves the stack, %d was started by somebody else", now, foreign)
+		t.Errorf("process %d serves the stack, %d was started by another process", now, foreign)
 	}
 	stop(t, s)
 	awaitEmpty(t, o.Dir)

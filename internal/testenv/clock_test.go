@@ -31,7 +31,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 		}
 	}
 	if len(unconsidered) > 0 {
-		t.Errorf("nobody has said what becomes of these when the clock is set: %s", strings.Join(unconsidered, " "))
+		t.Errorf("no list says what becomes of these when the clock is set: %s", strings.Join(unconsidered, " "))
 	}
 	for _, c := range slices.Concat(clamped, facts) {
 		if !slices.Contains(all, c) {

@@ -380,7 +380,7 @@ func TestStoppedCheckIsGivenBack(t *testing.T) {
 		t.Errorf("it took %v to stop", took)
 	}
 	if got := pipelinetest.Value[string](a, `SELECT concat_ws(' ', worker, run_at <= now(), attempts) FROM fixity_checks`); got != " t 0" {
-		t.Errorf("the check is %q, want it to be nobody's, at once, and not counted", got)
+		t.Errorf("the check is %q, want it to be released at once, and not counted", got)
 	}
 }
 
@@ -401,7 +401,7 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.checker().Run(ctx) }()
-	testenv.Eventually(t, "the claim to wait its turn", func() bool {
+	testenv.Eventually(t, "the claim to wait for the lock", func() bool {
 		return pipelinetest.Value[bool](a, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted)`)
 	})
@@ -413,7 +413,7 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := a.Rows(`SELECT concat_ws(' ', worker, run_at <= now(), attempts) FROM fixity_checks`); len(got) != 1 || got[0] != " t 0" {
-		t.Errorf("the claim left %q, want one copy that is nobody's, at once, and not counted", got)
+		t.Errorf("the claim left %q, want one copy that is released at once, and not counted", got)
 	}
 }
 
@@ -467,7 +467,7 @@ func TestArchivedCopiesAreNoFailures(t *testing.T) {
 	a.MakeDue("%")
 	a.checked(a.checker())
 	if n := strings.Count(a.Log.String(), "copies are archived"); n != 1 {
-		t.Errorf("people heard of it %d times", n)
+		t.Errorf("people were notified %d times", n)
 	}
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'fixity check' AND outcome = 'Failure'`); n > 0 || strings.Contains(a.Log.String(), "ERROR") {
 		t.Errorf("%d copies failed", n)

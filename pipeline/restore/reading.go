@@ -30,7 +30,7 @@ type source struct {
 	Profiles  bag.Profiles
 	Files     int           // that are read at once
 	MaxFiles  int           // of a bag
-	ColdPoll  time.Duration // between two looks at what an archive class makes readable; 0: as its provider is quick
+	ColdPoll  time.Duration // between two polls of a retrieval from an archive class; 0: as the speed of its provider suggests
 	Software  string        // this program, on record
 }
 

@@ -127,7 +127,7 @@ func TestUploadsThatNobodyTakes(t *testing.T) {
 		t.Errorf("items of %q", names)
 	}
 	if !strings.Contains(a.Log.String(), "odd.tar") {
-		t.Error("nobody is told of the odd one")
+		t.Error("the odd upload is not logged")
 	}
 }
 

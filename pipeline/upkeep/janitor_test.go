@@ -290,7 +290,7 @@ func TestUnrecordedCopiesGoWithACancelledItem(t *testing.T) {
 
 	a.Fails(id, "Cancelled", "by-hand", 0)
 	if waits := counts(a.round(), Waits)["Standard-VA copies unrecorded"]; waits != int64(stored) {
-		t.Errorf("%d copies wait for a worker that has not heard of it, want %d", waits, stored)
+		t.Errorf("%d copies wait for a worker that does not know of the end yet, want %d", waits, stored)
 	}
 	a.Age(id, 2)
 	// One is on record after all, no matter who did that.

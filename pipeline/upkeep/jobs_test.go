@@ -147,7 +147,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 		t.Errorf("result = %q; due are %v, %v, %v", got, a.due(early), a.due(late), a.due(failed))
 	}
 	if pipelinetest.Value[int64](a, tokens) != before || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts`) != attempts || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_audit`) != audited {
-		t.Error("others were touched, or it counts as somebody's doing")
+		t.Error("other items were touched, or it counts as a person's change")
 	}
 	if got := a.does(poll); got != "waiting items: 1; woken: 0" { // what is due does not wait
 		t.Errorf("result of the next poll = %q", got)

@@ -114,7 +114,7 @@ func TestCleanupMayDieWhileItKeeps(t *testing.T) {
 			}
 			w := a.Hold(engine, "Cleanup")
 			if err := a.Stage("Cleanup").Run(ctx, w); err == nil || ctx.Err() == nil {
-				t.Fatalf("Cleanup = %v, and nobody died", err)
+				t.Fatalf("Cleanup = %v, and was not stopped", err)
 			}
 			if len(a.RedisKeys()) == 0 {
 				t.Error("Redis was emptied first")

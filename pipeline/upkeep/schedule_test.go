@@ -248,7 +248,7 @@ func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 				t.Errorf("it was stopped because of %v", err)
 			}
 			if !pipelinetest.Value[bool](c.Archive, `SELECT held_until > now() FROM schedules WHERE job = 'blocked'`) {
-				t.Error("it was stopped after somebody else could begin")
+				t.Error("it was stopped after another process could begin")
 			}
 			proxy.Resume()
 			if r := <-ended; r.Outcome != Lost {
@@ -318,7 +318,7 @@ func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	testenv.Eventually(t, "the statement's end", func() bool { return waiting() == 0 })
 	<-ended
 	if s := c.of(job.Name); s.Running {
-		t.Errorf("the job is in the hands of who was told to stop: %+v", s)
+		t.Errorf("the scheduler that was asked to stop still has the job: %+v", s)
 	}
 }
 

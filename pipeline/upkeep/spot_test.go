@@ -28,7 +28,7 @@ func TestDrawnObjectIsRestoredAndReported(t *testing.T) {
 	a.Ingested(bagtest.Spec{Name: "huge", Files: []bagtest.File{{Path: "data/a.bin", Size: 200_000}}})
 	job := a.jobs().SpotRestore(24*time.Hour, Spot{Least: LeastSpot, Most: 100_000})
 	if got := a.does(job); got != "chosen: none; without a suitable object: none" {
-		t.Errorf("result while nobody wants it = %q", got)
+		t.Errorf("result while no institution wants it = %q", got)
 	}
 	if _, err := a.Deps.Registry.SetSpotRestoreDays(t.Context(), "test.edu", 7); err != nil {
 		t.Fatal(err)
