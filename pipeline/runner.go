@@ -62,10 +62,8 @@ var errStopping = errors.New("the worker was asked to stop")
 func NewRunner(engine *claim.Engine, d Deps, steps []Step, o RunnerOptions) (*Runner, error) {
 	r := &Runner{
 		engine: engine, steps: map[string]Step{},
-		progress: d.Progress, memory: newMemoryBudget(d.MaxFiles, d.Memory), keeps: d.Kept != nil, options: o, running: map[string]int{},
-	}
-	if d.Registry != nil {
-		r.reset = d.Registry.ResetAttempts
+		progress: d.Progress, reset: d.Registry.ResetAttempts, memory: newMemoryBudget(d.MaxFiles, d.Memory),
+		keeps: d.Kept != nil, options: o, running: map[string]int{},
 	}
 	for _, s := range steps {
 		r.steps[s.Name()] = s
