@@ -1,5 +1,5 @@
-// Package oracle reads what is on record, and what the buckets hold, and names each
-// sentence on record that is not true. It shares no code with what it judges.
+// Package oracle compares the records with the contents of the buckets, and names each record
+// that is not true. It shares no code with what it judges.
 package oracle
 
 import (
@@ -15,25 +15,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Lie is a sentence on record that is not true.
+// A Lie is a record that is not true.
 type Lie struct {
 	Kind   string // stable, such as copy-missing
 	Detail string
 }
 
-// A question asks for sentences on record that what there is contradicts, as a query over the
-// database and over there: what the buckets hold (target, key, sha256), where the
-// buckets that people get things back from have the target "". It returns a sentence for
-// each.
+// A question finds records that are not true. It is a query over the database and over there:
+// what the buckets hold (target, key, sha256), with the target "" for the buckets to which is
+// restored. It returns a sentence for each.
 type question struct{ kind, sql string }
 
-// questions are all that this oracle asks. They are written from what the
-// columns say to people, and not from how Farol writes them.
+// questions are all that this oracle asks. They are written from the documented meaning of the
+// columns, and not from the code that writes them.
 func questions() []question {
 	return slices.Concat(ofCopies(), ofAddresses(), ofDeletions())
 }
 
-// ofCopies asks whether copies are as they are said to be, and bad ones accounted for.
+// ofCopies asks whether copies are as recorded, and bad copies explained.
 func ofCopies() []question {
 	return []question{
 		{"copy-missing", `
@@ -63,7 +62,7 @@ func ofCopies() []question {
 	}
 }
 
-// ofAddresses asks whether all that there is is on record, and events and columns agree.
+// ofAddresses asks whether all objects are on record, and whether events and columns agree.
 func ofAddresses() []question {
 	return []question{
 		{"object-unaccounted", `
@@ -91,7 +90,7 @@ func ofAddresses() []question {
 	}
 }
 
-// ofDeletions asks whether what is deleted is gone, and whether items say how they ended.
+// ofDeletions asks whether deleted files are gone, and whether items say how they ended.
 func ofDeletions() []question {
 	return []question{
 		{"deleted-but-there", `
@@ -119,9 +118,9 @@ func ofDeletions() []question {
 	}
 }
 
-// Records asks all questions. There is no answer if every sentence is true.
-// buckets are the preservation buckets by their targets, and given those in which people
-// find what they asked back. Nothing may be in work.
+// Records asks all questions, and returns nothing if all records are true. buckets are the
+// preservation buckets by their targets, and given the buckets to which is restored. No item
+// may be in work.
 func Records(ctx context.Context, db *pgxpool.Pool, client *s3.Client, buckets map[string]string, given []string) (found []Lie, err error) {
 	var there holdings
 	for target, bucket := range buckets {
