@@ -137,11 +137,11 @@ func (v *Item) readObject(ctx context.Context, r *registry.Registry) error {
 
 // readProgress reads what Redis knows of an item.
 func (v *Item) readProgress(ctx context.Context, s Source) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, mostAsked)
+	defer cancel()
 	if v.Current, err = s.Stage(ctx, v.Item); err != nil || s.Progress == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, mostAsked)
-	defer cancel()
 	summary, err := s.Progress.Summary(ctx, v.Item.ID)
 	if err != nil {
 		return err
@@ -154,13 +154,8 @@ func (v *Item) readProgress(ctx context.Context, s Source) (err error) {
 
 // warningsOf are the warnings that the ledger has of an item whose bag is valid.
 func warningsOf(attempts []registry.Attempt) []string {
-	for _, a := range slices.Backward(attempts) {
-		if a.Stage == registry.Validate && a.Outcome != nil && *a.Outcome == "done" {
-			if _, list, ok := strings.Cut(a.Error, ": "); ok {
-				return strings.Split(list, " | ")
-			}
-			break
-		}
+	if _, list, ok := strings.Cut(registry.RemarkOf(attempts), ": "); ok {
+		return strings.Split(list, " | ")
 	}
 	return []string{}
 }

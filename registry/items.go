@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -270,6 +271,17 @@ func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) 
 		return nil, fmt.Errorf("list attempts of item %d: %w", item, err)
 	}
 	return list, nil
+}
+
+// RemarkOf is what the ledger says of the bag's warnings since it was last found valid;
+// "" if it has none.
+func RemarkOf(attempts []Attempt) string {
+	for _, a := range slices.Backward(attempts) {
+		if a.Stage == Validate && a.Outcome != nil && *a.Outcome == "done" {
+			return a.Error
+		}
+	}
+	return ""
 }
 
 // Change is a decision of a person about an item, by command or in psql.

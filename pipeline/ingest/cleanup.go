@@ -68,7 +68,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	if err := w.Progress.Clear(ctx, w.Item.ID); err != nil {
 		return fmt.Errorf("clear the progress: %w", err)
 	}
-	if found := interim.RemarkOf(attempts); found != "" {
+	if found := registry.RemarkOf(attempts); found != "" {
 		w.Note += " " + found // the last word that the depositor reads
 	}
 	return s.tar(ctx, w)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // What is odd of a valid bag stays with its item to the end, and on record.
@@ -33,7 +33,7 @@ func TestWarningsStayWithTheItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := interim.RemarkOf(attempts); got != want {
+	if got := registry.RemarkOf(attempts); got != want {
 		t.Errorf("in the ledger: %q", got)
 	}
 	if info := pipelinetest.Value[string](a, `SELECT outcome_information FROM premis_events WHERE event_type = 'validation'`); info != "Bag is valid. "+want {

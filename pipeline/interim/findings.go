@@ -2,11 +2,9 @@ package interim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // Findings puts what is wrong with a bag into a note: the first thirty, and how
@@ -39,15 +37,4 @@ func Warnings(list []bag.Finding) string {
 		return "1 warning: " + Findings(list, 0)
 	}
 	return fmt.Sprintf("%d warnings: %s", len(list), Findings(list, 0))
-}
-
-// RemarkOf is the text of [Warnings] that the ledger has of the last time that the item's
-// bag was found valid.
-func RemarkOf(attempts []registry.Attempt) string {
-	for _, a := range slices.Backward(attempts) {
-		if a.Stage == registry.Validate && a.Outcome != nil && *a.Outcome == "done" {
-			return a.Error
-		}
-	}
-	return ""
 }
