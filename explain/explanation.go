@@ -63,6 +63,8 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 // readProgress reads what Redis knows of the item, and returns what an attempt
 // failed of.
 func (e *Explanation) readProgress(ctx context.Context, s Source) (f progress.Faults, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mostAsked)
+	defer cancel()
 	if e.Current, err = s.Stage(ctx, e.Item); err != nil || s.Progress == nil {
 		return f, err
 	}
