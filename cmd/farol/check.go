@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +47,7 @@ wrong settings.`,
 			if write != preflight.WriteNothing && write != preflight.WriteHot && write != preflight.WriteAll {
 				return cli.Usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
 			}
-			return runCheck(cmd.Context(), cmd.OutOrStdout(), write, wait, asJSON)
+			return runCheck(cmd, write, wait, asJSON)
 		},
 	}
 	c.Flags().StringVar(&write, "write", preflight.WriteNothing, "try the rights in the buckets by writing; all includes archive classes")
@@ -65,32 +64,21 @@ type checked struct {
 	Checks []preflight.Finding `json:"checks"`
 }
 
-func runCheck(ctx context.Context, out io.Writer, write string, wait waiting, asJSON bool) error {
+func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error {
 	config, err := connect.Load(settings.ReadWorker)
 	if err != nil {
 		return err
 	}
 	s := surroundingsOf(&config)
 	s.Write = write
-	all, err := wait.until(ctx, s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
+	all, err := wait.until(cmd.Context(), s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = cli.WriteJSON(out, checked{preflight.Worst(all), time.Now().UTC(), all})
-	} else {
-		err = writeFound(out, all)
-	}
-	failed := 0
-	for _, f := range all {
-		if f.State == preflight.Failed {
-			failed++
-		}
-	}
-	switch {
-	case err != nil:
+	if err := cli.Print(cmd, asJSON, checked{preflight.Worst(all), time.Now().UTC(), all}, writeFound); err != nil {
 		return err
-	case failed > 0:
+	}
+	if _, failed := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed }); failed > 0 {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s failed", human.Count(failed, "check", "checks")),
 			Next: "follow the to-do of each; see \"Check an installation\" in docs/operators.md",
@@ -109,14 +97,14 @@ func surroundingsOf(c *settings.Worker) preflight.Surroundings {
 
 // writeFound writes a row for each finding, and below those that need it what to do.
 // Rows are not cut: what follows is what is needed most.
-func writeFound(out io.Writer, all []preflight.Finding) error {
+func writeFound(out io.Writer, c checked) error {
 	var b strings.Builder
 	width := 0
-	for _, f := range all {
+	for _, f := range c.Checks {
 		width = max(width, utf8.RuneCountInString(f.Name()))
 	}
 	fmt.Fprintf(&b, "%-*s  STATE    FOUND\n", width, "WHAT")
-	for _, f := range all {
+	for _, f := range c.Checks {
 		fmt.Fprintf(&b, "%-*s  %-7s  %s\n", width, f.Name(), f.State, human.Line(f.Found))
 		if f.Todo != "" {
 			fmt.Fprintf(&b, "%*s  to do:   %s\n", width, "", human.Line(f.Todo))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,7 @@ be checked.`,
   farol doctor --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDoctor(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			return runDoctor(cmd, asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -45,7 +44,8 @@ type diagnosis struct {
 	Janitor *upkeep.Round `json:"janitor"` // null if that was not found out
 }
 
-func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
+func runDoctor(cmd *cobra.Command, asJSON bool) error {
+	ctx := cmd.Context()
 	j, done, err := connectJanitor(ctx, "doctor")
 	if err != nil {
 		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // a server that does not answer is no bill of health
@@ -63,14 +63,10 @@ func runDoctor(ctx context.Context, out io.Writer, asJSON bool) error {
 		report.Unchecked = append(report.Unchecked, upkeeppkg.Unchecked{Store: "database", Error: err.Error()})
 	}
 	v.Healthy = !report.NeedsPerson() && len(report.Unchecked) == 0
-	if asJSON {
-		err = cli.WriteJSON(out, v)
-	} else {
-		err = writeDiagnosis(out, v)
+	if err := cli.Print(cmd, asJSON, v, writeDiagnosis); err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(report.Unchecked) > 0:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ Exit codes: 0 success; 1 something could not be removed, or another janitor is r
 			if err != nil {
 				return err
 			}
-			return runJanitor(cmd.Context(), cmd.OutOrStdout(), !does, asJSON)
+			return runJanitor(cmd, !does, asJSON)
 		},
 	}
 	care.Flags(c)
@@ -50,7 +49,8 @@ Exit codes: 0 success; 1 something could not be removed, or another janitor is r
 	return c
 }
 
-func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
+func runJanitor(cmd *cobra.Command, dryRun, asJSON bool) error {
+	ctx := cmd.Context()
 	j, done, err := connectJanitor(ctx, "janitor")
 	if err != nil {
 		return err
@@ -70,12 +70,7 @@ func runJanitor(ctx context.Context, out io.Writer, dryRun, asJSON bool) error {
 	} else {
 		report.Findings = thatJanitor(report.Findings, upkeep.Removes, upkeep.Waits)
 	}
-	if asJSON {
-		err = errors.Join(err, cli.WriteJSON(out, report))
-	} else {
-		err = errors.Join(err, writeFindings(out, report))
-	}
-	if err == nil && len(report.Unchecked) > 0 {
+	if err = errors.Join(err, cli.Print(cmd, asJSON, report, writeFindings)); err == nil && len(report.Unchecked) > 0 {
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: errors.New("not everything could be checked or removed"),
 			Next: "fix what is named above; the next run continues with the rest",

@@ -54,7 +54,7 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asked, _ := cmd.Flags().GetBool("version"); asked {
-				return printVersion(cmd.OutOrStdout(), false)
+				return printVersion(cmd, false)
 			}
 			return cmd.Help()
 		},

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,11 +76,7 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 	if does || len(lacks) == 0 {
 		told.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
 	}
-	if asJSON {
-		err = cli.WriteJSON(cmd.OutOrStdout(), list)
-	} else {
-		_, err = io.WriteString(cmd.OutOrStdout(), told.String())
-	}
+	err = cli.Printf(cmd, asJSON, list, "%s", told.String())
 	if !does {
 		err = errors.Join(err, cli.Unchanged(cmd))
 	}
@@ -120,18 +115,16 @@ Exit codes: 0 all are applied; 1 some are pending; 2 usage error.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = cli.WriteJSON(cmd.OutOrStdout(), list)
-			} else {
-				err = cli.WriteTable(cmd.OutOrStdout(), []string{"VERSION", "APPLIED", "FILE"}, statusRows(list))
+			if err := cli.PrintList(cmd, asJSON, list, "migrations", []string{"VERSION", "APPLIED", "FILE"}, statusRow); err != nil {
+				return err
 			}
-			if lacks, _ := missing(list); err == nil && len(lacks) > 0 {
+			if lacks, _ := missing(list); len(lacks) > 0 {
 				return cli.Failure{
 					Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(len(lacks), "file", "files")),
 					Next: "run `farol migrate up`",
 				}
 			}
-			return err
+			return nil
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -175,22 +168,18 @@ func migrationsIn(list []migrations.Applied) (n int) {
 	return n
 }
 
-func statusRows(list []migrations.Applied) [][]string {
-	rows := make([][]string, len(list))
-	for i, m := range list {
-		version, applied := fmt.Sprint(m.Version), "not yet"
-		if m.Repeatable {
-			version = "repeatable"
-		}
-		switch {
-		case m.Replaced:
-			applied = "replaced since"
-		case !m.At.IsZero():
-			applied = human.Time(m.At)
-		}
-		rows[i] = []string{version, applied, m.File}
+func statusRow(m migrations.Applied) []string {
+	version, applied := fmt.Sprint(m.Version), "not yet"
+	if m.Repeatable {
+		version = "repeatable"
 	}
-	return rows
+	switch {
+	case m.Replaced:
+		applied = "replaced since"
+	case !m.At.IsZero():
+		applied = human.Time(m.At)
+	}
+	return []string{version, applied, m.File}
 }
 
 // ofOldSchema adds the next step to the error of a database that cannot be migrated.

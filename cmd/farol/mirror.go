@@ -48,7 +48,7 @@ Exit codes: 0 success; 1 failure, or --reconcile left differences; 2 usage error
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reconcile {
-				return reconcileMirror(cmd.Context(), cmd.OutOrStdout(), timeout, asJSON)
+				return reconcileMirror(cmd, timeout, asJSON)
 			}
 			if asJSON || cmd.Flags().Changed("timeout") {
 				return cli.Usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
@@ -111,14 +111,14 @@ Exit codes: 0 success; 1 nsqd or the database does not answer; 2 usage error.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
 			if requests {
-				return showRequests(ctx, cmd.OutOrStdout(), asJSON)
+				return showRequests(ctx, cmd, asJSON)
 			}
 			return withMirror(ctx, func(m *nsqcompat.Mirror) error {
 				status, err := m.Status(ctx)
 				if err != nil {
 					return err
 				}
-				return showMirror(cmd.OutOrStdout(), status, asJSON)
+				return cli.Print(cmd, asJSON, status, printMirror)
 			})
 		},
 	}
@@ -144,15 +144,15 @@ func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
 	return err
 }
 
-func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, asJSON bool) error {
-	return withMirror(ctx, func(m *nsqcompat.Mirror) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+func reconcileMirror(cmd *cobra.Command, timeout time.Duration, asJSON bool) error {
+	return withMirror(cmd.Context(), func(m *nsqcompat.Mirror) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		status, err := m.Reconcile(ctx)
 		if err != nil {
 			return err
 		}
-		if err := showMirror(out, status, asJSON); err != nil {
+		if err := cli.Print(cmd, asJSON, status, printMirror); err != nil {
 			return err
 		}
 		if drift := status.Drift(); drift > 0 || status.Behind > 0 {
@@ -165,10 +165,7 @@ func reconcileMirror(ctx context.Context, out io.Writer, timeout time.Duration, 
 	})
 }
 
-func showMirror(out io.Writer, s nsqcompat.Status, asJSON bool) error {
-	if asJSON {
-		return cli.WriteJSON(out, s)
-	}
+func printMirror(out io.Writer, s nsqcompat.Status) error {
 	var rows [][]string
 	for _, t := range s.Topics {
 		rows = append(rows, []string{
@@ -203,7 +200,7 @@ func pausedWhere(t nsqcompat.TopicFigures) string {
 	return "no"
 }
 
-func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
+func showRequests(ctx context.Context, cmd *cobra.Command, asJSON bool) error {
 	s, err := connect.Registry(ctx, "mirror")
 	if err != nil {
 		return err
@@ -213,16 +210,11 @@ func showRequests(ctx context.Context, out io.Writer, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return cli.WriteJSON(out, list)
-	}
-	var rows [][]string
-	for _, r := range list {
+	return cli.PrintList(cmd, asJSON, list, "requests from NSQ", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, func(r nsqcompat.TopicRequest) []string {
 		answer := "refused: "
 		if r.Accepted {
 			answer = "accepted: "
 		}
-		rows = append(rows, []string{human.Time(r.At), human.Line(r.Topic), human.Line(r.Body), answer + human.Line(r.Answer)})
-	}
-	return cli.WriteList(out, "messages of others", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, rows)
+		return []string{human.Time(r.At), human.Line(r.Topic), human.Line(r.Body), answer + human.Line(r.Answer)}
+	})
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +35,7 @@ that has none, repeatedly until SIGTERM or Ctrl-C. This is the job read-buckets 
 			if asJSON && !once {
 				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
 			}
-			err := readBuckets(cmd.Context(), cmd.OutOrStdout(), once, interval, asJSON)
+			err := readBuckets(cmd, once, interval, asJSON)
 			if once {
 				return err
 			}
@@ -50,7 +48,8 @@ that has none, repeatedly until SIGTERM or Ctrl-C. This is the job read-buckets 
 	return c
 }
 
-func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Duration, asJSON bool) error {
+func readBuckets(cmd *cobra.Command, once bool, interval time.Duration, asJSON bool) error {
+	ctx := cmd.Context()
 	config, err := connect.Load(settings.ReadBucketReader)
 	if err != nil {
 		return err
@@ -78,9 +77,5 @@ func readBuckets(ctx context.Context, out io.Writer, once bool, interval time.Du
 			Next: "check the FAROL_S3_… and AWS_… settings and `farol institution list`; the other buckets were read",
 		}
 	}
-	if asJSON {
-		return errors.Join(err, cli.WriteJSON(out, map[string]int{"created": created}))
-	}
-	_, writeErr := fmt.Fprintf(out, "%s made.\n", human.Count(created, "work item", "work items"))
-	return errors.Join(err, writeErr)
+	return errors.Join(err, cli.Printf(cmd, asJSON, map[string]int{"created": created}, "%s created.\n", human.Count(created, "work item", "work items")))
 }

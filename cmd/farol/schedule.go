@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -47,7 +46,7 @@ Exit codes of --once: 0 success; 1 a job failed in part; 2 usage error.`,
 				return err
 			}
 			if once {
-				return runDueJobs(cmd.Context(), cmd.OutOrStdout(), chosen, asJSON)
+				return runDueJobs(cmd, chosen, asJSON)
 			}
 			if asJSON {
 				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
@@ -109,7 +108,7 @@ Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage 
 			if len(chosen) != 1 || strings.Contains(args[0], ",") {
 				return cli.Usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
 			}
-			return runJobNow(cmd.Context(), cmd.OutOrStdout(), chosen[0], asJSON)
+			return runJobNow(cmd, chosen[0], asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -217,8 +216,8 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	return group.Wait()
 }
 
-func runDueJobs(ctx context.Context, out io.Writer, chosen []string, asJSON bool) error {
-	c, err := connectScheduler(ctx, chosen)
+func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
+	c, err := connectScheduler(cmd.Context(), chosen)
 	if err != nil {
 		return err
 	}
@@ -226,20 +225,20 @@ func runDueJobs(ctx context.Context, out io.Writer, chosen []string, asJSON bool
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
-	runs, err := c.Once(ctx)
+	runs, err := c.Once(cmd.Context())
 	if len(runs) == 0 && err == nil && !asJSON {
-		_, err = fmt.Fprintln(out, "Nothing is due.")
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is due.")
 	}
-	return errors.Join(err, tellRuns(out, asJSON, runs...))
+	return errors.Join(err, reportRuns(cmd, asJSON, runs...))
 }
 
-func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) error {
-	c, err := connectScheduler(ctx, []string{name})
+func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
+	c, err := connectScheduler(cmd.Context(), []string{name})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	run, err := c.Now(ctx, c.Jobs[0])
+	run, err := c.Now(cmd.Context(), c.Jobs[0])
 	if errors.Is(err, upkeep.ErrBusy) {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", name, err),
@@ -249,7 +248,7 @@ func runJobNow(ctx context.Context, out io.Writer, name string, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	return tellRuns(out, asJSON, run)
+	return reportRuns(cmd, asJSON, run)
 }
 
 // runView is a run of a job as JSON.
@@ -269,27 +268,24 @@ func viewOf(r upkeep.JobRun) runView {
 	return v
 }
 
-// tellRuns writes what came of some runs, and returns what they could not do.
-func tellRuns(out io.Writer, asJSON bool, runs ...upkeep.JobRun) error {
+// reportRuns prints what came of some runs, and returns what they could not do.
+func reportRuns(cmd *cobra.Command, asJSON bool, runs ...upkeep.JobRun) error {
 	var errs []error
-	views := []runView{}
+	var views []runView
+	var text strings.Builder
 	for _, r := range runs {
 		views = append(views, viewOf(r))
-		text := fmt.Sprintf("%s: %s in %v", r.Job, r.Outcome, r.Took.Round(time.Millisecond))
+		fmt.Fprintf(&text, "%s: %s in %v", r.Job, r.Outcome, r.Took.Round(time.Millisecond))
 		if r.Result != "" {
-			text += ": " + human.Line(r.Result)
+			text.WriteString(": " + human.Line(r.Result))
 		}
-		if !asJSON {
-			fmt.Fprintln(out, text)
-		}
+		text.WriteString("\n")
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", r.Job, r.Err))
 		}
 	}
-	if asJSON {
-		if err := cli.WriteJSON(out, views); err != nil {
-			return err
-		}
+	if err := cli.Printf(cmd, asJSON, views, "%s", text.String()); err != nil {
+		return err
 	}
 	if len(errs) == 0 {
 		return nil

@@ -28,7 +28,13 @@ func scheduleListCommand() *cobra.Command {
   farol schedule list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listSchedules(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				list, err := upkeep.In(r).Schedules(ctx)
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd, asJSON, list, printSchedules)
+			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -67,19 +73,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 	return c
 }
 
-func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
-	s, err := connect.Registry(ctx, "schedule")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	list, err := upkeep.In(s.Registry).Schedules(ctx)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return cli.WriteJSON(out, list)
-	}
+func printSchedules(out io.Writer, list []upkeep.Schedule) error {
 	var rows [][]string
 	late := false
 	for _, j := range list {
@@ -92,7 +86,7 @@ func listSchedules(ctx context.Context, out io.Writer, asJSON bool) error {
 	if err := cli.WriteList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "Jobs are late because no scheduler runs: start farol schedule.")
+	_, err := fmt.Fprintln(out, "Jobs are late because no scheduler runs: start farol schedule.")
 	return err
 }
 

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/build"
@@ -19,18 +16,14 @@ func versionCommand() *cobra.Command {
   farol version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printVersion(cmd.OutOrStdout(), asJSON)
+			return printVersion(cmd, asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func printVersion(out io.Writer, asJSON bool) error {
+func printVersion(cmd *cobra.Command, asJSON bool) error {
 	b := build.This()
-	if asJSON {
-		return cli.WriteJSON(out, b)
-	}
-	_, err := fmt.Fprintf(out, "farol %s\n", b.Text())
-	return err
+	return cli.Printf(cmd, asJSON, b, "farol %s\n", b.Text())
 }

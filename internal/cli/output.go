@@ -74,6 +74,16 @@ func PrintList[T any](cmd *cobra.Command, asJSON bool, list []T, what string, he
 	})
 }
 
+// PrintPage prints a page of a list as [Print] does. Where the page is full, people are
+// told how to see more: next has the flag for what comes after the last element.
+func PrintPage[T any](cmd *cobra.Command, asJSON bool, page []T, limit int, text func(io.Writer, []T) error, next func(last T) string) error {
+	if err := Print(cmd, asJSON, page, text); err != nil || asJSON || len(page) < limit {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add %s.\n", next(page[len(page)-1]))
+	return err
+}
+
 // WriteJSON writes a value as indented JSON. A nil slice is an empty list, not null.
 func WriteJSON(w io.Writer, v any) error {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {

@@ -131,15 +131,11 @@ test. The institution gets an alert with the result, and the bag in its restore 
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), in)
-			}
 			text := fmt.Sprintf("A random object of %s is restored every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
 			if in.SpotRestoreDays == 0 {
 				text = fmt.Sprintf("No random objects of %s are restored.", in.Identifier)
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-			return err
+			return cli.Printf(cmd, asJSON, in, "%s\n", text)
 		},
 	}
 	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two test restorations; 0: none (required)")

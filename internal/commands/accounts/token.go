@@ -58,14 +58,11 @@ that institution's items, since messages are shared.`,
 				if err != nil {
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions"}
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), struct {
-						registry.Token
-						Secret string `json:"token"`
-					}{added, secret})
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
-				return err
+				view := struct {
+					registry.Token
+					Secret string `json:"token"`
+				}{added, secret}
+				return cli.Printf(cmd, asJSON, view, "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
 			})
 		},
 	}
@@ -169,23 +166,14 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 	if err != nil {
 		return err
 	}
-	if does {
-		if err := r.RemoveToken(ctx, name); err != nil {
-			return noToken(err)
-		}
-	}
-	switch {
-	case asJSON:
-		err = cli.WriteJSON(cmd.OutOrStdout(), list[i])
-	case does:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(name))
-	default:
-		err = printTokens(cmd.OutOrStdout(), list[i:i+1])
-	}
 	if !does {
-		err = errors.Join(err, cli.Unchanged(cmd))
+		shown := cli.Print(cmd, asJSON, list[i], func(out io.Writer, t registry.Token) error { return printTokens(out, []registry.Token{t}) })
+		return errors.Join(shown, cli.Unchanged(cmd))
 	}
-	return err
+	if err := r.RemoveToken(ctx, name); err != nil {
+		return noToken(err)
+	}
+	return cli.Printf(cmd, asJSON, list[i], "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(name))
 }
 
 func noToken(err error) error {

@@ -67,12 +67,11 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 		return err
 	}
 	if !does {
-		text := fmt.Sprintf("Request %d may be approved: it deletes %s, which cannot be undone.", d.ID, what)
-		return errors.Join(writeDeletion(cmd.OutOrStdout(), d, f.asJSON, text), cli.Unchanged(cmd))
+		return errors.Join(cli.Printf(cmd, f.asJSON, d, "Request %d may be approved: it deletes %s, which cannot be undone.\n", d.ID, what), cli.Unchanged(cmd))
 	}
 	if d, err = requests.In(r).ApproveDeletion(ctx, id, f.by, f.token); err != nil {
 		return err
 	}
-	return writeDeletion(cmd.OutOrStdout(), d, f.asJSON, fmt.Sprintf("Request %d is approved: %s in the queue. To see its progress: farol delete show %d",
-		d.ID, human.Count(d.Items, "item is", "items are"), d.ID))
+	return cli.Printf(cmd, f.asJSON, d, "Request %d is approved: %s in the queue. To see its progress: farol delete show %d\n",
+		d.ID, human.Count(d.Items, "item is", "items are"), d.ID)
 }

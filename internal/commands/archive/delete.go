@@ -61,17 +61,14 @@ institution. If an object has not been stored for the minimum time of its storag
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), struct {
-						requests.DeletionRequest
+				view := struct {
+					requests.DeletionRequest
 
-						Token string `json:"token"`
-					}{d, token})
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(),
+					Token string `json:"token"`
+				}{d, token}
+				return cli.Printf(cmd, asJSON, view,
 					"Request %d names %s and %s. Nothing is deleted yet.\nAnother institutional admin approves it: farol delete approve %d --token %s --by EMAIL\n",
 					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID, token)
-				return err
 			})
 		},
 	}
@@ -157,21 +154,13 @@ func deleteCancelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return writeDeletion(cmd.OutOrStdout(), d, asJSON, fmt.Sprintf("Request %d is cancelled. Nothing was deleted.", d.ID))
+				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. Nothing was deleted.\n", d.ID)
 			})
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin (required)")
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-func writeDeletion(out io.Writer, d requests.DeletionRequest, asJSON bool, text string) error {
-	if asJSON {
-		return cli.WriteJSON(out, d)
-	}
-	_, err := fmt.Fprintln(out, text)
-	return err
 }
 
 func deleteListCommand() *cobra.Command {
@@ -248,14 +237,7 @@ func deleteShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), struct {
-						requests.DeletionRequest
-
-						Receipts []requests.DeletedCopy `json:"receipts"`
-					}{d, receipts})
-				}
-				return writeDeletionRequest(cmd.OutOrStdout(), d, receipts)
+				return cli.Print(cmd, asJSON, deletionPage{d, receipts}, writeDeletion)
 			})
 		},
 	}
@@ -266,8 +248,15 @@ func deleteShowCommand() *cobra.Command {
 // mostReceipts is how many copies are shown; the table deletion_receipts has all.
 const mostReceipts = 10_000
 
-func writeDeletionRequest(out io.Writer, d requests.DeletionRequest, receipts []requests.DeletedCopy) error {
-	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d))
+// deletionPage is a request with its receipts.
+type deletionPage struct {
+	requests.DeletionRequest
+
+	Receipts []requests.DeletedCopy `json:"receipts"`
+}
+
+func writeDeletion(out io.Writer, d deletionPage) error {
+	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d.DeletionRequest))
 	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
 	if d.ApprovedAt != nil {
 		fmt.Fprintf(out, "Approved by %s at %s\n", human.Line(d.ApprovedBy), human.Time(*d.ApprovedAt))
@@ -275,11 +264,11 @@ func writeDeletionRequest(out io.Writer, d requests.DeletionRequest, receipts []
 	if d.CancelledAt != nil {
 		fmt.Fprintf(out, "Cancelled by %s at %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt))
 	}
-	if len(receipts) == 0 {
+	if len(d.Receipts) == 0 {
 		return nil
 	}
 	var rows [][]string
-	for _, r := range receipts {
+	for _, r := range d.Receipts {
 		gone := "not seen yet"
 		switch {
 		case r.Kept != "":

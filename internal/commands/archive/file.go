@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -43,13 +44,13 @@ func fileListCommand() *cobra.Command {
 					return noObject(err)
 				}
 				list, err := r.Files(ctx, f)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
 				}
-				return printFiles(cmd, list, f)
+				text := func(out io.Writer, list []registry.ListedFile) error { return printFiles(out, list, f.Object) }
+				return cli.PrintPage(cmd, asJSON, list, f.Limit, text, func(last registry.ListedFile) string {
+					return "--after '" + human.Line(last.Identifier) + "'"
+				})
 			})
 		},
 	}
@@ -61,10 +62,7 @@ func fileListCommand() *cobra.Command {
 	return c
 }
 
-func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileFilter) error {
-	if len(list) == 0 {
-		return cli.NoneOf(cmd.OutOrStdout(), "files")
-	}
+func printFiles(out io.Writer, list []registry.ListedFile, object string) error {
 	var rows [][]string
 	for _, x := range list {
 		copies := strconv.FormatInt(x.Copies, 10)
@@ -79,14 +77,10 @@ func printFiles(cmd *cobra.Command, list []registry.ListedFile, f registry.FileF
 			read = human.Time(*x.LastReadAt)
 		}
 		rows = append(rows, []string{
-			human.Line(strings.TrimPrefix(x.Identifier, f.Object+"/")), human.Bytes(x.Size), human.Line(x.FileFormat), human.Line(x.FormatPUID), copies, read, x.State,
+			human.Line(strings.TrimPrefix(x.Identifier, object+"/")), human.Bytes(x.Size), human.Line(x.FileFormat), human.Line(x.FormatPUID), copies, read, x.State,
 		})
 	}
-	if err := cli.WriteTable(cmd.OutOrStdout(), []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"}, rows); err != nil || len(list) < f.Limit {
-		return err
-	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --after '%s'.\n", human.Line(list[len(list)-1].Identifier))
-	return err
+	return cli.WriteList(out, "files", []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"}, rows)
 }
 
 // noFile says what to do where there is no such file.

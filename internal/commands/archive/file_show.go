@@ -27,7 +27,7 @@ deletion. With --premis, print it as PREMIS 3 XML.`,
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
 		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, (*filePage).write, premis.OfFile, noFile)
+	}, readFilePage, printFile, premis.OfFile, noFile)
 }
 
 // filePage is all that is on record of a file.
@@ -54,7 +54,7 @@ func readFilePage(ctx context.Context, r *registry.Registry, identifier string) 
 	return v, err
 }
 
-func (v *filePage) write(w io.Writer) error {
+func printFile(w io.Writer, v *filePage) error {
 	rows := [][]string{
 		{"Object", human.Line(v.Object)},
 		{"State", v.state()},

@@ -44,7 +44,7 @@ Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
   farol fixity status --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runFixityStatus(cmd.Context(), cmd.OutOrStdout(), worst, asJSON)
+			return runFixityStatus(cmd, worst, asJSON)
 		},
 	}
 	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to list")
@@ -69,7 +69,8 @@ func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, err
 	return s, config.Fixity, err
 }
 
-func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool) error {
+func runFixityStatus(cmd *cobra.Command, worst int, asJSON bool) error {
+	ctx := cmd.Context()
 	s, config, err := connectFixity(ctx)
 	if err != nil {
 		return err
@@ -85,15 +86,13 @@ func runFixityStatus(ctx context.Context, out io.Writer, worst int, asJSON bool)
 	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
-	if asJSON {
-		err = cli.WriteJSON(out, report)
-	} else {
-		err = writeFixityStatus(out, report)
+	if err := cli.Print(cmd, asJSON, report, writeFixityStatus); err != nil {
+		return err
 	}
-	if err == nil && report.Bad+report.Stuck > 0 {
+	if report.Bad+report.Stuck > 0 {
 		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` shows which bad copies can be repaired"}
 	}
-	return err
+	return nil
 }
 
 func writeFixityStatus(out io.Writer, r FixityReport) error {

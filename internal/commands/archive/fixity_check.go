@@ -40,7 +40,7 @@ copies.`,
   farol fixity check test.edu/first-bag --again`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityCheck(cmd.Context(), cmd.OutOrStdout(), args, target, again, asJSON)
+			return runFixityCheck(cmd, args, target, again, asJSON)
 		},
 	}
 	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
@@ -49,7 +49,8 @@ copies.`,
 	return c
 }
 
-func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, target string, again, asJSON bool) error {
+func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, again, asJSON bool) error {
+	ctx := cmd.Context()
 	s, _, err := connectFixity(ctx)
 	if err != nil {
 		return err
@@ -72,12 +73,7 @@ func runFixityCheck(ctx context.Context, out io.Writer, identifiers []string, ta
 		}
 		asked = append(asked, list...)
 	}
-	if asJSON {
-		err = cli.WriteJSON(out, asked)
-	} else {
-		err = writeAsked(out, asked)
-	}
-	if err := errors.Join(append(failed, err)...); err != nil {
+	if err := errors.Join(append(failed, cli.Print(cmd, asJSON, asked, writeAsked))...); err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object, such as test.edu/first-bag, or a file, such as test.edu/first-bag/data/a.txt"}
 	}
 	return nil

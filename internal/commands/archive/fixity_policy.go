@@ -1,10 +1,8 @@
 package archive
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -41,7 +39,7 @@ checks of a copy; --default sets it to FAROL_FIXITY_DAYS.`,
   farol fixity policy Glacier-VA --off`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityPolicy(cmd.Context(), cmd.OutOrStdout(), args, cmd.Flags().Changed("days"), f)
+			return runFixityPolicy(cmd, args, cmd.Flags().Changed("days"), f)
 		},
 	}
 	c.Flags().IntVar(&f.days, "days", 0, "days between two checks of a copy")
@@ -94,7 +92,8 @@ func (f policyFlags) sets(withDays bool) bool {
 	return withDays || f.byDefault || f.read || f.report || f.off
 }
 
-func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withDays bool, f policyFlags) error {
+func runFixityPolicy(cmd *cobra.Command, targets []string, withDays bool, f policyFlags) error {
+	ctx := cmd.Context()
 	if err := f.check(targets, withDays); err != nil {
 		return err
 	}
@@ -125,10 +124,7 @@ func runFixityPolicy(ctx context.Context, out io.Writer, targets []string, withD
 			return err
 		}
 	}
-	if f.asJSON {
-		return cli.WriteJSON(out, list)
-	}
-	return writePolicies(out, list, config.Days)
+	return printPolicies(cmd, f.asJSON, list, config.Days)
 }
 
 func several(flags ...bool) bool {
@@ -141,9 +137,9 @@ func several(flags ...bool) bool {
 	return n > 1
 }
 
-func writePolicies(out io.Writer, list []fixity.Policy, byDefault int) error {
-	var rows [][]string
-	for _, p := range list {
+func printPolicies(cmd *cobra.Command, asJSON bool, list []fixity.Policy, byDefault int) error {
+	header := []string{"TARGET", "PROVIDER", "MODE", "DAYS", "SUSPENDED UNTIL"}
+	return cli.PrintList(cmd, asJSON, list, "storage targets", header, func(p fixity.Policy) []string {
 		days := strconv.Itoa(byDefault) + "*"
 		if p.Days != nil {
 			days = strconv.Itoa(*p.Days)
@@ -155,7 +151,6 @@ func writePolicies(out io.Writer, list []fixity.Policy, byDefault int) error {
 		if p.PausedUntil != nil {
 			paused = human.Time(*p.PausedUntil) + ": " + human.Line(p.PauseReason)
 		}
-		rows = append(rows, []string{p.Target, p.Provider, p.Mode, days, paused})
-	}
-	return cli.WriteTable(out, []string{"TARGET", "PROVIDER", "MODE", "DAYS", "SUSPENDED UNTIL"}, rows)
+		return []string{p.Target, p.Provider, p.Mode, days, paused}
+	})
 }

@@ -66,7 +66,7 @@ Exit codes: 0 no file is left; 1 some are left, or it failed; 2 usage error.`,
 				return err
 			}
 			f.dryRun = !does
-			return runIdentify(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runIdentify(cmd, f)
 		},
 	}
 	c.Flags().BoolVar(&f.missing, "missing", false, "files without a PUID, and without a reason why there is none")
@@ -113,7 +113,8 @@ type identifyReport struct {
 // mostLeft bounds the files that JSON lists as left.
 const mostLeft = 10_000
 
-func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) error {
+func runIdentify(cmd *cobra.Command, f identifyFlags) error {
+	ctx := cmd.Context()
 	filter, err := f.filter()
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 		return err
 	}
 	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
-		fmt.Fprintf(warnings, "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
+		fmt.Fprintf(cmd.ErrOrStderr(), "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
 	}
 	count, err := s.Registry.CountFormats(ctx, filter)
 	if err != nil {
@@ -148,13 +149,13 @@ func runIdentify(ctx context.Context, f identifyFlags, out, warnings io.Writer) 
 	}
 	report.Files, report.Bytes = count.Files, count.Bytes
 	if f.dryRun {
-		return dryRun(ctx, s.Registry, filter, count, report, f.asJSON, out)
+		return dryRun(cmd, s.Registry, filter, count, report, f.asJSON)
 	}
 	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
 	for _, t := range config.Storage.Targets {
 		b.Prefer[t.Name] = t.RestorePriority
 	}
-	return backfill(ctx, b, filter, count, report, f.asJSON, out)
+	return backfill(cmd, b, filter, count, report, f.asJSON)
 }
 
 // knownTo refuses a name that nobody bears, which would take no file.
@@ -184,34 +185,35 @@ func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter)
 	}
 }
 
-func dryRun(ctx context.Context, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
-	first, err := r.FilesToIdentify(ctx, f, count.At, nil, 20)
+func dryRun(cmd *cobra.Command, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool) error {
+	first, err := r.FilesToIdentify(cmd.Context(), f, count.At, nil, 20)
 	if err != nil {
 		return err
 	}
 	for _, file := range first {
 		report.Sample = append(report.Sample, file.Identifier)
 	}
-	if asJSON {
-		return cli.WriteJSON(out, report)
-	}
-	for _, identifier := range report.Sample {
+	return cli.Print(cmd, asJSON, report, writeSample)
+}
+
+func writeSample(out io.Writer, r identifyReport) error {
+	for _, identifier := range r.Sample {
 		fmt.Fprintln(out, human.Line(identifier))
 	}
-	if n := count.Files - int64(len(first)); n > 0 {
+	if n := r.Files - int64(len(r.Sample)); n > 0 {
 		fmt.Fprintf(out, "… and %s\n", filesOf(n))
 	}
-	_, err = fmt.Fprintf(out, "%s of %s would be identified with %s.\n", filesOf(count.Files), human.Bytes(count.Bytes), report.Version)
+	_, err := fmt.Fprintf(out, "%s of %s would be identified with %s.\n", filesOf(r.Files), human.Bytes(r.Bytes), r.Version)
 	return err
 }
 
-func backfill(ctx context.Context, b *upkeep.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool, out io.Writer) error {
+func backfill(cmd *cobra.Command, b *upkeep.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool) error {
 	show := cli.NewBar(c.Files, decor.CountersNoUnit("%d / %d files"))
 	var broken error // standard output
-	sum, err := b.Run(ctx, f, c, show.Set, func(l upkeep.Left) {
+	sum, err := b.Run(cmd.Context(), f, c, show.Set, func(l upkeep.Left) {
 		switch {
 		case !asJSON:
-			if _, err := fmt.Fprintf(out, "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {
 				broken = err
 			}
 		case len(report.LeftFiles) < mostLeft:
@@ -220,13 +222,9 @@ func backfill(ctx context.Context, b *upkeep.Backfill, f registry.FormatFilter, 
 	})
 	show.End()
 	report.Backfilled = sum
-	if asJSON {
-		err = errors.Join(err, cli.WriteJSON(out, report))
-	} else {
-		_, printed := fmt.Fprintf(out, "%s identified, %d of them with another result than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
-			filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left)
-		err = errors.Join(err, printed, broken)
-	}
+	err = errors.Join(err, broken, cli.Printf(cmd, asJSON, report,
+		"%s identified, %d of them with another result than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
+		filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left))
 	switch {
 	case err != nil:
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "run it again: it continues with the files that are left"}

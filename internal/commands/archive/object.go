@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -42,10 +43,9 @@ func objectListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), list)
-				}
-				return printObjects(cmd, list, f)
+				return cli.PrintPage(cmd, asJSON, list, f.Limit, printObjects, func(last registry.ListedObject) string {
+					return fmt.Sprintf("--before %d", last.ID)
+				})
 			})
 		},
 	}
@@ -77,10 +77,7 @@ func checkObjects(f *registry.ObjectFilter) (err error) {
 // recordStates are those of objects and files: active and deleted.
 func recordStates() []string { return []string{"A", "D"} }
 
-func printObjects(cmd *cobra.Command, list []registry.ListedObject, f registry.ObjectFilter) error {
-	if len(list) == 0 {
-		return cli.NoneOf(cmd.OutOrStdout(), "objects")
-	}
+func printObjects(out io.Writer, list []registry.ListedObject) error {
 	var rows [][]string
 	for _, o := range list {
 		ingest := "unknown"
@@ -91,10 +88,5 @@ func printObjects(cmd *cobra.Command, list []registry.ListedObject, f registry.O
 			strconv.FormatInt(o.ID, 10), human.Line(o.Identifier), strconv.FormatInt(o.Files, 10), human.Bytes(o.Bytes), o.StorageOption, o.State, ingest,
 		})
 	}
-	header := []string{"ID", "IDENTIFIER", "FILES", "BYTES", "STORAGE OPTION", "STATE", "LAST INGEST"}
-	if err := cli.WriteTable(cmd.OutOrStdout(), header, rows); err != nil || len(list) < f.Limit {
-		return err
-	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", list[len(list)-1].ID)
-	return err
+	return cli.WriteList(out, "objects", []string{"ID", "IDENTIFIER", "FILES", "BYTES", "STORAGE OPTION", "STATE", "LAST INGEST"}, rows)
 }

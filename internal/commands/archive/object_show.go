@@ -30,7 +30,7 @@ it with all its files as PREMIS 3 XML.`,
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
 		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, (*objectPage).write, premis.OfObject, noObject)
+	}, readObjectPage, printObject, premis.OfObject, noObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
@@ -38,7 +38,7 @@ it with all its files as PREMIS 3 XML.`,
 func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
-	write func(P, io.Writer) error,
+	write func(io.Writer, P) error,
 	premis func(context.Context, *registry.Export, string) (premis.Source, error),
 	missing func(error) error,
 ) *cobra.Command {
@@ -52,13 +52,10 @@ func recordCommand[P any](
 		}
 		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return cli.WriteJSON(cmd.OutOrStdout(), p)
 			}
-			return write(p, cmd.OutOrStdout())
+			return cli.Print(cmd, asJSON, p, write)
 		})
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -111,7 +108,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 	return v, err
 }
 
-func (v *objectPage) write(w io.Writer) error {
+func printObject(w io.Writer, v *objectPage) error {
 	rows := [][]string{{"Title", human.Line(v.Title)}}
 	for _, row := range [][]string{
 		{"Description", v.Description},

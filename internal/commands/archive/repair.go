@@ -55,7 +55,7 @@ Exit codes: 0 all copies are repaired; 1 some are not; 2 usage error.`,
 				}
 				f.dryRun = !does
 			}
-			return runRepair(cmd.Context(), cmd.OutOrStdout(), args, f)
+			return runRepair(cmd, args, f)
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "all bad copies")
@@ -95,12 +95,13 @@ type repairReport struct {
 	Stops  []fixity.RepairStop     `json:"brakes"`
 }
 
-func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repairFlags) error {
+func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
+	ctx := cmd.Context()
 	if err := f.check(identifiers); err != nil {
 		return err
 	}
 	if f.release != "" {
-		return allowRepair(ctx, out, f)
+		return allowRepair(cmd, f)
 	}
 	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
@@ -130,7 +131,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 			if f.asJSON {
 				return nil
 			}
-			return writeRepair(out, d)
+			return writeRepair(cmd.OutOrStdout(), d)
 		}); err != nil {
 			return err
 		}
@@ -138,7 +139,7 @@ func runRepair(ctx context.Context, out io.Writer, identifiers []string, f repai
 	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
-	return report.print(out, f.asJSON)
+	return report.print(cmd, f.asJSON)
 }
 
 // knownIdentifier refuses one that nobody bears; "" is all.
@@ -191,49 +192,44 @@ func writeRepair(out io.Writer, d pipelinefixity.Repair) error {
 	return err
 }
 
-func (r repairReport) print(out io.Writer, asJSON bool) error {
+func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 	results := map[string]int{}
 	for _, d := range r.Copies {
 		results[d.Result]++
 	}
-	var err error
-	switch {
-	case asJSON:
-		err = cli.WriteJSON(out, r)
-	case r.DryRun:
-		_, err = fmt.Fprintf(out, "%s would be repaired, %d left.\n", human.Count(results[pipelinefixity.RepairWould], "copy", "copies"), results[pipelinefixity.RepairLeft])
-	default:
-		_, err = fmt.Fprintf(out, "%s repaired, %d good again without repair, %d left.\n", human.Count(results[pipelinefixity.RepairDone], "copy", "copies"),
-			results[pipelinefixity.RepairGood], results[pipelinefixity.RepairLeft])
+	left := results[pipelinefixity.RepairLeft]
+	text := fmt.Sprintf("%s repaired, %d good again without repair, %d left.",
+		human.Count(results[pipelinefixity.RepairDone], "copy", "copies"), results[pipelinefixity.RepairGood], left)
+	if r.DryRun {
+		text = fmt.Sprintf("%s would be repaired, %d left.", human.Count(results[pipelinefixity.RepairWould], "copy", "copies"), left)
+	}
+	if err := cli.Printf(cmd, asJSON, r, "%s\n", text); err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
-	case len(r.Stops) > 0 && results[pipelinefixity.RepairLeft] > 0:
+	case len(r.Stops) > 0 && left > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "find out what is wrong at the provider; then an admin releases the limit: `farol repair --release PROVIDER --by EMAIL`"}
-	case results[pipelinefixity.RepairLeft] > 0:
+	case left > 0:
 		return cli.Failure{Code: cli.ExitFailed, Next: "follow what is printed above for the copies that are left, and run it again"}
 	}
 	return nil
 }
 
-func allowRepair(ctx context.Context, out io.Writer, f repairFlags) error {
-	s, err := connect.Registry(ctx, "repair")
+func allowRepair(cmd *cobra.Command, f repairFlags) error {
+	s, err := connect.Registry(cmd.Context(), "repair")
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	err = fixity.In(s.Registry).AllowRepair(ctx, f.release, f.by)
+	err = fixity.In(s.Registry).AllowRepair(cmd.Context(), f.release, f.by)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
 	case err != nil:
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
-	case f.asJSON:
-		return cli.WriteJSON(out, map[string]string{"provider": f.release, "released_by": f.by})
 	}
-	_, err = fmt.Fprintf(out, "Repair continues at %s. Earlier failures no longer count.\n", f.release)
-	return err
+	return cli.Printf(cmd, f.asJSON, map[string]string{"provider": f.release, "released_by": f.by},
+		"Repair continues at %s. Earlier failures no longer count.\n", f.release)
 }
 
 // leastShare is how many checks a share is taken of at least.

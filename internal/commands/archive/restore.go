@@ -58,7 +58,7 @@ It is refused while other work on the same ` + what + ` is in progress.`,
   farol restore ` + what + ` ` + example + ` --tier Bulk --by reader@test.edu --json`,
 		Args: cli.OneArg(what + " by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRestore(cmd.Context(), cmd.OutOrStdout(), what, args[0], f)
+			return runRestore(cmd, what, args[0], f)
 		},
 	}
 	c.Flags().StringVar(&f.by, "by", "", "e-mail of the user who requests it (default: the archive itself)")
@@ -82,7 +82,8 @@ func (f *restoreFlags) check() (err error) {
 	return nil
 }
 
-func runRestore(ctx context.Context, out io.Writer, what, identifier string, f restoreFlags) error {
+func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) error {
+	ctx := cmd.Context()
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -110,19 +111,13 @@ func runRestore(ctx context.Context, out io.Writer, what, identifier string, f r
 		if err != nil {
 			return unrestorable(what, err)
 		}
-		if f.asJSON {
-			return cli.WriteJSON(out, quote)
-		}
-		return writeQuote(out, identifier, quote)
+		return cli.Print(cmd, f.asJSON, quote, func(out io.Writer, q requests.Quote) error { return writeQuote(out, identifier, q) })
 	}
 	done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	if f.asJSON {
-		return cli.WriteJSON(out, done)
-	}
-	return writeRestoration(out, identifier, done)
+	return cli.Print(cmd, f.asJSON, done, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
 }
 
 func unrestorable(what string, err error) error {

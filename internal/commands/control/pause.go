@@ -102,20 +102,17 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 			if err != nil {
 				return err
 			}
-			return errors.Join(f.print(cmd.OutOrStdout(), list), cli.Unchanged(cmd))
+			return errors.Join(cli.Print(cmd, f.asJSON, list, printPauses), cli.Unchanged(cmd))
 		}
 		list, err := change(ctx, r, stage)
 		if err != nil {
 			return err
 		}
-		return f.print(cmd.OutOrStdout(), list)
+		return cli.Print(cmd, f.asJSON, list, printPauses)
 	})
 }
 
-func (f *stageFlags) print(out io.Writer, stages []registry.StagePause) error {
-	if f.asJSON {
-		return cli.WriteJSON(out, stages)
-	}
+func printPauses(out io.Writer, stages []registry.StagePause) error {
 	for _, p := range stages {
 		state := "is not paused"
 		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {

@@ -142,15 +142,12 @@ parked, and can be requeued to another stage.`,
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name)}
 				case err != nil:
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), s)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is removed.\n", s.Stage)
+				text := fmt.Sprintf("%s is removed.\n", s.Stage)
 				if s.Parked > 0 {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s parked at it: farol plan requeue --stage '%s' --to STAGE\n",
-						human.Count(int(s.Parked), "item is", "items are"), s.Stage)
+					text += fmt.Sprintf("%s parked at it: farol plan requeue --stage '%s' --to STAGE\n", human.Count(s.Parked, "item is", "items are"), s.Stage)
 				}
-				return err
+				return cli.Printf(cmd, asJSON, s, "%s", text)
 			})
 		},
 	}

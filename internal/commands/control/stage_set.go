@@ -73,9 +73,7 @@ func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, a
 			return err
 		case len(list) == 0:
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no settings for that", stage), Next: "`farol stage list` shows the stages and their actions"}
-		case asJSON:
-			return cli.WriteJSON(cmd.OutOrStdout(), list)
 		}
-		return printStages(cmd.OutOrStdout(), list)
+		return cli.Print(cmd, asJSON, list, printStages)
 	})
 }

@@ -82,21 +82,18 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
 	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
-	err := l.connectAndRead(ctx, id)
-	out := cmd.OutOrStdout()
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		if l.gone != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
-		}
-		return cli.WriteJSON(out, append([]interim.File{}, l.files...))
-	case l.gone != "":
-		_, err := fmt.Fprintln(out, l.gone)
+	if err := l.connectAndRead(ctx, id); err != nil {
 		return err
 	}
-	return l.print(out)
+	if l.gone != "" {
+		if asJSON {
+			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
+		}
+		return cli.Printf(cmd, asJSON, l.files, "%s\n", l.gone)
+	}
+	return cli.PrintPage(cmd, asJSON, l.files, page.Limit, printFiles, func(last interim.File) string {
+		return "--after '" + human.Line(last.Path) + "'"
+	})
 }
 
 // itemFileList reads a page of an item's files from where it is known.
@@ -246,12 +243,9 @@ func noFilesRead(err error) error {
 	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see with `farol check` that Redis and the buckets answer, then try again"}
 }
 
-func (l *itemFileList) print(w io.Writer) error {
-	if len(l.files) == 0 {
-		return cli.NoneOf(w, "files")
-	}
+func printFiles(w io.Writer, files []interim.File) error {
 	var rows [][]string
-	for _, f := range l.files {
+	for _, f := range files {
 		var copies []string
 		for _, c := range f.Copies {
 			copies = append(copies, c.Target)
@@ -261,9 +255,5 @@ func (l *itemFileList) print(w io.Writer) error {
 			human.Line(strings.TrimSpace(f.Code + " " + human.Shorten(f.Message, mostWords))),
 		})
 	}
-	if err := cli.WriteTable(w, []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows); err != nil || len(l.files) < l.page.Limit {
-		return err
-	}
-	_, err := fmt.Fprintf(l.warnings, "There may be more: add --after '%s'.\n", human.Line(l.files[len(l.files)-1].Path))
-	return err
+	return cli.WriteList(w, "files", []string{"FILE", "BYTES", "STATE", "FORMAT", "PUID", "COPIES", "WHAT"}, rows)
 }

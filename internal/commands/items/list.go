@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -50,10 +51,9 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return cli.WriteJSON(cmd.OutOrStdout(), items)
-				}
-				return printItems(cmd, items, f)
+				return cli.PrintPage(cmd, asJSON, items, f.Limit, printItems, func(last registry.WorkItem) string {
+					return fmt.Sprintf("--before %d", last.ID)
+				})
 			})
 		},
 	}
@@ -85,15 +85,12 @@ func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
 	if f.Stage, err = values.Stage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
-	if f.Limit < 1 || f.Limit > 10000 {
-		return cli.Usage(fmt.Errorf("--limit is %d", f.Limit), "name a number from 1 to 10000; --before gives the next page")
-	}
-	return nil
+	return cli.CheckLimit(f.Limit)
 }
 
-func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFilter) error {
+func printItems(out io.Writer, items []registry.WorkItem) error {
 	if len(items) == 0 {
-		return cli.NoneOf(cmd.OutOrStdout(), "work items")
+		return cli.NoneOf(out, "work items")
 	}
 	var rows [][]string
 	for _, i := range items {
@@ -107,12 +104,5 @@ func printItems(cmd *cobra.Command, items []registry.WorkItem, f registry.ItemFi
 		})
 	}
 	header := []string{"ID", "STATUS", "ACTION", "STAGE", "INSTITUTION", "NAME", "SIZE", "AGE", "NOTE"}
-	if err := cli.WriteNoted(cmd.OutOrStdout(), header, rows); err != nil {
-		return err
-	}
-	if len(items) == f.Limit {
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: add --before %d.\n", items[len(items)-1].ID)
-		return err
-	}
-	return nil
+	return cli.WriteNoted(out, header, rows)
 }

@@ -43,10 +43,7 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), items)
-			}
-			return printItems(cmd, items, registry.ItemFilter{})
+			return cli.Print(cmd, asJSON, items, printItems)
 		},
 	}
 	c.Flags().StringArrayVar(&given, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")

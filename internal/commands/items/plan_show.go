@@ -69,8 +69,8 @@ func planListCommand() *cobra.Command {
   farol plan list --limit 20 --before 1000 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 10000 {
-				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 to 10000; --before gives the next page")
+			if err := cli.CheckLimit(limit); err != nil {
+				return err
 			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
 				list, err := plans.In(r).List(ctx, before, limit)
@@ -113,13 +113,10 @@ func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p p
 		return err
 	}
 	v.Causes = append(v.Causes, causes...)
-	if asJSON {
-		return cli.WriteJSON(cmd.OutOrStdout(), v)
-	}
-	return v.print(cmd.OutOrStdout())
+	return cli.Print(cmd, asJSON, v, printPlan)
 }
 
-func (v planView) print(w io.Writer) error {
+func printPlan(w io.Writer, v planView) error {
 	lines := [][]string{
 		{"Does", does(v.Plan)},
 		{"State", v.standing()},

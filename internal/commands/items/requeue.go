@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,31 +74,27 @@ func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cl
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
 		case err != nil:
 			return err
-		case asJSON:
-			return cli.WriteJSON(cmd.OutOrStdout(), lines)
 		}
-		number := func(n *int64) string {
-			if n == nil {
-				return ""
-			}
-			return strconv.FormatInt(*n, 10)
-		}
-		var rows [][]string
-		for _, l := range lines {
-			reason := ""
-			if l.Reason != nil {
-				reason = human.Line(*l.Reason)
-			}
-			rows = append(rows, []string{l.What, number(l.Count), number(l.Item), reason})
-		}
-		if err := cli.WriteList(cmd.OutOrStdout(), "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rows); err != nil {
+		if err := cli.PrintList(cmd, asJSON, lines, "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rowOf); err != nil || yes || asJSON {
 			return err
 		}
-		if !yes {
-			return cli.Unchanged(cmd)
-		}
-		return nil
+		return cli.Unchanged(cmd)
 	})
+}
+
+// rowOf is a line of what a requeue does.
+func rowOf(l registry.RequeueLine) []string {
+	number := func(n *int64) string {
+		if n == nil {
+			return ""
+		}
+		return human.Number(*n)
+	}
+	reason := ""
+	if l.Reason != nil {
+		reason = human.Line(*l.Reason)
+	}
+	return []string{l.What, number(l.Count), number(l.Item), reason}
 }
 
 // WhyNot is farol why-not.
@@ -121,19 +116,17 @@ other items come first.`,
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				obstacles, err := explain.Obstacles(ctx, r, id)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case asJSON:
-					return cli.WriteJSON(cmd.OutOrStdout(), obstacles)
-				case len(obstacles) == 0:
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing keeps item %d from being claimed.\n", id)
-					return err
+				}
+				text := fmt.Sprintf("Nothing keeps item %d from being claimed.\n", id)
+				if len(obstacles) > 0 {
+					text = ""
 				}
 				for _, o := range obstacles {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
+					text += fmt.Sprintf("%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
 				}
-				return nil
+				return cli.Printf(cmd, asJSON, obstacles, "%s", text)
 			})
 		},
 	}

@@ -54,13 +54,10 @@ func showing[P any](read func(explain.Source, context.Context, int64) (P, error)
 		}
 		defer s.Close()
 		p, err := read(source, ctx, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case *asJSON:
-			return cli.WriteJSON(cmd.OutOrStdout(), p)
 		}
-		return write(cmd.OutOrStdout(), p)
+		return cli.Print(cmd, *asJSON, p, write)
 	}
 }
 
