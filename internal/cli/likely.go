@@ -3,6 +3,8 @@ package cli
 import (
 	"slices"
 	"strings"
+
+	"github.com/farol-preservation/farol/internal/human"
 )
 
 // synonyms are words of other systems for statuses and stages.
@@ -22,30 +24,9 @@ func likely(value string, allowed []string) string {
 	}
 	best, least := "", 3
 	for _, a := range allowed {
-		if d := distance(value, strings.ToLower(a)); d < least && 2*d < len(a) {
+		if d := human.Distance(value, strings.ToLower(a)); d < least && 2*d < len(a) {
 			best, least = a, d
 		}
 	}
 	return best
-}
-
-// distance is the Levenshtein distance: how many letters have to be added, left out or
-// replaced to make a of b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost = 1 + min(before, row[j], row[j+1])
-			}
-			before, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

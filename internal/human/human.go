@@ -109,3 +109,24 @@ func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 
 // Number is a whole number in digits.
 func Number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Distance is the Levenshtein distance: how many bytes have to be added, left out or
+// replaced to make one text of the other.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -122,15 +122,9 @@ type Worker struct {
 
 // ReadWorker reads [Worker].
 func ReadWorker(s *Reader) (c Worker) {
-	s.readBlock("", &c.Work)
-	s.readBlock("", &c.Fixity)
-	s.readDatabase(&c.Database)
-	s.readRedis(&c.Redis)
-	c.Storage = s.readStorage()
+	s.read(&c.Work, &c.Fixity, &c.Database, &c.Redis, &c.Storage)
 	c.Repair = s.readRepair(c.Storage)
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.HTTP)
-	s.readBlock("", &c.Identify)
+	s.read(&c.Log, &c.HTTP, &c.Identify)
 	c.Viruses = s.readViruses()
 	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
 	s.readWorkers(&c)
@@ -146,7 +140,7 @@ func ReadWorker(s *Reader) (c Worker) {
 // readViruses makes the virus scanner, if there is to be one.
 func (s *Reader) readViruses() *virus.Scanner {
 	var c Virus
-	s.readBlock("", &c)
+	s.read(&c)
 	if c.Clamd == "" {
 		return nil
 	}
@@ -166,9 +160,7 @@ type Backfill struct {
 
 // ReadBackfill reads [Backfill].
 func ReadBackfill(s *Reader) (c Backfill) {
-	s.readDatabase(&c.Database)
-	c.Storage = s.readStorage()
-	s.readBlock("", &c.Identify)
+	s.read(&c.Database, &c.Storage, &c.Identify)
 	return c
 }
 
@@ -183,11 +175,7 @@ type Stores struct {
 
 // ReadStores reads [Stores].
 func ReadStores(s *Reader) (c Stores) {
-	s.readDatabase(&c.Database)
-	s.readRedis(&c.Redis)
-	c.Storage = s.readStorage()
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.Janitor)
+	s.read(&c.Database, &c.Redis, &c.Storage, &c.Log, &c.Janitor)
 	return c
 }
 
@@ -202,11 +190,7 @@ type BucketReader struct {
 
 // ReadBucketReader reads [BucketReader].
 func ReadBucketReader(s *Reader) (c BucketReader) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.S3)
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.HTTP)
-	s.readBlock("", &c.Read)
+	s.read(&c.Database, &c.S3, &c.Log, &c.HTTP, &c.Read)
 	return c
 }
 
@@ -222,16 +206,14 @@ type Mirror struct {
 // ReadMirror reads [Mirror].
 func ReadMirror(s *Reader) (c Mirror) {
 	s.readSession(&c.Database)
-	s.readBlock("", &c.NSQ)
-	s.readBlock("", &c.Fixity)
+	s.read(&c.NSQ, &c.Fixity)
 	switch {
 	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
 		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
 	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
 		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set only one of them")
 	}
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.HTTP)
+	s.read(&c.Log, &c.HTTP)
 	return c
 }
 
@@ -245,10 +227,7 @@ type Server struct {
 
 // ReadServer reads [Server].
 func ReadServer(s *Reader) (c Server) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.Pull)
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.HTTP)
+	s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
 	return c
 }
 
@@ -261,8 +240,7 @@ type Item struct {
 
 // ReadItem reads [Item].
 func ReadItem(s *Reader) (c Item) {
-	s.readDatabase(&c.Database)
-	s.readRedis(&c.Redis)
+	s.read(&c.Database, &c.Redis)
 	return c
 }
 
@@ -274,14 +252,13 @@ type ItemStores struct {
 
 // ReadItemStores reads [ItemStores].
 func ReadItemStores(s *Reader) (c ItemStores) {
-	s.readBlock("", &c.S3)
-	s.readBlock("", &c.Staging)
+	s.read(&c.S3, &c.Staging)
 	return c
 }
 
 // ReadKeep reads [Keep].
 func ReadKeep(s *Reader) (c Keep) {
-	s.readBlock("", &c)
+	s.read(&c)
 	return c
 }
 
@@ -293,14 +270,13 @@ type Institution struct {
 
 // ReadInstitution reads [Institution].
 func ReadInstitution(s *Reader) (c Institution) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.S3)
+	s.read(&c.Database, &c.S3)
 	return c
 }
 
 // ReadDatabase reads [Database].
 func ReadDatabase(s *Reader) (c Database) {
-	s.readDatabase(&c)
+	s.read(&c)
 	return c
 }
 
@@ -317,6 +293,22 @@ func Load[T any](environ map[string]string, read func(*Reader) T) (T, error) {
 	c := read(&s)
 	s.unknown()
 	return c, s.err()
+}
+
+// read fills the structs that blocks point to.
+func (s *Reader) read(blocks ...any) {
+	for _, block := range blocks {
+		switch b := block.(type) {
+		case *Database:
+			s.readDatabase(b)
+		case *Redis:
+			s.readRedis(b)
+		case *Storage:
+			*b = s.readStorage()
+		default:
+			s.readBlock("", b)
+		}
+	}
 }
 
 func (s *Reader) readDatabase(c *Database) {

@@ -25,7 +25,7 @@ type Repair struct {
 
 // readRepair refuses a bucket in which something else is.
 func (s *Reader) readRepair(c Storage) (r Repair) {
-	s.readBlock("", &r)
+	s.read(&r)
 	others := map[string]string{c.Staging: "the staging bucket"}
 	for _, t := range c.Targets {
 		others[t.Bucket] = "the bucket of " + t.Name
@@ -47,10 +47,7 @@ type Audit struct {
 
 // ReadAudit reads [Audit].
 func ReadAudit(s *Reader) (c Audit) {
-	s.readDatabase(&c.Database)
-	c.Storage = s.readStorage()
-	s.readBlock("", &c.Log)
-	s.readBlock("", &c.Fixity)
+	s.read(&c.Database, &c.Storage, &c.Log, &c.Fixity)
 	c.Repair = s.readRepair(c.Storage)
 	return c
 }
@@ -73,7 +70,6 @@ type FixityStatus struct {
 
 // ReadFixityStatus reads [FixityStatus].
 func ReadFixityStatus(s *Reader) (c FixityStatus) {
-	s.readDatabase(&c.Database)
-	s.readBlock("", &c.Fixity)
+	s.read(&c.Database, &c.Fixity)
 	return c
 }

@@ -80,28 +80,7 @@ func (s *Reader) unknown() {
 
 // nearest is the name with the fewest letters to change.
 func nearest(name string, names []string) string {
-	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
-}
-
-// distance is that of Levenshtein, in bytes: the names are ASCII.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return slices.MinFunc(names, func(a, b string) int { return human.Distance(name, a) - human.Distance(name, b) })
 }
 
 // fromFile tells whether a setting may be in a file: secrets, and the access keys that

@@ -63,18 +63,6 @@ func TestUnknownNames(t *testing.T) {
 	})
 }
 
-func TestDistance(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"lease", "laese", 2}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%s, %s: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 // Each secret may come from a file instead, and what the file has is never shown.
 func TestEverySecretMayBeInAFile(t *testing.T) {
 	t.Parallel()

@@ -229,7 +229,7 @@ type Pools struct {
 // readPools reads the pools of the environment; none if it has none.
 func (s *Reader) readPools() []pipeline.Pool {
 	var c Pools
-	s.readBlock("", &c)
+	s.read(&c)
 	name, text := "FAROL_POOLS", c.Pools
 	if text == "" && c.File != "" && !s.has("FAROL_POOLS_FILE") {
 		name = "FAROL_POOLS_FILE"

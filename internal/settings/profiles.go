@@ -23,7 +23,7 @@ type Bags struct {
 // ReadMaxFiles returns the limit of files in a bag.
 func (s *Reader) ReadMaxFiles() int {
 	var c Bags
-	s.readBlock("", &c)
+	s.read(&c)
 	return c.MaxFiles
 }
 
@@ -31,7 +31,7 @@ func (s *Reader) ReadMaxFiles() int {
 // wrong.
 func (s *Reader) ReadProfiles() bag.Profiles {
 	var c Profiles
-	s.readBlock("", &c)
+	s.read(&c)
 	if c.Dir == "" {
 		return bag.Profiles{}
 	}

@@ -38,23 +38,18 @@ type JobNeeds struct{ Redis, S3, Storage bool }
 // ReadScheduler reads what jobs with these needs read.
 func ReadScheduler(needs JobNeeds) func(*Reader) Scheduler {
 	return func(s *Reader) (c Scheduler) {
-		s.readDatabase(&c.Database)
-		s.readBlock("", &c.Schedule)
-		s.readBlock("", &c.Read)
-		s.readBlock("", &c.Log)
-		s.readBlock("", &c.HTTP)
+		s.read(&c.Database, &c.Schedule, &c.Read, &c.Log, &c.HTTP)
 		if needs.Redis {
 			c.Redis = &Redis{}
-			s.readRedis(c.Redis)
-			s.readBlock("", &c.Janitor)
+			s.read(c.Redis, &c.Janitor)
 		}
 		switch {
 		case needs.Storage:
-			all := s.readStorage()
-			c.Storage = &all
+			c.Storage = &Storage{}
+			s.read(c.Storage)
 		case needs.S3:
 			c.S3 = &S3{}
-			s.readBlock("", c.S3)
+			s.read(c.S3)
 		}
 		return c
 	}

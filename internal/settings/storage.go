@@ -60,8 +60,7 @@ type Storage struct {
 func (s *Reader) readStorage() Storage {
 	var c Storage
 	var staging Staging
-	s.readBlock("", &c.S3)
-	s.readBlock("", &staging)
+	s.read(&c.S3, &staging)
 	c.Staging = staging.Bucket
 	if !strings.Contains(c.Staging, "staging") {
 		name := FieldsOf("", &staging)[0].usedName(s.environ)
@@ -94,7 +93,7 @@ func (s *Reader) readStorage() Storage {
 
 func (s *Reader) readKeep() string {
 	var c Keep
-	s.readBlock("", &c)
+	s.read(&c)
 	return c.Bucket
 }
 
@@ -148,7 +147,7 @@ func (c Restore) ClassOf(target string) string { return c.classes[target] }
 
 // ReadRestore reads [Restore].
 func ReadRestore(s *Reader) (c Restore) {
-	s.readDatabase(&c.Database)
+	s.read(&c.Database)
 	c.classes = map[string]string{}
 	for _, spec := range storage.Targets() {
 		var own Target
