@@ -55,12 +55,12 @@ type Surroundings struct {
 	Database *settings.Database
 	Redis    *settings.Redis
 	S3       *settings.S3
-	Storage  *settings.Storage // implies s3
+	Storage  *settings.Storage // implies S3
 	Viruses  *virus.Scanner
 	Host     *HostNeeds
 
 	Starting bool   // the process is to run: Redis and TMPDIR may be written to
-	Write    string // writeNothing, or which buckets' rights are tried by writing
+	Write    string // WriteNothing, or which buckets' rights are tried by writing
 }
 
 // check looks at one thing. It has a deadline, and one finding at least.

@@ -32,9 +32,9 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Watch real bags go from a receiving bucket into preservation storage",
 		Long: `Start private servers, register two institutions, upload sample bags of several
-kinds, ingest them with two worker processes, and show how each bag ended. Some are then
-given back, and one is deleted. The servers and, unless --data is given, their data
-are gone afterwards.`,
+kinds, ingest them with two worker processes, and show how each bag ended. Then restore
+some and delete one. At the end the servers are stopped and, unless --data is given,
+their data is removed.`,
 		Example: `  farol demo
   farol demo --hold
   farol demo --data ./demo-data`,

@@ -19,33 +19,33 @@ type job struct {
 func jobs() []job {
 	return []job{
 		{
-			name: upkeep.ReadBucketsJob, does: "makes an item of each new bag", setting: "FAROL_READ_INTERVAL", needs: settings.JobNeeds{S3: true},
+			name: upkeep.ReadBucketsJob, does: "create a work item for each new bag", setting: "FAROL_READ_INTERVAL", needs: settings.JobNeeds{S3: true},
 			make: func(c *scheduling) upkeep.Job { return c.reader().Job(c.config.Read.Interval) },
 		},
 		{
-			name: upkeep.FixityFeedJob, does: "lets copies be checked", setting: "FAROL_FIXITY_FEED_INTERVAL",
+			name: upkeep.FixityFeedJob, does: "schedule fixity checks of copies that are due", setting: "FAROL_FIXITY_FEED_INTERVAL",
 			make: func(c *scheduling) upkeep.Job {
 				return c.recurring().FixityFeed(c.config.FixityEvery, c.config.FixityItems)
 			},
 		},
 		{
-			name: upkeep.GlacierPollJob, does: "looks for retrievals that are ready", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			name: upkeep.GlacierPollJob, does: "poll archived objects that are being made readable", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: settings.JobNeeds{Storage: true},
 			make: func(c *scheduling) upkeep.Job { return c.recurring().GlacierPoll(c.config.GlacierEvery) },
 		},
 		{
-			name: upkeep.SpotRestoreJob, does: "draws objects that are restored to see that they can be", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			name: upkeep.SpotRestoreJob, does: "restore random objects as a test", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
 			make: func(c *scheduling) upkeep.Job {
 				return c.recurring().SpotRestore(c.config.SpotEvery, upkeep.Spot{Least: upkeep.LeastSpot, Most: int64(c.config.SpotMaxSize)})
 			},
 		},
 		{
-			name: upkeep.TopicLogJob, does: "keeps the topic log", setting: "FAROL_TOPIC_LOG_INTERVAL",
+			name: upkeep.TopicLogJob, does: "add partitions to the topic log and drop old ones", setting: "FAROL_TOPIC_LOG_INTERVAL",
 			make: func(c *scheduling) upkeep.Job {
 				return c.recurring().KeepTopicLog(c.config.TopicLogEvery, registry.TopicLogKeep{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep, Receivers: c.config.ReceiverKeep})
 			},
 		},
 		{
-			name: upkeep.JanitorJob, does: "removes what items leave behind", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
+			name: upkeep.JanitorJob, does: "remove leftovers of ended and failed items", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) upkeep.Job {
 				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
 			},

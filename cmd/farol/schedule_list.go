@@ -41,12 +41,12 @@ func scheduleListCommand() *cobra.Command {
 	return c
 }
 
-// schedulePauseCommand holds a job up, or ends that.
+// schedulePauseCommand pauses a job, or resumes it.
 func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 	var asJSON bool
-	short := "Keep a job from being run when it is due"
+	short := "Pause a job: do not run it when it is due"
 	if !paused {
-		short = "Let a job be run again when it is due"
+		short = "Resume a paused job"
 	}
 	c := &cobra.Command{
 		Use:     verb + " JOB",

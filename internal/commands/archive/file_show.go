@@ -130,7 +130,7 @@ func (v *filePage) printDigests(w io.Writer) error {
 
 // verifications say how a copy was verified when it was stored.
 func verifications(by string) string {
-	return map[string]string{"sha256": "by its SHA-256", "etag": "by its ETag", "read": "by reading it", "": "it was not kept how"}[by]
+	return map[string]string{"sha256": "by its SHA-256", "etag": "by its ETag", "read": "by reading it", "": "by an unknown method"}[by]
 }
 
 func (v *filePage) printCopies(w io.Writer) error {

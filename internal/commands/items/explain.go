@@ -55,7 +55,7 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 
 	history := slices.Clone(e.History)
 	if n := len(history) - 1; n >= 0 && len(e.Faults) > 0 {
-		history[n].Error = "" // it is told below, in more detail
+		history[n].Error = "" // it is printed below, in more detail
 	}
 	earlier := len(history) - mostEntries
 	if earlier > 0 {
@@ -154,19 +154,20 @@ func waitLines(e *explain.Explanation) (lines []string) {
 func printed(list []explain.Entry) (lines []string) {
 	for _, c := range list {
 		lines = append(lines, human.Time(c.At)+"  "+c.What)
-		switch {
-		case c.Outcome == "done" || c.Error == "":
-		default:
+		if c.Outcome == "done" {
+			continue
+		}
+		if c.Error != "" {
 			lines = append(lines, "    "+human.Line(human.Shorten(c.Error, mostWords)))
 		}
-		if c.CurrentFile != "" && c.Outcome != "done" {
+		if c.CurrentFile != "" {
 			lines = append(lines, "    current file: "+human.Line(c.CurrentFile))
 		}
 	}
 	return lines
 }
 
-// heading puts lines under a heading, with room before it.
+// heading puts lines under a heading, after an empty line.
 func heading(b *strings.Builder, title string, lines []string) {
 	if len(lines) == 0 {
 		return

@@ -160,7 +160,7 @@ func printAttempts(w io.Writer, attempts []registry.Attempt) error {
 			outcome, end = *a.Outcome, *a.EndedAt
 		}
 		what := human.Line(a.Error)
-		if a.CurrentFile != "" {
+		if a.CurrentFile != "" && outcome != "done" {
 			what = strings.TrimSpace(what + " (current file: " + human.Line(a.CurrentFile) + ")")
 		}
 		rows = append(rows, []string{

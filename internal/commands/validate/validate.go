@@ -35,10 +35,9 @@ func Command() *cobra.Command {
 		Use:   "validate BAG...",
 		Short: "Validate bags",
 		Long: `Report whether bags would be accepted, by the code that the pipeline itself runs. A
-bag is a local tar file, or unpacked in a directory. A directory that is no bag
-stands for all files *.tar in it, not for those further down. "-" reads a tar from
-standard input. All errors are listed at once; docs/validation-codes.md explains
-their codes.
+bag is a local tar file, or unpacked in a directory. If a directory is not a bag, all
+*.tar files directly in it are validated. "-" reads a tar from standard input. All
+errors are listed at once; docs/validation-codes.md explains their codes.
 
 Several bags are read one after the other. A table has a line for each, and the
 errors of those that are not valid follow. With --json, one bag is one JSON object,
