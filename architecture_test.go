@@ -77,9 +77,9 @@ func mayImport() map[string][]string {
 
 		// A group of commands knows no other group.
 		"internal/commands/values":   commands(),
-		"internal/commands/accounts": commands(),
+		"internal/commands/accounts": commands("internal/commands/values"),
 		"internal/commands/items":    commands("claim", "explain", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
-		"internal/commands/archive":  commands("format", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
+		"internal/commands/archive":  commands("format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
 		"internal/commands/control":  commands("internal/commands/values"),
 		"internal/commands/validate": commands("bag"),
 

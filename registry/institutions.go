@@ -58,6 +58,16 @@ func (r *Registry) Institutions(ctx context.Context, after int64, n int, active 
 	return list, nil
 }
 
+// Institution reads an institution by its identifier. One that there is not is ErrNotFound.
+func (r *Registry) Institution(ctx context.Context, identifier string) (Institution, error) {
+	rows, _ := r.db.Query(ctx, `SELECT `+institutionColumns+` FROM institutions WHERE identifier = $1`, identifier)
+	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
+	if err != nil {
+		return Institution{}, fmt.Errorf("look up institution %q: %w", identifier, Refusal(err))
+	}
+	return in, nil
+}
+
 // SetSpotRestoreDays says how often an object of an institution is restored at
 // random; 0 is never.
 func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, days int) (Institution, error) {

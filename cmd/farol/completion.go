@@ -56,7 +56,7 @@ func flagValues() map[string]cli.Values {
 	return map[string]cli.Values{
 		"stage": stageValues, "to": stageValues, "after": stageValues,
 		"stages": cli.Constant(settings.StepNames), "status": cli.Constant(values.Statuses), "state": cli.Constant(values.Statuses), "action": cli.Constant(values.Actions),
-		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(targetNames),
+		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(providerNames),
 		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(bag.BuiltInProfiles),
 		"may": cli.Constant(registry.Rights), "institution": institutionValues,
 		"items":  cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
@@ -78,6 +78,15 @@ func argValues() map[string]cli.Values {
 func targetNames() (names []string) {
 	for _, t := range storage.Targets() {
 		names = append(names, t.Name)
+	}
+	return names
+}
+
+func providerNames() (names []string) {
+	for _, t := range storage.Targets() {
+		if !slices.Contains(names, t.Provider) {
+			names = append(names, t.Provider)
+		}
 	}
 	return names
 }

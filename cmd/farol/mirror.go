@@ -180,7 +180,7 @@ func printMirror(out io.Writer, s nsqcompat.Status) error {
 	if s.Behind > 0 {
 		fmt.Fprintf(out, "%s not published yet, the first for %s.\n", human.Count(s.Behind, "message is", "messages are"), human.Duration(s.Oldest))
 	}
-	who := "Nobody mirrors: start farol mirror."
+	who := "No mirror is running: start farol mirror."
 	if s.Leader != nil {
 		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", human.Line(s.Leader.Program), human.Line(s.Leader.Client), human.Line(s.NSQD), human.Time(s.Leader.Since))
 	}

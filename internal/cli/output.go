@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,12 +109,29 @@ func WriteJSONLine(w io.Writer, v any) error {
 	return nil
 }
 
-// CheckLimit refuses a --limit that no list has.
-func CheckLimit(n int) error {
-	if n < 1 || n > 10000 {
-		return Usage(fmt.Errorf("--limit is %d", n), "name a number from 1 to 10000")
+// InRange refuses a number that a flag cannot have.
+func InRange(flag string, n, least, most int) error {
+	if n < least || n > most {
+		return Usage(fmt.Errorf("%s is %d", flag, n), fmt.Sprintf("name a number from %d to %d", least, most))
 	}
 	return nil
+}
+
+// CheckPage refuses a page that no list has: limit, before and after are its flags.
+func CheckPage(limit int, before, after int64) error {
+	if before < 0 || after < 0 {
+		return Usage(fmt.Errorf("%d is not an ID", min(before, after)), "give --before or --after an ID from the list")
+	}
+	return InRange("--limit", limit, 1, 10000)
+}
+
+// ParseID reads the ID of something, such as "an item". next says where IDs are found.
+func ParseID(arg, what, next string) (int64, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id < 1 {
+		return 0, Usage(fmt.Errorf("%q is not the ID of %s, which is a whole number above 0", arg, what), next)
+	}
+	return id, nil
 }
 
 // OneOf returns the allowed value that equals the value of a flag but for the case of
@@ -133,6 +151,10 @@ func OneOf[S ~string](flag string, value S, allowed []S) (S, error) {
 		what = "stage"
 	case "may":
 		what = "right"
+	case "items":
+		what = "state"
+	case "retrieve":
+		what = "tier"
 	}
 	text := fmt.Sprintf("unknown %s %q", what, value)
 	if like := likely(string(value), Strings(allowed)); like != "" {

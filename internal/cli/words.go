@@ -148,7 +148,8 @@ func goTexts() []goText {
 		{regexp.MustCompile(`strconv\.\w+: parsing ("(?:[^"\\]|\\.)*"): (?:invalid syntax|value out of range)`), "$1 is not valid here"},
 		{regexp.MustCompile(`time: (?:invalid duration|unknown unit "[^"]*" in duration|missing unit in duration) ("(?:[^"\\]|\\.)*")`), "$1 is no duration such as 500ms, 30s or 5m"},
 		{regexp.MustCompile(`context deadline exceeded`), "there was no answer before the timeout"},
-		{regexp.MustCompile(`^(accepts|requires) .*arg\(s\).*`), "the number of arguments is wrong: $0"},
+		{regexp.MustCompile(`^requires at least (\d+) arg\(s\), only received (\d+)$`), "name at least $1 argument; there are $2"},
+		{regexp.MustCompile(`^accepts at most (\d+) arg\(s\), received (\d+)$`), "name at most $1 argument; there are $2"},
 		{regexp.MustCompile(`dial (?:tcp|unix) (\S+): connect: connection refused`), "no connection to $1: connection refused"},
 	}
 }

@@ -127,6 +127,9 @@ test. The institution gets an alert with the result, and the bag in its restore 
 			if !cmd.Flags().Changed("spot-restore-days") {
 				return cli.Usage(errors.New("--spot-restore-days is missing"), "add --spot-restore-days N")
 			}
+			if err := cli.InRange("--spot-restore-days", days, 0, 3650); err != nil {
+				return err
+			}
 			in, err := setSpotRestoreDays(cmd.Context(), args[0], days)
 			if err != nil {
 				return err
@@ -150,11 +153,8 @@ func setSpotRestoreDays(ctx context.Context, identifier string, days int) (regis
 	}
 	defer s.Close()
 	in, err := s.Registry.SetSpotRestoreDays(ctx, identifier, days)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` shows the institutions"}
-	case errors.Is(err, registry.ErrRefused):
-		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "give a number of days from 0 to 3650"}
+	if errors.Is(err, registry.ErrNotFound) {
+		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}
 	}
 	return in, err
 }

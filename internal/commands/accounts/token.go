@@ -40,6 +40,9 @@ that institution's items, since messages are shared.`,
 		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
+			for _, s := range stages {
+				t.Stages = append(t.Stages, registry.Stage(s))
+			}
 			if err := checkRights(t); err != nil {
 				return err
 			}
@@ -50,9 +53,6 @@ that institution's items, since messages are shared.`,
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
-			for _, s := range stages {
-				t.Stages = append(t.Stages, registry.Stage(s))
-			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				added, secret, err := r.AddToken(ctx, t)
 				if err != nil {
@@ -62,13 +62,13 @@ that institution's items, since messages are shared.`,
 					registry.Token
 					Secret string `json:"token"`
 				}{added, secret}
-				return cli.Printf(cmd, asJSON, view, "%s\nNobody can show it again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
+				return cli.Printf(cmd, asJSON, view, "%s\nIt cannot be printed again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
 			})
 		},
 	}
 	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", ")+" (required)")
-	c.Flags().StringVar(&t.Institution, "institution", "", "institution by its identifier; without, of all")
-	c.Flags().StringSliceVar(&stages, "stages", nil, "stages that may be leased; without, all that are worked on over HTTP")
+	c.Flags().StringVar(&t.Institution, "institution", "", "only items of this institution, by its identifier")
+	c.Flags().StringSliceVar(&stages, "stages", nil, "stages that may be leased; without, all that programs process over HTTP")
 	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -83,6 +83,9 @@ func checkRights(t registry.Token) error {
 		if _, err := cli.OneOf("--may", right, registry.Rights()); err != nil {
 			return err
 		}
+	}
+	if len(t.Stages) > 0 && !slices.Contains(t.Rights, registry.RightLease) {
+		return cli.Usage(errors.New("--stages is given, but no right to lease"), "leave --stages out, or add lease to --may")
 	}
 	if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
 		return cli.Usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")

@@ -34,7 +34,7 @@ A deletion cannot be undone. On a terminal you are asked first; --dry-run shows 
 the approval would be refused, and changes nothing.`,
 		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu --dry-run
   farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
-		Args: cli.OneArg("request by its number"),
+		Args: cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {

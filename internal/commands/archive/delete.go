@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
@@ -120,20 +120,15 @@ func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *r
 func undeletable(err error) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` shows the requests; name an object as <institution>/<bag name>, and a file with its path in the bag behind that"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` lists the requests; name an object as INSTITUTION/BAG and a file as INSTITUTION/BAG/PATH"}
 	case errors.Is(err, registry.ErrRefused):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol delete --help`"}
 	}
 	return err
 }
 
-// requestID reads the number of a deletion request.
 func requestID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the number of a request", text), "`farol delete list` shows the requests")
-	}
-	return id, nil
+	return cli.ParseID(text, "a deletion request", "`farol delete list` lists the requests")
 }
 
 func deleteCancelCommand() *cobra.Command {
@@ -143,7 +138,7 @@ func deleteCancelCommand() *cobra.Command {
 		Use:     "cancel REQUEST --by EMAIL",
 		Short:   "Cancel a deletion request that is not approved",
 		Example: `  farol delete cancel 3 --by first@test.edu`,
-		Args:    cli.OneArg("request by its number"),
+		Args:    cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
@@ -176,10 +171,13 @@ func deleteListCommand() *cobra.Command {
   farol delete list --limit 20 --before 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return cli.Usage(fmt.Errorf("--limit is %d", limit), "name a number from 1 on")
+			if err := cli.CheckPage(limit, before, 0); err != nil {
+				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				if err := values.CheckInstitution(ctx, r, institution); err != nil {
+					return err
+				}
 				list, err := requests.In(r).DeletionRequests(ctx, institution, before, limit)
 				if err != nil {
 					return err
@@ -193,7 +191,7 @@ func deleteListCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only requests of this institution, by its identifier")
-	c.Flags().Int64Var(&before, "before", 0, "only requests with a lower number, for the next page")
+	c.Flags().Int64Var(&before, "before", 0, "only requests with a lower ID, for the next page")
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -222,7 +220,7 @@ func deleteShowCommand() *cobra.Command {
 		Short: "Show a deletion request and its receipts",
 		Example: `  farol delete show 3
   farol delete show 3 --json`,
-		Args: cli.OneArg("request by its number"),
+		Args: cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {

@@ -36,7 +36,7 @@ func fileListCommand() *cobra.Command {
 			if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 				return err
 			}
-			if err := cli.CheckLimit(f.Limit); err != nil {
+			if err := cli.InRange("--limit", f.Limit, 1, 10000); err != nil {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
@@ -58,6 +58,7 @@ func fileListCommand() *cobra.Command {
 	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.StringVar(&f.After, "after", "", "only those that come after the file with this identifier, for the next page")
+	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -44,6 +44,9 @@ Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
   farol fixity status --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.InRange("--worst", worst, 0, 10000); err != nil {
+				return err
+			}
 			return runFixityStatus(cmd, worst, asJSON)
 		},
 	}

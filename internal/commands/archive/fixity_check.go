@@ -74,7 +74,7 @@ func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, aga
 		asked = append(asked, list...)
 	}
 	if err := errors.Join(append(failed, cli.Print(cmd, asJSON, asked, writeAsked))...); err != nil {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object, such as test.edu/first-bag, or a file, such as test.edu/first-bag/data/a.txt"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` and `farol file list` list what can be checked; `farol fixity policy` shows the modes of the targets"}
 	}
 	return nil
 }

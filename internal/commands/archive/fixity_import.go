@@ -63,6 +63,9 @@ type importReport struct {
 
 func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
 	const help = "see `farol fixity import --help`"
+	if f.target == "" {
+		return cli.Usage(errors.New("--target is missing"), "`farol fixity policy` lists the storage targets")
+	}
 	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -82,8 +81,8 @@ func (f policyFlags) check(targets []string, withDays bool) error {
 		return cli.Usage(errors.New("give one of --days, --default and --off, and one of --read, --report and --off"), help)
 	case f.sets(withDays) && len(targets) == 0:
 		return cli.Usage(errors.New("name the storage target"), help)
-	case withDays && (f.days < 1 || f.days > 3650):
-		return cli.Usage(fmt.Errorf("--days is %d; it must be from 1 to 3650", f.days), help)
+	case withDays:
+		return cli.InRange("--days", f.days, 1, 3650)
 	}
 	return nil
 }

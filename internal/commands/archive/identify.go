@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -128,7 +129,7 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 		return err
 	}
 	defer s.Close()
-	if err := knownTo(ctx, s.Registry, filter); err != nil {
+	if err := checkNames(ctx, s.Registry, filter); err != nil {
 		return err
 	}
 	formats, err := connect.Identifier(ctx, config.Identify)
@@ -158,31 +159,14 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 	return backfill(cmd, b, filter, count, report, f.asJSON)
 }
 
-// knownTo refuses a name that nobody bears, which would take no file.
-func knownTo(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
+// checkNames refuses names of objects and institutions that do not exist.
+func checkNames(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
 	if f.Object != "" {
 		if _, err := r.Object(ctx, f.Object); err != nil {
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object by its institution and bag name, such as test.edu/first-bag"}
 		}
 	}
-	if f.Institution == "" {
-		return nil
-	}
-	for after := int64(0); ; {
-		list, err := r.Institutions(ctx, after, 500, false)
-		if err != nil {
-			return err
-		}
-		for _, in := range list {
-			if in.Identifier == f.Institution {
-				return nil
-			}
-			after = in.ID
-		}
-		if len(list) == 0 {
-			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", f.Institution), Next: "`farol institution list` shows the institutions"}
-		}
-	}
+	return values.CheckInstitution(ctx, r, f.Institution)
 }
 
 func dryRun(cmd *cobra.Command, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool) error {

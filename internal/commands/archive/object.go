@@ -3,7 +3,6 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
@@ -39,6 +39,9 @@ func objectListCommand() *cobra.Command {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				if err := values.CheckInstitution(ctx, r, f.Institution); err != nil {
+					return err
+				}
 				list, err := r.Objects(ctx, f)
 				if err != nil {
 					return err
@@ -56,6 +59,7 @@ func objectListCommand() *cobra.Command {
 	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
 	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
 	flags.Int64Var(&f.After, "after", 0, "only those with a higher ID, for the page before")
+	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -68,14 +72,15 @@ func checkObjects(f *registry.ObjectFilter) (err error) {
 	if f.StorageOption, err = cli.OneOf("--storage-option", f.StorageOption, storage.OptionNames()); err != nil {
 		return err
 	}
-	if f.Before < 0 || f.After < 0 {
-		return cli.Usage(errors.New("--before or --after is negative"), "name the ID of an object; `farol object list` shows them")
-	}
-	return cli.CheckLimit(f.Limit)
+	return cli.CheckPage(f.Limit, f.Before, f.After)
 }
 
 // recordStates are those of objects and files: active and deleted.
 func recordStates() []string { return []string{"A", "D"} }
+
+func completeState(c *cobra.Command) {
+	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(recordStates), false)) // it fails only for a flag that is not there
+}
 
 func printObjects(out io.Writer, list []registry.ListedObject) error {
 	var rows [][]string

@@ -142,7 +142,7 @@ func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	return report.print(cmd, f.asJSON)
 }
 
-// knownIdentifier refuses one that nobody bears; "" is all.
+// knownIdentifier refuses an unknown identifier; "" is all.
 func knownIdentifier(ctx context.Context, r *registry.Registry, identifier string) error {
 	if identifier == "" {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,10 +75,7 @@ func (f *restoreFlags) check() (err error) {
 	if f.tier, err = cli.OneOf("--tier", f.tier, Tiers()); err != nil {
 		return err
 	}
-	if f.days < 1 || f.days > 365 {
-		return cli.Usage(fmt.Errorf("--days is %d", f.days), "name a number of days from 1 to 365")
-	}
-	return nil
+	return errors.Join(cli.InRange("--days", f.days, 1, 365), cli.InRange("--priority", f.priority, -100, 100))
 }
 
 func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) error {
@@ -126,7 +122,7 @@ func unrestorable(what string, err error) error {
 		if what == "" {
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list --needs-review` shows the items that wait"}
 		}
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object as <institution>/<bag name>, or a file with its path in the bag behind that; farol restore " + what + " takes one kind"}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol restore object INSTITUTION/BAG` restores an object, `farol restore file INSTITUTION/BAG/PATH` a file"}
 	case errors.Is(err, registry.ErrRefused) && strings.Contains(err.Error(), "is in the queue"):
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol item list` shows the items in progress"}
 	case errors.Is(err, registry.ErrRefused):
@@ -175,11 +171,11 @@ func restoreApproveCommand() *cobra.Command {
 		Long: `Approve a restoration from an archive class that costs more than the cap. An admin may
 approve it, or an institutional admin of the same institution other than the requester.`,
 		Example: `  farol restore approve 7 --by admin@test.edu`,
-		Args:    cli.OneArg("item by its number"),
+		Args:    cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || id < 1 {
-				return cli.Usage(fmt.Errorf("%q is not the ID of an item", args[0]), "`farol item list --needs-review` shows the items that wait")
+			id, err := cli.ParseID(args[0], "an item", "`farol item list --needs-review` lists the items that wait")
+			if err != nil {
+				return err
 			}
 			if by == "" {
 				return cli.Usage(errors.New("--by is missing"), "add --by with your e-mail")

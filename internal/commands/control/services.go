@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -100,7 +101,10 @@ next probe; if that fails too, they hold the service again.`,
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := change(ctx, r)
-		if err != nil {
+		switch {
+		case errors.Is(err, registry.ErrRefused):
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol services` lists the services"}
+		case err != nil:
 			return err
 		}
 		if err := printServices(cmd, asJSON, list); err != nil || cmd.Name() != "services" {

@@ -87,8 +87,8 @@ has letters, digits and single spaces, and begins with a capital.`,
 			case n.After == "":
 				return cli.Usage(errors.New("--after is missing"), "name the stage before it: `farol stage list` shows the stages")
 			}
-			if n.MaxAttempts < 1 || n.Lease <= 0 || n.Heartbeat < 0 || n.Timeout < 0 {
-				return cli.Usage(errors.New("a number or time is too small"), "give --max-attempts and --lease values above 0, and no negative times")
+			if err := checkTimes(n); err != nil {
+				return err
 			}
 			n.Name = registry.Stage(args[0])
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
@@ -118,6 +118,27 @@ has letters, digits and single spaces, and begins with a capital.`,
 	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: no limit")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// checkTimes refuses numbers and times that no stage can have.
+func checkTimes(n registry.NewStage) error {
+	if n.Lease <= 0 || n.Lease < 3*n.Heartbeat {
+		return cli.Usage(fmt.Errorf("--lease is %v and --heartbeat is %v", n.Lease, n.Heartbeat), "give a lease of at least three heartbeats")
+	}
+	if err := notNegative("--heartbeat", n.Heartbeat); err != nil {
+		return err
+	}
+	if err := notNegative("--timeout", n.Timeout); err != nil {
+		return err
+	}
+	return cli.InRange("--max-attempts", n.MaxAttempts, 1, 1000)
+}
+
+func notNegative(flag string, d time.Duration) error {
+	if d < 0 {
+		return cli.Usage(fmt.Errorf("%s is %v", flag, d), "give a duration such as 30s or 6h, or 0")
+	}
+	return nil
 }
 
 func stageRemoveCommand() *cobra.Command {

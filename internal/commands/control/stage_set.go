@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -34,8 +35,17 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 			if !given("cap") && !given("timeout") && !given("max-attempts") {
 				return cli.Usage(errors.New("no setting is named"), "add --cap, --timeout or --max-attempts")
 			}
-			if most < 0 || timeout < 0 || given("max-attempts") && (attempts < 1 || attempts > 1000) {
-				return cli.Usage(errors.New("a number or time is too small or too large"), "give --cap and --timeout 0 or more, --max-attempts 1 to 1000")
+			if err := cli.InRange("--cap", most, 0, math.MaxInt32); err != nil {
+				return err
+			}
+			if err := notNegative("--timeout", timeout); err != nil {
+				return err
+			}
+			if given("max-attempts") {
+				if err := cli.InRange("--max-attempts", attempts, 1, 1000); err != nil {
+					return err
+				}
+				c.MaxAttempts = &attempts
 			}
 			if c.Action, err = cli.OneOf("--action", c.Action, values.Actions()); err != nil {
 				return err
@@ -45,9 +55,6 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 			}
 			if given("timeout") {
 				c.Timeout = &timeout
-			}
-			if given("max-attempts") {
-				c.MaxAttempts = &attempts
 			}
 			return setStage(cmd, registry.Stage(args[0]), c, asJSON)
 		},

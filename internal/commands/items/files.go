@@ -52,7 +52,7 @@ The settings of S3 are needed only for files in the staging bucket or in kept me
 			if page.State, err = cli.OneOf("--state", page.State, fileStates()); err != nil {
 				return err
 			}
-			if err := cli.CheckLimit(page.Limit); err != nil {
+			if err := cli.InRange("--limit", page.Limit, 1, 10000); err != nil {
 				return err
 			}
 			id, err := itemID(args[0])

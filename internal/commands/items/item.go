@@ -109,9 +109,9 @@ default is 0. It applies from the next claim on, in all later stages.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(args[1])
+			n, err := parsePriority(args[1])
 			if err != nil {
-				return cli.Usage(fmt.Errorf("%q is not a priority", args[1]), "name a number from -100, which is claimed first, to 100")
+				return err
 			}
 			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
@@ -121,6 +121,15 @@ default is 0. It applies from the next claim on, in all later stages.`,
 	cli.JSONFlag(c, &asJSON)
 	c.Flags().SetInterspersed(false) // -10 is no flag
 	return c
+}
+
+// parsePriority reads the argument that sets a priority.
+func parsePriority(arg string) (int, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil || n < -100 || n > 100 {
+		return 0, cli.Usage(fmt.Errorf("%q is not a priority", arg), "name a number from -100, which is claimed first, to 100; put -- before a negative one")
+	}
+	return n, nil
 }
 
 func itemReleaseCommand() *cobra.Command {
@@ -170,11 +179,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 }
 
 func itemID(arg string) (int64, error) {
-	id, err := strconv.ParseInt(arg, 10, 64)
-	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of an item, which is a whole number above 0", arg), "`farol item list` lists the items")
-	}
-	return id, nil
+	return cli.ParseID(arg, "an item", "`farol item list` lists the items")
 }
 
 func stageFlag(c *cobra.Command, stage *registry.Stage) {

@@ -47,6 +47,9 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				if err := values.CheckInstitution(ctx, r, f.Institution); err != nil {
+					return err
+				}
 				items, err := r.WorkItems(ctx, f)
 				if err != nil {
 					return err
@@ -85,7 +88,7 @@ func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
 	if f.Stage, err = values.Stage(ctx, "--stage", f.Stage); err != nil {
 		return err
 	}
-	return cli.CheckLimit(f.Limit)
+	return cli.CheckPage(f.Limit, f.Before, 0)
 }
 
 func printItems(out io.Writer, items []registry.WorkItem) error {

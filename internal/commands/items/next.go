@@ -32,7 +32,7 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckLimit(limit); err != nil {
+			if err := cli.InRange("--limit", limit, 1, 10000); err != nil {
 				return err
 			}
 			pools, err := poolsOf(given)

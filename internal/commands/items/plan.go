@@ -101,9 +101,9 @@ is 0. Nothing is changed until the plan is applied.` + conditionHelp,
   farol plan priority --status pending -- -10`,
 		Args: cli.OneArg("priority from -100 to 100; put -- before one below 0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(args[0])
-			if err != nil || n < -100 || n > 100 {
-				return cli.Usage(fmt.Errorf("%q is not a priority", args[0]), "name a whole number from -100 to 100; put -- before one below 0")
+			n, err := parsePriority(args[0])
+			if err != nil {
+				return err
 			}
 			q.Priority = &n
 			return makePlan(cmd, q, asJSON)
@@ -125,6 +125,9 @@ func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
 		return err
 	}
 	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
+		if err := values.CheckInstitution(ctx, r, q.Institution); err != nil {
+			return err
+		}
 		p, err := plans.In(r).Make(ctx, q)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
@@ -253,11 +256,7 @@ func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 }
 
 func planID(arg string) (int64, error) {
-	id, err := strconv.ParseInt(arg, 10, 64)
-	if err != nil || id < 1 {
-		return 0, cli.Usage(fmt.Errorf("%q is not the ID of a plan, which is a whole number above 0", arg), "`farol plan list` lists the plans")
-	}
-	return id, nil
+	return cli.ParseID(arg, "a plan", "`farol plan list` lists the plans")
 }
 
 // noPlan says where to find plans to who names one that is not there.

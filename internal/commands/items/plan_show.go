@@ -69,7 +69,7 @@ func planListCommand() *cobra.Command {
   farol plan list --limit 20 --before 1000 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckLimit(limit); err != nil {
+			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {

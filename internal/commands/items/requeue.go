@@ -71,7 +71,7 @@ func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cl
 		lines, err := r.RequeueWhere(ctx, where, stage, yes)
 		switch {
 		case errors.Is(err, registry.ErrRefused):
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "docs/sql.md lists the columns of work_items"}
+			return cli.Usage(err, "docs/sql.md lists the columns of work_items")
 		case err != nil:
 			return err
 		}

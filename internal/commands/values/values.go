@@ -4,6 +4,8 @@ package values
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +56,18 @@ func StageFrom(ctx context.Context, r *registry.Registry, flag string, value reg
 		}
 	}
 	return cli.OneOf(flag, value, append(append(live, registry.Resolve), also...))
+}
+
+// CheckInstitution refuses an identifier that no institution has; "" is none.
+func CheckInstitution(ctx context.Context, r *registry.Registry, identifier string) error {
+	if identifier == "" {
+		return nil
+	}
+	_, err := r.Institution(ctx, identifier)
+	if errors.Is(err, registry.ErrNotFound) {
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
+	}
+	return err
 }
 
 // Statuses lists the statuses of work items.
