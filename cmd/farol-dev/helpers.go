@@ -45,18 +45,16 @@ func newHelpers(ctx context.Context, farol, dataDir string, env []string, log *s
 // start keeps `farol args…` running until stopAll. Its output goes to a log file.
 func (h *helpers) start(name string, args ...string) {
 	h.wg.Go(func() {
-		for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		retry.Forever(h.ctx, func(_ context.Context, succeeded func()) error {
 			began := time.Now()
 			err := h.run(name, args)
-			if h.ctx.Err() != nil {
-				return
-			}
 			if time.Since(began) > 10*time.Second {
-				wait = 200 * time.Millisecond
+				succeeded()
 			}
-			h.log.WarnContext(h.ctx, "a helper ended; restarting it", "helper", name, "err", err)
-			retry.Pause(h.ctx, wait)
-		}
+			return err
+		}, func(err error, wait time.Duration) {
+			h.log.WarnContext(h.ctx, "a helper ended; restarting it", "helper", name, "retry_in", wait, "err", err)
+		})
 	})
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,26 +17,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends us at once
-	os.Exit(run(ctx, os.Args[1:], os.Stderr))
-}
-
-// run runs the command line and reports its error.
-func run(ctx context.Context, args []string, stderr io.Writer) int {
-	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
-	parsed := false       // a wrong command line is recognized by nothing else
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return cli.ExitOK
-	}
-	f := cli.FailureOf(err)
-	if !parsed {
-		f = cli.Usage(err, "see `"+cmd.CommandPath()+" --help`")
-	}
-	f.Report(stderr, false)
-	return f.Code
+	context.AfterFunc(ctx, stop)                                 // a second signal ends us at once
+	os.Exit(cli.Run(ctx, rootCommand(), os.Args[1:], os.Stderr))
 }
 
 func rootCommand() *cobra.Command {

@@ -24,22 +24,8 @@ func main() {
 	os.Exit(run(untilParentEnds(ctx), os.Args[1:], os.Stderr))
 }
 
-// run runs the command line and reports its error.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
-	root := rootCommand() //nolint:contextcheck // cobra hands the commands ctx
-	parsed := false       // a wrong command line is recognized by nothing else
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return cli.ExitOK
-	}
-	f := cli.FailureOf(err)
-	if !parsed {
-		f = cli.Usage(err, "see `"+cmd.CommandPath()+" --help`")
-	}
-	f.Report(stderr, cli.WantsJSON(cmd, args))
-	return f.Code
+	return cli.Run(ctx, rootCommand(), args, stderr) //nolint:contextcheck // cobra hands the commands ctx
 }
 
 func rootCommand() *cobra.Command {

@@ -5,8 +5,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
 )
@@ -39,6 +41,23 @@ func (f Failure) Unwrap() error { return f.Err }
 
 // Usage is the failure of a wrong command line.
 func Usage(err error, next string) Failure { return Failure{ExitUsage, err, next} }
+
+// Run runs a command line, reports its error and returns the exit code.
+func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+	parsed := false // a wrong command line is recognized by nothing else
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	f := FailureOf(err)
+	if !parsed {
+		f = Usage(err, "see `"+cmd.CommandPath()+" --help`")
+	}
+	f.report(stderr, wantsJSON(cmd, args))
+	return f.Code
+}
 
 // FailureOf returns the exit code and the next step for an error.
 func FailureOf(err error) Failure {

@@ -18,9 +18,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// WantsJSON reports whether a command was called with --json, even if it could not be
+// wantsJSON reports whether a command was called with --json, even if it could not be
 // parsed.
-func WantsJSON(cmd *cobra.Command, args []string) bool {
+func wantsJSON(cmd *cobra.Command, args []string) bool {
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed {
 		return f.Value.String() == "true"
 	}
@@ -46,12 +46,12 @@ func (f Failure) View() FailureView {
 	return v
 }
 
-// Report prints a failure for a person or a program. One without an error prints nothing.
-func (f Failure) Report(w io.Writer, asJSON bool) {
+// report prints a failure for a person or a program.
+func (f Failure) report(w io.Writer, asJSON bool) {
 	v := f.View()
 	if asJSON {
 		if f.Err != nil {
-			_ = WriteJSONLine(w, v) // there is nowhere else to tell it
+			_ = WriteJSONLine(w, v) // there is nowhere else to report it
 		}
 		return
 	}

@@ -112,17 +112,10 @@ func (q *claimRequest) filter(c access.Caller) claim.Filter {
 	for _, stage := range q.Stages {
 		f.Stages = append(f.Stages, claim.Want{Stage: stage, Most: q.Max})
 	}
-	if institution := firstOf(q.Institution, c.Institution); institution != "" {
+	if institution := cmp.Or(q.Institution, c.Institution); institution != "" {
 		f.Institutions = []string{institution}
 	}
 	return f
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func (q *claimRequest) who() claim.RemoteWorker {
