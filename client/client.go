@@ -1,13 +1,12 @@
-// Package client is for programs that use Farol over HTTP: its queues, to which they
-// post messages and from which they pull them, and the stages of its pipeline that
-// are worked on by programs of anyone's.
+// Package client is for programs that use Farol over HTTP: they post messages to its
+// queues and pull them, and process the stages of its pipeline that were added for them.
 //
-// What fails for a moment is tried again, with pauses that grow. [Client.Work] and
+// Calls that fail temporarily are retried with a backoff. [Client.Work] and
 // [Client.WorkStage] are whole workers: they pull or claim, call a function for each
-// message or item, answer, and end in an orderly way when their context does.
+// message or item, answer, and shut down in order when their context ends.
 //
-// Work may be repeated: a worker that dies, or whose answer is lost, has its message
-// or item given to another. It must be safe to do again.
+// Work must be idempotent: if a worker dies or its answer is lost, another worker gets
+// the same message or item.
 package client
 
 import (
@@ -21,26 +20,26 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Options say how to reach a server. All may be left out.
+// Options say how to reach a server. All are optional.
 type Options struct {
-	Token string        // that farol token add has made
-	HTTP  *http.Client  // nil is one of its own
-	Give  time.Duration // how long a call is tried again that fails for a moment; 0 is a minute, negative is not at all
-	// Answer is how long the server has to answer one try, in addition to the time that it is
-	// asked to wait; 0 is a minute.
-	Answer time.Duration
+	Token    string        // created by farol token add
+	HTTP     *http.Client  // nil: the client makes its own
+	RetryFor time.Duration // how long a call that fails temporarily is retried; 0 is a minute, negative is not at all
+	// AnswerTimeout is how long the server has to answer one attempt, in addition to the time
+	// that it is asked to wait; 0 is a minute.
+	AnswerTimeout time.Duration
 }
 
 // Client calls one server. It is safe for concurrent use.
 type Client struct {
-	base   string
-	token  string
-	http   *http.Client
-	give   time.Duration
-	answer time.Duration
+	base  string
+	token string
+	http  *http.Client
+	o     Options
 }
 
 // New returns a client of the server at a URL such as http://127.0.0.1:4180.
@@ -49,32 +48,32 @@ func New(server string, o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("the server's URL is %q; it must be http:// or https:// and host:port", server)
 	}
-	c := &Client{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, http: o.HTTP, give: o.Give, answer: o.Answer}
+	c := &Client{base: strings.TrimSuffix(u.String(), "/"), token: o.Token, http: o.HTTP, o: o}
 	if c.http == nil {
 		t, _ := http.DefaultTransport.(*http.Transport)
 		t = t.Clone()
 		t.MaxIdleConnsPerHost = 100
 		c.http = &http.Client{Transport: t}
 	}
-	if c.give == 0 {
-		c.give = time.Minute
+	if c.o.RetryFor == 0 {
+		c.o.RetryFor = time.Minute
 	}
-	if c.answer <= 0 {
-		c.answer = time.Minute
+	if c.o.AnswerTimeout <= 0 {
+		c.o.AnswerTimeout = time.Minute
 	}
 	return c, nil
 }
 
-// Error is what a server answers that did not do what it was asked.
+// Error is the answer of a server that refused a request.
 type Error struct {
 	Status int    // of HTTP
 	Code   string // stable, of the lease API; "" of the queues
-	// Outcome is how a claim had been ended before, of the code "ended".
+	// Outcome is how the claim had been ended before, if the code is "ended".
 	Outcome string
 	Text    string // for people
 }
 
-// Error is what the server says for people.
+// Error is the text for people.
 func (e *Error) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
@@ -82,12 +81,12 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
-// ErrLost says that an item is no longer this worker's: its lease lapsed, or someone
-// has done something else with it. Its work is to be dropped.
+// ErrLost says that this worker has lost an item: its lease lapsed, or a person changed
+// the item. Drop the work.
 var ErrLost = errors.New("the claim is lost: the item belongs to another worker")
 
-// passes tells whether trying again may help.
-func passes(err error) bool {
+// retryable reports whether a retry may help.
+func retryable(err error) bool {
 	var answer *Error
 	if errors.As(err, &answer) {
 		return answer.Status >= 500 || answer.Status == http.StatusTooManyRequests
@@ -102,7 +101,7 @@ const (
 	mostAnswer = 512 << 20
 )
 
-// pause waits after so many failures in a row, and tells whether ctx lasted as long.
+// pause waits after so many failures in a row. It reports false if ctx ended before.
 func pause(ctx context.Context, failures int) bool {
 	d := min(firstPause<<min(failures-1, 10), mostPause)
 	t := time.NewTimer(d - rand.N(d/2))
@@ -115,33 +114,32 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// call sends a request until it is answered, and reads the answer into one, which
-// stays as it is if there is nothing (204). The server may wait for so long before it
-// answers.
+// call sends a request until it is answered, and reads the answer, which stays as it is
+// if there is nothing (204). wait is how long the server may wait before it answers.
 func (c *Client) call(ctx context.Context, path string, request, answer any, wait time.Duration) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("call %s: %w", path, err)
 	}
-	end := time.Now().Add(c.give)
+	end := time.Now().Add(c.o.RetryFor)
 	for failures := 1; ; failures++ {
 		err := c.try(ctx, path, body, answer, wait)
 		if err == nil {
 			return nil
 		}
-		if !passes(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
+		if !retryable(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
 			return fmt.Errorf("call %s: %w", path, err)
 		}
 	}
 }
 
-// try sends a request once. A server that is silent is as one that is away.
+// try sends a request once. A server that does not answer is one that failed.
 func (c *Client) try(ctx context.Context, path string, body []byte, answer any, wait time.Duration) error {
-	timed, cancel := context.WithTimeout(ctx, wait+c.answer)
+	timed, cancel := context.WithTimeout(ctx, wait+c.o.AnswerTimeout)
 	defer cancel()
 	err := c.once(timed, path, body, answer)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("the server does not answer within %v", wait+c.answer)
+		return fmt.Errorf("the server does not answer within %v", wait+c.o.AnswerTimeout)
 	}
 	return err
 }
@@ -171,6 +169,34 @@ func (c *Client) once(ctx context.Context, path string, body []byte, answer any)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
+	}
+	return nil
+}
+
+// workers calls step repeatedly in so many goroutines until ctx is done, with a pause
+// after each failure. It returns the first error that a retry cannot help.
+func workers(ctx context.Context, slots int, step func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var working sync.WaitGroup
+	for range max(slots, 1) {
+		working.Go(func() {
+			for failures := 0; ctx.Err() == nil; {
+				switch err := step(ctx); {
+				case err == nil:
+					failures = 0
+				case retryable(err):
+					failures++
+					pause(ctx, failures)
+				default:
+					cancel(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return nil
 }

@@ -2,14 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 )
 
-// Message is one that was pulled.
+// Message is a pulled message.
 type Message struct {
 	Queue       string    `json:"-"`
 	ID          int64     `json:"id"`
@@ -18,9 +16,9 @@ type Message struct {
 	CreatedTime time.Time `json:"created_time"`
 }
 
-// Post appends messages to queues, all or none, and returns the numbers that they
-// got. sender may be empty. A post whose answer is lost is made again, so that
-// messages may be there twice; with a negative Give it is an error instead.
+// Post appends messages to queues, all or none, and returns their numbers. sender may be
+// empty. A post whose answer is lost is repeated, so messages may be posted twice; with
+// a negative RetryFor it is an error instead.
 func (c *Client) Post(ctx context.Context, sender string, messages map[string][]string) (ids map[string][]int64, err error) {
 	request := map[string]any{"messages": messages}
 	if sender != "" {
@@ -34,19 +32,18 @@ func (c *Client) Post(ctx context.Context, sender string, messages map[string][]
 
 // Where a pull starts, in addition to the number of a message.
 const (
-	GoOn    = 0  // where the receiver stands, at first at the first message
-	Newest  = -1 // the newest message, or else the next to come
-	OnlyNew = -2 // behind all that there is
+	Continue = 0  // at the receiver's position, which is at first the first message
+	Newest   = -1 // at the newest message, or else the next to come
+	OnlyNew  = -2 // after all existing messages
 )
 
-// Want is what to pull from a queue. What is zero has the server's default, but for
-// Retries and Start.
+// Want is what to pull from a queue. Zero is the server's default, except for Start.
 type Want struct {
 	Start       int64
 	Max         int           // messages at once; 0 is 1
-	NoRetries   bool          // a message that is not answered is not given again, and has failed
-	Retries     int           // how often it is, else; 0 is 2
-	FailTimeout time.Duration // after which it is given again; 0 is two minutes
+	NoRetries   bool          // an unanswered message is not redelivered: it has failed
+	Retries     int           // redeliveries of an unanswered message; 0 is 2
+	FailTimeout time.Duration // after which it is redelivered; 0 is two minutes
 }
 
 func (w Want) asked() map[string]any {
@@ -66,8 +63,8 @@ func (w Want) asked() map[string]any {
 	return asked
 }
 
-// Pull saves results of messages that the receiver was given before, by queue and
-// number, and returns the next messages of queues. It waits for them for up to wait,
+// Pull saves results of messages that were delivered to the receiver, by queue and
+// number, and returns the next messages of the queues. It waits for them for up to wait,
 // and returns none if none came. Either may be empty.
 func (c *Client) Pull(ctx context.Context, receiver string, wants map[string]Want, wait time.Duration, results map[string]map[int64]string) ([]Message, error) {
 	request := map[string]any{"receiver": receiver, "timeout": wait.Seconds()}
@@ -108,54 +105,31 @@ func (c *Client) Pull(ctx context.Context, receiver string, wants map[string]Wan
 type Worker struct {
 	Receiver string          // name under which messages are shared; required
 	Wants    map[string]Want // by queue; required
-	Slots    int             // messages in work at once; 0 is 1
+	Slots    int             // messages processed at once; 0 is 1
 
-	// Failed is called for messages whose function failed, and for calls to the server
-	// that did for longer than Give; m is then the zero Message. It may be nil.
+	// Failed is called for messages whose function failed, and for calls to the server that
+	// failed for longer than RetryFor; m is then the zero Message. It may be nil.
 	Failed func(m Message, err error)
 }
 
 // longPoll is how long one call waits for messages or items.
 const longPoll = 20 * time.Second
 
-// Work calls do for each message, and answers it with what that returns. A message
-// for which it fails is not answered, and so given again after its fail timeout. Work
-// returns when ctx is done and what was begun has ended: do is not informed of that, and
-// its results are saved. An error is one of the request, such as a name that cannot be.
+// Work calls do for each message, and answers the message with the result. If do fails,
+// the message is not answered, and is redelivered after its fail timeout. Work returns
+// when ctx is done and all calls of do have ended; these do not see the end of ctx, and
+// their results are saved. An error is that of a wrong request, such as an invalid name.
 func (c *Client) Work(ctx context.Context, w Worker, do func(context.Context, Message) (result string, err error)) error {
-	slots := max(w.Slots, 1)
 	wants := map[string]Want{}
 	for queue, want := range w.Wants {
 		want.Max = 1 // no message lies here while another worker has nothing to do
 		wants[queue] = want
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var working sync.WaitGroup
-	for range slots {
-		working.Go(func() {
-			for failures := 0; ctx.Err() == nil; {
-				switch err := c.oneMessage(ctx, w, wants, do); {
-				case err == nil:
-					failures = 0
-				case passes(err):
-					failures++
-					pause(ctx, failures)
-				default:
-					cancel(err)
-				}
-			}
-		})
-	}
-	working.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return nil
+	return workers(ctx, w.Slots, func(ctx context.Context) error { return c.oneMessage(ctx, w, wants, do) })
 }
 
-// oneMessage waits for messages, one of each queue at most, and works on them. An
-// error is that of the wait.
+// oneMessage waits for messages, at most one of each queue, and processes them. An error
+// is that of the wait.
 func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want, do func(context.Context, Message) (string, error)) error {
 	failed := w.Failed
 	if failed == nil {
@@ -165,7 +139,7 @@ func (c *Client) oneMessage(ctx context.Context, w Worker, wants map[string]Want
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // it is what the caller wanted
-	case passes(err):
+	case retryable(err):
 		failed(Message{}, err)
 		return err
 	case err != nil:

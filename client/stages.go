@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Item is a claimed item of a stage that is worked on over HTTP.
+// Item is a claimed item of a stage that programs process over HTTP.
 type Item struct {
 	ID               int64     `json:"id"`
 	Token            int64     `json:"token"` // of this claim; every later call names it
@@ -24,7 +24,7 @@ type Item struct {
 	ObjectIdentifier string    `json:"object_identifier"`
 	Institution      string    `json:"institution"`
 	StorageOption    string    `json:"storage_option"`
-	Lease            float64   `json:"lease"` // seconds until it is another's, unless renewed
+	Lease            float64   `json:"lease"` // seconds until the item is lost, unless the lease is renewed
 	LeaseExpiresAt   time.Time `json:"lease_expires_at"`
 	Heartbeat        float64   `json:"heartbeat"` // seconds between two renewals
 	Timeout          float64   `json:"timeout"`   // seconds that the stage may take; 0: as long as it needs
@@ -32,7 +32,7 @@ type Item struct {
 
 // ClaimRequest says which items to claim.
 type ClaimRequest struct {
-	Worker            string   `json:"worker"` // who works, as people see it; required
+	Worker            string   `json:"worker"` // name of the worker for people; required
 	Node              string   `json:"node,omitempty"`
 	PID               int      `json:"pid,omitempty"`
 	Stages            []string `json:"stages"`        // required
@@ -42,7 +42,7 @@ type ClaimRequest struct {
 	Institution       string   `json:"institution,omitempty"`
 	StorageOptions    []string `json:"storage_options,omitempty"`
 	Wait              float64  `json:"wait"`                         // seconds
-	MinAge            float64  `json:"min_age,omitempty"`            // seconds since the item was made
+	MinAge            float64  `json:"min_age,omitempty"`            // seconds since the item was created
 	ProcessingTimeout float64  `json:"processing_timeout,omitempty"` // seconds, of a worker that sends no heartbeats
 	Heartbeats        *bool    `json:"heartbeats,omitempty"`         // false: none is sent, and the stage says how long the work may take
 }
@@ -57,18 +57,18 @@ func (c *Client) Claim(ctx context.Context, request ClaimRequest) ([]Item, error
 }
 
 // Heartbeat renews the lease of a claim, and reports the current file; "" is none.
-// An item that is another's by now is ErrLost.
+// The error of an item that was lost is ErrLost.
 func (c *Client) Heartbeat(ctx context.Context, i Item, file string) error {
 	return c.about(ctx, "/v1/heartbeat", i, map[string]any{"file": file})
 }
 
-// Finish says that a stage's work is done, with a note for the depositor. To say so
-// again is no error.
+// Finish says that a stage is done, with a note for the depositor. Repeating it is no
+// error.
 func (c *Client) Finish(ctx context.Context, i Item, note string) error {
 	return c.about(ctx, "/v1/finish", i, map[string]any{"note": note})
 }
 
-// Retry says that work failed and is to be tried again.
+// Retry says that the work failed and should be retried.
 func (c *Client) Retry(ctx context.Context, i Item, code, reason string) error {
 	more := map[string]any{"reason": reason}
 	if code != "" {
@@ -77,18 +77,18 @@ func (c *Client) Retry(ctx context.Context, i Item, code, reason string) error {
 	return c.about(ctx, "/v1/retry", i, more)
 }
 
-// Fail says that trying again would not help. The depositor reads the reason.
+// Fail says that a retry would not help. The depositor reads the reason.
 func (c *Client) Fail(ctx context.Context, i Item, code, reason string) error {
 	return c.about(ctx, "/v1/fail", i, map[string]any{"code": code, "reason": reason})
 }
 
-// Release gives an item back, as if it had not been claimed.
+// Release returns an item to the queue; the attempt does not count.
 func (c *Client) Release(ctx context.Context, i Item, reason string) error {
 	return c.about(ctx, "/v1/release", i, map[string]any{"reason": reason})
 }
 
-// about makes a call about a claim. If the claim was ended before, our first try may
-// have done it, and only its answer was lost: it was then ended as it was to be.
+// about makes a call about a claim. If the claim had been ended before in the same way,
+// an earlier attempt of this call did it, and only its answer was lost.
 func (c *Client) about(ctx context.Context, path string, i Item, more map[string]any) error {
 	more["id"], more["token"] = i.ID, i.Token
 	err := c.call(ctx, path, more, &struct{}{}, 0)
@@ -118,53 +118,36 @@ func (e *refused) Error() string { return e.reason }
 // StageWorker says how [Client.WorkStage] works.
 type StageWorker struct {
 	Claim ClaimRequest // Wait, Max and ProcessingTimeout are not used
-	Slots int          // items in work at once; 0 is 1
+	Slots int          // items processed at once; 0 is 1
 
-	// Failed is called for calls to the server that failed for longer than Give, and for
-	// items that were lost; i is the zero Item for claims. It may be nil.
+	// Failed is called for calls to the server that failed for longer than RetryFor, and
+	// for items that were lost; i is the zero Item for claims. It may be nil.
 	Failed func(i Item, err error)
 }
 
-// WorkStage calls do for each item, and renews its lease in the meantime. The item goes on
-// when that returns nil, with a note for the depositor; it fails if the error is of
-// [Refused], and is tried again for any other. do's context ends when the item is
-// lost, and with ctx: then the item is given back. WorkStage returns when ctx is done
-// and all that it had was given back. An error is one of the request, such as a stage
-// that there is not.
+// WorkStage calls do for each item, and renews its lease until do returns. Without an
+// error the item continues, with a note for the depositor. If the error is of [Refused],
+// the item fails; any other error is retried. do's context ends when the item is lost,
+// and with ctx: then the item is released. WorkStage returns when ctx is done and all
+// items are released. An error is that of a wrong request, such as an unknown stage.
 func (c *Client) WorkStage(ctx context.Context, w StageWorker, do func(context.Context, Item) (note string, err error)) error {
 	if w.Failed == nil {
 		w.Failed = func(Item, error) {}
 	}
 	w.Claim.Max, w.Claim.Wait, w.Claim.ProcessingTimeout = 1, longPoll.Seconds(), 0
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var working sync.WaitGroup
-	for range max(w.Slots, 1) {
-		working.Go(func() {
-			for failures := 0; ctx.Err() == nil; {
-				items, err := c.Claim(ctx, w.Claim)
-				switch {
-				case ctx.Err() != nil: // what came all the same goes back when its lease lapses, or at once if the server saw us go
-				case passes(err):
-					w.Failed(Item{}, err)
-					failures++
-					pause(ctx, failures)
-				case err != nil:
-					cancel(err)
-				default:
-					failures = 0
-				}
-				for _, i := range items {
-					c.oneItem(ctx, w, i, do)
-				}
-			}
-		})
-	}
-	working.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	return workers(ctx, w.Slots, func(ctx context.Context) error {
+		items, err := c.Claim(ctx, w.Claim)
+		switch {
+		case ctx.Err() != nil:
+			err = nil // an item whose answer was lost is released by the server, or when its lease lapses
+		case retryable(err):
+			w.Failed(Item{}, err)
+		}
+		for _, i := range items {
+			c.oneItem(ctx, w, i, do)
+		}
 		return err
-	}
-	return nil
+	})
 }
 
 func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(context.Context, Item) (string, error)) {
@@ -185,7 +168,7 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 		w.Failed(i, context.Cause(working))
 		return
 	}
-	last, done := context.WithTimeout(context.WithoutCancel(ctx), c.give+10*time.Second)
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), c.o.RetryFor+10*time.Second)
 	defer done()
 	var bad *refused
 	switch {
@@ -206,8 +189,8 @@ func (c *Client) oneItem(ctx context.Context, w StageWorker, i Item, do func(con
 // longestText is how many characters the server takes of a note or reason.
 const longestText = 4000
 
-// fitting cuts a text off where the server would refuse it: better half of what was
-// said than an item whose end is not recorded.
+// fitting cuts a text at the length that the server accepts: a cut text is better than an
+// outcome that is not recorded.
 func fitting(text string) string {
 	if r := []rune(text); len(r) > longestText {
 		return string(r[:longestText-1]) + "…"
@@ -222,9 +205,9 @@ func reason(err error) string {
 	return fitting(err.Error())
 }
 
-// beat renews a lease until ctx is done. When it is lost, or could not be renewed for
-// two thirds of its time, the work on it ends. A server that is silent is asked once
-// more before that, over another connection.
+// beat renews a lease until ctx is done. When it is lost, or could not be renewed for two
+// thirds of its time, the work on it ends. Before that, a server that does not answer is
+// asked once more over another connection.
 func (c *Client) beat(ctx context.Context, i Item, lost context.CancelCauseFunc) {
 	every, lease := time.Duration(i.Heartbeat*float64(time.Second)), time.Duration(i.Lease*float64(time.Second))
 	renewed, next := time.Now(), every
@@ -248,7 +231,7 @@ func (c *Client) beat(ctx context.Context, i Item, lost context.CancelCauseFunc)
 			return
 		case err == nil:
 			renewed, next = asked, every
-		case !passes(err) && !errors.Is(err, context.DeadlineExceeded), time.Since(renewed) >= lease*2/3:
+		case !retryable(err) && !errors.Is(err, context.DeadlineExceeded), time.Since(renewed) >= lease*2/3:
 			lost(fmt.Errorf("item %d: %w: %w", i.ID, ErrLost, err))
 			return
 		default:

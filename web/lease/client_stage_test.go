@@ -151,7 +151,7 @@ func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
 	testenv.Exec(t, l.db, `UPDATE stage_settings SET lease = '3 seconds', heartbeat = '1 second' WHERE stage = 'Virus Scan'`)
-	c := newClient(t, l.url, client.Options{Give: time.Second})
+	c := newClient(t, l.url, client.Options{RetryFor: time.Second})
 	l.put("test.edu", 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	lost := make(chan error, 100)

@@ -164,11 +164,11 @@ func TestClientAsksASilentServerAgain(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
 	const answer = 3 * time.Second // a slow machine answers in it, or the message is posted twice
-	c := newClient(t, testenv.SilentServer(t, s.url, "/post", 2), client.Options{Answer: answer})
+	c := newClient(t, testenv.SilentServer(t, s.url, "/post", 2), client.Options{AnswerTimeout: answer})
 	if ids, err := c.Post(t.Context(), "", map[string][]string{"q": {"a"}}); err != nil || !slices.Equal(ids["q"], []int64{1}) {
 		t.Errorf("Post = %v, %v", ids, err)
 	}
-	c = newClient(t, testenv.SilentServer(t, s.url, "/post", 1), client.Options{Answer: answer, Give: -1})
+	c = newClient(t, testenv.SilentServer(t, s.url, "/post", 1), client.Options{AnswerTimeout: answer, RetryFor: -1})
 	if ids, err := c.Post(t.Context(), "", map[string][]string{"q": {"a"}}); err == nil || !strings.Contains(err.Error(), "does not answer within 3s") {
 		t.Errorf("Post = %v, %v", ids, err)
 	}
@@ -183,7 +183,7 @@ func TestClientPausesBetweenCallsThatFail(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	web.Close()
-	c := newClient(t, web.URL, client.Options{Give: -1})
+	c := newClient(t, web.URL, client.Options{RetryFor: -1})
 	for name, work := range map[string]func(context.Context, func()) error{
 		"Work": func(ctx context.Context, failed func()) error {
 			return c.Work(ctx, client.Worker{Receiver: "r", Wants: map[string]client.Want{"q": {}}, Failed: func(client.Message, error) { failed() }}, nil)
