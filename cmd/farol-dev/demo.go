@@ -133,7 +133,7 @@ func (d *demo) run(ctx context.Context) error {
 	began := time.Now()
 	for i, round := range [][]sample{samples(), secondRound()} {
 		if i == 1 {
-			cli.Say(d.out, "\nNow the second version of a bag that is on record.")
+			cli.Say(d.out, "\nNow a second version of a bag that is on record.")
 		}
 		if err := d.deposit(ctx, round); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 	if err != nil {
 		return err
 	}
-	cli.Say(d.out, "The bucket reader found %d new bags, and left alone what is no tar.", n)
+	cli.Say(d.out, "The bucket reader found %s and ignored the file that is not a tar.", human.Count(n, "new bag", "new bags"))
 	if n != len(round) {
 		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
 	}
@@ -253,7 +253,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d bags are still in work: %w", live, context.Cause(ctx))
+			return fmt.Errorf("%d bags are still in progress: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
 			return fmt.Errorf("cannot restart a server of the stack: %w", err)
 		case <-tick.C:
@@ -312,7 +312,7 @@ func (d *demo) verdict() error {
 
 // print shows how every bag ended.
 func (d *demo) print() error {
-	header := []string{"END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND WHY IT ENDED SO"}
+	header := []string{"END", "BAG", "STAGE", "FILES", "COPIES", "EVENTS", "WHAT IT WAS, AND THE REASON"}
 	var rows [][]string
 	for _, e := range d.ended {
 		events := int64(0)
@@ -336,7 +336,7 @@ func (d *demo) print() error {
 	}
 	fmt.Fprintln(d.out)
 	cli.Say(d.out, "%s", d.outcome())
-	cli.Say(d.out, "%d bags, %s, in %.1f s (%s/s); %d hand-offs mirrored to NSQ.",
+	cli.Say(d.out, "%d bags, %s, in %.1f s (%s/s); %d transitions mirrored to NSQ.",
 		len(d.ended), human.Bytes(d.bytes), d.took.Seconds(), human.Bytes(int64(float64(d.bytes)/d.took.Seconds())), d.mirror)
 	return nil
 }
@@ -362,10 +362,10 @@ func (d *demo) outcome() string {
 func (d *demo) next() {
 	fmt.Fprintln(d.out, "\nTry next:")
 	for _, line := range []string{
-		"farol dev                the same servers, kept up, with a bucket to fill",
-		"farol validate BAG.tar   the pipeline's verdict on a bag of yours",
-		"farol item list          what became of bags; farol item show has more",
-		"farol restore object ID  a bag comes back; farol delete ends it",
+		"farol dev                keep the same servers running, and deposit bags",
+		"farol validate BAG.tar   check a bag of your own, as the pipeline does",
+		"farol item list          the items of all bags; farol item explain 1 explains one",
+		"farol restore object ID  restore a bag; farol delete deletes it",
 	} {
 		fmt.Fprintln(d.out, "  "+cli.CutTo(line, cli.TerminalWidth(d.out)-2))
 	}

@@ -22,7 +22,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	const film, charts, logbooks = lighthouse + "/survey-film", harbor + "/charts", lighthouse + "/logbooks"
-	cli.Say(d.out, "\nThe way back: a bag of 96 MiB, one that is in Glacier, and a deletion that two people decide on.")
+	cli.Say(d.out, "\nNow restore a bag of 96 MiB and one that is in Glacier, and delete a bag, which needs two people.")
 	began := time.Now()
 	for _, object := range []string{film, charts} {
 		if _, err := d.call(ctx, "restore", "object", object); err != nil {
@@ -43,7 +43,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 	if err := d.isGone(ctx, logbooks); err != nil {
 		return err
 	}
-	cli.Say(d.out, "All of it in %.1f s.", time.Since(began).Seconds())
+	cli.Say(d.out, "That took %.1f s.", time.Since(began).Seconds())
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 	if !errors.Is(err, registry.ErrRefused) {
 		return fmt.Errorf("%s was stored a moment ago, and its deletion was not refused: %w", object, err)
 	}
-	cli.Say(d.out, "  %s asks too early: %v", people[0], err)
+	cli.Say(d.out, "  %s requests it too early: %v", people[0], err)
 	for _, table := range []string{"intellectual_objects", "generic_files"} {
 		if _, err := d.db.Exec(ctx, `UPDATE `+table+` SET created_at = now() - interval '1 year' WHERE identifier = $1 OR identifier LIKE $1 || '/%'`, object); err != nil {
 			return fmt.Errorf("make %s older: %w", object, err)
@@ -97,7 +97,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d requests are still in work: %w", live, context.Cause(ctx))
+			return fmt.Errorf("%d requests are still in progress: %w", live, context.Cause(ctx))
 		case err := <-d.Died():
 			return fmt.Errorf("cannot restart a server of the stack: %w", err)
 		case <-time.After(100 * time.Millisecond):
@@ -122,9 +122,9 @@ func (d *demo) cameBack(ctx context.Context, object string) error {
 		return fmt.Errorf("read %s as it came back: %w", object, err)
 	}
 	if v := b.Validate(nil); !v.Valid {
-		return fmt.Errorf("%s came back as a bag that is not valid: %s", object, v.Errors[0].Message)
+		return fmt.Errorf("%s was restored as a bag that is not valid: %s", object, v.Errors[0].Message)
 	}
-	cli.Say(d.out, "%s came back: a valid bag of %s, read again from its bucket.", object, human.Count(len(b.Files), "file", "files"))
+	cli.Say(d.out, "%s was restored: a valid bag of %s, read from its bucket.", object, human.Count(len(b.Files), "file", "files"))
 	return nil
 }
 
@@ -150,6 +150,6 @@ func (d *demo) isGone(ctx context.Context, object string) error {
 	if len(receipts) == 0 {
 		return fmt.Errorf("there is no receipt for %s", object)
 	}
-	cli.Say(d.out, "%s is gone: %s, and none of the copies answers.", object, human.Count(len(receipts), "receipt", "receipts"))
+	cli.Say(d.out, "%s is deleted: %s, and no copy is left.", object, human.Count(len(receipts), "receipt", "receipts"))
 	return nil
 }
