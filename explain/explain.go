@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-// mostAsked is how long Redis may take: the rest is worth more than waiting for it.
+// mostAsked is how long Redis may take: the rest is shown without it.
 const mostAsked = 5 * time.Second
 
 // A Source is where the facts on items come from. It may be used concurrently.
@@ -97,8 +97,8 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 	return v, nil
 }
 
-// A Look is how far an item is at one moment, for people who follow it.
-type Look struct {
+// A Snapshot is how far an item is at one moment, for people who follow it.
+type Snapshot struct {
 	Time     time.Time          `json:"time"`
 	Item     registry.WorkItem  `json:"item"`
 	State    string             `json:"state"`
@@ -106,8 +106,8 @@ type Look struct {
 	Attempts []registry.Attempt `json:"-"`
 }
 
-// Look reads how far an item is now.
-func (s Source) Look(ctx context.Context, id int64) (l Look, err error) {
+// Snapshot reads how far an item is now.
+func (s Source) Snapshot(ctx context.Context, id int64) (l Snapshot, err error) {
 	if l.Item, l.Attempts, err = s.read(ctx, id); err != nil {
 		return l, err
 	}
@@ -160,7 +160,7 @@ func warningsOf(attempts []registry.Attempt) []string {
 	return []string{}
 }
 
-// warningsAtEnd are what was odd of a bag that the last attempt found invalid.
+// warningsAtEnd are the warnings about a bag that the last attempt found invalid.
 func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []string) {
 	if n := len(attempts); n == 0 || found.Token != attempts[n-1].ClaimToken {
 		return nil
@@ -171,7 +171,7 @@ func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []s
 	return list
 }
 
-// filesByStage adds up by stage what is finished. A stage that was begun again has
+// filesByStage adds up the finished files by stage. A stage that was begun again has
 // one entry for each time, "Store@12"; the newest counts.
 func filesByStage(summary map[string]int64, order []registry.Stage) []StageFiles {
 	files, passes := map[registry.Stage]int64{}, map[registry.Stage]int64{}

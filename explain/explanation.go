@@ -20,14 +20,14 @@ type Explanation struct {
 	Summary     string              `json:"summary"` // in one sentence
 	History     []Entry             `json:"history"`
 	Cause       *Verdict            `json:"cause"`  // of its last failure or end; null if there is none
-	Faults      []progress.Fault    `json:"faults"` // what exactly, as far as that is known
+	Faults      []progress.Fault    `json:"faults"` // in detail, as far as they are known
 	More        int                 `json:"more_faults"`
 	Odd         []string            `json:"warnings"`     // about the bag
 	CurrentFile string              `json:"file_in_hand"` // when it failed
 	Waits       []registry.Obstacle `json:"waits_for"`
 	Current     Stage               `json:"current"`
 	Todo        []string            `json:"to_do"`
-	again       string              // how it is had after all that was cancelled
+	again       string              // how to start over after it was cancelled
 }
 
 // Explain explains one item.
@@ -94,8 +94,8 @@ func (e *Explanation) conclude(attempts []registry.Attempt, changes []registry.C
 	e.Todo = e.todo()
 }
 
-// failed says what exactly went wrong: as the stage knew it, where that is still
-// there, or in the words of the note.
+// failed adds the details of what went wrong: those of the stage, if they are still
+// kept, or else the sentences of the note.
 func (e *Explanation) failed(attempts []registry.Attempt, found progress.Faults) {
 	if len(attempts) == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-// State says what happens to an item next, or what has to.
+// State says what happens to an item next, or what a person has to do.
 func State(i registry.WorkItem, now time.Time) string {
 	switch {
 	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:

@@ -69,7 +69,7 @@ type arrival struct {
 type consumerOptions struct {
 	addr           string
 	topic, channel string
-	client         string        // tells our connections from others in nsqd's stats
+	client         string        // distinguishes our connections from others in nsqd's stats
 	msgTimeout     time.Duration // 0 leaves it to nsqd
 }
 

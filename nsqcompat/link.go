@@ -42,7 +42,7 @@ type link struct {
 	channels map[string]*channel
 	paused   map[string]bool // topics that both sides have as paused
 	arrivals chan arrival
-	pending  []request // that wait for their turn at the database
+	pending  []request // that wait for the database
 	requests chan request
 	answered chan struct{} // gets a value when there are answers
 	mu       sync.Mutex    // guards answers

@@ -136,7 +136,7 @@ const mirrorChannel = "farol_mirror"
 // gets the lock. A live session is never idle as long.
 const setUpSQL = `SET idle_session_timeout = '60s'; SET plan_cache_mode = force_custom_plan; LISTEN ` + mirrorChannel
 
-// connect opens a connection beside the pool. It must be a direct one: behind a pooler
+// connect opens a connection outside the pool. It must be a direct one: behind a pooler
 // that gives each transaction another server the lock would be lost.
 func (m *Mirror) connect(ctx context.Context, pace *pace) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -24,8 +24,8 @@ const (
 	originForeign        // someone else
 )
 
-// ownMessages keeps account of our own messages on a topic, and tells them from foreign
-// ones. It lasts as long as this mirror leads, over all connections.
+// ownMessages keeps account of our own messages on a topic, and distinguishes them from
+// foreign ones. It lasts as long as this mirror leads, over all connections.
 type ownMessages struct {
 	unreceived map[string]int        // bodies that were published and not received yet
 	published  time.Time             // the last of them
@@ -60,8 +60,8 @@ type handover struct {
 }
 
 // begin takes stock of a topic with so many messages, and returns for how long nothing
-// may be published: until nsqd's clock, whose seconds alone are known, tells our
-// messages from older ones. left is nil if no earlier mirror ended in order.
+// may be published: until nsqd's clock, whose seconds alone are known, distinguishes
+// our messages from older ones. left is nil if no earlier mirror ended in order.
 func (e *ownMessages) begin(now time.Time, total int64, fresh bool, left *handover) (quietTime time.Duration) {
 	switch {
 	case !e.certainSince.IsZero(): // connected again: a surplus is looked for later

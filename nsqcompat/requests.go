@@ -48,8 +48,8 @@ type answer struct {
 	err error
 }
 
-// answerRequests answers one request after the other; the goroutine that has the link
-// tells nsqd.
+// answerRequests answers one request after the other; the goroutine of the link finishes
+// the messages.
 func (l *link) answerRequests(ctx context.Context) {
 	defer l.wg.Done()
 	for r := range l.requests {

@@ -36,7 +36,7 @@ func (s Surroundings) checkDisk(context.Context) []Finding {
 	return []Finding{diskFits(os.TempDir(), s.Starting || s.Write != WriteNothing)}
 }
 
-// diskFits looks at a directory for temporary files, and writes to it if it may.
+// diskFits checks a directory for temporary files, and writes to it if it may.
 func diskFits(dir string, write bool) Finding {
 	const what = "TMPDIR"
 	failed := func(err error, todo string) Finding {
@@ -75,7 +75,7 @@ func diskFits(dir string, write bool) Finding {
 	return good(fault.Disk, what, fmt.Sprintf("%s: %s free", dir, human.Bytes(free)))
 }
 
-// writeIn writes to a directory what is gone at once.
+// writeIn writes a file to a directory and removes it.
 func writeIn(dir string) error {
 	f, err := os.CreateTemp(dir, "farol-check-*")
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 // Finding is the result of one check, as farol check prints it.
 type Finding struct {
 	Service string   `json:"service"` // as in package fault: database, redis, s3:Standard-VA, disk, ...
-	Check   string   `json:"check"`   // what of it was looked at
+	Check   string   `json:"check"`   // what was checked
 	State   string   `json:"state"`
 	Found   string   `json:"found"`
 	Todo    string   `json:"to_do,omitempty"`
@@ -63,7 +63,7 @@ type Surroundings struct {
 	Write    string // WriteNothing, or which buckets' rights are tried by writing
 }
 
-// check looks at one thing. It has a deadline, and one finding at least.
+// check is one check. It has a deadline, and returns at least one finding.
 type check struct {
 	service, what string
 	run           func(context.Context) []Finding
@@ -126,7 +126,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	checks := s.checks(client)
 	results := make([]chan []Finding, len(checks))
 	for i, c := range checks {
-		// A look at a disk that hangs cannot be ended: its goroutine is left behind.
+		// The check of a disk that hangs cannot be ended: its goroutine is left behind.
 		results[i] = make(chan []Finding, 1)
 		go func() { results[i] <- c.bounded(ctx) }()
 	}
@@ -148,7 +148,7 @@ func (c check) bounded(ctx context.Context) []Finding {
 	return c.run(ctx)
 }
 
-// silent is what is found of a check that did not end in time.
+// silent is the finding of a check that did not end in time.
 func (c check) silent() Finding {
 	f := bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer before the timeout")}, c.what,
 		"check that it answers and that the network drops no packets")
@@ -187,7 +187,7 @@ func (s Surroundings) judged(all []Finding) []Finding {
 }
 
 // needsFor reports whether all work of the process needs something. The jobs of a
-// scheduler need the database, and each what it needs, too.
+// scheduler need the database, and each its own servers.
 func (s Surroundings) needsFor(service, what string) bool {
 	return service == fault.Database || s.Command == "work" || service == "s3" && what == "clock"
 }

@@ -96,7 +96,7 @@ func (s Surroundings) checkStaging(ctx context.Context, client *storage.Client) 
 	return list
 }
 
-// stagingVersions warns of versions, which Cleanup leaves there for ever.
+// stagingVersions warns of versions, which Cleanup never removes.
 func stagingVersions(ctx context.Context, service string, b *storage.Bucket) Finding {
 	const what = "staging bucket"
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
@@ -109,7 +109,7 @@ func stagingVersions(ctx context.Context, service string, b *storage.Bucket) Fin
 // keepCheck names the check of the bucket for interim metadata.
 const keepCheck = "bucket for metadata"
 
-// checkKeep looks at the bucket for interim metadata, without which Cleanup waits.
+// checkKeep checks the bucket for interim metadata, without which Cleanup waits.
 func (s Surroundings) checkKeep(ctx context.Context, client *storage.Client) []Finding {
 	service, names := fault.Bucket(s.Storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
 	b, err := client.Bucket(s.Storage.Target(s.Storage.Keep))
@@ -152,7 +152,7 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	return append(list, rights(ctx, service, b, names, trial).lesser())
 }
 
-// isArchive tells of classes that charge for each object for months at least.
+// isArchive reports whether a class charges for each object for months at least.
 func isArchive(class string) bool {
 	return strings.Contains(class, "GLACIER") || strings.Contains(class, "ARCHIVE") || strings.HasSuffix(class, "_IA")
 }
@@ -183,8 +183,8 @@ func rights(ctx context.Context, service string, b *storage.Bucket, names bucket
 	return f
 }
 
-// checkInstitutions looks at the buckets of all active institutions. What is wrong
-// with one holds back that institution's work.
+// checkInstitutions checks the buckets of all active institutions. A failure holds back
+// only that institution's work.
 func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Client) []Finding {
 	r, db, err := s.openRegistry(ctx)
 	if err != nil {

@@ -92,7 +92,7 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	return nil
 }
 
-// demoDir is where the data of a demonstration goes; "" is a directory that goes with it.
+// demoDir is the directory for the data of a demonstration; "" is a temporary one.
 func demoDir(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", "farol-demo-")
@@ -164,7 +164,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// deposit uploads the bags, and something that is none, as depositors would.
+// deposit uploads the bags, and a file that is not a bag, as depositors would.
 func (d *demo) deposit(ctx context.Context, round []sample) error {
 	for _, s := range round {
 		tar, err := os.CreateTemp(d.dir, "sample-*.tar")
@@ -275,8 +275,8 @@ func (d *demo) summarise(ctx context.Context) error {
 	return nil
 }
 
-// asExpected says what is not as it should be about a bag; "" if all is. An
-// object that a later bag changed is judged by that one.
+// asExpected says in which way a bag did not end as expected; "" if it did. An object
+// that a later bag changed is judged by that one.
 func (d *demo) asExpected(e ended) string {
 	switch {
 	case e.item.Status != e.status:

@@ -17,8 +17,9 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 )
 
-// farolBeside returns the path of the farol program, which has to lie beside this one.
-func farolBeside() (string, error) {
+// findFarol returns the path of the program farol, which has to be in the directory of
+// this one.
+func findFarol() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find this program: %w", err)
@@ -69,9 +70,8 @@ func (l *local) ask(ctx context.Context, into any, args ...string) error {
 	return err
 }
 
-// examine runs farol doctor. What the refused bags have in staging and Redis stays
-// for their retention, and is no orphan; that a person has to look at them is
-// intended.
+// examine runs farol doctor. The data of refused bags in staging and Redis stays for its
+// retention, and is no orphan; that a person has to decide about them is intended.
 func (l *local) examine(ctx context.Context) error {
 	out, err := l.call(ctx, "doctor", "--json")
 	var report struct {

@@ -28,14 +28,14 @@ type follower struct {
 	began    time.Time
 	bytes    int64 // of the bags that ended
 	all      *mpb.Bar
-	told     map[string]bool // items at stages
+	printed  map[string]bool // items at stages
 
-	mu sync.Mutex // bars are drawn beside us
+	mu sync.Mutex // bars are drawn by another goroutine
 	at map[string]string
 }
 
 func newFollower(out io.Writer, round []sample) *follower {
-	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, told: map[string]bool{}, began: time.Now()}
+	f := &follower{out: out, bars: map[string]*mpb.Bar{}, at: map[string]string{}, ended: map[int64]bool{}, printed: map[string]bool{}, began: time.Now()}
 	if file, ok := out.(*os.File); !ok || !cli.IsTerminal(file) {
 		return f
 	}
@@ -70,7 +70,7 @@ func (f *follower) sum() string {
 func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 	name := item.Institution + "/" + item.Name
 	if f.progress == nil {
-		f.tell(name, item, stage)
+		f.print(name, item, stage)
 		return
 	}
 	bar, ok := f.bars[name]
@@ -102,15 +102,15 @@ func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 	}
 }
 
-// tell prints what has changed.
-func (f *follower) tell(name string, item registry.WorkItem, stage explain.Stage) {
+// print prints what has changed.
+func (f *follower) print(name string, item registry.WorkItem, stage explain.Stage) {
 	at := fmt.Sprint(item.ID, item.Stage)
 	switch {
 	case !item.Retry && !f.ended[item.ID]:
 		f.ended[item.ID] = true
 		f.line(fmt.Sprintf("  %-34s %s at %s", name, item.Status, item.Stage))
-	case item.Status == "Started" && stage.FilesDone != nil && !f.told[at]:
-		f.told[at] = true
+	case item.Status == "Started" && stage.FilesDone != nil && !f.printed[at]:
+		f.printed[at] = true
 		f.line(fmt.Sprintf("  %-34s %s: %s, %s", name, stage.Place(), stage.Done(), stage.Pace()))
 	}
 }

@@ -93,7 +93,7 @@ func (h *helpers) run(name string, args []string) error {
 	}
 }
 
-// stopAll tells all helpers to stop and waits until they have.
+// stopAll stops all helpers and waits for their end.
 func (h *helpers) stopAll() {
 	h.stop()
 	h.wg.Wait()

@@ -1,5 +1,5 @@
-// Farol-dev runs all of Farol on one machine, with private servers: to try it, and
-// to work on it. It starts the farol program that lies beside it.
+// Farol-dev runs all of Farol on one machine, with private servers: to try it, and to
+// work on it. It starts the program farol, which has to be in the same directory.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 type sample struct {
 	institution string // identifier
 	key         string
-	what        string // told to the person who watches
+	what        string // shown to the person who watches
 	bag         bagtest.Spec
 	status      registry.Status
 	note        string // part of the item's note
@@ -92,7 +92,7 @@ func pages(prefix string, n int) []bagtest.File {
 	return files
 }
 
-// photographs have the beginnings that tell a format by its bytes.
+// photographs begin with the bytes by which a format is identified.
 func photographs() []bagtest.File {
 	const (
 		png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx\x9cc\xf8\xcf\xc0\x00\x00\x03\x01\x01\x00\xc9\xfe\x92\xef\x00\x00\x00\x00IEND\xaeB`\x82"

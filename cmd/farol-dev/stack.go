@@ -46,7 +46,7 @@ func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, er
 		return nil, cli.Usage(err, "docs/configuration.md lists all settings")
 	}
 	l = &local{log: log}
-	if l.farol, err = farolBeside(); err != nil {
+	if l.farol, err = findFarol(); err != nil {
 		return nil, err
 	}
 	if l.dir, err = filepath.Abs(dir); err != nil {

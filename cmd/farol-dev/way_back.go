@@ -17,7 +17,7 @@ import (
 )
 
 // wayBack has bags given back, one of them out of Glacier, and one deleted by two
-// people, and looks at what came of it as a stranger would.
+// people, and checks the results from outside.
 func (d *demo) wayBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -74,7 +74,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 	return err
 }
 
-// atRest waits until nothing is in work.
+// atRest waits until no item is live.
 func (d *demo) atRest(ctx context.Context) error {
 	for {
 		items, err := d.registry.WorkItems(ctx, registry.ItemFilter{Limit: 10})
@@ -105,7 +105,7 @@ func (d *demo) atRest(ctx context.Context) error {
 	}
 }
 
-// cameBack reads the bag that came back and judges it as any bag.
+// cameBack reads the restored bag and validates it like any bag.
 func (d *demo) cameBack(ctx context.Context, object string) error {
 	institution, _, _ := strings.Cut(object, "/")
 	bucket, err := d.bucket("aptrust.restore." + institution)

@@ -96,7 +96,7 @@ func surroundingsOf(c *settings.Worker) preflight.Surroundings {
 }
 
 // writeFound writes a row for each finding, and below those that need it what to do.
-// Rows are not cut: what follows is what is needed most.
+// Rows are not cut: their ends are needed most.
 func writeFound(out io.Writer, c checked) error {
 	var b strings.Builder
 	width := 0
@@ -114,7 +114,7 @@ func writeFound(out io.Writer, c checked) error {
 	return err
 }
 
-// refusal is what a process says that cannot start, with all that is in its way.
+// refusal is the error of a process that cannot start, with everything that it lacks.
 func refusal(command string, all []preflight.Finding) error {
 	var b strings.Builder
 	groups, n := preflight.Alike(all, func(f preflight.Finding) bool { return f.Fatal })

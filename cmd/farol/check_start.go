@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/retry"
 )
 
-// startWait is what --wait does for a process that runs until it is told to end.
+// startWait is what --wait does for a service.
 const startWait = "wait until all required services are available, at most for this long, instead of exiting"
 
 const (
@@ -27,7 +27,7 @@ const (
 	mostWait  = 15 * time.Second
 )
 
-// waiting is how long to wait for what is not there yet; 0 is not at all.
+// waiting is how long to wait for missing requirements; 0 is not at all.
 type waiting time.Duration
 
 // flag adds --wait to a command.
@@ -65,9 +65,8 @@ func (w *waiting) Set(text string) error {
 // Type is how the help calls the value.
 func (w *waiting) Type() string { return "duration" }
 
-// until examines the surroundings until enough is well or the time is over, with
-// pauses that grow, and returns the last findings. pause, if not nil, stands for the
-// process while it waits.
+// until examines the surroundings until enough reports true or the time is over, with
+// growing pauses, and returns the last findings. pause, if not nil, is called to wait.
 func (w waiting) until(
 	ctx context.Context, s preflight.Surroundings, enough func([]preflight.Finding) bool, log *slog.Logger, pause func(context.Context, time.Duration, []preflight.Finding),
 ) ([]preflight.Finding, error) {
@@ -95,8 +94,8 @@ func (w waiting) until(
 }
 
 // ready returns nil when the process may start. Else it waits for that, answering
-// at addr that it is alive and not ready, or returns everything that is in the way.
-// What holds back some of the work only is logged.
+// at addr that it is alive and not ready, or returns everything that is missing. Failures
+// that hold back only some of the work are logged.
 func (w waiting) ready(ctx context.Context, s preflight.Surroundings, addr string, log *slog.Logger) error {
 	s.Starting = true
 	waiter := &waiter{addr: addr, log: log}

@@ -23,8 +23,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// completionTime is how long a shell waits for the registry: then what is known without
-// it has to do.
+// completionTime is how long a shell waits for the registry. After that only the values
+// that are known without it are offered.
 const completionTime = 2 * time.Second
 
 // addCompletions has shells complete flags by their names, in whichever command, and

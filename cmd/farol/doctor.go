@@ -39,16 +39,16 @@ be checked.`,
 
 // diagnosis is what farol doctor prints as JSON.
 type diagnosis struct {
-	Healthy bool `json:"healthy"` // nothing needs a person, and all was looked at
+	Healthy bool `json:"healthy"` // nothing needs a person, and everything could be checked
 	*upkeeppkg.Report
-	Janitor *upkeep.Round `json:"janitor"` // null if that was not found out
+	Janitor *upkeep.Round `json:"janitor"` // null if it is unknown
 }
 
 func runDoctor(cmd *cobra.Command, asJSON bool) error {
 	ctx := cmd.Context()
 	j, done, err := connectJanitor(ctx, "doctor")
 	if err != nil {
-		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // a server that does not answer is no bill of health
+		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // if a server does not answer, the result is unknown
 			f.Code = cli.ExitUsage
 			return f
 		}
@@ -100,8 +100,7 @@ func writeDiagnosis(out io.Writer, v diagnosis) error {
 	return err
 }
 
-// writeFindings writes each finding with its names, and what could not be looked
-// at.
+// writeFindings writes each finding with its names, and what could not be checked.
 func writeFindings(out io.Writer, report *upkeeppkg.Report) error {
 	var b strings.Builder
 	for _, f := range report.Findings {

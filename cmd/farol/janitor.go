@@ -65,7 +65,7 @@ func runJanitor(cmd *cobra.Command, dryRun, asJSON bool) error {
 	if report == nil {
 		return err
 	}
-	if !dryRun { // what stays is the doctor's to tell
+	if !dryRun { // the doctor reports what stays
 		report.Findings = thatJanitor(report.Findings, upkeep.Removed)
 	} else {
 		report.Findings = thatJanitor(report.Findings, upkeep.Removes, upkeep.Waits)
@@ -79,7 +79,7 @@ func runJanitor(cmd *cobra.Command, dryRun, asJSON bool) error {
 	return err
 }
 
-// newJanitor has a name of its own for each start.
+// newJanitor returns a janitor that holds its lease under a name.
 func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.Logger) *upkeep.Janitor {
 	d := pipeline.Deps{
 		Registry: s.Registry, Progress: s.Progress, Staging: s.Staging, Kept: s.Kept, Version: build.This().Version, Log: log,
@@ -91,7 +91,7 @@ func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.
 	}
 }
 
-// connectJanitor opens all stores for a command that looks at them.
+// connectJanitor opens all stores for a command that inspects them.
 func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(), error) {
 	config, err := connect.Load(settings.ReadStores)
 	if err != nil {

@@ -59,7 +59,7 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	var told strings.Builder
+	var text strings.Builder
 	said := "would apply "
 	if does {
 		if list, err = applyMigrations(cmd, reapply); err != nil {
@@ -68,15 +68,15 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 		said = "applied "
 	}
 	for _, file := range lacks {
-		told.WriteString(said + file + "\n")
+		text.WriteString(said + file + "\n")
 	}
 	for _, file := range replaced {
-		told.WriteString("left alone " + file + ": another Farol has replaced it since; --reapply applies it again\n")
+		text.WriteString("left alone " + file + ": another Farol has replaced it since; --reapply applies it again\n")
 	}
 	if does || len(lacks) == 0 {
-		told.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
+		text.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
 	}
-	err = cli.Printf(cmd, asJSON, list, "%s", told.String())
+	err = cli.Printf(cmd, asJSON, list, "%s", text.String())
 	if !does {
 		err = errors.Join(err, cli.Unchanged(cmd))
 	}

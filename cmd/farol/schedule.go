@@ -192,7 +192,7 @@ func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
 	return c.serve(ctx, "schedule")
 }
 
-// serve runs the jobs, and tells how they go, until ctx is done.
+// serve runs the jobs, with metrics and health, until ctx is done.
 func (c *scheduling) serve(ctx context.Context, command string) error {
 	figures, err := monitor.NewQueue(ctx, command, c.config.Database, c.Log)
 	if err != nil {
@@ -268,7 +268,7 @@ func viewOf(r upkeep.JobRun) runView {
 	return v
 }
 
-// reportRuns prints what came of some runs, and returns what they could not do.
+// reportRuns prints the results of runs, and returns their errors.
 func reportRuns(cmd *cobra.Command, asJSON bool, runs ...upkeep.JobRun) error {
 	var errs []error
 	var views []runView

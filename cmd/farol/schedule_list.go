@@ -133,7 +133,7 @@ func optional(t *time.Time) string {
 	return human.Time(*t)
 }
 
-// resultOf is what the last run came to, and what it could not do.
+// resultOf is the result of the last run, and its error.
 func resultOf(j upkeep.Schedule) string {
 	if j.Error == "" {
 		return j.Result

@@ -109,8 +109,8 @@ func runServe(ctx context.Context, wait waiting) error {
 	return group.Wait()
 }
 
-// servePull serves the APIs until ctx is done. Calls may wait for long, and set their
-// own times for what is sent.
+// servePull serves the APIs until ctx is done. Calls may wait for long, and set their own
+// deadlines for answers.
 func servePull(ctx context.Context, handler http.Handler, listener net.Listener, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -125,8 +125,8 @@ func servePull(ctx context.Context, handler http.Handler, listener net.Listener,
 	return nil
 }
 
-// serveEngine is the queue for workers elsewhere: it hears of items, and looks after
-// what they leave behind.
+// serveEngine is the queue for workers over HTTP: it is notified of items, and ends the
+// attempts of workers that died.
 func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
 	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
@@ -151,13 +151,13 @@ func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener ne
 	return listener, open, nil
 }
 
-// defaultsOf are what pulls ask for that name no value of their own.
+// defaultsOf are the values that pulls leave out.
 func defaultsOf(c settings.Pull) pull.Defaults {
 	return pull.Defaults{Timeout: c.Timeout, Max: c.Max, RetryNum: c.RetryNum, FailTimeout: c.FailTimeout}
 }
 
-// orderly is what a service that runs until it is told to end comes to: that it
-// was told so while it was still starting is no failure.
+// orderly is the result of a service. To be stopped while it was still starting is no
+// failure.
 func orderly(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

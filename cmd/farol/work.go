@@ -65,7 +65,7 @@ type workFlags struct {
 	wait             waiting
 }
 
-// choose turns the flags into pools; configured are those of the environment.
+// choose makes pools of the flags; configured are those of the environment.
 func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 	const gib, small, large = 1 << 30, 8, 2
 	single := len(f.stages) > 0 || f.minSize != "" || f.maxSize != "" || f.slots != 0
@@ -153,25 +153,25 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
 	metrics.Registry.MustRegister(monitor.Leases{Engine: engine})
-	besides, err := auditing(deps, s, config, engine.Worker(), metrics)
+	audits, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err
 	}
-	return runWatched(ctx, runner, besides, s, config, metrics, log)
+	return runWatched(ctx, runner, audits, s, config, metrics, log)
 }
 
-// auditing is what a worker does besides items: it checks copies, and repairs bad
-// ones if it is told to.
+// auditing is what a worker does in addition to items: it checks copies, and repairs bad
+// ones if FAROL_AUTO_REPAIR is on.
 func auditing(deps pipeline.Deps, s *connect.Services, config settings.Worker, worker string, metrics *monitor.Work) ([]func(context.Context) error, error) {
-	besides := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.Fixity).Run}
+	audits := []func(context.Context) error{newFixity(deps, config.Fixity, worker, metrics.Fixity).Run}
 	if config.Repair.Auto != "on" {
-		return besides, nil
+		return audits, nil
 	}
 	repairer, err := archive.NewRepairer(s, config.Repair, worker, deps.Log)
 	if err != nil {
 		return nil, err
 	}
-	return append(besides, func(ctx context.Context) error { return repairer.Run(ctx, config.Repair.After) }), nil
+	return append(audits, func(ctx context.Context) error { return repairer.Run(ctx, config.Repair.After) }), nil
 }
 
 // newFixity is what checks copies in a worker of this name.
@@ -182,10 +182,10 @@ func newFixity(deps pipeline.Deps, c settings.Fixity, worker string, metrics mon
 	}
 }
 
-// runWatched works, and tells how the work goes, until ctx is done or the worker
-// was asked to drain. What it does besides ends as soon as that.
+// runWatched runs the worker with its metrics and health, until ctx is done or the worker
+// was asked to drain. The audits end with it.
 func runWatched(
-	ctx context.Context, runner *pipeline.Runner, besides []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *monitor.Work, log *slog.Logger,
+	ctx context.Context, runner *pipeline.Runner, audits []func(context.Context) error, s *connect.Services, config settings.Worker, metrics *monitor.Work, log *slog.Logger,
 ) error {
 	figures, err := monitor.NewQueue(ctx, "work", config.Database, log)
 	if err != nil {
@@ -203,7 +203,7 @@ func runWatched(
 		figures.Watch(groupCtx)
 		return nil
 	})
-	for _, run := range besides {
+	for _, run := range audits {
 		group.Go(func() error { return run(groupCtx) })
 	}
 	group.Go(func() error {

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Caution is the one rule for commands that change many things at once, or take away
-// what does not come back: --dry-run changes nothing, --yes asks nothing, and without
-// either a person at a terminal is asked. Where nobody can be asked, what the command
-// line names is done, as is what the scheduler does at any time; what a condition
-// chooses is only shown, since its author may not know what that is.
+// Caution is the one rule for commands that change many things at once, or whose effect
+// cannot be undone: --dry-run changes nothing, --yes asks nothing, and without either a
+// person at a terminal is asked. Without a terminal the command does what its arguments
+// name, and what the scheduler does at any time; but items that a condition selects are
+// only shown, since its author may not know which they are.
 type Caution struct{ DryRun, Yes bool }
 
 // Flags adds --dry-run and --yes to a command.
@@ -23,8 +23,8 @@ func (c *Caution) Flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.Yes, "yes", false, "do it without asking")
 }
 
-// Allows reports whether to do what was asked for. safe says that it may be done where
-// nobody can be asked.
+// Allows reports whether to make the change that the question names. safe says that it
+// may be made without a terminal.
 func (c Caution) Allows(cmd *cobra.Command, what string, safe bool) (bool, error) {
 	if c.DryRun && c.Yes {
 		return false, Usage(errors.New("--dry-run and --yes contradict each other"), "give one of them, or neither")

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// written is a text of the command line that is kept for people to read.
+// written is a text of the command line that is recorded for people.
 type written struct{ to *string }
 
 func (w written) String() string {

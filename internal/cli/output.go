@@ -75,8 +75,8 @@ func PrintList[T any](cmd *cobra.Command, asJSON bool, list []T, what string, he
 	})
 }
 
-// PrintPage prints a page of a list as [Print] does. Where the page is full, people are
-// told how to see more: next has the flag for what comes after the last element.
+// PrintPage prints a page of a list as [Print] does. If the page is full, it says how to
+// see more: next returns the flag for the page after the last element.
 func PrintPage[T any](cmd *cobra.Command, asJSON bool, page []T, limit int, text func(io.Writer, []T) error, next func(last T) string) error {
 	if err := Print(cmd, asJSON, page, text); err != nil || asJSON || len(page) < limit {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 )
 
-// WriteList writes a table of what was found, or says that there is nothing: a
-// header alone looks like an answer that was lost.
+// WriteList writes a table, or says that there is nothing: a header alone looks like an
+// answer that was lost.
 func WriteList(w io.Writer, what string, header []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return NoneOf(w, what)
@@ -37,7 +37,7 @@ func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	return writeRows(w, all, widthsOf(all), TerminalWidth(w))
 }
 
-// leastNote is how much of a note has to be seen beside the other columns.
+// leastNote is how much of a note has to be visible next to the other columns.
 const leastNote = 40
 
 // WriteNoted is WriteTable for rows that end with a note of any length. Where the line

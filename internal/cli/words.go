@@ -79,7 +79,7 @@ func InWords(err error) string {
 	return text
 }
 
-// partsOf are an error and all that it wraps, the outer ones first.
+// partsOf are an error and all errors that it wraps, the outer ones first.
 func partsOf(err error) []error {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func partsOf(err error) []error {
 	return parts
 }
 
-// wordsFor are the words for an error of a library; "" if its own will do.
+// wordsFor is the text for an error of a library; "" if its own is good.
 func wordsFor(err error) string {
 	switch e := err.(type) { //nolint:errorlint // as in partsOf
 	case *fs.PathError:

@@ -232,8 +232,8 @@ func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Con
 	return do(ctx, s.Registry)
 }
 
-// programOf is the first word behind farol: anyone who looks at the connections of the
-// database knows it.
+// programOf is the first word after farol: it is the name of the connection in the
+// database.
 func programOf(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()

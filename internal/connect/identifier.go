@@ -24,7 +24,7 @@ func Identifier(ctx context.Context, config settings.Identify) (*format.Identifi
 		return nil, err
 	}
 	for range config.Workers { // children load their signatures now, and not while the first bag waits
-		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first bag's file will tell
+		go formats.Identify(ctx, "first.txt", 5, strings.NewReader("first")) //nolint:errcheck // the first file of a bag has the same error
 	}
 	return formats, nil
 }

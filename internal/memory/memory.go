@@ -80,7 +80,7 @@ func Limit(proc, groups string) int64 {
 		}
 	}
 	if least == math.MaxInt64 {
-		return 512 << 20 // nobody tells
+		return 512 << 20 // it is unknown
 	}
 	return least
 }

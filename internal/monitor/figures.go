@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	lookTime  = 4 * time.Second  // for all that a scrape asks of the database; Prometheus waits for ten
-	lookFresh = 5 * time.Second  // a second scrape within it gets the same figures
-	lookEvery = 30 * time.Second // between two scans for old snapshots, whether or not anyone scrapes
+	queryTime = 4 * time.Second  // for all that a scrape asks of the database; Prometheus waits for ten
+	freshFor  = 5 * time.Second  // a second scrape within it gets the same figures
+	scanEvery = 30 * time.Second // between two scans for old snapshots, whether or not anyone scrapes
 	tooOld    = 60 * time.Second // for a snapshot
 	repeat    = 10 * time.Minute // between two warnings of the same
 )
@@ -32,10 +32,10 @@ type Queue struct {
 	log      *slog.Logger
 	descs    figureDescs
 	fresh    time.Duration
-	most     time.Duration // for a look
+	most     time.Duration // for a query
 
-	mu   sync.Mutex // one look at a time
-	at   time.Time  // of the last look
+	mu   sync.Mutex // one query at a time
+	at   time.Time  // of the last query
 	last registry.Figures
 	took time.Duration
 	err  error
@@ -58,7 +58,7 @@ func NewQueue(ctx context.Context, command string, c settings.Database, log *slo
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &Queue{
-		Registry: registry.New(db), Close: db.Close, log: log, fresh: lookFresh, most: lookTime,
+		Registry: registry.New(db), Close: db.Close, log: log, fresh: freshFor, most: queryTime,
 		descs: figureDescs{
 			items: desc("farol_queue_items", "Live items by state: due, delayed, waiting for another item, running. Items that do not run are counted up to 100000.",
 				"action", "stage", "size_band", "state"),
@@ -89,7 +89,7 @@ func (q *Queue) Describe(ch chan<- *prometheus.Desc) {
 // Collect is of prometheus.Collector. Without the database there are no figures,
 // rather than old ones.
 func (q *Queue) Collect(ch chan<- prometheus.Metric) {
-	f, took, err := q.look()
+	f, took, err := q.query()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
@@ -128,10 +128,10 @@ func (q *Queue) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// look asks the database, or returns what it said a moment ago. Those who come
-// in the meantime wait for the same answer. That there was none is an answer, too: a
-// database in trouble is not asked more often for it.
-func (q *Queue) look() (registry.Figures, time.Duration, error) {
+// query asks the database, or returns its last answer if that is fresh. Concurrent calls
+// wait for the same answer. An error is kept as long: a database in trouble is not asked
+// more often.
+func (q *Queue) query() (registry.Figures, time.Duration, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.at.IsZero() && time.Since(q.at) < q.fresh {
@@ -151,11 +151,11 @@ func (q *Queue) look() (registry.Figures, time.Duration, error) {
 // Watch warns of what keeps vacuum from dead rows for too long, until ctx is done:
 // a table that is a queue gets slower by the minute then.
 func (q *Queue) Watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(scanEvery)
 	defer tick.Stop()
 	c := canary{log: q.log, warned: map[string]time.Time{}}
 	for {
-		bounded, cancel := context.WithTimeout(ctx, lookTime)
+		bounded, cancel := context.WithTimeout(ctx, queryTime)
 		if list, err := q.Registry.Oldest(bounded); err == nil { // if it does not answer, others say so
 			c.observe(ctx, list, time.Now())
 		}
@@ -168,7 +168,7 @@ func (q *Queue) Watch(ctx context.Context) {
 	}
 }
 
-// canary tells of old snapshots, and of each again only after a while.
+// canary warns of old snapshots, and of each again only after a while.
 type canary struct {
 	log    *slog.Logger
 	warned map[string]time.Time // by kind

@@ -23,8 +23,8 @@ type Pull struct {
 
 	depth, oldest, failed, lag, processing, behind *prometheus.Desc
 
-	mu   sync.Mutex // one look at a time
-	at   time.Time  // of the last look
+	mu   sync.Mutex // one query at a time
+	at   time.Time  // of the last query
 	last []registry.Queue
 }
 
@@ -56,7 +56,7 @@ func (p *Pull) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, q := range p.look() {
+	for _, q := range p.query() {
 		gauge(p.depth, float64(q.Depth), q.Queue)
 		gauge(p.oldest, q.Oldest, q.Queue)
 		gauge(p.failed, float64(q.Failed), q.Queue)
@@ -68,13 +68,13 @@ func (p *Pull) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (p *Pull) look() []registry.Queue {
+func (p *Pull) query() []registry.Queue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.at.IsZero() && time.Since(p.at) < lookFresh {
+	if !p.at.IsZero() && time.Since(p.at) < freshFor {
 		return p.last
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime) // a scrape hands none over
 	defer cancel()
 	list, err := p.registry.Queues(ctx, "", mostMeasured)
 	if err != nil {

@@ -38,8 +38,8 @@ func (m Requests) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.took, m.waiting}
 }
 
-// Observed counts requests by the route that they took, so that what someone makes
-// up as a path makes no figure of its own.
+// Observed counts requests by route, so that paths without a route make no figures of
+// their own.
 func (m Requests) Observed(mux *http.ServeMux) http.Handler {
 	var counted sync.Map // http.Handler by route
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

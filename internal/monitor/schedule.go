@@ -71,7 +71,7 @@ func (f Jobs) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is of prometheus.Collector. Without the database there are no figures.
 func (f Jobs) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime) // a scrape hands none over
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime) // a scrape hands none over
 	defer cancel()
 	list, err := upkeep.In(f.Registry).Schedules(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // platforms and parameter stores hand out secrets.
 const fileSuffix = "_FILE"
 
-// ChildEnv tells a farol process that it was started by another one and ends
+// ChildEnv says that a farol process was started by another one and ends
 // with it: when its standard input closes, however the parent went.
 const ChildEnv = "FAROL_CHILD"
 
@@ -83,7 +83,7 @@ func nearest(name string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int { return human.Distance(name, a) - human.Distance(name, b) })
 }
 
-// fromFile tells whether a setting may be in a file: secrets, and the access keys that
+// fromFile reports whether a setting may be in a file: secrets, and the access keys that
 // are handed out with them.
 func (f Field) fromFile() bool {
 	_, secret := f.Value.Interface().(storage.Secret)

@@ -37,9 +37,8 @@ free; help=no forbids that.`
 // mostSlots is more than any machine can work on.
 const mostSlots = 10000
 
-// DefaultPools are those of a worker that is not configured otherwise: a large bag
-// holds none of the slots of small ones, and what comes in none of those of what
-// goes out.
+// DefaultPools are those of a worker that is not configured otherwise: large bags do not
+// block small ones, and ingests and requests do not block each other.
 func DefaultPools() []pipeline.Pool {
 	const gib = 1 << 30
 	in, out := StageNames(), namesOf(steps.Requests(pipeline.Deps{}))

@@ -27,8 +27,7 @@ func (s *Reader) ReadMaxFiles() int {
 	return c.MaxFiles
 }
 
-// ReadProfiles loads the profiles of the directory, and tells of all that are
-// wrong.
+// ReadProfiles loads the profiles of the directory, and reports all that are wrong.
 func (s *Reader) ReadProfiles() bag.Profiles {
 	var c Profiles
 	s.read(&c)

@@ -158,7 +158,7 @@ func printable(name string, most int) bool {
 	return n >= 1 && n <= most
 }
 
-// notFound turns a missing row into ErrNotFound.
+// notFound makes a missing row an ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return registry.ErrNotFound

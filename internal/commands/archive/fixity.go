@@ -132,7 +132,7 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 	return writeWorst(out, r)
 }
 
-// writeStops says what is not done now, and why.
+// writeStops lists pauses and stopped repairs, with their reasons.
 func writeStops(out io.Writer, r FixityReport) {
 	if r.Paused && r.PausedBy != nil && r.PausedAt != nil {
 		why := "."
@@ -174,7 +174,7 @@ func rateOf(s fixity.Status) string {
 	return fmt.Sprintf("Up to %.1f checks an hour are allowed: %d every %v.", 3600*s.Rate, s.Fed, s.Every)
 }
 
-// doneBy says when all will be done that is due.
+// doneBy says when the due checks will be complete.
 func doneBy(s fixity.Status) string {
 	switch {
 	case s.DoneAt == nil && s.Paused:

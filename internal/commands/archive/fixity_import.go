@@ -105,7 +105,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	return nil
 }
 
-// dateOf reads a point in time that has been.
+// dateOf reads a point in time that is not in the future.
 func dateOf(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -131,7 +131,7 @@ func importFile(ctx context.Context, r *fixity.Report, in io.Reader, out io.Writ
 		defer file.Close() //nolint:errcheck // only read
 		info, err := file.Stat()
 		if err != nil {
-			return report, fmt.Errorf("look at %s: %w", name, err)
+			return report, fmt.Errorf("read the time of %s: %w", name, err)
 		}
 		if in = file; r.At.IsZero() {
 			r.At = info.ModTime()

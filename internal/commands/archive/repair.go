@@ -157,8 +157,8 @@ func knownIdentifier(ctx context.Context, r *registry.Registry, identifier strin
 	return err
 }
 
-// repairEach repairs what is bad of a file or an object, or all with "".
-func repairEach(ctx context.Context, r *pipelinefixity.Repairer, identifier string, dryRun bool, told func(pipelinefixity.Repair) error) error {
+// repairEach repairs the bad copies of a file or an object; "" is all.
+func repairEach(ctx context.Context, r *pipelinefixity.Repairer, identifier string, dryRun bool, report func(pipelinefixity.Repair) error) error {
 	for after := int64(0); ; {
 		list, err := fixity.In(r.Registry).BadCopies(ctx, identifier, 0, after, 100)
 		if err != nil || len(list) == 0 {
@@ -170,7 +170,7 @@ func repairEach(ctx context.Context, r *pipelinefixity.Repairer, identifier stri
 			if !dryRun {
 				d = r.Repair
 			}
-			if err := errors.Join(told(d(ctx, b)), ctx.Err()); err != nil {
+			if err := errors.Join(report(d(ctx, b)), ctx.Err()); err != nil {
 				return err
 			}
 		}

@@ -77,8 +77,8 @@ func (f *stageFlags) add(c *cobra.Command, all string) {
 	cli.JSONFlag(c, &f.asJSON)
 }
 
-// change makes one change to one stage, or to all after it has asked, and shows what
-// came of it.
+// change makes one change to one stage, or to all after it has asked, and prints their
+// new state.
 func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	change func(context.Context, *registry.Registry, registry.Stage) ([]registry.StagePause, error),
 ) error {

@@ -97,7 +97,7 @@ next probe; if that fails too, they hold the service again.`,
 	return c
 }
 
-// changeServices makes one change to a service, or none, and shows what came of it.
+// changeServices makes one change to a service, or none, and prints the services.
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := change(ctx, r)

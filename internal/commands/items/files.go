@@ -182,7 +182,7 @@ func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
 	return m.Known() || len(l.files) > 0, nil
 }
 
-// kept lists the files by what was kept before it was removed, if that is wanted and there.
+// kept lists the files by the metadata in FAROL_KEEP_METADATA, if there is any.
 func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	keep, err := connect.Load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
@@ -212,7 +212,7 @@ func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
-// onRecord lists the files by what is on record of them now.
+// onRecord lists the files by their records.
 func (l *itemFileList) onRecord(ctx context.Context) error {
 	f := registry.ItemFileFilter{Item: l.item, Ended: time.Now(), State: l.page.State, After: l.page.After, Limit: l.page.Limit}
 	if n := len(l.attempts); n > 0 && l.attempts[n-1].EndedAt != nil {

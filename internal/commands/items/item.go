@@ -153,7 +153,7 @@ attempt does not count. To restart the stage from its beginning, use requeue.`,
 	return c
 }
 
-// changeItem makes one change to one item and shows what came of it.
+// changeItem makes one change to one item and prints its new state.
 func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	change func(context.Context, *registry.Registry, int64) (registry.WorkItem, error),
 ) error {

@@ -11,16 +11,16 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// picture draws an item on a terminal, and each time over what it drew before.
+// picture draws an item on a terminal, each time over its last drawing.
 type picture struct {
 	out   *os.File
 	lines int // that are on the screen
 }
 
-// interrupt leaves what was drawn where it is.
+// interrupt leaves the last drawing where it is.
 func (p *picture) interrupt() { p.lines = 0 }
 
-func (p *picture) show(l explain.Look) error {
+func (p *picture) show(l explain.Snapshot) error {
 	var b strings.Builder
 	if p.lines > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", p.lines)
@@ -35,8 +35,8 @@ func (p *picture) show(l explain.Look) error {
 	return nil
 }
 
-// draw has a line for each stage, with what is known of the one that runs.
-func draw(l explain.Look) []string {
+// draw has a line for each stage, and the figures of the current one.
+func draw(l explain.Snapshot) []string {
 	i := l.Item
 	lines := []string{fmt.Sprintf("Item %d, %s of %s, %s: %s", i.ID, human.Line(i.Name), i.Institution, human.Bytes(i.Size), i.Status)}
 	if l.Current.Of == 0 {
@@ -63,7 +63,7 @@ func draw(l explain.Look) []string {
 	}
 }
 
-func drawCurrent(l explain.Look) string {
+func drawCurrent(l explain.Snapshot) string {
 	c := l.Current
 	if l.Item.Status != "Started" {
 		return strings.ToLower(string(l.Item.Status))

@@ -29,7 +29,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 		Files: []explain.File{{Path: "data/\u202egnp.exe", Files: 1, Size: number(200), Bytes: 50}, {Path: "data/a", Files: 3, Size: number(30)}},
 	}
 	ended := time.Now()
-	l := explain.Look{Item: item, State: "in work", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
+	l := explain.Snapshot{Item: item, State: "in work", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
 	for range 2 {
 		if err := p.show(l); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 		}
 	}
 	item.Status, item.Retry = "Success", false
-	if lines := strings.Join(draw(explain.Look{Item: item, Current: stage, State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
+	if lines := strings.Join(draw(explain.Snapshot{Item: item, Current: stage, State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
 		t.Errorf("at the end:\n%s", lines)
 	}
 }

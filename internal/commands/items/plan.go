@@ -162,8 +162,8 @@ twice.`,
 			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
 				return cli.Usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
 			}
-			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
-				return plans.In(r).Apply(ctx, id, most, told)
+			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
+				return plans.In(r).Apply(ctx, id, most, report)
 			})
 		},
 	}
@@ -188,8 +188,8 @@ The command may be interrupted and run again to continue.`,
   farol plan undo 3 --json`,
 		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, told func(int)) (plans.Plan, error) {
-				p, err := plans.In(r).Undo(ctx, id, told)
+			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
+				p, err := plans.In(r).Undo(ctx, id, report)
 				if n := p.Counts["not undone"]; err == nil && n > 0 {
 					err = cli.Failure{
 						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be undone", human.Count(n, "item", "items")),
@@ -206,7 +206,7 @@ The command may be interrupted and run again to continue.`,
 }
 
 // runPlan applies a plan or undoes it, which is for its items in a state, and
-// shows what has come of it. How long that takes only their number bounds.
+// shows its state then. It has no timeout: it takes as long as there are items.
 func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON bool,
 	run func(context.Context, *registry.Registry, int64, func(int)) (plans.Plan, error),
 ) error {
@@ -244,7 +244,7 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err)
 }
 
-// stopped says where a plan stands that came to no end.
+// stopped says how far a plan was applied before it stopped.
 func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 	if dealtWith > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Plan %d stopped after %s; run the command again to continue.\n", id, human.Count(dealtWith, "item", "items"))
@@ -259,7 +259,7 @@ func planID(arg string) (int64, error) {
 	return cli.ParseID(arg, "a plan", "`farol plan list` lists the plans")
 }
 
-// noPlan says where to find plans to who names one that is not there.
+// noPlan adds the next step to the error of a plan that does not exist.
 func noPlan(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol plan list` lists the plans"}

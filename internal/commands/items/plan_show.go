@@ -91,11 +91,11 @@ func planListCommand() *cobra.Command {
 	return c
 }
 
-// planView is a plan and what has become of it.
+// planView is a plan with the state of its items.
 type planView struct {
 	plans.Plan
 	Sample []plans.Item  `json:"sample"` // the first of those to come
-	Causes []plans.Cause `json:"causes"` // of what is not as planned
+	Causes []plans.Cause `json:"causes"` // of items that are not as planned
 }
 
 func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p plans.Plan, asJSON bool) error {
@@ -151,7 +151,7 @@ func printPlan(w io.Writer, v planView) error {
 	return err
 }
 
-// standing is how far a plan has come.
+// standing is the state of a plan and of its items.
 func (v planView) standing() string {
 	text := v.State
 	for _, state := range PlanStates() {
@@ -164,18 +164,18 @@ func (v planView) standing() string {
 
 // next says what can be done with a plan.
 func (v planView) next() string {
-	anew := "To make it again: " + commandOf(v.Plan)
+	again := "To make it again: " + commandOf(v.Plan)
 	switch v.State {
 	case "ready":
-		return fmt.Sprintf("Nothing has been changed yet. To apply it: farol plan apply %d\n%s", v.ID, anew)
+		return fmt.Sprintf("Nothing has been changed yet. To apply it: farol plan apply %d\n%s", v.ID, again)
 	case "applying":
-		return fmt.Sprintf("To continue: farol plan apply %d\nTo undo it: farol plan undo %d\n%s", v.ID, v.ID, anew)
+		return fmt.Sprintf("To continue: farol plan apply %d\nTo undo it: farol plan undo %d\n%s", v.ID, v.ID, again)
 	case "applied":
-		return fmt.Sprintf("To undo it: farol plan undo %d\n%s", v.ID, anew)
+		return fmt.Sprintf("To undo it: farol plan undo %d\n%s", v.ID, again)
 	case "undoing":
 		return fmt.Sprintf("To continue undoing it: farol plan undo %d", v.ID)
 	}
-	return anew
+	return again
 }
 
 // does is what a plan does, for people.

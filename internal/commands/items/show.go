@@ -105,7 +105,7 @@ func printItem(w io.Writer, v *explain.Item) error {
 		lines = append(lines, []string{"Error code", i.ErrorCode})
 	}
 	if i.NeedsAdminReview {
-		lines = append(lines, []string{"Review", "a person has to look at it"})
+		lines = append(lines, []string{"Review", "a person has to decide"})
 	}
 	for _, warning := range v.Warnings {
 		lines = append(lines, []string{"Warning", human.Line(warning)})

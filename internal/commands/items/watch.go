@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// watchEvery is the time between two looks at an item.
-	watchEvery = time.Second
-	// lookFor is how long a look may take.
-	lookFor = 10 * time.Second
-	// mostAway is how long the database may be away.
+	// pollInterval is the time between two polls of an item.
+	pollInterval = time.Second
+	// pollTimeout is how long a poll may take.
+	pollTimeout = 10 * time.Second
+	// mostAway is how long the database may be unavailable.
 	mostAway = 10 * time.Minute
 )
 
@@ -87,30 +87,30 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	}
 }
 
-// watcher looks at one item again and again.
+// watcher polls one item.
 type watcher struct {
 	services *connect.Services
 	redis    settings.Redis
 	id       int64
 	warnings io.Writer
-	redisOut bool // Redis was away at the last look
+	redisOut bool // Redis was unavailable at the last poll
 }
 
-// display shows what looks saw.
+// display shows the results of polls.
 type display interface {
-	show(l explain.Look) error
+	show(l explain.Snapshot) error
 	// interrupt makes room for a message.
 	interrupt()
 }
 
-// follow looks until the item has ended. An outage of the database is told of
-// once, and waited out.
+// follow polls until the item has ended. An outage of the database is reported once, and
+// waited out.
 func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, error) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	var away time.Time // since when the database is
+	var away time.Time // since when the database is unavailable
 	for {
-		l, err := w.look(ctx, d)
+		l, err := w.poll(ctx, d)
 		switch {
 		case ctx.Err() != nil:
 			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
@@ -139,16 +139,16 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 	}
 }
 
-// look asks the database and Redis. Either may be away.
-func (w *watcher) look(ctx context.Context, d display) (explain.Look, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+// poll asks the database and Redis. Either may be unavailable.
+func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	var unread error
 	if w.services.Progress == nil {
 		unread = w.services.OpenProgress(ctx, w.redis)
 	}
 	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Unread: func(err error) { unread = err }}
-	l, err := source.Look(ctx, w.id)
+	l, err := source.Snapshot(ctx, w.id)
 	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
 		w.redisOut = away
 		d.interrupt()
@@ -166,26 +166,26 @@ type changes struct {
 	out    io.Writer
 	asJSON bool
 
-	last string
-	told time.Time
+	last     string
+	reported time.Time
 }
 
-// mostSilence is how long small changes of figures are not told of.
+// mostSilence is how long small changes of figures are not reported.
 const mostSilence = time.Minute
 
 func (c *changes) interrupt() {}
 
-func (c *changes) show(l explain.Look) error {
+func (c *changes) show(l explain.Snapshot) error {
 	i := l.Item
 	state := fmt.Sprint(i.Status, i.Stage, i.ClaimToken, i.Note)
 	if share, ok := l.Current.Share(); ok {
 		state += fmt.Sprint(int(100 * share))
 	}
-	moves := l.Current.IdleSeconds != nil && l.Time.Sub(c.told) > mostSilence
+	moves := l.Current.IdleSeconds != nil && l.Time.Sub(c.reported) > mostSilence
 	if state == c.last && !moves {
 		return nil
 	}
-	c.last, c.told = state, l.Time
+	c.last, c.reported = state, l.Time
 	if c.asJSON {
 		if err := json.NewEncoder(c.out).Encode(l); err != nil {
 			return fmt.Errorf("write JSON: %w", err)

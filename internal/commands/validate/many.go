@@ -30,7 +30,7 @@ func bagsOf(args []string) (bags []namedBag, many bool) {
 	many = len(args) > 1
 	for _, arg := range args {
 		info, err := os.Stat(arg)
-		if arg == "-" || err != nil || !info.IsDir() { // who reads it says what is wrong
+		if arg == "-" || err != nil || !info.IsDir() { // the reader says what is wrong
 			bags = append(bags, namedBag{path: arg})
 			continue
 		}
@@ -53,7 +53,7 @@ func bagsOf(args []string) (bags []namedBag, many bool) {
 // topOfBag are files that lie at the top of a bag and nowhere else.
 var topOfBag = regexp.MustCompile(`^(bagit|(tag)?manifest-.*)\.txt$`)
 
-// lookInto tells whether a directory is an unpacked bag, and if not which tars lie in
+// lookInto reports whether a directory is an unpacked bag, and if not which tars are in
 // it. A bag that lacks bagit.txt is still one by its manifests, or by its payload.
 func lookInto(dir string) (tars []string, unpacked bool, err error) {
 	entries, err := os.ReadDir(dir)
@@ -99,7 +99,7 @@ func (b namedBag) size(ctx context.Context) (size int64) {
 	}
 	_ = filepath.WalkDir(b.path, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return ctx.Err() // what cannot be read is told when it is read
+			return ctx.Err() // what cannot be read is reported when it is read
 		}
 		if info, err := entry.Info(); err == nil {
 			size += info.Size()
@@ -109,8 +109,8 @@ func (b namedBag) size(ctx context.Context) (size int64) {
 	return size
 }
 
-// manyVerdicts gathers what is printed of several bags. Of each it keeps a line, and of
-// those that are not valid the text that follows the table.
+// manyVerdicts gathers the output about several bags: a line for each, and for invalid
+// ones the text that follows the table.
 type manyVerdicts struct {
 	rows    [][]string
 	details bytes.Buffer
@@ -122,7 +122,7 @@ type manyVerdicts struct {
 const mostDetails = 16 << 20
 
 // all judges bags one after the other, so that no more than one is in memory. When it
-// is interrupted it prints what it has found out.
+// is interrupted it prints the results until then.
 func (v validation) all(ctx context.Context, bags []namedBag) error {
 	many := manyVerdicts{results: map[string]int{}}
 	err := v.each(ctx, bags, &many)

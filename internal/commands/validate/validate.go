@@ -120,7 +120,7 @@ func (v validation) one(ctx context.Context, b namedBag) error {
 	return report(v.out, b.path, verdict, v.asJSON)
 }
 
-// judge judges a bag, whose name comes first, and tells seen how many bytes it has read.
+// judge judges a bag, its name first, and passes the number of bytes read to seen.
 // Its errors say that nothing can be said about the bag.
 func (v validation) judge(ctx context.Context, b namedBag, seen func(bytes int64)) (bag.Verdict, error) {
 	if b.err != nil {
