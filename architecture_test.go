@@ -124,7 +124,7 @@ type source struct {
 	syntax  *ast.File
 }
 
-// isTest tells whether only tests use the file.
+// isTest reports whether only tests use the file.
 func (s source) isTest() bool {
 	return strings.HasSuffix(s.path, "_test.go") || path.Dir(s.path) == "pipeline/pipelinetest"
 }
@@ -175,14 +175,14 @@ func ruleOf(name string) string {
 	return rule
 }
 
-// in tells whether a path is one of these, or lies below one.
+// in reports whether a path is one of these, or lies below one.
 func in(name string, places ...string) bool {
 	return slices.ContainsFunc(places, func(place string) bool {
 		return name == place || strings.HasPrefix(name, place+"/")
 	})
 }
 
-// admits tells whether a rule allows a package.
+// admits reports whether a rule allows a package.
 func admits(allowed []string, name string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		tree, all := strings.CutSuffix(a, "/...")
@@ -259,7 +259,7 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 
 // What a package does is decided by its arguments; cmd alone knows settings,
 // which internal/connect reads for its commands. The
-// test environment has no caller who could tell it, and the width of a terminal and
+// test environment has no caller who could pass it, and the width of a terminal and
 // what Go reads itself are no settings.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	}
 }
 
-// Whether this test looks at anything at all.
+// Whether this test checks anything at all.
 func TestEveryPackageIsLookedAt(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

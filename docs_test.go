@@ -180,7 +180,7 @@ var commandLine = regexp.MustCompile(`^(?:(?:bin/|\./)?farol|docker compose run 
 // A document that is followed to the letter works.
 func TestCommandsInDocumentsExist(t *testing.T) {
 	t.Parallel()
-	testenv.DevBinary(t) // beside farol, whose dev and demo start it
+	testenv.DevBinary(t) // next to farol, whose dev and demo start it
 	m := &manual{program: testenv.Binary(t), pages: map[string]string{}}
 	checked := 0
 	for name, text := range documents(t) {

@@ -176,7 +176,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-// Only codes that the documents name may be told.
+// Only codes that the documents name may be printed.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	t.Parallel()
 	pages := ""

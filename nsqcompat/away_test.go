@@ -147,7 +147,7 @@ func TestOtherChannelsGetEachMessageOnce(t *testing.T) {
 		t.Errorf("%d messages came of %d items", len(got), len(slices.Compact(got)))
 	}
 	if got := slices.Sorted(slices.Values(validate.end(t, q.nsqd.TCPAddr))); len(got) != 100 || len(slices.Compact(got)) != 100 {
-		t.Errorf("%d messages came of %d hand-offs", len(got), len(slices.Compact(got)))
+		t.Errorf("%d messages came of %d transitions", len(got), len(slices.Compact(got)))
 	}
 	if f := q.shown(receiveTopic); f.Requeued != 25 {
 		t.Errorf("requeued %d, want 25", f.Requeued)

@@ -60,7 +60,7 @@ func TestFullDiskOfNSQDHoldsUpNothing(t *testing.T) {
 		q.claim("Receive", 1)
 		q.end("Receive", 1, done)
 		if took := time.Since(began); took > testenv.AtOnce {
-			t.Errorf("a hand-off took %v", took)
+			t.Errorf("a transition took %v", took)
 		}
 	}
 	q.end("Receive", 1, failed)

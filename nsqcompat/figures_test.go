@@ -129,7 +129,7 @@ func (q *queue) shows(topic string, depth, inFlight, deferred int64) {
 	})
 }
 
-// drifts waits until a mirror tells of so much drift at Receive.
+// drifts waits until a mirror reports so much drift at Receive.
 func drifts(t *testing.T, m *Mirror, n int64) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint("a drift of ", n), func() bool {
@@ -172,7 +172,7 @@ func TestFiguresFollowTheQueue(t *testing.T) {
 	q.shows(receiveTopic, 15, 0, 0)
 }
 
-// More attempts end at once than nsqd is told of in one round: each is one requeue.
+// More attempts end at once than nsqd is sent in one round: each is one requeue.
 func TestEachRetryIsOneRequeue(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

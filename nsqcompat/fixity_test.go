@@ -79,7 +79,7 @@ func TestDepthOfFixityChecksIsWhatIsDueAndAllowed(t *testing.T) {
 }
 
 // Other channels get each file once, although it is published when it is due and
-// told of when its check begins.
+// announced when its check begins.
 func TestCheckOfAFileIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

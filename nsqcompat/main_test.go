@@ -32,7 +32,7 @@ func start(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (m *Mirror, stop fun
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Errorf("Run = %v, want nil after it was told to end", err)
+				t.Errorf("Run = %v, want nil after its context ended", err)
 			}
 		case <-time.After(testenv.Patience):
 			t.Error("the mirror did not end")

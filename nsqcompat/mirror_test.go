@@ -245,7 +245,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	}
 }
 
-// Told to end at the same point, the mirror moves its cursor first.
+// Stopped at the same point, the mirror moves its cursor first.
 func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	db, nsqd := testenv.Database(t), testenv.NSQ(t)

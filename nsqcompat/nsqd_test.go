@@ -24,7 +24,7 @@ func TestNSQDIsFoundByLookup(t *testing.T) {
 	q.shows(receiveTopic, 4, 1, 0)
 }
 
-// Of several nsqd all mirrors take the same. What is no answer is told.
+// Of several nsqd all mirrors take the same. An invalid answer is reported.
 func TestLookupTakesTheFirst(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]daemon{

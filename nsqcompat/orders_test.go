@@ -112,7 +112,7 @@ func TestNoOrdersAreTaken(t *testing.T) {
 		t.Errorf("the item is %s", got)
 	}
 	if got := q.value(`SELECT count(*)::text FROM work_item_audit WHERE work_item_id = $1 AND application_name = 'nsq' AND refused LIKE '%FAROL_NSQ_ORDERS%'`, id); got != "1" {
-		t.Errorf("%s lines of the audit tell of it", got)
+		t.Errorf("%s lines of the audit are about it", got)
 	}
 	q.post("/topic/pause", "")
 	q.answers(4)

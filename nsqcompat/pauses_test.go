@@ -9,7 +9,7 @@ import (
 )
 
 // paused waits until both sides have a pause of Receive, or none, and makes sure
-// that they keep it for some looks.
+// that they keep it for some comparisons.
 func (q *queue) paused(want bool, reason string) {
 	q.t.Helper()
 	ok := func() bool {

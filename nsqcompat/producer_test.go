@@ -11,7 +11,7 @@ import (
 )
 
 // Why the mirror has a publisher of its own: docs/decisions/0009. When this test fails,
-// go-nsq's Producer no longer has its data race, and may be worth another look.
+// go-nsq's Producer no longer has its data race, and may be worth another try.
 func TestProducerOfGoNSQRacesWhenItReconnects(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*testenv.Patience) // it compiles the library first

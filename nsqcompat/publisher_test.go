@@ -91,7 +91,7 @@ func TestOtherServersAreNotTakenForNSQD(t *testing.T) {
 	}
 }
 
-// speaker is the address of a server that hears what it is told and then says
+// speaker is the address of a server that reads what it is sent and then says
 // one thing, whatever it was.
 func speaker(t *testing.T, says string) string {
 	t.Helper()

@@ -114,7 +114,7 @@ func TestPublishedIDIsARequestToRequeue(t *testing.T) {
 	}
 	q.shows(receiveTopic, 0, 501, 0)
 	if f := q.shown(receiveTopic); f.Requeued > 2*502 { // what lay there was passed over once for each of the first two
-		t.Errorf("%d messages were requeued in nsqd, want two sweeps' at most", f.Requeued)
+		t.Errorf("%d messages were requeued in nsqd, want those of two rescans at most", f.Requeued)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-// A mirror that begins cannot tell what it finds from what its predecessor had
+// A mirror that begins cannot distinguish what it finds from what its predecessor had
 // published, unless that ended in order. It requeues nothing by mistake.
 func TestOldMessagesAreNoRequests(t *testing.T) {
 	t.Parallel()

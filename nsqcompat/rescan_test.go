@@ -157,7 +157,7 @@ func TestRequestsAmongAnyChurn(t *testing.T) {
 	}
 }
 
-// Where the last mirror ended in order, the next tells what was published in the meantime
+// Where the last mirror ended in order, the next distinguishes what was published in the meantime
 // from what waits in the channel.
 func TestRequestBehindTheBacklogOfTheLastMirror(t *testing.T) {
 	t.Parallel()

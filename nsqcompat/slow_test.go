@@ -9,7 +9,7 @@ import (
 )
 
 // An nsqd that takes every connection and never answers, or only after seconds,
-// holds up no hand-off; and when it answers again its figures are right soon.
+// holds up no transition; and when it answers again its figures are right soon.
 func TestSlowNSQDHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -27,7 +27,7 @@ func TestSlowNSQDHoldsUpNothing(t *testing.T) {
 			q.claim("Validate", 1)
 			q.end("Validate", 1, `status = 'Pending', stage = 'Receive', run_at = now()`)
 			if took := time.Since(began); took > testenv.AtOnce {
-				t.Errorf("two hand-offs took %v", took)
+				t.Errorf("two transitions took %v", took)
 			}
 		}
 	}
@@ -38,7 +38,7 @@ func TestSlowNSQDHoldsUpNothing(t *testing.T) {
 	q.shows(validateTopic, 0, 0, 0)
 }
 
-// One that is slow, and never breaks off, is told nothing twice.
+// One that is slow, and never breaks off, is sent nothing twice.
 func TestSlowNSQDGetsNothingTwice(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -58,7 +58,7 @@ func TestSlowNSQDGetsNothingTwice(t *testing.T) {
 	q.shows(receiveTopic, 10, 10, 0)
 	q.shows(validateTopic, 10, 0, 0)
 	http.Resume()
-	tcp.Delay(1500 * time.Millisecond) // several looks pass until it does what it was told
+	tcp.Delay(1500 * time.Millisecond) // several comparisons pass until it does what it was asked
 	q.end("Receive", 5, failed)
 	q.shows(receiveTopic, 10, 5, 0)
 	tcp.Resume()
@@ -119,7 +119,7 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 	}
 }
 
-// stays makes sure that nothing changes at Receive for some looks.
+// stays makes sure that nothing changes at Receive for some comparisons.
 func (q *queue) stays(depth, inFlight int64) {
 	q.t.Helper()
 	until := time.Now().Add(4 * compareEvery)

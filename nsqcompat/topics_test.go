@@ -40,6 +40,6 @@ func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 		t.Error("topics and channels:", diff)
 	}
 	if err := at(nsqd).post(t.Context(), "/topic/create", nil); err == nil {
-		t.Error("post does not tell of an answer that is not 200")
+		t.Error("post does not report an answer that is not 200")
 	}
 }

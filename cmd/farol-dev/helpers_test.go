@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A helper is ended ten seconds after it is told to stop. Until then it must
+// A helper is ended ten seconds after it is asked to stop. Until then it must
 // have given its items back, unless the user wants it otherwise.
 func TestHelpersGiveItemsBackBeforeTheyAreEnded(t *testing.T) {
 	for user, want := range map[string]string{"": "FAROL_GRACE=5s", "2s": "FAROL_GRACE=2s"} {

@@ -250,7 +250,7 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 	}
 }
 
-// A worker that waits says what for, is alive and not ready meanwhile, and starts by
+// A worker that waits says what for, is alive and not ready at the same time, and starts by
 // itself when the server comes up.
 func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
 	t.Parallel()

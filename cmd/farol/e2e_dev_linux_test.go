@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Whatever part of a one-machine stack dies while bags are in work, every good
+// Whatever part of a one-machine stack dies while bags are in progress, every good
 // bag is stored and recorded once, and nothing runs on after its end.
 func TestDevLosesAnyPartButNoBag(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func newDevSite(t testing.TB) *devSite {
 	t.Cleanup(func() {
 		d.nothingRuns()
 		if t.Failed() {
-			return // for whoever wants to know why
+			return // for the person who reads the failure
 		}
 		if err := os.RemoveAll(root); err != nil {
 			t.Error(err)
@@ -124,7 +124,7 @@ func newDevSite(t testing.TB) *devSite {
 	return d
 }
 
-// devProgram is farol, beside which farol-dev lies.
+// devProgram is farol, with farol-dev in the same directory.
 func devProgram(t testing.TB) string {
 	t.Helper()
 	testenv.DevBinary(t)
@@ -265,7 +265,7 @@ func (d *devSite) ended(bags []devBag) {
 }
 
 // everythingOnce fails the test unless the buckets hold what is on record and
-// nothing else, nothing of finished work is left, and nsqd has been told of all.
+// nothing else, nothing of finished work is left, and nsqd has all messages.
 func (d *devSite) everythingOnce() {
 	d.t.Helper()
 	for _, target := range storage.Targets() {
@@ -279,7 +279,7 @@ func (d *devSite) everythingOnce() {
 		`SELECT count(*) FROM checksums`:       4 * ask[int](d.t, d.db, `SELECT count(*) FROM generic_files`),
 	})
 	ledgerIsSound(d.t, d.db)
-	d.dev.eventually("the mirror to tell nsqd of everything", func() bool {
+	d.dev.eventually("the mirror to publish everything", func() bool {
 		return ask[bool](d.t, d.db, `SELECT coalesce(max(r.message_id), 0) = max(m.id) FROM topic_messages m, topic_readers r`)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Whatever becomes of copies behind everybody's back is found, told of and put right,
+// Whatever happens to copies without Farol is found, reported and repaired,
 // by workers that get killed on the way.
 func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 	if err := first.Delete(t.Context(), key("missing")); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody sets the last check back; nothing is checked before the scheduler allows it.
+	// A person sets the last check back; nothing is checked before the scheduler allows it.
 	s.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '100 days'`)
 	s.farol("schedule", "run", "fixity-feed")
 	w.eventually("a check to begin", func() bool {
@@ -81,7 +81,7 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 	s.farol("repair", "--all")
 }
 
-// Who looks for bad copies by the exit code finds them.
+// The exit code shows whether there are bad copies.
 func TestStatusTellsOfBadCopiesByItsExitCode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

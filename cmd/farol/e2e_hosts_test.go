@@ -15,7 +15,7 @@ import (
 )
 
 // Three hosts that each have other stages take a bag from one to the next, and
-// each tells of its own.
+// each reports its own.
 func TestAnyStagesRunOnAnyHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -47,11 +47,11 @@ func TestAnyStagesRunOnAnyHost(t *testing.T) {
 		t.Errorf("%d stages are done, %v", stages, err)
 	}
 	for theirs, p := range hosts {
-		var told map[string]float64
-		p.eventually("the last stage to be told of", func() bool {
-			told = scrape(t, p)
+		var metrics map[string]float64
+		p.eventually("the last stage to be reported", func() bool {
+			metrics = scrape(t, p)
 			done := 0.0
-			for name, n := range told {
+			for name, n := range metrics {
 				if strings.HasPrefix(name, `farol_attempts_total{outcome="done"`) {
 					done += n
 				}
@@ -63,18 +63,18 @@ func TestAnyStagesRunOnAnyHost(t *testing.T) {
 			if strings.Contains(theirs, stage) {
 				want = 1
 			}
-			if got := told[`farol_attempts_total{outcome="done",stage="`+stage+`"}`]; got != want {
-				t.Errorf("the host of %s tells of %v attempts at %s", theirs, got, stage)
+			if got := metrics[`farol_attempts_total{outcome="done",stage="`+stage+`"}`]; got != want {
+				t.Errorf("the host of %s reports %v attempts at %s", theirs, got, stage)
 			}
 		}
-		if told["farol_database_up"] != 1 || told[`farol_failed_items{action="Ingest",stage="Store"}`] != 0 || told["farol_settle_seconds_count"] == 0 {
-			t.Errorf("the host of %s tells %v", theirs, told)
+		if metrics["farol_database_up"] != 1 || metrics[`farol_failed_items{action="Ingest",stage="Store"}`] != 0 || metrics["farol_settle_seconds_count"] == 0 {
+			t.Errorf("the host of %s reports %v", theirs, metrics)
 		}
 		s.terminate(p)
 	}
 }
 
-// scrape reads what a process tells Prometheus.
+// scrape reads the metrics of a process.
 func scrape(t *testing.T, p *process) map[string]float64 {
 	t.Helper()
 	address := regexp.MustCompile(`serving metrics and health" addr=(\S+)`).FindStringSubmatch(p.said())
@@ -94,7 +94,7 @@ func scrape(t *testing.T, p *process) map[string]float64 {
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%d, %v: %s", response.StatusCode, err, body)
 	}
-	told := map[string]float64{}
+	metrics := map[string]float64{}
 	for line := range strings.Lines(string(body)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 		if value == "" {
@@ -103,8 +103,8 @@ func scrape(t *testing.T, p *process) map[string]float64 {
 			name += "}"
 		}
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			told[name] = v
+			metrics[name] = v
 		}
 	}
-	return told
+	return metrics
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // slowly is how long each chunk of data to and from S3 takes while a test waits
-// for the middle of a stage: long enough that none gets to its end meanwhile.
+// for the middle of a stage: long enough that none gets to its end before.
 const slowly = 250 * time.Millisecond
 
 // A worker may die at any moment. The next one ends the stage that it was in, and
@@ -55,8 +55,8 @@ func TestKillAtEachStage(t *testing.T) {
 	}
 }
 
-// inTheMiddle tells whether a stage has done a part of its work, and a part only.
-// moved is how many bytes went to and from S3 meanwhile.
+// inTheMiddle reports whether a stage has done a part of its work, and a part only.
+// moved is how many bytes went to and from S3 in that time.
 func (s *site) inTheMiddle(id int64, stage string, moved int64) bool {
 	s.t.Helper()
 	if s.item(id).Status != "Started" {
@@ -102,11 +102,11 @@ func (s *site) holdRecord(stage string) (release func()) {
 			s.t.Error(err)
 		}
 	})
-	s.t.Cleanup(release) // else the pool would wait for this connection for ever
+	s.t.Cleanup(release) // else the pool would wait for this connection without end
 	return release
 }
 
-// someoneWaits tells whether a transaction stands where holdRecord keeps it.
+// someoneWaits reports whether a transaction stands where holdRecord keeps it.
 func (s *site) someoneWaits() bool {
 	s.t.Helper()
 	return ask[int](s.t, s.db, `
@@ -115,7 +115,7 @@ func (s *site) someoneWaits() bool {
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 }
 
-// A worker that is told to stop gives back what it cannot end, at once and with
+// A worker that is stopped gives back what it cannot end, at once and with
 // no attempt counted.
 func TestSIGTERMGivesBackAtOnce(t *testing.T) {
 	t.Parallel()

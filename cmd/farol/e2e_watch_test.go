@@ -37,7 +37,7 @@ func (s *site) says(text string, lines ...string) {
 	}
 }
 
-// Real bags and workers: what became of a bag is told to who follows it, and why.
+// Real bags and workers: a person who follows a bag sees how it ended, and why.
 func TestWhatBecameOfBagsIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -115,11 +115,11 @@ func TestWatchOutlivesOutages(t *testing.T) {
 	database.Cut()
 	said("The database does not answer; trying again:")
 	before := database.Refused()
-	watch.eventually("more looks", func() bool { return database.Refused() >= before+20 }) // a look may try several times
+	watch.eventually("more polls", func() bool { return database.Refused() >= before+20 }) // a poll may try several times
 	database.Resume()
 	said("The database answers again.")
 	if n := strings.Count(watch.said(), "The database does not answer"); n != 1 {
-		t.Errorf("the outage was told of %d times", n)
+		t.Errorf("the outage was reported %d times", n)
 	}
 	s.exec(`UPDATE work_items SET status = 'Cancelled'`)
 	var exit *exec.ExitError
@@ -127,6 +127,6 @@ func TestWatchOutlivesOutages(t *testing.T) {
 		t.Errorf("watch = %v\n%s", err, watch.said())
 	}
 	if n := strings.Count(watch.said(), "Pending at stage 1 of 9"); n != 1 {
-		t.Errorf("what did not change was told %d times:\n%s", n, watch.said())
+		t.Errorf("what did not change was reported %d times:\n%s", n, watch.said())
 	}
 }

@@ -45,7 +45,7 @@ func TestTwoWorkersNeverShareAnItem(t *testing.T) {
 	}
 }
 
-// terminate tells a process to stop and waits until it has, in good order.
+// terminate stops a process by SIGTERM and waits until it has ended, in good order.
 func (s *site) terminate(p *process) {
 	s.t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {

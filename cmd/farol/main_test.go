@@ -89,7 +89,7 @@ func linkSelf(path string) error {
 	return link(self, path)
 }
 
-// link gives a program another path, where it finds what lies beside that.
+// link gives a program another path, with other programs in its directory.
 func link(program, path string) error {
 	if os.Link(program, path) == nil {
 		return nil
@@ -107,7 +107,7 @@ func link(program, path string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Whoever copies an example from --help must not be disappointed.
+// An example copied from --help works.
 func TestEveryExampleIsInAScript(t *testing.T) {
 	t.Parallel()
 	var scripts strings.Builder
@@ -357,12 +357,12 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 	c := settings.Database{URL: "postgres://u@127.0.0.1:1/x"}
 	_, err := connect.Open(ctx, "test", connect.Needs{Database: &c})
 	if f := cli.FailureOf(err); f.Code != cli.ExitFailed || f.Error() != "interrupted" || f.Next != "" {
-		t.Errorf("connect = %v, told as %+v", err, f)
+		t.Errorf("connect = %v, reported as %+v", err, f)
 	}
 	if err := orderly(ctx, err); err != nil {
-		t.Errorf("a service told to stop while it starts: %v", err)
+		t.Errorf("a service that is stopped while it starts: %v", err)
 	}
 	if err := orderly(t.Context(), err); err == nil {
-		t.Error("a service that nobody told to stop ends well")
+		t.Error("a service that nobody stopped ends without an error")
 	}
 }

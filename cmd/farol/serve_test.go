@@ -78,7 +78,7 @@ func send(t *testing.T, url, token, body string, headers ...string) (int, string
 }
 
 // A server in a process of its own: with tokens on a network, without on loopback,
-// and whoever waits is answered when it is told to stop.
+// and callers that wait are answered when it is stopped.
 func TestServeLetsInWhoMay(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "farol")

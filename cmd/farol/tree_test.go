@@ -33,7 +33,7 @@ func leaves() (list []*cobra.Command) {
 // One command shows what to expect of the others.
 func TestEveryCommandKeepsTheRules(t *testing.T) {
 	t.Parallel()
-	// These run until they are told to end, or ask nobody's leave: they say what they do in a log.
+	// These run until they are stopped, or ask nobody's leave: they say what they do in a log.
 	services := []string{"farol demo", "farol dev", "farol work", "farol serve"}
 	all := leaves()
 	if len(all) < 45 {

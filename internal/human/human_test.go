@@ -28,7 +28,7 @@ func TestFiguresAreForPeople(t *testing.T) {
 	}
 }
 
-// A terminal obeys what depositors write, unless someone looks at it first.
+// A terminal obeys what depositors write, unless it is cleaned first.
 func TestNamesCannotCommandATerminal(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -67,7 +67,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		documented[row[1]] = append([]string{}, regexp.MustCompile(`[a-z_]+`).FindAllString(row[2], -1)...)
 	}
 	if diff := cmp.Diff(exported(t), documented); diff != "" {
-		t.Errorf("metrics and their labels that are told (-) and documented (+):\n%s", diff)
+		t.Errorf("metrics and their labels that are exported (-) and documented (+):\n%s", diff)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 			t.Errorf("GET %s = %d %q, %v; want %d and %q", path, response.StatusCode, body, err, status, part)
 		}
 		if strings.Contains(string(body), "db.internal") {
-			t.Errorf("GET %s tells about the network: %q", path, body)
+			t.Errorf("GET %s reveals the network: %q", path, body)
 		}
 	}
 	expect("/metrics", http.StatusOK, "farol_test_total 1")

@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Any scheduler tells of all jobs what the database has, no matter who ran them.
+// Any scheduler exports of all jobs what the database has, no matter who ran them.
 func TestSchedulesAreShown(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
@@ -44,6 +44,6 @@ func TestSchedulesAreShown(t *testing.T) {
 	}
 	db.Close()
 	if left := gathered(t, r); len(left) != 0 {
-		t.Errorf("without the database it tells %v", left)
+		t.Errorf("without the database it exports %v", left)
 	}
 }

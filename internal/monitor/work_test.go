@@ -24,7 +24,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// watched is a queue with two engines and what they tell Prometheus.
+// watched is a queue with two engines and their metrics.
 type watched struct {
 	t       testing.TB
 	db      *pgxpool.Pool
@@ -349,7 +349,7 @@ func TestScrapesDoNotHammerTheDatabase(t *testing.T) {
 	}
 }
 
-// An old snapshot is told of once, again after a while, and when it is gone.
+// An old snapshot is reported once, again after a while, and when it is gone.
 func TestCanaryWarnsOfOldSnapshots(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder

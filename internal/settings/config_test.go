@@ -139,10 +139,10 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 	}
 }
 
-// Each row is one wrong setting; together they must all be told.
+// Each row is one wrong setting; together they must all be reported.
 func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	wrong := []struct{ name, value, told string }{
+	wrong := []struct{ name, value, said string }{
 		{"FAROL_DATABASE_URL", "", "is not set"},
 		{"FAROL_REDIS_URL", "http://redis", "cannot be read"},
 		{"AWS_ACCESS_KEY_ID", "", "is not set"},
@@ -181,12 +181,12 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 		t.Errorf("%d lines for %d mistakes:\n%v", len(lines)-1, len(wrong), err)
 	}
 	for _, w := range wrong {
-		told := false
+		said := false
 		for _, line := range lines {
-			told = told || strings.HasPrefix(line, "  "+w.name+" ") && strings.Contains(line, w.told)
+			said = said || strings.HasPrefix(line, "  "+w.name+" ") && strings.Contains(line, w.said)
 		}
-		if !told {
-			t.Errorf("nothing says that %s %s", w.name, w.told)
+		if !said {
+			t.Errorf("nothing says that %s %s", w.name, w.said)
 		}
 	}
 	if t.Failed() {
@@ -256,7 +256,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
-// Behind a pooler, who needs a session has to be told the way past it; who does
+// Behind a pooler, a command that needs a session must be given the way past it; one that does
 // not goes through it.
 func TestSessionsGoPastThePooler(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func oldNames() (names []string) {
 	return names
 }
 
-// Each of the 42 names takes effect or is told to have none, and none is taken
+// Each of the 42 names takes effect or is reported to have none, and none is taken
 // with a value that it cannot have.
 func TestEveryOldNameIsAccepted(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestEveryOldNameIsAccepted(t *testing.T) {
 	}
 }
 
-// Of two spellings one counts, and that the other does not is told.
+// Of two spellings one counts, and the other is reported to have no effect.
 func TestTwoSpellingsOfOneSetting(t *testing.T) {
 	t.Parallel()
 	c := parsed(t, map[string]string{

@@ -125,7 +125,7 @@ func TestClientStopsWorkThatIsNotItsOwn(t *testing.T) {
 	})
 	testenv.Exec(t, l.db, `SELECT requeue($1::bigint)`, id)
 	if err := <-lost; !errors.Is(err, client.ErrLost) {
-		t.Errorf("Failed was told of %v, want ErrLost", err)
+		t.Errorf("Failed was called with %v, want ErrLost", err)
 	}
 	second := <-begun
 	if second.ID != id || second.Token <= first.Token {
@@ -176,7 +176,7 @@ func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
 	cancel()
 	running.Wait()
 	if !errors.Is(err, client.ErrLost) || worked > 3*time.Second {
-		t.Errorf("it worked for %v, and Failed was told of %v; want ErrLost within the lease", worked, err)
+		t.Errorf("it worked for %v, and Failed was called with %v; want ErrLost within the lease", worked, err)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestClientRenewsThroughASilence(t *testing.T) {
 	running.Go(func() {
 		err := c.WorkStage(ctx, client.StageWorker{
 			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
-			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %v", err) },
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was called with %v", err) },
 		}, func(working context.Context, _ client.Item) (string, error) {
 			defer cancel()
 			select {
@@ -241,7 +241,7 @@ func TestClientEndsItemsWhateverIsSaid(t *testing.T) {
 	running.Go(func() {
 		err := c.WorkStage(ctx, client.StageWorker{
 			Claim:  client.ClaimRequest{Worker: "test", Stages: []string{"Virus Scan"}},
-			Failed: func(_ client.Item, err error) { t.Errorf("Failed was told of %.200v", err) },
+			Failed: func(_ client.Item, err error) { t.Errorf("Failed was called with %.200v", err) },
 		}, func(_ context.Context, i client.Item) (string, error) { return says[i.ID-first]() })
 		if err != nil {
 			t.Errorf("WorkStage = %v", err)

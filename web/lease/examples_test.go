@@ -196,7 +196,7 @@ func TestKilledExampleWorkerLosesItsItemOnce(t *testing.T) {
 	}
 }
 
-// knowsLease tells whether the engine has heard of the lease of Virus Scan: one
+// knowsLease reports whether the engine knows the lease of Virus Scan: one
 // that is claimed has it.
 func (l *leases) knowsLease(t *testing.T) bool {
 	t.Helper()

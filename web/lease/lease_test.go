@@ -154,7 +154,7 @@ func (l *leases) value(sql string, args ...any) (v string) {
 
 const scans = `{"worker": "anna", "stages": ["Virus Scan"]}`
 
-// An item is claimed, renewed, ended once, and told of; a second end says that the
+// An item is claimed, renewed, ended once, and announced; a second end says that the
 // first has landed.
 func TestLeaseFromClaimToFinish(t *testing.T) {
 	t.Parallel()

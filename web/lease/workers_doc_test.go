@@ -75,7 +75,7 @@ func TestWorkersPageWorks(t *testing.T) {
 	}
 }
 
-// The page tells of each code that a problem may have, and of no other.
+// The page explains each code that a problem may have, and of no other.
 func TestWorkersPageHasTheCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/workers.md")

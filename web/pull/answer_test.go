@@ -75,7 +75,7 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 		})
 	}
 	running.Wait()
-	closed() // a connection tells of its deadlocks when it ends
+	closed() // a connection reports its deadlocks when it ends
 	testenv.Eventually(t, "the end of the connections", func() (gone bool) {
 		if err := db.QueryRow(t.Context(), `SELECT count(*) <= $1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'`,
 			db.Stat().TotalConns()).Scan(&gone); err != nil {

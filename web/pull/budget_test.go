@@ -118,7 +118,7 @@ func TestTricklesAreCut(t *testing.T) {
 	}
 }
 
-// With no memory left a request is refused at once, and told when to come again; a
+// With no memory left a request is refused at once, with the time to come again; a
 // caller that has its share holds up no other, and small requests go on.
 func TestNoMemoryIsAnAnswer(t *testing.T) {
 	t.Parallel()

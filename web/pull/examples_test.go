@@ -54,7 +54,7 @@ func TestExampleClients(t *testing.T) {
 	}
 }
 
-// A message whose command fails is given again; one that is in work when the client
+// A message whose command fails is given again; one that is in progress when the client
 // is asked to stop is answered first, and one that waits ends at once.
 func TestExampleClientsRetryAndStopWell(t *testing.T) {
 	t.Parallel()

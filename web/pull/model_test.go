@@ -83,7 +83,7 @@ func (q *modelQueue) again(r *modelReceiver, most, retries, timeout int) (given 
 	return given
 }
 
-// answer tells whether the result is to a message that was given.
+// answer reports whether the result is to a message that was given.
 func (q *modelQueue) answer(name string, n int) bool {
 	row := q.receiver(name).rows[n]
 	if row != nil {

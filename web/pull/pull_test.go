@@ -323,7 +323,7 @@ func TestNewMessagesReachWhoWaitsForThem(t *testing.T) {
 	}
 }
 
-// settled tells whether every receiver that waits has made its first look.
+// settled reports whether every receiver that waits has made its first fetch.
 func (s *server) settled() bool {
 	var n int
 	if err := s.db.QueryRow(context.Background(), `SELECT count(*) FROM topic_receivers`).Scan(&n); err != nil {

@@ -149,7 +149,7 @@ func TestReceiverOfATopicMissesNoLateCommit(t *testing.T) {
 }
 
 // A message that an open transaction still hides reaches who waits for it soon after
-// its commit, though no notice tells of that.
+// its commit, though no notification announces that.
 func TestHiddenMessageReachesWhoWaits(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
@@ -202,7 +202,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	got = nil
-	alone := newBroker(s.db, Options{}) // it hears of nothing that would have it look again
+	alone := newBroker(s.db, Options{}) // it receives no notification that would have it fetch again
 	for range 2 {
 		messages, err := alone.pull(t.Context(), "w", broughtResults{}, []wanted{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, testenv.Patience/2)
 		if err != nil {
@@ -317,15 +317,15 @@ func TestNameIsAQueueOrATopic(t *testing.T) {
 	}
 }
 
-// Calls that wait under one name for a topic of the pipeline do not all look when one
+// Calls that wait under one name for a topic of the pipeline do not all fetch when one
 // message comes.
 func TestFewLookForAMessageOfATopic(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
 	q := newBroker(db, Options{Poll: time.Hour})
-	var looks atomic.Int64
+	var fetches atomic.Int64
 	q.fetches = batch.New(2, mostTogether, func(ctx context.Context, calls []fetch) ([]fetched, error) {
-		looks.Add(int64(len(calls)))
+		fetches.Add(int64(len(calls)))
 		return q.fetchAll(ctx, calls)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -345,19 +345,19 @@ func TestFewLookForAMessageOfATopic(t *testing.T) {
 			}
 		})
 	}
-	testenv.Eventually(t, "all calls waiting", func() bool { return q.waits.count() == calls && looks.Load() >= calls })
+	testenv.Eventually(t, "all calls waiting", func() bool { return q.waits.count() == calls && fetches.Load() >= calls })
 	testenv.PutMessages(t, db, aTopic, "1")
 	testenv.Exec(t, db, `NOTIFY `+topiclog.Channel)
 	<-answered
-	before := looks.Load()
+	before := fetches.Load()
 	const messages = 10
 	for n := range messages {
 		testenv.PutMessages(t, db, aTopic, fmt.Sprint(n))
 		testenv.Exec(t, db, `NOTIFY `+topiclog.Channel)
 		<-answered
 	}
-	if n := looks.Load() - before; n > 10*messages {
-		t.Errorf("%d looks for %d messages", n, messages)
+	if n := fetches.Load() - before; n > 10*messages {
+		t.Errorf("%d fetches for %d messages", n, messages)
 	}
 	cancel()
 	running.Wait()

@@ -29,7 +29,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 		Files: []explain.File{{Path: "data/\u202egnp.exe", Files: 1, Size: number(200), Bytes: 50}, {Path: "data/a", Files: 3, Size: number(30)}},
 	}
 	ended := time.Now()
-	l := explain.Snapshot{Item: item, State: "in work", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
+	l := explain.Snapshot{Item: item, State: "in progress", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
 	for range 2 {
 		if err := p.show(l); err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	for _, want := range []string{
 		`Item 7, film\x1b[2J.tar of test.edu, 0 B: Started`, "  1 Receive                done in 3s\n", "  2 Validate               done\n",
 		"  6 Store                  attempt 2 [=====               ] 1 of 4 files, 100 B of 400 B (25%), rate not known yet; remaining time not known yet\n",
-		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in work\n",
+		`      data/\u202egnp.exe: 50 B of 200 B (25%)` + "\n", "      data/a and 2 more, 30 B\n", "      … and 10 more\n", "  9 Cleanup\n", "  in progress\n",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("it lacks %q:\n%s", want, first)
