@@ -44,15 +44,15 @@ check: lint                     ## what must hold before a commit, besides the t
 	go mod tidy -diff
 	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"
 
-lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix mends some
+lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix fixes some
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(lint) run $(ARGS)
 
-bench: deps                     ## whole ingests and hops on a stack with fsync, then the packages
+bench: deps                     ## whole ingests and transitions on a stack with fsync, then the packages
 	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
 	go test -run '^$$' -bench . ./...
 
-bench-queue: deps               ## the queue beside public ones; make bench-queue ARGS='-only farol,river'
+bench-queue: deps               ## the queue compared with public ones; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
 	cd bench && go run ./queue $(ARGS)
 
