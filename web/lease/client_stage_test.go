@@ -163,7 +163,7 @@ func TestClientStopsWorkThatItCannotRenew(t *testing.T) {
 			Failed: func(_ client.Item, err error) { lost <- err },
 		}, func(ctx context.Context, _ client.Item) (string, error) {
 			began := time.Now()
-			l.db.Close() // the server cannot do anything any more
+			go l.db.Close() // the server cannot do anything any more; it waits for calls in progress
 			<-ctx.Done()
 			worked = time.Since(began)
 			return "", context.Cause(ctx)
