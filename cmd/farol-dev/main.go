@@ -17,7 +17,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)                                 // a second signal ends us at once
+	context.AfterFunc(ctx, stop) // a second signal ends us at once
 	os.Exit(cli.Run(ctx, rootCommand(), os.Args[1:], os.Stderr))
 }
 
