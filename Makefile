@@ -37,8 +37,7 @@ soak: deps                      ## soak tests whole, and a table of what they di
 	.ci/deps cc
 	go run ./internal/soak $(ARGS)
 
-check: lint                     ## what must hold before a commit, besides the tests
-	go vet ./...
+check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
 	cd bench && go vet ./... && go mod tidy -diff
 	cd chaos && go vet ./... && go mod tidy -diff
 	go mod tidy -diff
