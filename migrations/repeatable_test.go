@@ -6,34 +6,29 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 )
 
-// replaced are the files of which the database has got another content since.
-func replaced(t *testing.T, url string) (files []string) {
+// files are those with a state in the database.
+func files(t *testing.T, url string, in func(migrations.Applied) bool) (names []string) {
 	t.Helper()
 	list, err := migrations.Status(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range list {
-		if m.Replaced {
-			files = append(files, m.File)
+		if in(m) {
+			names = append(names, m.File)
 		}
 	}
-	return files
+	return names
 }
 
-// lacking are the files that the database lacks.
-func lacking(t *testing.T, url string) (files []string) {
+func lacking(t *testing.T, url string) []string {
 	t.Helper()
-	list, err := migrations.Status(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range list {
-		if m.At.IsZero() {
-			files = append(files, m.File)
-		}
-	}
-	return files
+	return files(t, url, func(m migrations.Applied) bool { return m.At.IsZero() })
+}
+
+func replaced(t *testing.T, url string) []string {
+	t.Helper()
+	return files(t, url, func(m migrations.Applied) bool { return m.Replaced })
 }
 
 // A repeatable file that has changed is applied again, the others are left alone, and

@@ -62,7 +62,7 @@ func TestClaimsOfOneFillAllSlots(t *testing.T) {
 	stop()
 }
 
-// oneByOne observes claims, each of which may take one item.
+// oneByOne observes claims that may take one item each.
 type oneByOne struct{ t *testing.T }
 
 func (oneByOne) Settled(time.Duration, int) {}

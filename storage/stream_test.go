@@ -186,7 +186,7 @@ func TestStreamGoesOnWhereItStood(t *testing.T) {
 		offset      int64
 		list        func(string) string // changes what the server says that it has
 		from        int64
-		anew        bool
+		restarts    bool
 	}{
 		"over TLS":                   {"TLS", "TLS", 2 * minPart, nil, 2 * minPart, false},
 		"over HTTP":                  {"HTTP", "HTTP", 2 * minPart, nil, 2 * minPart, false},
@@ -229,8 +229,8 @@ func TestStreamGoesOnWhereItStood(t *testing.T) {
 			if _, err := b.PutStream(t.Context(), "key", describe(p.content), s); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(again.from, []int64{tt.from}) || again.made != size-tt.from || (len(again.ids) > 0) != tt.anew {
-				t.Errorf("begun at %v, %d bytes, uploads %v; want from %d on, from the beginning %t", again.from, again.made, again.ids, tt.from, tt.anew)
+			if !slices.Equal(again.from, []int64{tt.from}) || again.made != size-tt.from || (len(again.ids) > 0) != tt.restarts {
+				t.Errorf("begun at %v, %d bytes, uploads %v; want from %d on, from the beginning %t", again.from, again.made, again.ids, tt.from, tt.restarts)
 			}
 			holds(t, direct, p.content)
 			nothingOpen(t, direct, 0)

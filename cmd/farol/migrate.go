@@ -146,7 +146,7 @@ func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
 	return list, ofOldSchema(err)
 }
 
-// missing lists what the database lacks, and of which files it has another content since.
+// missing lists what the database lacks, and the files that it has in another form since.
 func missing(list []migrations.Applied) (files, replaced []string) {
 	for _, m := range list {
 		switch {

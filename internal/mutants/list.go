@@ -4,7 +4,7 @@ import "slices"
 
 // mutants are all mistakes. docs/testing.md says what each would have cost.
 func mutants() []mutant {
-	return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping(), ofRecords())
+	return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping(), ofPlans(), ofRecords())
 }
 
 // ofClaims are the mistakes in what a claim takes, and where it looks.
@@ -156,7 +156,7 @@ func ofRules() []mutant {
 	}
 }
 
-// ofTyping are the mistakes in what is refused and seen of typing, and in what changes many items.
+// ofTyping are the mistakes in what is refused and recorded of changes by hand.
 func ofTyping() []mutant {
 	return []mutant{
 		{
@@ -169,27 +169,6 @@ func ofTyping() []mutant {
 			"overtaking-moves-start-times", "migrations/repeatable/24_refused_changes.sql",
 			`IF 'priority' = ANY (typed) THEN -- items`, `IF false THEN -- items`,
 			"./claim", "TestOvertakingMovesNoStartTimes",
-		},
-		{
-			"condition-that-writes", "migrations/repeatable/26_plans.sql",
-			`		SET LOCAL transaction_read_only = on;
-`, ``,
-			"./registry", "TestFilterIsACondition",
-		},
-		{
-			"condition-that-is-more", "migrations/repeatable/26_plans.sql",
-			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
-			"./registry", "TestFilterIsACondition",
-		},
-		{
-			"dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
-			`IF dry_run IS FALSE AND f.ids`, `IF dry_run IS NOT TRUE AND f.ids`,
-			"./registry", "TestRequeueWhereTellsFirst",
-		},
-		{
-			"many-over-a-change", "migrations/repeatable/26_plans.sql",
-			`ELSIF (w.claim_token, w.stage, w.status, w.priority) IS DISTINCT FROM (i.claim_token, i.stage, i.status, i.priority) THEN`, `ELSIF false THEN`,
-			"./registry", "TestRequeueWherePassesOverWhatHasChanged",
 		},
 		{
 			"column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",
@@ -212,6 +191,38 @@ func ofTyping() []mutant {
 WHERE w.status IN ('Failed', 'Suspended');`, `) t
 WHERE w.status IN ('Failed', 'Suspended') OR t.last_outcome = 'transient';`,
 			"./registry", "TestFailedIsExact",
+		},
+	}
+}
+
+// ofPlans are the mistakes in changes of many items.
+func ofPlans() []mutant {
+	return []mutant{
+		{
+			"condition-that-writes", "migrations/repeatable/26_plans.sql",
+			`		SET LOCAL transaction_read_only = on;
+`, ``,
+			"./registry", "TestFilterIsACondition",
+		},
+		{
+			"condition-that-is-more", "migrations/repeatable/26_plans.sql",
+			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
+			"./registry", "TestFilterIsACondition",
+		},
+		{
+			"dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
+			`IF dry_run IS FALSE AND f.ids`, `IF dry_run IS NOT TRUE AND f.ids`,
+			"./registry", "TestRequeueWhereTellsFirst",
+		},
+		{
+			"many-over-a-change", "migrations/repeatable/26_plans.sql",
+			`ELSIF (w.claim_token, w.stage, w.status, w.priority) IS DISTINCT FROM (i.claim_token, i.stage, i.status, i.priority) THEN`, `ELSIF false THEN`,
+			"./registry", "TestRequeueWherePassesOverWhatHasChanged",
+		},
+		{
+			"plan-of-what-moved", "migrations/repeatable/26_plans.sql",
+			`AND w.claim_token = found.token`, ``,
+			"./registry", "TestItemThatMovesInBetweenIsNotInThePlan",
 		},
 	}
 }

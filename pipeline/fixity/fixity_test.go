@@ -317,7 +317,7 @@ func TestBrokenReadingGoesOn(t *testing.T) {
 	}
 }
 
-// held is a worker that is reading a copy, of which the provider says nothing until
+// held is a worker that is reading a copy whose provider does not answer until
 // the function that it returns is called.
 func (a *archive) held(f *Checker) (stop, letGo func()) {
 	a.T.Helper()

@@ -74,8 +74,8 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	return s.tar(ctx, w)
 }
 
-// needed sends an item back if its tar has the good bytes of a file of which a copy was found
-// bad since Reingest Check: they are stored again before the tar is deleted.
+// needed sends an item back if its tar has the good bytes of a file and a copy of
+// that file was found bad after Reingest Check: the bytes are stored again before the tar is deleted.
 func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
 	bad, err := fixity.In(s.Registry).BadFiles(ctx, object.ID)
 	if err != nil || len(bad) == 0 {

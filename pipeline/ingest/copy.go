@@ -96,8 +96,8 @@ func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucke
 	return cause.Storage(err)
 }
 
-// large streams a larger file: in one request, or in parts, of which those that the staging
-// bucket already has are not sent again.
+// large streams a larger file: in one request, or in parts. Parts that the staging bucket
+// already has are not sent again.
 func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, f *lists.File) error {
 	key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
 	if w.there(ctx, s.Staging, key, f, up) {

@@ -94,7 +94,7 @@ func (l *layout) judgeOnce(ctx context.Context, g *giving, staged storage.Object
 	return l.verdict(b, g.Profiles.Of(b))
 }
 
-// verdict refuses a tar that is not a valid bag. A bag of which files were deleted may lack
+// verdict refuses a tar that is not a valid bag. A bag that lost files by deletions may lack
 // files that its profile requires, and is restored anyway.
 func (l *layout) verdict(b *bag.Bag, p *bag.Profile) error {
 	v := b.Validate(bag.PlainBagIt())

@@ -131,7 +131,7 @@ func TestUploadsThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// The doctor reports uploads of which no item will ever be made, after a day.
+// The doctor reports after a day the uploads that will never become an item.
 func TestDoctorTellsOfUploadsThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
