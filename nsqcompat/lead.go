@@ -299,7 +299,7 @@ func (l *leader) end(ctx context.Context) {
 	ended, ctx := ctx.Err() != nil, context.WithoutCancel(ctx)
 	if ended {
 		if err := l.link.handOver(ctx); err != nil {
-			l.o.Log.WarnContext(ctx, "cannot record the messages left in nsqd; the next mirror will treat it as messages of unknown origin", "err", err)
+			l.o.Log.WarnContext(ctx, "cannot record the messages left in nsqd; the next mirror will treat them as messages of unknown origin", "err", err)
 		}
 	}
 	l.detach()
