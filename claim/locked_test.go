@@ -158,8 +158,8 @@ func TestLockedItemHoldsUpNoOtherRemoteLease(t *testing.T) {
 	}
 	locked, other := items[0], items[1]
 	tx := q.cancels(locked.ID)
-	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); err == nil || errors.Is(err, claim.ErrLost) {
-		t.Errorf("Renew of the locked item = %v", err)
+	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); !errors.Is(err, claim.ErrLocked) {
+		t.Errorf("Renew of the locked item = %v, want %v", err, claim.ErrLocked)
 	}
 	if _, _, err := r.Renew(t.Context(), other.ID, other.Token, ""); err != nil {
 		t.Errorf("Renew of the other item = %v", err)
