@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +63,8 @@ again changes nothing.`,
 // addInstitution makes the buckets first: if we die between, a second run goes
 // on, whereas a registered institution without buckets fails every reading.
 func addInstitution(ctx context.Context, in registry.Institution, create bool) (registry.Institution, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	if !create {
 		s, err := connect.Registry(ctx, "institution")
 		if err != nil {
@@ -130,33 +133,25 @@ test. The institution gets an alert with the result, and the bag in its restore 
 			if err := cli.InRange("--spot-restore-days", days, 0, 3650); err != nil {
 				return err
 			}
-			in, err := setSpotRestoreDays(cmd.Context(), args[0], days)
-			if err != nil {
-				return err
-			}
-			text := fmt.Sprintf("A random object of %s is restored every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
-			if in.SpotRestoreDays == 0 {
-				text = fmt.Sprintf("No random objects of %s are restored.", in.Identifier)
-			}
-			return cli.Printf(cmd, asJSON, in, "%s\n", text)
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				in, err := r.SetSpotRestoreDays(ctx, args[0], days)
+				switch {
+				case errors.Is(err, registry.ErrNotFound):
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}
+				case err != nil:
+					return err
+				}
+				text := fmt.Sprintf("A random object of %s is restored every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
+				if in.SpotRestoreDays == 0 {
+					text = fmt.Sprintf("No random objects of %s are restored.", in.Identifier)
+				}
+				return cli.Printf(cmd, asJSON, in, "%s\n", text)
+			})
 		},
 	}
 	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two test restorations; 0: none (required)")
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-func setSpotRestoreDays(ctx context.Context, identifier string, days int) (registry.Institution, error) {
-	s, err := connect.Registry(ctx, "institution")
-	if err != nil {
-		return registry.Institution{}, err
-	}
-	defer s.Close()
-	in, err := s.Registry.SetSpotRestoreDays(ctx, identifier, days)
-	if errors.Is(err, registry.ErrNotFound) {
-		err = cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}
-	}
-	return in, err
 }
 
 func institutionListCommand() *cobra.Command {
@@ -168,28 +163,21 @@ func institutionListCommand() *cobra.Command {
   farol institution list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := allInstitutions(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return cli.PrintList(cmd, asJSON, list, "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, func(in registry.Institution) []string {
-				return []string{
-					fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				list, err := institutions(ctx, r)
+				if err != nil {
+					return err
 				}
+				return cli.PrintList(cmd, asJSON, list, "institutions", []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}, func(in registry.Institution) []string {
+					return []string{
+						fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
+					}
+				})
 			})
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-func allInstitutions(ctx context.Context) ([]registry.Institution, error) {
-	s, err := connect.Registry(ctx, "institution")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	return institutions(ctx, s.Registry)
 }
 
 func institutions(ctx context.Context, r *registry.Registry) ([]registry.Institution, error) {

@@ -53,16 +53,13 @@ requests nor approves deletions.`,
 				return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
 					"name the institution, except for an admin, who has none")
 			}
-			s, err := connect.Registry(cmd.Context(), "user")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			added, err := s.Registry.AddUser(cmd.Context(), u)
-			if err != nil {
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show the people and institutions"}
-			}
-			return cli.Printf(cmd, asJSON, added, "%s is registered as %s.\n", human.Line(added.Email), added.Role)
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				added, err := r.AddUser(ctx, u)
+				if err != nil {
+					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show the people and institutions"}
+				}
+				return cli.Printf(cmd, asJSON, added, "%s is registered as %s.\n", human.Line(added.Email), added.Role)
+			})
 		},
 	}
 	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")

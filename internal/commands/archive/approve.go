@@ -43,7 +43,7 @@ the approval would be refused, and changes nothing.`,
 			if f.token == "" {
 				return cli.Usage(errors.New("--token is missing"), "add --token with the token that `farol delete request` printed")
 			}
-			return runDelete(cmd.Context(), f.by, func(ctx context.Context, r *registry.Registry) error {
+			return runDelete(cmd, f.by, func(ctx context.Context, r *registry.Registry) error {
 				return f.approve(ctx, cmd, r, id)
 			})
 		},

@@ -56,7 +56,7 @@ institution. If an object has not been stored for the minimum time of its storag
 			case len(names) > mostNamed:
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
-			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
+			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
 				d, token, err := requests.In(r).RequestDeletion(ctx, by, names)
 				if err != nil {
 					return err
@@ -104,17 +104,13 @@ func namedIn(file string, stdin io.Reader) (names []string, err error) {
 	return names, nil
 }
 
-// runDelete does something in the name of a person.
-func runDelete(ctx context.Context, by string, do func(ctx context.Context, r *registry.Registry) error) error {
+// runDelete does something in the name of a person. It has no timeout: a request may
+// name many files.
+func runDelete(cmd *cobra.Command, by string, do func(ctx context.Context, r *registry.Registry) error) error {
 	if by == "" {
 		return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
 	}
-	s, err := connect.Registry(ctx, "delete")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return undeletable(do(ctx, s.Registry))
+	return undeletable(connect.WithRegistryFor(cmd, 0, do))
 }
 
 func undeletable(err error) error {
@@ -144,7 +140,7 @@ func deleteCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runDelete(cmd.Context(), by, func(ctx context.Context, r *registry.Registry) error {
+			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
 				d, err := requests.In(r).CancelDeletion(ctx, id, by)
 				if err != nil {
 					return err

@@ -48,7 +48,7 @@ func recordCommand[P any](
 			return cli.Usage(errors.New("--json and --premis contradict each other"), "give one of them")
 		}
 		if asPREMIS {
-			return exportPREMIS(cmd, cmd.Parent().Name(), args[0], premis, missing)
+			return exportPREMIS(cmd, args[0], premis, missing)
 		}
 		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])
@@ -198,19 +198,16 @@ func printSection(w io.Writer, none string, header []string, rows [][]string) er
 
 // exportPREMIS writes what is on record under an identifier as a PREMIS document. It
 // may take longer than other commands: an object has many files.
-func exportPREMIS(cmd *cobra.Command, command, identifier string,
+func exportPREMIS(cmd *cobra.Command, identifier string,
 	read func(context.Context, *registry.Export, string) (premis.Source, error), missing func(error) error,
 ) error {
-	s, err := connect.Registry(cmd.Context(), command)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return s.Registry.Export(cmd.Context(), func(e *registry.Export) error {
-		source, err := read(cmd.Context(), e, identifier)
-		if err != nil {
-			return missing(err)
-		}
-		return premis.Write(cmd.OutOrStdout(), source)
+	return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+		return r.Export(ctx, func(e *registry.Export) error {
+			source, err := read(ctx, e, identifier)
+			if err != nil {
+				return missing(err)
+			}
+			return premis.Write(cmd.OutOrStdout(), source)
+		})
 	})
 }

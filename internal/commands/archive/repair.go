@@ -216,20 +216,17 @@ func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 }
 
 func allowRepair(cmd *cobra.Command, f repairFlags) error {
-	s, err := connect.Registry(cmd.Context(), "repair")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	err = fixity.In(s.Registry).AllowRepair(cmd.Context(), f.release, f.by)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
-	case err != nil:
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
-	}
-	return cli.Printf(cmd, f.asJSON, map[string]string{"provider": f.release, "released_by": f.by},
-		"Repair continues at %s. Earlier failures no longer count.\n", f.release)
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		err := fixity.In(r).AllowRepair(ctx, f.release, f.by)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
+		case err != nil:
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
+		}
+		return cli.Printf(cmd, f.asJSON, map[string]string{"provider": f.release, "released_by": f.by},
+			"Repair continues at %s. Earlier failures no longer count.\n", f.release)
+	})
 }
 
 // leastShare is how many checks a share is taken of at least.

@@ -161,21 +161,16 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, "item")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	item, err := change(ctx, s.Registry, id)
-	switch {
-	case errors.Is(err, registry.ErrRefused):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
-	case err != nil:
-		return err
-	}
-	return cli.Printf(cmd, asJSON, item, "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		item, err := change(ctx, r, id)
+		switch {
+		case errors.Is(err, registry.ErrRefused):
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
+		case err != nil:
+			return err
+		}
+		return cli.Printf(cmd, asJSON, item, "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
+	})
 }
 
 func itemID(arg string) (int64, error) {
