@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // The settings are documented from what the program reads. After a change:
-// go test ./cmd/farol -run Configuration -update.
+// go test ./internal/settings -run Configuration -update.
 func TestConfigurationIsDocumented(t *testing.T) {
 	t.Parallel()
 	const begin, end = "<!-- generated: begin -->\n", "<!-- generated: end -->\n"
@@ -155,3 +156,31 @@ func TestMeaningsAreSentences(t *testing.T) {
 		}
 	}
 }
+
+// kind is the type of the setting for the reference.
+func (f Field) kind() string {
+	switch f.Value.Interface().(type) {
+	case time.Duration:
+		if f.least > 0 {
+			return "duration above 0"
+		}
+		return "duration"
+	case Size:
+		return fmt.Sprintf("size from %v", Size(f.least))
+	case int:
+		return fmt.Sprintf("number from %d", f.least)
+	case storage.Secret:
+		return "secret: " + bare(f.is)
+	}
+	if len(f.oneOf) > 0 {
+		return "`" + strings.Join(f.oneOf, "`, `") + "`"
+	}
+	return bare(f.is)
+}
+
+// bare is a noun without its article.
+func bare(noun string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(noun, "the "), "an "), "a ")
+}
+
+func (l level) String() string { return [...]string{"low", "medium", "high"}[l] }

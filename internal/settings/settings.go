@@ -214,32 +214,6 @@ func (f Field) allowed() string {
 	return f.is
 }
 
-// kind is the type of the setting for the reference.
-func (f Field) kind() string {
-	switch f.Value.Interface().(type) {
-	case time.Duration:
-		if f.least > 0 {
-			return "duration above 0"
-		}
-		return "duration"
-	case Size:
-		return fmt.Sprintf("size from %v", Size(f.least))
-	case int:
-		return fmt.Sprintf("number from %d", f.least)
-	case storage.Secret:
-		return "secret: " + bare(f.is)
-	}
-	if len(f.oneOf) > 0 {
-		return "`" + strings.Join(f.oneOf, "`, `") + "`"
-	}
-	return bare(f.is)
-}
-
-// bare is a noun without its article.
-func bare(noun string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(noun, "the "), "an "), "a ")
-}
-
 // check says what is wrong with a value that could be read; "" if nothing is.
 func (f Field) check() string {
 	switch v := f.Value.Interface().(type) {

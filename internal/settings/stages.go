@@ -17,8 +17,6 @@ const (
 	high
 )
 
-func (l level) String() string { return [...]string{"low", "medium", "high"}[l] }
-
 // resources say what the work of a stage leans on. How it is treated unless
 // someone says otherwise follows from that.
 type resources struct{ S3, Redis, Registry, CPU, Memory level }
