@@ -86,9 +86,7 @@ func TestOwnerWithoutTheRightToCreateRolesMigrates(t *testing.T) {
 		t.Error("grant_administration has granted nothing")
 	}
 	// The rights of the owner, who is no superuser, are enough for all of it.
-	exec(t, c, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'in', 'out');
-		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
-		SELECT id, 'Ingest', 'Receive', 'bag.tar', 'in', 'e', 1, now() FROM institutions`)
+	exec(t, c, oneItem)
 	exec(t, super, `SET ROLE farol_admin`)
 	for _, sql := range []string{
 		`UPDATE work_items SET status = 'Suspended'`, `UPDATE work_items SET status = 'Pending'`, `UPDATE work_items SET note = 'Seen.'`,
@@ -122,3 +120,8 @@ func TestRoleThatAnotherSessionCreatesInBetween(t *testing.T) {
 	}
 	exec(t, super, `DROP OWNED BY farol_admin; DROP ROLE farol_admin; ALTER ROLE farol_admin_of_others RENAME TO farol_admin`)
 }
+
+// oneItem is an institution with an item, which is 1.
+const oneItem = `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'in', 'out');
+	INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+	SELECT id, 'Ingest', 'Receive', 'bag.tar', 'in', 'e', 1, now() FROM institutions`

@@ -91,6 +91,7 @@ func TestAuditorReadsAndNothingElse(t *testing.T) {
 	owner, super := empty(t)
 	up(t, owner)
 	auditor := login(t, super, owner, `SELECT grant_audit('$role')`)
+	exec(t, super, oneItem)
 	for _, table := range strings.Fields(value[string](t, super, `SELECT string_agg(on_table, ' ') FROM auditor_rights WHERE columns = ''`)) {
 		if _, err := auditor.Exec(t.Context(), `SELECT * FROM `+table); err != nil {
 			t.Errorf("%s: %v", table, err)
@@ -99,7 +100,7 @@ func TestAuditorReadsAndNothingElse(t *testing.T) {
 	for _, sql := range []string{
 		`SELECT approved_by FROM deletion_requests`, `SELECT subject FROM alerts`, `SELECT * FROM why_not(1)`,
 	} {
-		if _, err := auditor.Exec(t.Context(), sql); err != nil && !strings.Contains(err.Error(), "there is no item") {
+		if _, err := auditor.Exec(t.Context(), sql); err != nil {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
@@ -108,8 +109,8 @@ func TestAuditorReadsAndNothingElse(t *testing.T) {
 		`UPDATE premis_events SET outcome = 'Success'`, `DELETE FROM work_item_audit`, `SELECT pause_all()`, `SELECT requeue(1)`,
 		`SELECT plan_make('cancel', 'true')`,
 	} {
-		if _, err := auditor.Exec(t.Context(), sql); err == nil {
-			t.Errorf("%s was done", sql)
+		if _, err := auditor.Exec(t.Context(), sql); !denied(err) {
+			t.Errorf("%s: %v, want it denied", sql, err)
 		}
 	}
 }

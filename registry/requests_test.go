@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -278,10 +279,8 @@ func TestParkedRequestComesBackAlone(t *testing.T) {
 	ingest := a.upload("e", time.Now(), "o1.tar")[0]
 	_, err = a.Requeue(ctx, r.Item.ID, "")
 	refusedFor(t, err, fmt.Sprintf("item %d is in the queue for the same object: Ingest", ingest))
-	_, err = a.db.Exec(ctx, `UPDATE work_items SET status = 'Pending' WHERE id = $1`, r.Item.ID)
-	if err == nil {
-		t.Error("an UPDATE brought it back")
-	}
+	testenv.Refused(t, a.db, fmt.Sprintf("item %d is in the queue for the same object: Ingest", ingest),
+		`UPDATE work_items SET status = 'Pending' WHERE id = $1`, r.Item.ID)
 	a.exec(`SELECT cancel($1)`, ingest)
 	if item, err := a.Requeue(ctx, r.Item.ID, ""); err != nil || item.Status != "Pending" {
 		t.Errorf("requeued = %+v, %v", item, err)

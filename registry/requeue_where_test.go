@@ -176,9 +176,7 @@ func TestFilterIsACondition(t *testing.T) {
 	if after := a.everyItem(); after != before {
 		t.Error("a filter changed something")
 	}
-	if _, err := a.db.Exec(context.Background(), `SELECT requeue_where(NULL)`); err == nil {
-		t.Error("NULL is no filter")
-	}
+	testenv.Refused(t, a.db, "the condition is empty", `SELECT requeue_where(NULL)`)
 	if left := value[bool](a, `WITH many AS MATERIALIZED (SELECT count(*) AS lines FROM requeue_where('set_config(''farol.left'', ''behind'', false) = ''behind'''))
 		SELECT current_setting('farol.left', true) = 'behind' FROM many WHERE lines > 0`); left {
 		t.Error("a filter leaves a setting behind")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -232,15 +233,18 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 	a.dueWithin(time.Hour)
 	a.begin("two", false, false)
 
-	for _, sql := range []string{
-		`UPDATE schedules SET next_run_at = 'infinity'`, `UPDATE schedules SET next_run_at = NULL`, `UPDATE schedules SET paused = NULL`,
-		`UPDATE schedules SET every = '0'`, `UPDATE institutions SET spot_restore_days = -1`, `UPDATE institutions SET spot_restore_days = 4000`,
-		`SET LOCAL ROLE farol_admin; UPDATE schedules SET held_until = now()`, `SET LOCAL ROLE farol_admin; DELETE FROM schedules`,
-		`SET LOCAL ROLE farol_admin; SELECT wake_retrieval(1, 1)`,
+	for sql, reason := range map[string]string{
+		`UPDATE schedules SET next_run_at = 'infinity'`:                       "moment_check",
+		`UPDATE schedules SET next_run_at = NULL`:                             "not-null",
+		`UPDATE schedules SET paused = NULL`:                                  "not-null",
+		`UPDATE schedules SET every = '0'`:                                    "schedules_every_check",
+		`UPDATE institutions SET spot_restore_days = -1`:                      "institutions_spot_restore_days_check",
+		`UPDATE institutions SET spot_restore_days = 4000`:                    "institutions_spot_restore_days_check",
+		`SET LOCAL ROLE farol_admin; UPDATE schedules SET held_until = now()`: "permission denied for table schedules",
+		`SET LOCAL ROLE farol_admin; DELETE FROM schedules`:                   "permission denied for table schedules",
+		`SET LOCAL ROLE farol_admin; SELECT wake_retrieval(1, 1)`:             "permission denied for function wake_retrieval",
 	} {
-		if _, err := a.db.Exec(ctx, sql); err == nil {
-			t.Errorf("%s was not refused", sql)
-		}
+		testenv.Refused(t, a.db, reason, sql)
 	}
 }
 

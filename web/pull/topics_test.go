@@ -302,9 +302,7 @@ func TestNameIsAQueueOrATopic(t *testing.T) {
 		`SELECT add_stage('Scan', 'Validate', topic => 'fixity_check')`:     "'fixity_check' is the topic of fixity checks",
 		`SELECT add_stage('Scan', 'Validate', topic => 'ingest06_storage')`: "is that of Ingest, Store",
 	} {
-		if _, err := s.db.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want that it %s", sql, err, says)
-		}
+		testenv.Refused(t, s.db, says, sql)
 	}
 	testenv.Exec(t, s.db, `SELECT add_stage('Virus Scan', 'Validate')`)
 	if status, answer := s.ask("/post", `{"messages": {"ingest_virus_scan": ["1"]}}`); status != 403 {
