@@ -430,7 +430,8 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 		return r
 	}
 	r := ask("test.edu/o1", strings.ToUpper(first)) // who is the same person
-	if r.Item.Status != "Suspended" || r.Item.ErrorCode != "cost-approval" || !r.Item.NeedsAdminReview || !r.Quote.NeedsApproval || r.Quote.Price != "10.24" {
+	if r.Item.Status != "Suspended" || r.Item.ErrorCode != "cost-approval" || !r.Item.NeedsAdminReview || !r.Quote.NeedsApproval || r.Quote.Price != "10.24" ||
+		!strings.HasPrefix(r.Item.Note, "Requested by "+first+". Restoring 1 files (1099511627776 bytes) from the archive costs about $10.24") {
 		t.Fatalf("restoration = %+v", r)
 	}
 	for by, why := range map[string]string{first: "may not approve", "First@Test.edu": "may not approve", "reader@test.edu": "may not approve"} {

@@ -33,7 +33,8 @@ func TestBadCopyIsPassedOver(t *testing.T) {
 	if err := a.Deps.Targets["Standard-VA"].Delete(context.Background(), a.KeyOf("test.edu/bad/data/d.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if item := a.Restored("test.edu/bad"); item.Status != "Success" || item.Attempt > 1 {
+	if item := a.Restored("test.edu/bad"); item.Status != "Success" || item.Attempt > 1 ||
+		!strings.Contains(item.Note, "/test.edu/bad.tar. Bad copies were skipped and recorded; they can be repaired from the good ones: test.edu/bad/data/") {
 		t.Fatalf("object: %s: %s", item.Status, item.Note)
 	}
 	b, err := bag.Read(context.Background(), bytes.NewReader(a.Content(a.RestoreBucket(), "test.edu/bad.tar")), bag.ReadOptions{})

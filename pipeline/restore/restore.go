@@ -303,5 +303,5 @@ func badNote(ctx context.Context, r *registry.Registry, identifier string) (stri
 	if len(list) > most {
 		named = append(named, "more")
 	}
-	return "Bad copies were skipped and recorded; they can be repaired from the good ones: " + strings.Join(named, ", ") + ".", nil
+	return " Bad copies were skipped and recorded; they can be repaired from the good ones: " + strings.Join(named, ", ") + ".", nil
 }

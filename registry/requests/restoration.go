@@ -224,7 +224,7 @@ func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q Restorat
 	}
 	note := ""
 	if quote.NeedsApproval {
-		note = fmt.Sprintf("Restoring %d files (%d bytes) from the archive costs about $%s, which is more than $%s: an admin must approve it.",
+		note = fmt.Sprintf(" Restoring %d files (%d bytes) from the archive costs about $%s, which is more than $%s: an admin must approve it.",
 			quote.Files, quote.Bytes, quote.Price, quote.Cap)
 	}
 	err = tx.QueryRow(ctx, createRestorationSQL, pgx.NamedArgs{
