@@ -234,7 +234,7 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 	a.begin("two", false, false)
 
 	for sql, reason := range map[string]string{
-		`UPDATE schedules SET next_run_at = 'infinity'`:                       "moment_check",
+		`UPDATE schedules SET next_run_at = 'infinity'`:                       "infinity is no point in time",
 		`UPDATE schedules SET next_run_at = NULL`:                             "not-null",
 		`UPDATE schedules SET paused = NULL`:                                  "not-null",
 		`UPDATE schedules SET every = '0'`:                                    "schedules_every_check",
