@@ -26,6 +26,27 @@ func (q *queue) cancels(id int64) pgx.Tx {
 	return tx
 }
 
+// A claim does not wait for a transaction that has locked an item: it takes the others, and
+// a later claim takes that one.
+func TestClaimPassesOverALockedItem(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	locked, other := q.put("Receive", 1), q.put("Receive", 1)
+	tx := q.cancels(locked)
+	items, err := e.Claim(t.Context(), at("Receive", 2), 2)
+	if err != nil || len(items) != 1 || items[0].ID != other {
+		t.Fatalf("Claim = %+v, %v; want item %d", items, err, other)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the item that was locked", func() bool {
+		items, err := e.Claim(t.Context(), at("Receive", 2), 2)
+		return err == nil && len(items) == 1 && items[0].ID == locked
+	})
+}
+
 // A transaction that has locked one item of a worker keeps the worker from renewing that
 // lease, and no other. While it is open the item is not lost.
 func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {

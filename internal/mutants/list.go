@@ -17,8 +17,27 @@ func ofClaims() []mutant {
 		},
 		{
 			"claim-not-rechecked", "claim/sql/claim_ingest.sql",
-			`ctid = found.place AND w.status = 'Pending' AND w.retry`, `id IN (SELECT id FROM work_items x WHERE x.ctid = found.place)`,
-			"./claim", "TestEachItemIsClaimedOnce|TestManyClaimersShareManyItems",
+			`				FOR UPDATE SKIP LOCKED
+			) first
+			WHERE cursor.stage = stage.stage
+			LIMIT stage.allowed
+		) ready
+		LIMIT $10
+	) found
+	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry`, `			) first
+			WHERE cursor.stage = stage.stage
+			LIMIT stage.allowed
+		) ready
+		LIMIT $10
+	) found
+	WHERE w.id = (SELECT x.id FROM work_items x WHERE x.ctid = found.place)`,
+			"./claim", "TestEachItemIsClaimedOnce",
+		},
+		{
+			"claim-waits-for-locks", "claim/sql/claim_ingest.sql",
+			`				FOR UPDATE SKIP LOCKED
+`, ``,
+			"./claim", "TestClaimPassesOverALockedItem",
 		},
 		{
 			"claim-of-paused-stage", "claim/sql/claim_ingest.sql",
