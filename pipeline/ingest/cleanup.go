@@ -62,6 +62,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	if err := s.keepAtEnd(ctx, w, attempts); err != nil {
 		return err
 	}
+	w.lists.Recent.Leave(w.Item.ID)
 	if err := s.staging(ctx, w); err != nil {
 		return err
 	}
@@ -128,9 +129,11 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 }
 
 func (s *cleanup) staging(ctx context.Context, w *work) error {
-	prefix := lists.Key(w.Item.ID, "") // with its slash: item 12 is not item 123
-	if _, err := s.Staging.AbortUploads(ctx, prefix, time.Now().Add(24*time.Hour)); err != nil {
-		return fmt.Errorf("abort uploads to staging: %w", cause.Storage(err))
+	prefix := lists.Key(w.Item.ID, "")     // with its slash: item 12 is not item 123
+	if storage.PartSize(w.Item.Size) > 0 { // else nothing of it was large enough for parts
+		if _, err := s.Staging.AbortUploads(ctx, prefix, time.Now().Add(24*time.Hour)); err != nil {
+			return fmt.Errorf("abort uploads to staging: %w", cause.Storage(err))
+		}
 	}
 	const batch, atOnce = 250, 4
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -197,7 +200,9 @@ func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.At
 	if err != nil {
 		return err
 	}
-	return s.keep.Keep(ctx, interim.Keeping{Item: item, Attempts: attempts, Pass: w.Pass(), Check: w.Hold.Check})
+	keep := *s.keep
+	keep.Recent = w.lists.Recent
+	return keep.Keep(ctx, interim.Keeping{Item: item, Attempts: attempts, Pass: w.Pass(), Check: w.Hold.Check})
 }
 
 // onRecord checks that the object is on record as this item brought it, or an earlier item

@@ -37,34 +37,18 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.each(ctx, s.Files, lists.InTheTarByPack(files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		first := group[0]
-		switch {
-		case first.Pack.Shared():
-			if err := s.pack(ctx, w, receiving, tar, first.Pack); err != nil {
-				return err
-			}
-			for _, f := range group {
-				finished(f, "")
-			}
-			return nil
-		case first.Size > lists.WholeFile:
-			if err := s.large(ctx, w, receiving, tar, first); err != nil {
-				return err
-			}
-			finished(first, "")
-			return nil
+	_, err = w.each(ctx, s.Files, lists.InPacks(files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		stage := func() error { return s.pack(ctx, w, receiving, tar, group[0].Pack) }
+		if !group[0].Pack.Shared() {
+			stage = func() error { return s.alone(ctx, w, receiving, tar, group[0]) }
 		}
-		return lists.ReadGroup(ctx, tar, group, lists.AtTar, func(f *lists.File, content []byte) error {
-			key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
-			if !w.there(ctx, s.Staging, key, f, up) {
-				if _, err := s.Staging.Put(ctx, key, bytes.NewReader(content), up); err != nil {
-					return s.digestErr(ctx, receiving, tar, f, err)
-				}
-			}
+		if err := stage(); err != nil {
+			return err
+		}
+		for _, f := range group {
 			finished(f, "")
-			return nil
-		})
+		}
+		return nil
 	})
 	return err
 }
@@ -96,9 +80,9 @@ func (s *stageFiles) pack(ctx context.Context, w *work, receiving *storage.Bucke
 	return cause.Storage(err)
 }
 
-// large streams a larger file: in one request, or in parts. Parts that the staging bucket
-// already has are not sent again.
-func (s *stageFiles) large(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, f *lists.File) error {
+// alone copies a file that has an object of its own: in one request, or in parts. Parts that
+// the staging bucket already has are not sent again.
+func (s *stageFiles) alone(ctx context.Context, w *work, receiving *storage.Bucket, tar lists.Opener, f *lists.File) error {
 	key, up := lists.Key(w.Item.ID, f.Key), w.upload(f, f.Format, false)
 	if w.there(ctx, s.Staging, key, f, up) {
 		return nil

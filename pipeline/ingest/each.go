@@ -128,9 +128,9 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 		case len(files) == 0:
 			return err
 		case final(err):
-			return cause.InFile(files[0].Path, err)
+			return aboutFile(files[0], err, err)
 		case try == tries:
-			failed.add(cause.InFile(files[0].Path, fmt.Errorf("%s: %w", files[0].Path, err)))
+			failed.add(aboutFile(files[0], err, fmt.Errorf("%s: %w", files[0].Path, err)))
 			return nil
 		}
 		w.Log.WarnContext(ctx, "file failed; retrying", "path", files[0].Path, "try", try, "err", err)
@@ -138,6 +138,15 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// aboutFile names the file that an error of a group is about, if the error does not say that
+// itself: the first that is not finished. It then has this text.
+func aboutFile(first *lists.File, err, text error) error {
+	if len(cause.FileErrors(err)) > 0 {
+		return err
+	}
+	return cause.InFile(first.Path, text)
 }
 
 // final tells whether another try within the stage is pointless.

@@ -198,7 +198,7 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 // there already, and is what it should be, is not sent again.
 func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	t.Parallel()
-	const files, size = 40, 70_000 // too large to be packed
+	const files, size = 40, 300_000 // too large to be packed
 	for _, stage := range []registry.Stage{"Copy To Staging", "Store"} {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()

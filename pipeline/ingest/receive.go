@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -68,6 +69,9 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if code := b.Cut(); code != "" { // there is no whole bag for Validate to judge
 		return refusal(code, b.Validate(s.Profiles.Of(b)))
 	}
+	if w.read != nil {
+		w.lists.Recent.KeepTar(w.Item.ID, w.read.Bytes())
+	}
 	w.MemoryNeed = pipeline.MemoryNeed(len(b.Files))
 	w.Count.Read("", len(b.Files), w.Item.Size)
 	for i, f := range b.Files {
@@ -106,7 +110,12 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof 
 		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
 	}}
 	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
-	return bag.Read(ctx, stream, bag.ReadOptions{
+	var content io.Reader = stream
+	if w.read = nil; start == 0 && w.Item.Size <= lists.SmallTar {
+		w.read = bytes.NewBuffer(make([]byte, 0, w.Item.Size))
+		content = io.TeeReader(stream, w.read)
+	}
+	return bag.Read(ctx, content, bag.ReadOptions{
 		PartSize:        storage.PartSize,
 		CheckpointBytes: s.checkpointEvery,
 		PartMD5:         wantPartMD5(s.Staging, s.Targets),

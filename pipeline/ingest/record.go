@@ -33,11 +33,11 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	if err := w.afterRequests(ctx, s.Registry); err != nil {
 		return err
 	}
-	inv, err := s.Staging.Head(ctx, lists.Key(w.Item.ID, lists.InventoryName))
-	if err != nil && !errors.Is(err, storage.ErrNotFound) { // fetch says what follows
-		return cause.Storage(err)
+	digested, err := s.digestedAt(ctx, w)
+	if err != nil {
+		return err
 	}
-	r := recorder{Set: lists.NewSet(w.lists), w: w, digestedAt: inv.LastModified}
+	r := recorder{Set: lists.NewSet(w.lists), w: w, digestedAt: digested}
 	defer r.Close()
 	if err := r.fetchAll(ctx); err != nil {
 		return w.lists.Remade(ctx, err)
@@ -63,6 +63,18 @@ func (s *record) Run(ctx context.Context, w *work) error {
 		return claim.Fatal("record-refused", "%w", err)
 	}
 	return w.lists.Remade(ctx, err)
+}
+
+// digestedAt is when Receive wrote its inventory.
+func (s *record) digestedAt(ctx context.Context, w *work) (time.Time, error) {
+	if at := w.lists.Recent.Written(w.Item.ID, lists.InventoryName); !at.IsZero() {
+		return at, nil
+	}
+	o, err := s.Staging.Head(ctx, lists.Key(w.Item.ID, lists.InventoryName))
+	if err != nil && !errors.Is(err, storage.ErrNotFound) { // fetch says what follows
+		return time.Time{}, cause.Storage(err)
+	}
+	return o.LastModified, nil
 }
 
 // recorder turns the lists of the stages into records.

@@ -36,6 +36,7 @@ func (e entered) Run(ctx context.Context, claimed *pipeline.Work) error {
 
 // enterArea is the work of a claim of an ingest, whose area is that of any item.
 func enterArea(a lists.Area, claimed *pipeline.Work) *work {
+	a.Recent.Enter(claimed.Item)
 	a.Item, a.Log, a.Check, a.Enter = claimed.Item.ID, claimed.Log, claimed.Hold.Check, claimed.Enter
 	return &work{Work: claimed, lists: &a}
 }

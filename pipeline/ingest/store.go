@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
@@ -40,15 +41,10 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	if c.bad, err = w.Progress.Blobs(ctx, w.Item.ID, badCopies); err != nil {
 		return w.ProgressErr(err)
 	}
+	sends := make(chan struct{}, s.Files)
 	_, err = w.each(ctx, s.Files, lists.InStaging(c.files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		if p := group[0].Pack; p.Shared() {
-			return lists.ReadGroup(ctx, s.staged(w, p), group, lists.AtPack, func(f *lists.File, content []byte) error {
-				if err := s.put(ctx, w, c, f, content); err != nil {
-					return err
-				}
-				finished(f, "")
-				return nil
-			})
+		if group[0].Pack.Shared() {
+			return s.putGroup(ctx, w, c, group, sends, finished)
 		}
 		if err := s.copy(ctx, w, c, group[0]); err != nil {
 			return err
@@ -59,27 +55,59 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	return err
 }
 
-// put makes the copies of a small file.
-func (s *store) put(ctx context.Context, w *work, c copyPlan, f *lists.File, content []byte) error {
-	if sha256.Sum256(content) != f.SHA256 {
-		if lost := s.check(ctx, w, f); lost != nil {
-			return lost
-		}
-		return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly from the staging area", storage.ErrDigest, f.Path))
+// putGroup makes the copies of small files, which one request reads from their pack, or none
+// if this process still has the tar. Copies are sent side by side, as many as sends has room
+// for.
+func (s *store) putGroup(
+	ctx context.Context, w *work, c copyPlan, files []*lists.File, sends chan struct{}, finished func(*lists.File, string),
+) error {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	open, at := s.staged(w, files[0].Pack), lists.AtPack
+	if kept := w.lists.Recent.Tar(w.Item.ID); kept != nil {
+		open, at = lists.InMemory(kept), lists.AtTar
 	}
-	for i, target := range c.targets {
-		up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[i]))
-		if !c.isBad(i, f) && w.there(ctx, target, f.Key, f, up) {
-			continue
+	err := lists.ReadGroup(ctx, open, files, at, func(f *lists.File, content []byte) error {
+		if sha256.Sum256(content) != f.SHA256 {
+			if lost := s.check(ctx, w, f); lost != nil {
+				return cause.InFile(f.Path, lost)
+			}
+			return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly from the staging area", storage.ErrDigest, f.Path))
 		}
-		if _, err := target.Put(ctx, f.Key, bytes.NewReader(content), up); err != nil {
-			return fmt.Errorf("store in %s: %w", c.names[i], cause.Storage(err))
+		missing := len(c.targets)
+		for i := range c.targets {
+			sends <- struct{}{}
+			group.Go(func() {
+				err := w.Hold.Do(func(context.Context) error { return s.put(ctx, w, c, i, f, content) })
+				<-sends
+				mu.Lock()
+				defer mu.Unlock()
+				switch missing--; {
+				case err != nil:
+					missing = -1 // so that it is not finished, whatever becomes of its other copies
+					failed = append(failed, cause.InFile(f.Path, fmt.Errorf("%s: %w", f.Path, err)))
+				case missing == 0:
+					finished(f, "")
+				}
+			})
 		}
-		if err := s.replaced(ctx, w, c, i, f); err != nil {
-			return err
-		}
+		return ctx.Err()
+	})
+	group.Wait()
+	return errors.Join(append(failed, err)...)
+}
+
+// put makes one copy of a small file.
+func (s *store) put(ctx context.Context, w *work, c copyPlan, target int, f *lists.File, content []byte) error {
+	up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[target]))
+	if !c.isBad(target, f) && w.there(ctx, c.targets[target], f.Key, f, up) {
+		return nil
 	}
-	return nil
+	if _, err := c.targets[target].Put(ctx, f.Key, bytes.NewReader(content), up); err != nil {
+		return fmt.Errorf("store in %s: %w", c.names[target], cause.Storage(err))
+	}
+	return s.replaced(ctx, w, c, target, f)
 }
 
 // copy makes the copies of a file that has an object of its own in staging.

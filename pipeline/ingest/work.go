@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,9 @@ import (
 // work is the work of one claim, with what only stages of an ingest do.
 type work struct {
 	*pipeline.Work
-	lists *lists.Area // that the stages leave for each other
-	had   bool        // an earlier pass has finished this stage
+	lists *lists.Area   // that the stages leave for each other
+	had   bool          // an earlier pass has finished this stage
+	read  *bytes.Buffer // what Receive has read of a small tar; nil: not all of it, or it is not small
 }
 
 // toStore reads the inventory and the plan and returns the files that go into
@@ -85,11 +87,15 @@ func (c copyPlan) isBad(target int, f *lists.File) bool {
 }
 
 // tar returns the receiving bucket and what opens ranges of the bag in it, which
-// must still be the one that the item was made for.
+// must still be the one that the item was made for. A small bag that this process has read
+// before comes from its memory.
 func (w *work) tar(receiving func(bucket string) (*storage.Bucket, error)) (*storage.Bucket, lists.Opener, error) {
 	bucket, err := receiving(w.Item.Bucket)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the receiving bucket: %w", err)
+	}
+	if kept := w.lists.Recent.Tar(w.Item.ID); kept != nil {
+		return bucket, lists.InMemory(kept), nil
 	}
 	return bucket, func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 		r, err := bucket.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: length, IfMatch: w.Item.ETag})

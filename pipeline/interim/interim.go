@@ -48,13 +48,14 @@ type Reader struct {
 	Staging  *storage.Bucket
 	Progress *progress.Store // nil: there is no Redis to ask, and it goes without
 	Log      *slog.Logger
-	Stages   []Stage // of an ingest, in their order
+	Stages   []Stage       // of an ingest, in their order
+	Recent   *lists.Recent // what this process has of the lists of items that it works on; nil: nothing
 }
 
 // Read reads what is known of an item but for its files, and fetches the lists of
 // these. Close is the caller's.
 func (r Reader) Read(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt) (_ *Metadata, err error) {
-	m := &Metadata{Item: item, reader: r, lists: lists.NewSet(&lists.Area{Bucket: r.Staging, Item: item.ID, Log: r.Log})}
+	m := &Metadata{Item: item, reader: r, lists: lists.NewSet(&lists.Area{Bucket: r.Staging, Item: item.ID, Log: r.Log, Recent: r.Recent})}
 	m.rank = m.finishedStages(attempts)
 	defer func() {
 		if err != nil {

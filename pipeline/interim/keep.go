@@ -114,7 +114,7 @@ func (k *Keeper) Keep(ctx context.Context, p Keeping) error {
 		Bucket: k.Bucket, Key: key(p.Item.ID), Check: p.Check,
 		Up: storage.Upload{ContentType: "application/gzip", Metadata: map[string]string{"pass": p.Pass}},
 	}
-	err = to.Put(ctx, func(out io.Writer) error {
+	_, err = to.Put(ctx, func(out io.Writer) error {
 		z := gzip.NewWriter(out)
 		return errors.Join(k.writeKept(ctx, m, p.Pass, json.NewEncoder(z)), z.Close())
 	})

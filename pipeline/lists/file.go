@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,19 +56,19 @@ type File struct {
 }
 
 const (
-	// packedFile is the size in bytes up to which files share an object in the
-	// staging area. Their copies come through the worker; those of larger ones the
-	// store makes cheaper by itself.
-	packedFile = 16 << 10
-	// WholeFile is the size up to which files are read into memory; larger ones
-	// are streamed.
+	// WholeFile is the size in bytes up to which files share an object in the staging
+	// area, and are read into memory. Larger ones are streamed.
 	WholeFile = 256 << 10
 
 	// A request reads at most so many bytes and files. Between two of them the tar
 	// may have so much else: headers, and files that are not wanted.
-	maxRequest = 1 << 20
+	maxRequest = 2 << 20
 	maxFiles   = 64
 	maxGap     = 64 << 10
+
+	// fewFiles are read by one request although other workers then have nothing to do: a
+	// request costs about as much as they would save.
+	fewFiles = 8
 )
 
 // A Pack is an object in the staging area: the content of small files that are
@@ -79,7 +80,7 @@ type Pack struct{ Files []*File }
 // packs, so each stage finds what another has staged.
 func PackFiles(files []*File) {
 	groups := groupFiles(files, func(group []*File, f *File) bool {
-		return len(group) < maxFiles && together(group, f, packedFile)
+		return len(group) < maxFiles && together(group, f, WholeFile)
 	})
 	for _, group := range groups {
 		p := &Pack{group}
@@ -137,37 +138,33 @@ func together(group []*File, f *File, largest int64) bool {
 }
 
 // share is how many files go into a group at most, so that so many workers all
-// have something to do.
-func share(files []*File, workers int) int { return min(max(len(files)/(2*workers), 1), maxFiles) }
+// have something to do, if a group of few costs more than its files.
+func share(files []*File, workers, few int) int {
+	return min(max(len(files)/(2*workers), few), maxFiles)
+}
 
 // InTheTar groups files that one request reads from the tar.
 func InTheTar(files []*File, workers int) [][]*File {
-	most := share(files, workers)
+	most := share(files, workers, fewFiles)
 	return groupFiles(files, func(group []*File, f *File) bool {
 		return len(group) < most && together(group, f, WholeFile)
 	})
 }
 
-// InTheTarByPack is [InTheTar], but each pack of several files is a group of its own.
-func InTheTarByPack(files []*File, workers int) [][]*File {
-	most := share(files, workers)
-	return groupFiles(files, func(group []*File, f *File) bool {
-		if group[0].Pack.Shared() || f.Pack.Shared() {
-			return group[0].Pack == f.Pack
-		}
-		return len(group) < most && together(group, f, WholeFile)
-	})
+// InPacks groups files by the object that they are staged in.
+func InPacks(files []*File) [][]*File {
+	return groupFiles(files, func(group []*File, f *File) bool { return group[0].Pack == f.Pack })
 }
 
 // InShares groups files that cost requests of their own.
 func InShares(files []*File, workers int) [][]*File {
-	most := share(files, workers)
+	most := share(files, workers, 1)
 	return groupFiles(files, func(group []*File, _ *File) bool { return len(group) < most })
 }
 
 // InStaging groups files that one request reads from the staging area.
 func InStaging(files []*File, workers int) [][]*File {
-	most := share(files, workers)
+	most := share(files, workers, fewFiles)
 	return groupFiles(files, func(group []*File, f *File) bool {
 		return len(group) < most && group[0].Pack == f.Pack
 	})
@@ -175,6 +172,13 @@ func InStaging(files []*File, workers int) [][]*File {
 
 // Opener opens a range of an object.
 type Opener func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
+
+// InMemory opens ranges of content that is in memory. Beyond its end there is nothing.
+func InMemory(content []byte) Opener {
+	return func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(bytes.NewReader(content), offset, length)), nil
+	}
+}
 
 // AtTar is where the content of a file begins in the tar.
 func AtTar(f *File) int64 { return f.Offset }

@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -37,12 +34,12 @@ func (a *Area) Inventory(ctx context.Context, do func(i int, f *bag.File)) (b *b
 }
 
 func (a *Area) inventoryOnce(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
-	body, err := a.Bucket.Get(ctx, Key(a.Item, InventoryName), storage.Range{Length: -1})
+	body, err := a.open(ctx, InventoryName)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, "", a.Gone(InventoryName)
 	}
 	if err != nil {
-		return nil, "", cause.Storage(err)
+		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
 
@@ -54,19 +51,20 @@ func (a *Area) inventoryOnce(ctx context.Context, do func(i int, f *bag.File)) (
 	whole := sha256.Sum256(head)
 	id = hex.EncodeToString(whole[:])
 	keep := false
-	if b = a.Recent.get(id); len(head) > most || b == nil {
+	if b = a.Recent.bag(id); len(head) > most || b == nil {
 		hash := sha256.New()
 		b, keep, err = a.decode(ctx, io.TeeReader(io.MultiReader(bytes.NewReader(head), body), hash), do)
 		id = hex.EncodeToString(hash.Sum(nil))
 	}
 	if errors.Is(err, bag.ErrInventory) {
+		a.Recent.forget(a.Item)
 		return nil, "", ErrDamaged
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("read the inventory: %w", err)
 	}
 	if keep {
-		a.Recent.keep(id, b)
+		a.Recent.keepBag(id, b)
 	}
 	if do != nil {
 		for i, f := range b.Files {
@@ -105,49 +103,4 @@ func (a *Area) decode(ctx context.Context, source io.Reader, do func(i int, f *b
 	}
 	_, err = io.Copy(io.Discard, source)
 	return &b, whole, err
-}
-
-// Recent keeps the inventories that this process decoded last, by their id, since
-// the same process often takes a bag through all its stages.
-type Recent struct {
-	mu   sync.Mutex
-	bags []recentBag // the newest last
-}
-
-type recentBag struct {
-	id string
-	*bag.Bag
-}
-
-// mostRecent bounds the files of all bags that are kept, at about 1 KB a file.
-const mostRecent = 20_000
-
-func (r *Recent) get(id string) *bag.Bag {
-	if r == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.bags {
-		if b.id == id {
-			return b.Bag
-		}
-	}
-	return nil
-}
-
-func (r *Recent) keep(id string, b *bag.Bag) {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bags = append(r.bags, recentBag{id, b})
-	files := 0
-	for i := len(r.bags) - 1; i >= 0; i-- {
-		if files += len(r.bags[i].Files) + 1; files > mostRecent {
-			r.bags = slices.Delete(r.bags, 0, i+1)
-			return
-		}
-	}
 }

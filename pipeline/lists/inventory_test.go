@@ -47,7 +47,7 @@ func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 			if !slices.EqualFunc(b.Files, files, same) {
 				t.Errorf("%d files, again %v: %d others came back", count, again, len(files))
 			}
-			if kept := recent.get(streamed) != nil; kept != (count <= mostRecent) {
+			if kept := recent.bag(streamed) != nil; kept != (count <= mostRecent) {
 				t.Errorf("%d files: kept %v", count, kept)
 			}
 			whole, id, err := w.Bag(t.Context())

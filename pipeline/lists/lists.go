@@ -48,16 +48,19 @@ func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about a
 }
 
 func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string, about *json.RawMessage, index func(T) int) (map[int]T, error) {
-	body, err := a.Bucket.Get(ctx, Key(a.Item, name), storage.Range{Length: -1})
+	body, err := a.open(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, a.Gone(name)
 	}
 	if err != nil {
-		return nil, cause.Storage(err)
+		return nil, err
 	}
 	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
 	source := &watched{r: body}
 	rows, err := decodeList(source, name, inventoryID, about, index)
+	if err != nil {
+		a.Recent.forget(a.Item)
+	}
 	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // the connection failed, the bytes are not to blame
 		return nil, fmt.Errorf("read %s: %w", name, source.err)
 	}

@@ -2,6 +2,7 @@ package lists
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,7 +17,7 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(
-			rapid.Int64Range(0, 5000), rapid.Int64Range(packedFile-2, packedFile+2), rapid.Int64Range(WholeFile-2, WholeFile+2),
+			rapid.Int64Range(0, 5000), rapid.Int64Range(60_000, 70_000), rapid.Int64Range(WholeFile-2, WholeFile+2),
 			rapid.Int64Range(0, 5<<20)), 0, 300).Draw(t, "sizes")
 		workers := rapid.IntRange(1, 16).Draw(t, "workers")
 		var files []*File
@@ -51,11 +52,12 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 			}
 		}
 
-		inOrder(t, packs, len(files), 64, 16<<10)
+		inOrder(t, packs, len(files), 64)
+		inOrder(t, InPacks(files), len(files), 64)
 
-		most := min(max(len(files)/(2*workers), 1), 64)
-		inOrder(t, InStaging(files, workers), len(files), most, 16<<10)
-		inOrder(t, InTheTar(files, workers), len(files), most, 256<<10)
+		most := min(max(len(files)/(2*workers), 8), 64)
+		inOrder(t, InStaging(files, workers), len(files), most)
+		inOrder(t, InTheTar(files, workers), len(files), most)
 		for _, group := range InStaging(files, workers) {
 			if group[0].Pack != group[len(group)-1].Pack {
 				t.Fatal("a group has files of two packs")
@@ -64,7 +66,7 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 		next := 0
 		for _, group := range InShares(files, workers) {
 			for _, f := range group {
-				if f.Index != next || len(group) > most {
+				if f.Index != next || len(group) > max(len(files)/(2*workers), 1) {
 					t.Fatalf("file %d stands where %d should, in a group of %d", f.Index, next, len(group))
 				}
 				next++
@@ -73,11 +75,9 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 		if next != len(files) {
 			t.Fatalf("%d of %d files are in shares", next, len(files))
 		}
-		staged := InTheTarByPack(files, workers)
-		inOrder(t, staged, len(files), 64, 256<<10)
-		for _, group := range staged {
-			if p := group[0].Pack; len(p.Files) > 1 && len(group) != len(p.Files) || len(p.Files) == 1 && len(group) > most {
-				t.Fatalf("a group has %d files, its first pack %d; %d are the most", len(group), len(p.Files), most)
+		for _, group := range InPacks(files) {
+			if !slices.Equal(group, group[0].Pack.Files) {
+				t.Fatalf("a group has %d files, its pack %d", len(group), len(group[0].Pack.Files))
 			}
 		}
 	})
@@ -85,7 +85,7 @@ func TestPacksAndGroupsOfFiles(t *testing.T) {
 
 // inOrder checks that groups hold all files in their order, and each group what
 // one request may read.
-func inOrder(t *rapid.T, groups [][]*File, files, most int, largest int64) {
+func inOrder(t *rapid.T, groups [][]*File, files, most int) {
 	next := 0
 	for _, group := range groups {
 		for i, f := range group {
@@ -93,7 +93,7 @@ func inOrder(t *rapid.T, groups [][]*File, files, most int, largest int64) {
 				t.Fatalf("file %d stands where %d should", f.Index, next)
 			}
 			next++
-			if len(group) > 1 && f.Size > largest {
+			if len(group) > 1 && f.Size > 256<<10 {
 				t.Fatalf("a file of %d bytes is in a group of %d", f.Size, len(group))
 			}
 			if i > 0 && f.Offset-(group[i-1].Offset+group[i-1].Size) > 64<<10 {
@@ -101,7 +101,7 @@ func inOrder(t *rapid.T, groups [][]*File, files, most int, largest int64) {
 			}
 		}
 		span := group[len(group)-1].Offset + group[len(group)-1].Size - group[0].Offset
-		if len(group) > most || len(group) > 1 && span > 1<<20 {
+		if len(group) > most || len(group) > 1 && span > 2<<20 {
 			t.Fatalf("a group of %d files spans %d bytes", len(group), span)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/farol-preservation/farol/bag"
 )
@@ -18,11 +17,11 @@ type Set struct {
 	ID       string     // of the inventory
 	Plan     Plan       // without what it says of files
 	Verified VerifiedIn // likewise
-	spools   map[string]*os.File
+	spools   map[string]spooled
 }
 
 // NewSet is a set of no lists yet.
-func NewSet(a *Area) *Set { return &Set{Area: a, spools: map[string]*os.File{}} }
+func NewSet(a *Area) *Set { return &Set{Area: a, spools: map[string]spooled{}} }
 
 // Fetch gets a list, and checks its bytes and that it belongs to the inventory, which is
 // fetched first. A missing list is [storage.ErrNotFound].
@@ -51,7 +50,7 @@ func (s *Set) Has(name string) bool { return s.spools[name] != nil }
 // Drop forgets a list that was fetched.
 func (s *Set) Drop(name string) {
 	if spool := s.spools[name]; spool != nil {
-		_ = spool.Close() // only read from, and not on disk any more
+		_ = spool.Close() // nothing is written to it any more
 	}
 	delete(s.spools, name)
 }

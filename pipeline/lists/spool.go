@@ -2,6 +2,7 @@ package lists
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,9 +16,9 @@ import (
 )
 
 // spool copies a list or inventory from the staging area to a temporary file, for a caller
-// that reads it more than once, or slowly. It returns the digest of its bytes too. The file is
-// on disk only as long as it is open. If the list is missing, the item goes back to its maker.
-func (a *Area) spool(ctx context.Context, name string) (*os.File, string, error) {
+// that reads it more than once, or slowly. It returns the digest of its bytes too. If the list
+// is missing, the item goes back to its maker.
+func (a *Area) spool(ctx context.Context, name string) (spooled, string, error) {
 	spool, id, err := a.fetch(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, "", a.Gone(name)
@@ -25,36 +26,101 @@ func (a *Area) spool(ctx context.Context, name string) (*os.File, string, error)
 	return spool, id, err
 }
 
-// fetch is spool for a caller that can do without: a missing list is [storage.ErrNotFound].
-func (a *Area) fetch(ctx context.Context, name string) (spool *os.File, id string, err error) {
-	body, err := a.Bucket.Get(ctx, Key(a.Item, name), storage.Range{Length: -1})
-	if err != nil {
-		return nil, "", cause.Storage(err)
-	}
-	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
-	spool, err = os.CreateTemp("", "farol-*")
-	if err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, cause.Host(err))
-	}
-	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(spool, hash), body)
-	if err = errors.Join(err, os.Remove(spool.Name())); err != nil {
-		return nil, "", fmt.Errorf("spool %s: %w", name, cause.Host(errors.Join(err, spool.Close())))
-	}
-	return spool, hex.EncodeToString(hash.Sum(nil)), nil
+// A spooled list can be read from any place. It is in memory, or on disk as long as it is
+// open.
+type spooled interface {
+	io.ReaderAt
+	io.Closer
 }
 
-// fromStart reads a file without moving its offset.
-func fromStart(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }
+// fetch is spool for a caller that can do without: a missing list is [storage.ErrNotFound].
+func (a *Area) fetch(ctx context.Context, name string) (spool spooled, id string, err error) {
+	body, err := a.open(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	defer body.Close() //nolint:errcheck // it was read to its end, or the error says more
+	hash := sha256.New()
+	s := &spill{}
+	if _, err = io.Copy(io.MultiWriter(s, hash), body); err != nil {
+		return nil, "", fmt.Errorf("spool %s: %w", name, cause.Host(errors.Join(err, s.Close())))
+	}
+	return s, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// fromStart reads a list from its beginning.
+func fromStart(s spooled) io.Reader { return io.NewSectionReader(s, 0, 1<<62) }
+
+// spill holds bytes that are written once and then read: in memory while they are few, and
+// else in a temporary file, which is on disk only as long as it is open.
+type spill struct {
+	memory []byte
+	file   *os.File
+	size   int64
+}
+
+// Write adds bytes at the end.
+func (s *spill) Write(p []byte) (int, error) {
+	if s.file == nil && len(s.memory)+len(p) <= largestKept {
+		s.memory = append(s.memory, p...)
+		s.size += int64(len(p))
+		return len(p), nil
+	}
+	if s.file == nil {
+		if err := s.toDisk(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := s.file.Write(p)
+	s.size += int64(n)
+	return n, err
+}
+
+func (s *spill) toDisk() error {
+	file, err := os.CreateTemp("", "farol-*")
+	if err != nil {
+		return err
+	}
+	if _, err = file.Write(s.memory); err == nil {
+		err = os.Remove(file.Name())
+	}
+	if err != nil {
+		return errors.Join(err, file.Close(), os.RemoveAll(file.Name()))
+	}
+	s.file, s.memory = file, nil
+	return nil
+}
+
+// ReadAt reads what was written.
+func (s *spill) ReadAt(p []byte, offset int64) (int, error) {
+	if s.file != nil {
+		return s.file.ReadAt(p, offset)
+	}
+	return bytes.NewReader(s.memory).ReadAt(p, offset)
+}
+
+// Close gives back memory and disk.
+func (s *spill) Close() error {
+	s.memory = nil
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
 
 // Put writes a list to the staging area, if this claim still holds the item.
 func (a *Area) Put(ctx context.Context, name string, write func(io.Writer) error) error {
+	a.Recent.put(a.Item, name, nil) // whatever comes of this, the list of before is not the item's any more
 	to := Spooled{Bucket: a.Bucket, Key: Key(a.Item, name), Up: storage.Upload{ContentType: "application/zstd"}, Check: a.Check}
-	return to.Put(ctx, write)
+	small, err := to.Put(ctx, write)
+	if err == nil && small != nil {
+		a.Recent.put(a.Item, name, small)
+	}
+	return err
 }
 
-// Spooled is an object that is written to disk first, since S3 wants to know its size
-// and digest before.
+// Spooled is an object that is written aside first, since S3 wants to know its size and
+// digest before.
 type Spooled struct {
 	Bucket *storage.Bucket
 	Key    string
@@ -62,41 +128,29 @@ type Spooled struct {
 	Check  func(context.Context) error // of whether it may still be written, before it is sent
 }
 
-// Put writes the object to disk, and sends it if it may still be written.
-func (o Spooled) Put(ctx context.Context, write func(io.Writer) error) (err error) {
-	spool, err := os.CreateTemp("", "farol-*")
-	if err != nil {
-		return fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
-	}
-	defer func() {
-		err = errors.Join(err, cause.Host(spool.Close()), cause.Host(os.Remove(spool.Name())))
-	}()
+// Put writes the object aside, and sends it if it may still be written. It returns the
+// content if that is small.
+func (o Spooled) Put(ctx context.Context, write func(io.Writer) error) (small []byte, err error) {
+	aside := &spill{}
+	defer func() { err = errors.Join(err, cause.Host(aside.Close())) }()
 	hash := sha256.New()
-	buffered := bufio.NewWriterSize(io.MultiWriter(spool, hash), 64<<10)
-	if err := write(buffered); err != nil {
-		return fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
-	}
-	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
-	}
-	if o.Up.Size, err = spool.Seek(0, io.SeekCurrent); err != nil {
-		return fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
+	buffered := bufio.NewWriterSize(io.MultiWriter(aside, hash), 64<<10)
+	if err := errors.Join(write(buffered), buffered.Flush()); err != nil {
+		return nil, fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
 	}
 	if err := o.Check(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	o.Up.SHA256 = [32]byte(hash.Sum(nil))
+	small = aside.memory
+	o.Up.Size, o.Up.SHA256 = aside.size, [32]byte(hash.Sum(nil))
 	if storage.PartSize(o.Up.Size) > 0 {
 		_, err = o.Bucket.PutParts(ctx, o.Key, o.Up, storage.Parts{
 			Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
-				return io.NopCloser(io.NewSectionReader(spool, offset, length)), nil
+				return io.NopCloser(io.NewSectionReader(aside, offset, length)), nil
 			},
 		})
-		return cause.Storage(err)
+		return small, cause.Storage(err)
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
-	}
-	_, err = o.Bucket.Put(ctx, o.Key, spool, o.Up)
-	return cause.Storage(err)
+	_, err = o.Bucket.Put(ctx, o.Key, io.NewSectionReader(aside, 0, aside.size), o.Up)
+	return small, cause.Storage(err)
 }

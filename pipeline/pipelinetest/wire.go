@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,6 +79,13 @@ func (w *wire) Left() (n int) {
 		n += s.Times
 	}
 	return n
+}
+
+// Asked lists the requests so far: method, path and range of each.
+func (w *wire) Asked() []string {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.asked)
 }
 
 // Count counts the requests that begin like one and go to an object.
