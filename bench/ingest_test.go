@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -32,12 +34,14 @@ func ingest(b *testing.B, bags, files int, size int64) {
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
 		d.deposit(fmt.Sprintf("r%d", round), bags, files, size)
-		cpu := d.cpu()
+		cpu, commits, hops := d.cpu(), d.count(commitsSQL), d.count(hopsSQL)
 		b.StartTimer()
 		start := time.Now()
 		d.read()
 		d.wait(bags)
 		b.ReportMetric(time.Since(start).Seconds(), "wall-s")
+		hops = d.count(hopsSQL) - hops
+		b.ReportMetric((d.count(commitsSQL)-commits)/hops, "commits/hop")
 		for name, seconds := range d.cpu() {
 			b.ReportMetric(seconds-cpu[name], "cpu-s-"+name)
 		}
@@ -47,11 +51,28 @@ func ingest(b *testing.B, bags, files int, size int64) {
 	}
 }
 
+const (
+	hopsSQL    = `SELECT count(*) FROM work_item_attempts`
+	commitsSQL = `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`
+)
+
+// count asks the database for a number, once what its sessions have counted is published.
+func (d *dev) count(sql string) float64 {
+	d.b.Helper()
+	<-time.After(1500 * time.Millisecond)
+	var n float64
+	if err := d.db.QueryRow(context.Background(), sql).Scan(&n); err != nil {
+		d.b.Fatal(err)
+	}
+	return n
+}
+
 // dev is a running `farol dev`, without its bucket reader's delay: the figures
 // start when the bucket is read.
 type dev struct {
 	b        *testing.B
 	cmd      *exec.Cmd
+	db       *pgxpool.Pool
 	registry *registry.Registry
 	bucket   *storage.Bucket
 	env      map[string]string
@@ -116,7 +137,7 @@ func (d *dev) connect(envFile string) {
 		d.b.Fatal(err)
 	}
 	d.b.Cleanup(db.Close)
-	d.registry = registry.New(db)
+	d.db, d.registry = db, registry.New(db)
 	d.bucket, err = storage.NewClient(storage.Options{}).Bucket(storage.Target{
 		Bucket: "aptrust.receiving.test.edu", Endpoint: d.env["FAROL_S3_ENDPOINT"], CAFile: d.env["FAROL_S3_CA_FILE"],
 		Region: d.env["AWS_REGION"], AccessKeyID: d.env["AWS_ACCESS_KEY_ID"],

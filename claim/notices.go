@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -35,8 +36,8 @@ type notices struct {
 }
 
 // wakes is [Engine.Wakes].
-func (n *notices) wakes(ctx context.Context) (<-chan struct{}, func()) {
-	c, forget := n.wake.Wait()
+func (n *notices) wakes(ctx context.Context, filters []Filter) (<-chan struct{}, func()) {
+	c, forget := n.wake.Wait(func(p cursor.Partition) bool { return n.settings.Load().anyTakes(filters, p) })
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() { n.poll(ctx) })

@@ -30,7 +30,8 @@ type move struct {
 	File          string // that was in progress
 	Service       string // that failed
 
-	place cursor.Place // that the item moves to
+	place cursor.Place   // that the item moves to
+	frees registry.Stage // that it leaves and that is capped, so that another may run there; "": none
 }
 
 // decide is the policy: the transition of an item, given what its stage returned and the
@@ -121,6 +122,7 @@ func (m move) gaveUp() bool {
 // plainlyDone reports whether nothing is to be said of a move but where it goes.
 func (m move) plainlyDone() bool {
 	return m == move{
-		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: registry.Pending, Ended: "done", place: m.place,
+		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: registry.Pending, Ended: "done",
+		place: m.place, frees: m.frees,
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -169,6 +171,24 @@ func (s *settings) bandsWithin(least, most int64) []int16 {
 		}
 	}
 	return in
+}
+
+// behindAll are the places behind all items of a stage. Putting something there wakes those who
+// take the stage, and has no claim start further back: one more of its items may run.
+func (s *settings) behindAll(stage registry.Stage) (places []cursor.Place) {
+	for _, b := range s.bands {
+		places = append(places, cursor.Place{Partition: cursor.Partition{Stage: stage, Band: b.Band}, Position: cursor.End()})
+	}
+	return places
+}
+
+// anyTakes reports whether one of the filters takes items of a partition, as far as its stage
+// and size band tell. No filter takes all.
+func (s *settings) anyTakes(filters []Filter, p cursor.Partition) bool {
+	return len(filters) == 0 || slices.ContainsFunc(filters, func(f Filter) bool {
+		return (p.Stage == "" || slices.ContainsFunc(f.Stages, func(w Want) bool { return w.Stage == p.Stage })) &&
+			(p.Band == wake.AnyBand || slices.Contains(s.bandsWithin(f.MinSize, f.MaxSize), p.Band))
+	})
 }
 
 func newSettings(stages []StageSettings, bands []sizeBand, o Options) (*settings, error) {

@@ -66,6 +66,9 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []error {
 		}
 		m := decide(end.Item, end.Done, result, func(stage registry.Stage) StageSettings { return known.of(end.Item.Action, stage) })
 		m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
+		if known.of(end.Item.Action, end.Item.Stage).Capped {
+			m.frees = end.Item.Stage
+		}
 		moves, at = append(moves, m), append(at, i)
 	}
 	begun := time.Now()
@@ -98,11 +101,16 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]error, error
 	case err == nil:
 		put := make([]cursor.Place, 0, len(moves))
 		for i, ok := range landed {
-			switch m := moves[i]; {
-			case !ok:
+			m := moves[i]
+			if !ok {
 				errs[i] = ErrLost
-			case m.Status == registry.Pending && m.Delay == 0:
+				continue
+			}
+			if m.Status == registry.Pending && m.Delay == 0 {
 				put = append(put, m.place)
+			}
+			if m.frees != "" {
+				put = append(put, s.settings.Load().behindAll(m.frees)...)
 			}
 		}
 		s.wake.Put(put)

@@ -31,7 +31,7 @@ func (p *simPool) run(ctx context.Context) {
 	if p.sleep(ctx, time.Duration(p.roll(40, int64(p.process), int64(p.id))%uint64(time.Second)), p.actor(itself)) != nil {
 		return
 	}
-	look, stop := p.engine.Wakes(ctx)
+	look, stop := p.engine.Wakes(ctx, p.filter(1))
 	defer stop()
 	for ctx.Err() == nil {
 		var slots []int
@@ -60,15 +60,21 @@ func (p *simPool) run(ctx context.Context) {
 	}
 }
 
+// filter is what the pool takes.
+func (p *simPool) filter(n int) Filter {
+	f := Filter{MinSize: int64(max(0, p.id-1)) * 100}
+	for k, stage := range simStages() {
+		f.Stages = append(f.Stages, Want{stage, 1 + int(p.roll(41, int64(p.now()), int64(k))%uint64(n))})
+	}
+	return f
+}
+
 // claim asks for n items, sometimes with little patience.
 func (p *simPool) claim(ctx context.Context, n int) []Item {
 	if n == 0 {
 		return nil
 	}
-	f := Filter{MinSize: int64(max(0, p.id-1)) * 100}
-	for k, stage := range simStages() {
-		f.Stages = append(f.Stages, Want{stage, 1 + int(p.roll(41, int64(p.now()), int64(k))%uint64(n))})
-	}
+	f := p.filter(n)
 	if r := p.roll(42, int64(p.now())); r%10 == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(r>>8%uint64(6*time.Millisecond)))

@@ -148,7 +148,7 @@ func (r *Runner) drain(stop context.CancelCauseFunc, items *sync.WaitGroup) {
 // pool claims items for its free slots and starts them, until ctx is done. Its own items come
 // first; while there are none, it helps its neighbours.
 func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) {
-	look, stop := r.engine.Wakes(ctx)
+	look, stop := r.engine.Wakes(ctx, r.wanted(p)...)
 	defer stop()
 	for ctx.Err() == nil {
 		r.tryServices(ctx, work, p, items)
@@ -167,6 +167,15 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		case <-p.freed:
 		}
 	}
+}
+
+// wanted is what a pool may take: its own work, and that of the neighbours that it helps.
+func (r *Runner) wanted(p *poolRun) []claim.Filter {
+	filters := p.Filters(r.taken(), 1)
+	for _, n := range p.helped {
+		filters = append(filters, n.Filters(r.taken(), 1)...)
+	}
+	return filters
 }
 
 // tryServices takes one item that needs a service which has just answered a probe.

@@ -29,6 +29,9 @@ type Position struct {
 // Beginning is before every item.
 func Beginning() Position { return Position{Priority: -1 << 15, VirtualStart: -1 << 63} }
 
+// End is behind every item.
+func End() Position { return Position{Priority: 1<<15 - 1, VirtualStart: 1<<63 - 1} }
+
 // Before compares two positions.
 func (p Position) Before(o Position) bool {
 	return p.Priority < o.Priority || p.Priority == o.Priority && p.VirtualStart < o.VirtualStart

@@ -4,6 +4,7 @@ package wake
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,20 +12,20 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Board notifies waiting pools that there is work, and claims of where it is. A signal says "poll
-// again", not what there is. It is safe for concurrent use.
+// Board notifies waiting pools that there is work which they take, and claims of where it is. A
+// signal says "poll again", not what there is. It is safe for concurrent use.
 type Board struct {
 	pending chan struct{} // gets a value when other processes are to be notified
 
 	mu      sync.Mutex
-	unsent  map[cursor.Partition]cursor.Position // the best place of each that others do not know of
-	waiting map[chan struct{}]bool
+	unsent  map[cursor.Partition]cursor.Position          // the best place of each that others do not know of
+	waiting map[chan struct{}]func(cursor.Partition) bool // what each takes
 	cursors []*cursor.Cursors
 }
 
 // New returns a board that nobody waits at.
 func New() *Board {
-	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]bool{}}
+	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]func(cursor.Partition) bool{}}
 }
 
 // Pending gets a value when other processes are to be notified.
@@ -51,15 +52,17 @@ func (w *Board) Put(places []cursor.Place) {
 		return
 	}
 	w.Lower(places...)
+	partitions := make([]cursor.Partition, len(places))
 	w.mu.Lock()
-	for _, p := range places {
+	for i, p := range places {
+		partitions[i] = p.Partition
 		if best, ok := w.unsent[p.Partition]; !ok || p.Position.Before(best) {
 			w.unsent[p.Partition] = p.Position
 		}
 	}
 	w.mu.Unlock()
 	Signal(w.pending)
-	w.Ring()
+	w.ringFor(partitions)
 }
 
 // Lower makes all claims see items at places.
@@ -104,6 +107,7 @@ func (w *Board) Receive(worker, notice string) {
 	if from == worker {
 		return // its own message
 	}
+	var partitions []cursor.Partition
 	for line := range strings.Lines(lines) {
 		stage, where, exact := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		p := cursor.Place{Partition: cursor.Partition{Stage: registry.Stage(stage)}}
@@ -115,12 +119,30 @@ func (w *Board) Receive(worker, notice string) {
 			w.Lower(p)
 		} else {
 			w.Reset(registry.Stage(stage))
+			p.Partition.Band = AnyBand
 		}
+		partitions = append(partitions, p.Partition)
 	}
-	w.Ring()
+	w.ringFor(partitions)
 }
 
-// Ring wakes all pools that wait.
+// AnyBand is the size band of a partition of which only the stage is known; the stage "" is
+// any, too.
+const AnyBand = -1
+
+// ringFor wakes the pools that wait for any of these partitions: one that does not take what
+// there is would claim in vain.
+func (w *Board) ringFor(partitions []cursor.Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, takes := range w.waiting {
+		if slices.ContainsFunc(partitions, takes) {
+			Signal(c)
+		}
+	}
+}
+
+// Ring wakes all pools that wait, whatever they take.
 func (w *Board) Ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,13 +151,13 @@ func (w *Board) Ring() {
 	}
 }
 
-// Wait returns a channel that gets a value when there may be new work, until stop is
-// called.
-func (w *Board) Wait() (c chan struct{}, stop func()) {
+// Wait returns a channel that gets a value when there may be new work in a partition that
+// takes accepts, until stop is called. takes is called while the board is locked.
+func (w *Board) Wait(takes func(cursor.Partition) bool) (c chan struct{}, stop func()) {
 	c = make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting[c] = true
+	w.waiting[c] = takes
 	return c, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -1,0 +1,63 @@
+package wake
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/claim/cursor"
+)
+
+// Work wakes those who take it, whether it comes from this process or from another, and
+// nobody else; what may be anything wakes all.
+func TestWorkWakesThoseWhoTakeIt(t *testing.T) {
+	t.Parallel()
+	taking := map[string]func(cursor.Partition) bool{
+		"small": func(p cursor.Partition) bool { return p.Band == 0 || p.Band == AnyBand },
+		"Store": func(p cursor.Partition) bool { return p.Stage == "Store" || p.Stage == "" },
+	}
+	store := cursor.Place{Partition: cursor.Partition{Stage: "Store", Band: 2}}
+	receive := cursor.Place{Partition: cursor.Partition{Stage: "Receive"}}
+	for name, tc := range map[string]struct {
+		comes func(*Board)
+		small bool
+		store bool
+	}{
+		"a large item at Store":                  {func(b *Board) { b.Put([]cursor.Place{store}) }, false, true},
+		"a small item at Receive":                {func(b *Board) { b.Put([]cursor.Place{receive}) }, true, false},
+		"both":                                   {func(b *Board) { b.Put([]cursor.Place{store, receive}) }, true, true},
+		"nothing":                                {func(b *Board) { b.Put(nil) }, false, false},
+		"a notice of a large item at Store":      {func(b *Board) { b.Receive("me", "you\nStore\t2\t0\t7") }, false, true},
+		"a notice of a small item at Receive":    {func(b *Board) { b.Receive("me", "you\nReceive\t0\t0\t7") }, true, false},
+		"a notice of both":                       {func(b *Board) { b.Receive("me", "you\nReceive\t0\t0\t7\nStore\t2\t0\t7") }, true, true},
+		"a notice of Receive":                    {func(b *Board) { b.Receive("me", "\nReceive") }, true, false},
+		"a notice of Store":                      {func(b *Board) { b.Receive("me", "\nStore") }, true, true},
+		"a notice that cannot be read":           {func(b *Board) { b.Receive("me", "you\nStore\t2\tx") }, true, true},
+		"a notice of anything":                   {func(b *Board) { b.Receive("me", "you\n\n") }, true, true},
+		"its own notice, which it knows already": {func(b *Board) { b.Receive("me", "me\nStore\t0\t0\t7") }, false, false},
+		"a call":                                 {func(b *Board) { b.Ring() }, true, true},
+	} {
+		b := New()
+		rung := map[string]chan struct{}{}
+		for who, takes := range taking {
+			c, stop := b.Wait(takes)
+			defer stop()
+			rung[who] = c
+		}
+		tc.comes(b)
+		if small, store := len(rung["small"]) == 1, len(rung["Store"]) == 1; small != tc.small || store != tc.store {
+			t.Errorf("%s: woke small %v and Store %v, want %v and %v", name, small, store, tc.small, tc.store)
+		}
+	}
+}
+
+// Who has stopped waiting is not woken.
+func TestWhoHasLeftIsNotWoken(t *testing.T) {
+	t.Parallel()
+	b := New()
+	c, stop := b.Wait(func(cursor.Partition) bool { return true })
+	stop()
+	b.Ring()
+	b.Put([]cursor.Place{{}})
+	if len(c) != 0 {
+		t.Error("it was woken")
+	}
+}
