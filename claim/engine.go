@@ -164,10 +164,10 @@ func (e *Engine) Report(ctx context.Context, r ServiceReport) error {
 	return e.doubts.store.reportService(ctx, e.self.worker, r)
 }
 
-// Wakes returns a channel that gets a value when there may be new work that one of the
-// filters takes, or any work without filters: on a notification of such work, and at about
-// every poll while anything is due. Call stop when done with it.
-func (e *Engine) Wakes(ctx context.Context, filters ...Filter) (wakes <-chan struct{}, stop func()) {
+// Wakes returns what is woken when there may be new work that one of the filters takes, or any
+// work without filters: on a notification of such work, and at about every poll while anything
+// is due. Call stop when done with it.
+func (e *Engine) Wakes(ctx context.Context, filters ...Filter) (wakes *wake.Waiter, stop func()) {
 	return e.notices.wakes(ctx, filters)
 }
 

@@ -64,7 +64,7 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return
-				case <-look:
+				case <-look.C:
 				}
 				for _, action := range []registry.Action{registry.Ingest, registry.RestoreFile, registry.RestoreObject, registry.Delete, registry.GlacierRestore} {
 					stage := registry.Requested

@@ -36,7 +36,7 @@ type notices struct {
 }
 
 // wakes is [Engine.Wakes].
-func (n *notices) wakes(ctx context.Context, filters []Filter) (<-chan struct{}, func()) {
+func (n *notices) wakes(ctx context.Context, filters []Filter) (*wake.Waiter, func()) {
 	c, forget := n.wake.Wait(func(p cursor.Partition) bool { return n.settings.Load().anyTakes(filters, p) })
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup

@@ -122,7 +122,7 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	look, end := e.Wakes(ctx)
 	q.put("Receive", 1)
 	testenv.Eventually(t, "the work to be found", func() bool {
-		<-look
+		<-look.C
 		items, err := e.Claim(t.Context(), at("Receive", 1), 1)
 		return err == nil && len(items) == 1
 	})

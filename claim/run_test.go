@@ -154,11 +154,11 @@ func TestWorkWakesOtherProcesses(t *testing.T) {
 	running(t, maker)
 	running(t, waiter)
 
-	<-look // a listener looks once when it begins to listen
+	<-look.C // a listener looks once when it begins to listen
 	q.settle(h, claim.Done{Next: "Validate"}, nil)
 	testenv.Eventually(t, "work at Validate", func() bool {
 		select {
-		case <-look:
+		case <-look.C:
 		default:
 			return false
 		}

@@ -52,7 +52,7 @@ func (p *simPool) run(ctx context.Context) {
 		}
 		if len(got) < len(slots) || len(slots) == 0 {
 			select {
-			case <-look:
+			case <-look.C:
 			case <-ctx.Done():
 			}
 		}

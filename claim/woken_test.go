@@ -27,7 +27,7 @@ func TestPoolIsWokenByItsOwnWork(t *testing.T) {
 			for i, f := range []claim.Filter{small, large, elsewhere} {
 				look, stop := e.Wakes(t.Context(), f)
 				defer stop()
-				woken[i] = look
+				woken[i] = look.C
 			}
 			q.put("Receive", 1)
 			for { // what wakes all, such as the beginning of listening, is over once work wakes one alone
@@ -54,7 +54,7 @@ func TestPoolIsWokenByItsOwnWork(t *testing.T) {
 	}
 }
 
-// Whoever waits for a capped stage is woken when an item leaves it, wherever that goes.
+// Those who wait for a capped stage are woken when an item leaves it, wherever that goes.
 func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -71,8 +71,8 @@ func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	}
 	look, stop := other.Wakes(t.Context(), at("Record", 1))
 	defer stop()
-	for len(look) > 0 {
-		<-look
+	for len(look.C) > 0 {
+		<-look.C
 	}
 	if got, err := other.Claim(t.Context(), at("Record", 1), 1); err != nil || len(got) != 0 {
 		t.Fatalf("Claim = %d items, %v; want none beyond the cap", len(got), err)
@@ -82,7 +82,7 @@ func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	}
 	for deadline := time.After(testenv.Patience); ; {
 		select {
-		case <-look:
+		case <-look.C:
 		case <-deadline:
 			t.Fatal("the pool that waits for the capped stage was not woken")
 		}

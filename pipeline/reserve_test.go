@@ -3,6 +3,11 @@ package pipeline
 import (
 	"fmt"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // What a pool asks for is bounded by its free slots, the stage's and the most of
@@ -44,4 +49,53 @@ func TestHowManySlotsAreLent(t *testing.T) {
 			t.Errorf("%s lends %d slots to %s, want %d", tc.p.Name, got, tc.n.Name, tc.want)
 		}
 	}
+}
+
+// Whatever is put and claimed: a claim asks for every stage at which something lies, if the
+// pool was woken for it, and does not ask where it has found nothing.
+func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
+	t.Parallel()
+	stages := []registry.Stage{"Receive", "Store", "Record"}
+	rapid.Check(t, func(t *rapid.T) {
+		pool := Pool{Name: "all"}
+		p := newPoolRuns([]Pool{pool})[0]
+		lies := map[registry.Stage]int{}
+		known := map[registry.Stage]bool{} // to be empty
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if stage := rapid.SampledFrom(append(stages, "")).Draw(t, "put"); stage != "" {
+				lies[stage] += rapid.IntRange(0, 3).Draw(t, "items")
+				p.hear([]registry.Stage{stage}, func(step string) registry.Stage { return registry.Stage(step) })
+				delete(known, stage)
+			}
+			if rapid.IntRange(0, 9).Draw(t, "poll") == 0 {
+				p.hear([]registry.Stage{""}, func(step string) registry.Stage { return registry.Stage(step) })
+				clear(known)
+			}
+			n := rapid.IntRange(1, 5).Draw(t, "slots")
+			var wants []claim.Want
+			for _, s := range stages {
+				wants = append(wants, claim.Want{Stage: s, Most: rapid.IntRange(0, n).Draw(t, "most")})
+			}
+			asked, some := p.worth(pool, registry.Ingest, wants)
+			var got []claim.Item
+			for i, w := range asked {
+				if w.Most < wants[i].Most && lies[w.Stage] > 0 {
+					t.Fatalf("%d items lie at %s, and %d are asked for where there are slots for %d", lies[w.Stage], w.Stage, w.Most, wants[i].Most)
+				}
+				if w.Most > 0 && (known[w.Stage] || !some) {
+					t.Fatalf("it asks at %s, where it has found nothing; any %v", w.Stage, some)
+				}
+				for range min(w.Most, lies[w.Stage], n-len(got)) {
+					got = append(got, claim.Item{Action: registry.Ingest, Stage: w.Stage})
+					lies[w.Stage]--
+				}
+			}
+			p.found(pool, registry.Ingest, asked, n, got)
+			if len(got) == 0 {
+				for _, w := range asked {
+					known[w.Stage] = known[w.Stage] || w.Most > 0
+				}
+			}
+		}
+	})
 }

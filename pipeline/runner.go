@@ -152,6 +152,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 	defer stop()
 	for ctx.Err() == nil {
 		r.tryServices(ctx, work, p, items)
+		p.hear(look.Stages(), func(step string) registry.Stage { return r.steps[step].Stage })
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(work, p, p.Name, got, items)
@@ -163,7 +164,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		}
 		select {
 		case <-ctx.Done():
-		case <-look:
+		case <-look.C:
 		case <-p.freed:
 		}
 	}
@@ -285,18 +286,20 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 // is tried, nil does not.
 func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action registry.Action, n int, within *claim.Scope) []claim.Item {
 	wants := r.reserve(of, action, n)
+	ask, some := p.worth(of, action, wants)
+	f := of.filter()
+	f.Action, f.Stages, f.Memory, f.Without = action, ask, r.options.Memory, r.breakers.without(within != nil)
+	if within != nil {
+		f.Stages = wants
+		f, some = f.Within(*within)
+	}
 	var got []claim.Item
 	var err error
-	if slices.ContainsFunc(wants, func(w claim.Want) bool { return w.Most > 0 }) {
-		f := of.filter()
-		f.Action, f.Stages, f.Memory, f.Without = action, wants, r.options.Memory, r.breakers.without(within != nil)
-		some := true
-		if within != nil {
-			f, some = f.Within(*within)
-		}
-		if some {
-			got, err = r.engine.Claim(ctx, f, n)
-		}
+	if some {
+		got, err = r.engine.Claim(ctx, f, n)
+	}
+	if within == nil && err == nil {
+		p.found(of, action, ask, n, got)
 	}
 	r.mu.Lock()
 	for _, w := range wants {

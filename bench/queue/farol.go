@@ -227,7 +227,7 @@ func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, r *
 			continue
 		}
 		select {
-		case <-look:
+		case <-look.C:
 		case <-ctx.Done():
 		case <-t.done:
 		}

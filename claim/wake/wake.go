@@ -4,6 +4,7 @@ package wake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,14 +19,14 @@ type Board struct {
 	pending chan struct{} // gets a value when other processes are to be notified
 
 	mu      sync.Mutex
-	unsent  map[cursor.Partition]cursor.Position          // the best place of each that others do not know of
-	waiting map[chan struct{}]func(cursor.Partition) bool // what each takes
+	unsent  map[cursor.Partition]cursor.Position // the best place of each that others do not know of
+	waiting map[*Waiter]bool
 	cursors []*cursor.Cursors
 }
 
 // New returns a board that nobody waits at.
 func New() *Board {
-	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[chan struct{}]func(cursor.Partition) bool{}}
+	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[*Waiter]bool{}}
 }
 
 // Pending gets a value when other processes are to be notified.
@@ -135,9 +136,12 @@ const AnyBand = -1
 func (w *Board) ringFor(partitions []cursor.Partition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c, takes := range w.waiting {
-		if slices.ContainsFunc(partitions, takes) {
-			Signal(c)
+	for one := range w.waiting {
+		for _, p := range partitions {
+			if one.takes(p) {
+				one.stages[p.Stage] = true
+				Signal(one.wakes)
+			}
 		}
 	}
 }
@@ -146,23 +150,46 @@ func (w *Board) ringFor(partitions []cursor.Partition) {
 func (w *Board) Ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c := range w.waiting {
-		Signal(c)
+	for one := range w.waiting {
+		one.stages[""] = true
+		Signal(one.wakes)
 	}
 }
 
-// Wait returns a channel that gets a value when there may be new work in a partition that
-// takes accepts, until stop is called. takes is called while the board is locked.
-func (w *Board) Wait(takes func(cursor.Partition) bool) (c chan struct{}, stop func()) {
-	c = make(chan struct{}, 1)
+// A Waiter is woken when there may be new work for it.
+type Waiter struct {
+	// C gets a value when there may be new work.
+	C <-chan struct{}
+
+	wakes  chan struct{}
+	takes  func(cursor.Partition) bool
+	board  *Board
+	stages map[registry.Stage]bool // where that may be; "": anywhere
+}
+
+// Wait returns one who is woken by work in a partition that takes accepts, until stop is
+// called. takes is called while the board is locked.
+func (w *Board) Wait(takes func(cursor.Partition) bool) (one *Waiter, stop func()) {
+	c := make(chan struct{}, 1)
+	one = &Waiter{C: c, wakes: c, takes: takes, board: w, stages: map[registry.Stage]bool{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting[c] = takes
-	return c, func() {
+	w.waiting[one] = true
+	return one, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.waiting, c)
+		delete(w.waiting, one)
 	}
+}
+
+// Stages lists where there may be new work since it was asked last; "" is anywhere. It is
+// asked before a claim, so that what comes during the claim is listed the next time.
+func (w *Waiter) Stages() []registry.Stage {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	list := slices.Collect(maps.Keys(w.stages))
+	clear(w.stages)
+	return list
 }
 
 // Signal sends to a channel unless it has a value already.

@@ -1,9 +1,11 @@
 package wake
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // Work wakes those who take it, whether it comes from this process or from another, and
@@ -36,16 +38,41 @@ func TestWorkWakesThoseWhoTakeIt(t *testing.T) {
 		"a call":                                 {func(b *Board) { b.Ring() }, true, true},
 	} {
 		b := New()
-		rung := map[string]chan struct{}{}
+		rung := map[string]*Waiter{}
 		for who, takes := range taking {
 			c, stop := b.Wait(takes)
 			defer stop()
 			rung[who] = c
 		}
 		tc.comes(b)
-		if small, store := len(rung["small"]) == 1, len(rung["Store"]) == 1; small != tc.small || store != tc.store {
+		if small, store := len(rung["small"].C) == 1, len(rung["Store"].C) == 1; small != tc.small || store != tc.store {
 			t.Errorf("%s: woke small %v and Store %v, want %v and %v", name, small, store, tc.small, tc.store)
 		}
+	}
+}
+
+// Who is woken learns where there may be work, once, and of all that came since it asked.
+func TestWokenLearnWhere(t *testing.T) {
+	t.Parallel()
+	b := New()
+	one, stop := b.Wait(func(cursor.Partition) bool { return true })
+	defer stop()
+	asked := func() []registry.Stage { return slices.Sorted(slices.Values(one.Stages())) }
+	at := func(stage registry.Stage) cursor.Place {
+		return cursor.Place{Partition: cursor.Partition{Stage: stage}}
+	}
+	b.Put([]cursor.Place{at("Store"), at("Record")})
+	b.Put([]cursor.Place{at("Store")})
+	b.Receive("me", "you\nReceive")
+	if got, want := asked(), []registry.Stage{"Receive", "Record", "Store"}; !slices.Equal(got, want) {
+		t.Errorf("work is at %q, want %q", got, want)
+	}
+	if got := asked(); len(got) != 0 {
+		t.Errorf("asked again, work is at %q", got)
+	}
+	b.Ring()
+	if got := asked(); !slices.Equal(got, []registry.Stage{""}) {
+		t.Errorf("after a call work is at %q, want anywhere", got)
 	}
 }
 
@@ -57,7 +84,7 @@ func TestWhoHasLeftIsNotWoken(t *testing.T) {
 	stop()
 	b.Ring()
 	b.Put([]cursor.Place{{}})
-	if len(c) != 0 {
+	if len(c.C) != 0 {
 		t.Error("it was woken")
 	}
 }

@@ -255,7 +255,7 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 		return nil, nil
 	}
 	defer func() { l.token <- struct{}{} }()
-	wakes, stop := a.engine.Wakes(ctx)
+	wakes, stop := a.engine.Wakes(ctx, f)
 	defer stop()
 	for {
 		got, err := a.remote.Claim(ctx, f, n, who)
@@ -263,7 +263,7 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 			return got, err
 		}
 		select {
-		case <-wakes:
+		case <-wakes.C:
 		case <-ctx.Done():
 			return nil, nil
 		case <-a.o.Stop:
