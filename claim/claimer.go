@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -185,8 +186,28 @@ func (c *claimer) scans(known *settings, w Want) []cursor.Scan {
 	return scans
 }
 
-// scan claims up to n items from partitions.
+// scan claims up to n items from partitions. If it comes short where a scan passed over what
+// lies before an overdue priority, it claims that too: of two scans in a row of a partition one
+// starts at its cursor. So a claim that comes short has found all that there was.
 func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan, n int, who claimant) ([]Item, error) {
+	items, err := c.scanOnce(ctx, known, scans, n, who)
+	if err != nil || len(items) >= n || !slices.ContainsFunc(scans, func(s cursor.Scan) bool { return s.Late }) {
+		return items, err
+	}
+	got := map[registry.Stage]int{}
+	for _, item := range items {
+		got[item.Stage]++
+	}
+	rest := slices.Clone(scans)
+	for i := range rest {
+		rest[i].Most -= got[rest[i].Stage]
+	}
+	rest = slices.DeleteFunc(rest, func(s cursor.Scan) bool { return s.Most <= 0 })
+	more, err := c.scanOnce(ctx, known, rest, n-len(items), who)
+	return append(items, more...), err
+}
+
+func (c *claimer) scanOnce(ctx context.Context, known *settings, scans []cursor.Scan, n int, who claimant) ([]Item, error) {
 	if n <= 0 || len(scans) == 0 {
 		return nil, nil
 	}

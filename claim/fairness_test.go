@@ -236,6 +236,33 @@ func TestOverduePriorityGetsEverySecondClaim(t *testing.T) {
 	}
 }
 
+// A claim that starts at an overdue priority fills its slots with what lies before that: who
+// gets less than he asked for may take it that there is no more.
+func TestClaimAtAnOverduePriorityIsFilled(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	for _, size := range []int64{1, 100 * mib} {
+		for range 2 {
+			q.put("Receive", size)
+		}
+	}
+	q.exec(`UPDATE work_items SET priority = 50, run_at = now() - interval '2 hours'`)
+	for range 20 {
+		q.put("Receive", 1)
+	}
+	e := q.engine()
+	q.claimOne(e, "Receive") // a partition is looked at for overdue priorities once it has been claimed from
+	if err := e.FindOverdue(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{8, 8, 7, 0, 0} {
+		items, err := e.Claim(t.Context(), at("Receive", 8), 8)
+		if err != nil || len(items) != want {
+			t.Errorf("claim %d of 8 got %d items, %v; want %d", i+1, len(items), err, want)
+		}
+	}
+}
+
 // A bag of 5 TB holds a slot for days. A thousand small ones of another
 // institution do not notice.
 func TestSmallBagsDoNotWaitForAHugeOne(t *testing.T) {

@@ -110,6 +110,7 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 			}
 			r.options.Observer.Ended(taken.end)
 			put = append(put, taken.place)
+			put = append(put, r.settings.Load().behindAll(taken.place.Partition.Stage)...) // its cap has space for any
 		}
 		r.wake.Put(put)
 		n += len(list)

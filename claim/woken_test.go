@@ -69,6 +69,7 @@ func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	if err != nil || len(items) != 2 {
 		t.Fatalf("Claim = %d items, %v; want the cap of two", len(items), err)
 	}
+	holds := []*claim.Hold{worker.Hold(t.Context(), items[0]), worker.Hold(t.Context(), items[1])}
 	look, stop := other.Wakes(t.Context(), at("Record", 1))
 	defer stop()
 	for len(look.C) > 0 {
@@ -77,9 +78,7 @@ func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	if got, err := other.Claim(t.Context(), at("Record", 1), 1); err != nil || len(got) != 0 {
 		t.Fatalf("Claim = %d items, %v; want none beyond the cap", len(got), err)
 	}
-	if err := worker.Settle(t.Context(), []claim.Ending{{Item: items[0], Done: claim.Done{Next: "Cleanup"}}})[0]; err != nil {
-		t.Fatal(err)
-	}
+	q.settle(holds[0], claim.Done{Next: "Cleanup"}, nil)
 	for deadline := time.After(testenv.Patience); ; {
 		select {
 		case <-look.C:

@@ -50,6 +50,7 @@ type Scan struct {
 	Most   int // items
 	From   Position
 	Full   bool // it starts at the beginning although the cursor is further on
+	Late   bool // it starts at a priority that has waited too long, and passes over what is before
 	Capped bool // how many items run at once in all processes is bounded
 }
 
@@ -117,9 +118,9 @@ func (c *Cursors) Begin(scans []Scan, now time.Time) (background []Scan) {
 		t := c.of(s.Partition)
 		t.lowered = false
 		t.claims++
-		s.From = t.from
+		s.From, s.Full, s.Late = t.from, false, false
 		if n := len(t.overdue); n > 0 && t.claims%2 == 1 {
-			t.lowered = true // where this claim ends says nothing of the items before
+			t.lowered, s.Late = true, true // where this claim ends says nothing of the items before
 			s.From = Position{Priority: t.overdue[t.claims/2%n], VirtualStart: Beginning().VirtualStart}
 		} else if now.Sub(t.rescanned) >= rescanEvery {
 			due = append(due, s)
