@@ -21,6 +21,9 @@
 // (core); ends of claims (policy, settle, doubt); leases (clock, hold, beat); news of work
 // (notices); claims (scan, share, claimer, fairness); workers that are gone (reap); upkeep;
 // [Engine], which puts the parts together; and remote, for workers of other programs.
+//
+// The package has more than 3,000 lines: its parts share one item, its lease and the settings.
+// What can do without these is in packages below it.
 package claim
 
 import (

@@ -14,10 +14,7 @@ import (
 func TestPoolIsWokenByItsOwnWork(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	rarely := func(o *claim.Options) { o.Poll = time.Hour }
-	worker, other := q.engine(rarely), q.engine(rarely)
-	running(t, worker)
-	running(t, other)
+	worker, other := unpolled(t, q), unpolled(t, q)
 	small := claim.Filter{Stages: []claim.Want{{Stage: "Validate", Most: 1}}, MaxSize: 64 * mib}
 	large := claim.Filter{Stages: small.Stages, MinSize: 64 * mib}
 	elsewhere := claim.Filter{Stages: []claim.Want{{Stage: "Store", Most: 1}}}
@@ -58,10 +55,7 @@ func TestPoolIsWokenByItsOwnWork(t *testing.T) {
 func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	rarely := func(o *claim.Options) { o.Poll = time.Hour }
-	worker, other := q.engine(rarely), q.engine(rarely)
-	running(t, worker)
-	running(t, other)
+	worker, other := unpolled(t, q), unpolled(t, q)
 	for range 3 {
 		q.put("Record", 1)
 	}
@@ -89,6 +83,14 @@ func TestPoolIsWokenWhenACapHasSpace(t *testing.T) {
 			return
 		}
 	}
+}
+
+// unpolled is a process that learns of work by notifications alone.
+func unpolled(t *testing.T, q *queue) *claim.Engine {
+	t.Helper()
+	e := q.engine(func(o *claim.Options) { o.Poll = time.Hour })
+	running(t, e)
+	return e
 }
 
 // done takes an item through a stage.

@@ -41,6 +41,7 @@ type breaker struct {
 	trial    int64     // the item on trial; 0: none
 	released time.Time // by a person, as far as was acted on
 	unsaid   bool      // the change is not in the database yet
+	unheard  bool      // nor have the pools been woken for it
 
 	since time.Time // when it ceased to be ok; zero if it is
 	alarm bool      // the log has said that a person is needed
@@ -99,7 +100,7 @@ func (b *breaker) fault(now time.Time, f *fault.Error) bool {
 
 // trip has the work held back, from now on or for longer.
 func (b *breaker) trip(now time.Time) {
-	b.state, b.trial, b.unsaid = claim.ServiceFailing, 0, true
+	b.become(claim.ServiceFailing)
 	b.pause = min(max(2*b.pause, time.Second), longestWait)
 	b.next = now.Add(b.pause)
 }
@@ -114,7 +115,13 @@ func (b *breaker) ok(now time.Time, item int64) {
 }
 
 func (b *breaker) reset() {
-	b.state, b.cause, b.trial, b.seen, b.unsaid = claim.ServiceOK, nil, 0, nil, true
+	b.become(claim.ServiceOK)
+	b.cause, b.seen = nil, nil
+}
+
+// become changes the state, which the database and the pools have to learn.
+func (b *breaker) become(s claim.ServiceState) {
+	b.state, b.trial, b.unsaid, b.unheard = s, 0, true, true
 }
 
 func (b *breaker) note(now time.Time, ok bool) {
@@ -145,7 +152,7 @@ func (b *breaker) probed(now time.Time, err error) {
 
 // try lets one item at a time through.
 func (b *breaker) try(now time.Time) {
-	b.state, b.trial, b.unsaid = claim.ServiceTrying, 0, true
+	b.become(claim.ServiceTrying)
 	b.next = now.Add(idleTrial)
 }
 

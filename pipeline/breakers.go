@@ -102,7 +102,8 @@ func (g *breakers) step(ctx context.Context, probes *sync.WaitGroup) {
 			one.learn(now, holds[i])
 		}
 		one.tried(now)
-		opened = opened || one.unsaid && one.state != claim.ServiceFailing
+		opened = opened || one.unheard && one.state != claim.ServiceFailing
+		one.unheard = false
 		one.log(ctx, g.log, now)
 		if one.state != claim.ServiceFailing || one.probe == nil || one.elsewhere != "" || one.probing || now.Before(one.next) {
 			continue

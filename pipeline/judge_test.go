@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +83,35 @@ func (silentBoard) ServiceHolds() []claim.ServiceHold { return nil }
 func (silentBoard) Report(context.Context, claim.ServiceReport) error { return nil }
 
 func (silentBoard) Wake() {}
+
+// The pools are woken once for each service that may be used again, also if the database
+// has heard of it first.
+func TestPoolsHearOfEachServiceThatIsBack(t *testing.T) {
+	t.Parallel()
+	board := &wokenBoard{}
+	g := newBreakers(Deps{}, nil, board, slog.New(slog.DiscardHandler))
+	b := &breaker{service: fault.Redis, state: claim.ServiceOK}
+	g.byName[b.service] = b
+	var probes sync.WaitGroup
+	for i, change := range []func(){func() { b.trip(time.Now()) }, func() { b.try(time.Now()) }, b.reset, func() {}} {
+		change() // as the end of an item does it at any time
+		g.report(t.Context())
+		g.step(t.Context(), &probes)
+		if want := []int{0, 1, 2, 2}[i]; board.wakes != want {
+			t.Errorf("after change %d, to %s, the pools were woken %d times, want %d", i+1, b.state, board.wakes, want)
+		}
+	}
+	probes.Wait()
+}
+
+// wokenBoard counts how often pools are woken.
+type wokenBoard struct {
+	silentBoard
+
+	wakes int
+}
+
+func (b *wokenBoard) Wake() { b.wakes++ }
 
 // A program that cannot be started is this process's failure, and not the file's.
 func TestChildrenThatDoNotStartAreNoFilesFault(t *testing.T) {

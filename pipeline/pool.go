@@ -132,8 +132,8 @@ type poolRun struct {
 // A place is a step of items that a pool takes for itself, or for a neighbour.
 type place struct{ pool, step string }
 
-// worth leaves of what may be claimed that of which it is not known that there is none. A
-// claim of a capped stage is a transaction of its own, and one of each other action a statement.
+// worth leaves out the stages at which nothing lies as far as is known. It saves a statement
+// for each action, and a transaction for each capped stage.
 func (p *poolRun) worth(of Pool, action registry.Action, wants []claim.Want) (ask []claim.Want, some bool) {
 	ask = slices.Clone(wants)
 	for i, w := range ask {
@@ -146,8 +146,8 @@ func (p *poolRun) worth(of Pool, action registry.Action, wants []claim.Want) (as
 }
 
 // found notes where a claim for so many items found less than it asked for. Nobody needs to
-// look there again before something is put there, a cap or a service has space, or a poll
-// finds that something has become due: all of these wake the pool.
+// look there again before something is put there, a cap has space, a service is back, or a
+// poll finds that something has become due: all of these wake the pool.
 func (p *poolRun) found(of Pool, action registry.Action, asked []claim.Want, n int, got []claim.Item) {
 	if len(got) >= n {
 		return // the claim need not have come to all stages

@@ -286,12 +286,13 @@ func (r *Runner) claim(ctx context.Context, p *poolRun, of Pool, n int) []claim.
 // is tried, nil does not.
 func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action registry.Action, n int, within *claim.Scope) []claim.Item {
 	wants := r.reserve(of, action, n)
-	ask, some := p.worth(of, action, wants)
 	f := of.filter()
-	f.Action, f.Stages, f.Memory, f.Without = action, ask, r.options.Memory, r.breakers.without(within != nil)
+	f.Action, f.Stages, f.Memory, f.Without = action, wants, r.options.Memory, r.breakers.without(within != nil)
+	some := false
 	if within != nil {
-		f.Stages = wants
 		f, some = f.Within(*within)
+	} else {
+		f.Stages, some = p.worth(of, action, wants)
 	}
 	var got []claim.Item
 	var err error
@@ -299,7 +300,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 		got, err = r.engine.Claim(ctx, f, n)
 	}
 	if within == nil && err == nil {
-		p.found(of, action, ask, n, got)
+		p.found(of, action, f.Stages, n, got)
 	}
 	r.mu.Lock()
 	for _, w := range wants {

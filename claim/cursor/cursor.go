@@ -29,7 +29,7 @@ type Position struct {
 // Beginning is before every item.
 func Beginning() Position { return Position{Priority: -1 << 15, VirtualStart: -1 << 63} }
 
-// End is behind every item.
+// End is behind every item: nothing lies there.
 func End() Position { return Position{Priority: 1<<15 - 1, VirtualStart: 1<<63 - 1} }
 
 // Before compares two positions.
@@ -198,8 +198,8 @@ func (c *Cursors) Lower(places ...Place) {
 	defer c.mu.Unlock()
 	for _, p := range places {
 		t := c.partitions[p.Partition]
-		if t == nil {
-			continue // nothing has been claimed there yet
+		if t == nil || p.Position == End() {
+			continue // nothing has been claimed there yet, or nothing lies there
 		}
 		t.lowered = true
 		if p.Position.Before(t.from) {

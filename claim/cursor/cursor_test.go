@@ -67,6 +67,20 @@ func TestNextClaimSeesWhatWasMovedBeforeItsCursor(t *testing.T) {
 	}
 }
 
+// What only says that a stage has space holds no cursor back.
+func TestEndLowersNothing(t *testing.T) {
+	t.Parallel()
+	h, at, now := New(), Partition{"Record", 0}, time.Now()
+	rescanned(h, []Partition{at}, now, time.Millisecond)
+	scans, last := []Scan{{Partition: at}}, Position{VirtualStart: 9}
+	h.Begin(scans, now)
+	h.Lower(Place{at, End()})
+	h.End(scans, map[Partition]Position{at: last}, now, time.Millisecond)
+	if h.Begin(scans, now); scans[0].From != last {
+		t.Errorf("the next claim begins at %+v, want the last item, %+v", scans[0].From, last)
+	}
+}
+
 // Full scans that a pinned snapshot has made expensive hold up no claim. They run in the
 // background, one at a time, take a small part of the time, and go through all partitions
 // in turn, also those in which nothing is found.

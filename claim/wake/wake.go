@@ -127,8 +127,8 @@ func (w *Board) Receive(worker, notice string) {
 	w.ringFor(partitions)
 }
 
-// AnyBand is the size band of a partition of which only the stage is known; the stage "" is
-// any, too.
+// AnyBand is the size band of a partition if only its stage is known. The stage "" is any
+// stage.
 const AnyBand = -1
 
 // ringFor wakes the pools that wait for any of these partitions: one that does not take what

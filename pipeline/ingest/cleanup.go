@@ -62,7 +62,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 	if err := s.keepAtEnd(ctx, w, attempts); err != nil {
 		return err
 	}
-	w.lists.Recent.Leave(w.Item.ID)
+	w.lists.Recent.Forget(w.Item.ID)
 	if err := s.staging(ctx, w); err != nil {
 		return err
 	}

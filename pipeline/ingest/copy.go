@@ -38,11 +38,13 @@ func (s *stageFiles) Run(ctx context.Context, w *work) error {
 		return err
 	}
 	_, err = w.each(ctx, s.Files, lists.InPacks(files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		stage := func() error { return s.pack(ctx, w, receiving, tar, group[0].Pack) }
-		if !group[0].Pack.Shared() {
-			stage = func() error { return s.alone(ctx, w, receiving, tar, group[0]) }
+		var err error
+		if pack := group[0].Pack; pack.Shared() {
+			err = s.pack(ctx, w, receiving, tar, pack)
+		} else {
+			err = s.alone(ctx, w, receiving, tar, group[0])
 		}
-		if err := stage(); err != nil {
+		if err != nil {
 			return err
 		}
 		for _, f := range group {

@@ -17,7 +17,7 @@ func TestRequestsOfABag(t *testing.T) {
 		size  int64
 		most  float64 // beyond the four of each file
 	}{
-		{3, 4 << 10, 12}, {20, 64 << 10, 13}, {20, 200 << 10, 13}, {300, 1 << 10, 16},
+		{3, 4 << 10, 12}, {20, 64 << 10, 13}, {20, 200 << 10, 13}, {300, 1 << 10, 16}, {40, 150 << 10, 31},
 	} {
 		t.Run(fmt.Sprintf("%d of %d KiB", tc.files, tc.size>>10), func(t *testing.T) {
 			t.Parallel()

@@ -70,10 +70,11 @@ func (s *store) putGroup(
 	}
 	err := lists.ReadGroup(ctx, open, files, at, func(f *lists.File, content []byte) error {
 		if sha256.Sum256(content) != f.SHA256 {
+			w.lists.Recent.Forget(w.Item.ID) // another try reads it from staging
 			if lost := s.check(ctx, w, f); lost != nil {
 				return cause.InFile(f.Path, lost)
 			}
-			return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly from the staging area", storage.ErrDigest, f.Path))
+			return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly, and is whole in the staging area", storage.ErrDigest, f.Path))
 		}
 		missing := len(c.targets)
 		for i := range c.targets {

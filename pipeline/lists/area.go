@@ -44,6 +44,7 @@ func (a *Area) Gone(name string) error { return claim.Doubt(a.Bucket.Service(), 
 
 // missing sends an item back to the stage that makes a list that is missing or unusable.
 func (a *Area) missing(name string) error {
+	a.Recent.Forget(a.Item)
 	if name == InventoryName {
 		return claim.SendBack(registry.Receive, "The inventory of the bag is no longer in the staging area. The bag is read again.")
 	}

@@ -137,8 +137,8 @@ func together(group []*File, f *File, largest int64) bool {
 		f.Offset >= end && f.Offset-end <= maxGap && f.Offset+f.Size-first.Offset <= maxRequest
 }
 
-// share is how many files go into a group at most, so that so many workers all
-// have something to do, if a group of few costs more than its files.
+// share is how many files go into a group at most, so that so many workers all have
+// something to do, unless each would have fewer than few.
 func share(files []*File, workers, few int) int {
 	return min(max(len(files)/(2*workers), few), maxFiles)
 }

@@ -57,7 +57,7 @@ func (a *Area) inventoryOnce(ctx context.Context, do func(i int, f *bag.File)) (
 		id = hex.EncodeToString(hash.Sum(nil))
 	}
 	if errors.Is(err, bag.ErrInventory) {
-		a.Recent.forget(a.Item)
+		a.Recent.Forget(a.Item)
 		return nil, "", ErrDamaged
 	}
 	if err != nil {

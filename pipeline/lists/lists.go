@@ -59,7 +59,7 @@ func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string,
 	source := &watched{r: body}
 	rows, err := decodeList(source, name, inventoryID, about, index)
 	if err != nil {
-		a.Recent.forget(a.Item)
+		a.Recent.Forget(a.Item)
 	}
 	if err != nil && source.err != nil && !errors.Is(err, errOtherInventory) { // the connection failed, the bytes are not to blame
 		return nil, fmt.Errorf("read %s: %w", name, source.err)

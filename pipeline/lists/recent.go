@@ -36,7 +36,8 @@ type recentBag struct {
 // recentItem is the lists of an item that this process was the last to work on.
 type recentItem struct {
 	id    int64
-	token int64 // of the claim
+	etag  string // of its upload
+	token int64  // of the claim
 	lists map[string]keptList
 }
 
@@ -72,8 +73,9 @@ func (r *Recent) Enter(item claim.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := r.find(item.ID); i >= 0 {
-		if had := r.items[i].token; had == item.Token || had == item.Token-handedOn {
-			r.items[i].token = item.Token
+		had := r.items[i]
+		if had.etag == item.ETag && (had.token == item.Token || had.token == item.Token-handedOn) {
+			had.token = item.Token
 			return
 		}
 		r.drop(i)
@@ -81,11 +83,8 @@ func (r *Recent) Enter(item claim.Item) {
 	if len(r.items) == mostItems {
 		r.drop(0)
 	}
-	r.items = append(r.items, &recentItem{id: item.ID, token: item.Token, lists: map[string]keptList{}})
+	r.items = append(r.items, &recentItem{id: item.ID, etag: item.ETag, token: item.Token, lists: map[string]keptList{}})
 }
-
-// Leave forgets an item that needs no lists any more.
-func (r *Recent) Leave(item int64) { r.forget(item) }
 
 func (r *Recent) find(item int64) int {
 	return slices.IndexFunc(r.items, func(one *recentItem) bool { return one.id == item })
@@ -98,7 +97,9 @@ func (r *Recent) drop(i int) {
 	r.items = slices.Delete(r.items, i, i+1)
 }
 
-func (r *Recent) forget(item int64) {
+// Forget has everything of an item read from staging and the receiving bucket again: it needs
+// its lists no more, or something is wrong with what is kept.
+func (r *Recent) Forget(item int64) {
 	if r == nil {
 		return
 	}

@@ -94,6 +94,20 @@ func TestListIsReadFromWhereItIsKnownToBe(t *testing.T) {
 	}
 }
 
+// What is kept goes with one upload: an item that is given another has nothing.
+func TestAnotherUploadHasNothing(t *testing.T) {
+	t.Parallel()
+	r := &Recent{}
+	r.Enter(claim.Item{ID: 3, ETag: "first", Token: 2})
+	r.KeepTar(3, []byte("bytes"))
+	if r.Enter(claim.Item{ID: 3, ETag: "first", Token: 4}); string(r.Tar(3)) != "bytes" {
+		t.Errorf("the next stage finds %q", r.Tar(3))
+	}
+	if r.Enter(claim.Item{ID: 3, ETag: "second", Token: 6}); r.Tar(3) != nil {
+		t.Errorf("another upload finds %q", r.Tar(3))
+	}
+}
+
 // What is kept is bounded, whatever the number and the size of items.
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	t.Parallel()
