@@ -100,22 +100,24 @@ func newClaimer(all *claims, f Filter) *claimer {
 	return c
 }
 
-// claim serves several calls, those that follow each other and are for the same
-// claimant together.
+// claim serves several calls, those that follow each other and are alike together.
 func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, error) {
 	answers := make([]answer, 0, len(requests))
 	for len(requests) > 0 {
-		same := sameClaimant(requests)
+		same := countAlike(requests)
 		answers = append(answers, c.claimFor(ctx, requests[:same])...)
 		requests = requests[same:]
 	}
 	return answers, nil
 }
 
-// sameClaimant counts the calls at the beginning that are for one claimant.
-func sameClaimant(requests []request) int {
-	for i := range requests {
-		if requests[i].as != requests[0].as {
+// countAlike counts the calls at the beginning that one statement can serve: they are for one
+// claimant, and want items of the same stages. Of calls that want others, one could get what
+// only another can take.
+func countAlike(requests []request) int {
+	sameStage := func(a, b Want) bool { return a.Stage == b.Stage && (a.Most > 0) == (b.Most > 0) }
+	for i, r := range requests {
+		if r.as != requests[0].as || !slices.EqualFunc(r.wants, requests[0].wants, sameStage) {
 			return i
 		}
 	}
@@ -156,15 +158,16 @@ func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
 	return answers
 }
 
-// together adds up what calls want, in the order of the first. All have the same
-// stages, since they have the same filter.
+// together adds up what calls want that are alike.
 func together(requests []request) (wants []Want, n int) {
 	most := map[registry.Stage]int{}
 	for _, r := range requests {
+		all := 0
 		for _, w := range r.wants {
 			most[w.Stage] += max(0, min(w.Most, r.n))
+			all += max(0, w.Most)
 		}
-		n += max(0, r.n)
+		n += max(0, min(r.n, all))
 	}
 	for _, w := range requests[0].wants {
 		wants = append(wants, Want{w.Stage, most[w.Stage]})

@@ -17,7 +17,7 @@ type Want struct {
 // Filter says which items a pool takes. An empty field matches everything.
 type Filter struct {
 	Action         registry.Action // "" is Ingest
-	Stages         []Want          // in order of preference; calls that meet share the order of the first
+	Stages         []Want          // in order of preference
 	MinSize        int64           // bytes
 	MaxSize        int64           // bytes, exclusive; 0: no bound
 	MinAge         time.Duration   // since the item was made

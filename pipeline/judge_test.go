@@ -90,7 +90,7 @@ func TestPoolsHearOfEachServiceThatIsBack(t *testing.T) {
 	t.Parallel()
 	board := &wokenBoard{}
 	g := newBreakers(Deps{}, nil, board, slog.New(slog.DiscardHandler))
-	b := &breaker{service: fault.Redis, state: claim.ServiceOK}
+	b := &breaker{service: fault.Redis, state: claim.ServiceOK, cause: &fault.Error{Service: fault.Redis, Kind: fault.Unavailable, Err: errors.New("away")}}
 	g.byName[b.service] = b
 	var probes sync.WaitGroup
 	for i, change := range []func(){func() { b.trip(time.Now()) }, func() { b.try(time.Now()) }, b.reset, func() {}} {
