@@ -23,13 +23,27 @@ type recorded struct {
 }
 
 func (r *recorded) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.statements[d.SQL] = append(r.statements[d.SQL], d.Args)
+	r.record(d.SQL, d.Args)
 	return ctx
 }
 
 func (r *recorded) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *recorded) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *recorded) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	r.record(d.SQL, d.Args)
+}
+
+func (r *recorded) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (r *recorded) record(sql string, args []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statements[sql] = append(r.statements[sql], args)
+}
 
 func (r *recorded) sent(words string) bool {
 	r.mu.Lock()
@@ -77,11 +91,13 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 		}
 		return r.sent("pg_advisory_xact_lock")
 	})
+	q.put("Receive", 1)
+	q.carry(q.claimOne(e, "Receive"), claim.Done{Next: "Validate"})
 	if _, err := e.Archive(t.Context(), time.Nanosecond); err != nil {
 		t.Fatal(err)
 	}
 	for _, words := range []string{
-		"'Item has started stage '", "entered_token      = CASE", "FROM move_items(", "WITH mine AS", "WITH dead AS", "WITH RECURSIVE level",
+		"'Item has started stage '", "ORDER BY id FOR UPDATE", "entered_token      = CASE", "FROM move_items(", "WITH mine AS", "WITH dead AS", "WITH RECURSIVE level",
 		"FROM stage_settings", "UPDATE size_bands", "WITH untaken AS", "move_stranded()", "INSERT INTO work_items_archive", "pg_notify", "FROM worker_processes",
 	} {
 		testenv.Eventually(t, "the statement with "+words, func() bool { return r.sent(words) })

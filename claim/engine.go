@@ -145,7 +145,7 @@ func (e *Engine) Held() map[string]int { return e.leases.count() }
 // Settle ends several claims at once, each as [Hold.Settle] does and with an
 // error of its own: one that is stale is reported alone.
 func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
-	return e.settler.settle(ctx, endings)
+	return column(e.settler.settle(ctx, endings), func(s *settled) error { return s.err })
 }
 
 // Believe makes a [Doubt] the ending that it is about, if another process has come
@@ -178,6 +178,12 @@ func (e *Engine) Wake() { e.wake.Ring() }
 // process has read last; "" behind the last. Stages may be added at run time.
 func (e *Engine) NextStage(action registry.Action, stage registry.Stage) registry.Stage {
 	return e.settings.Load().next[stageKey{action, stage}]
+}
+
+// Capped reports whether there is a bound on how many items of a stage run at once in all
+// processes, as this process has read it last.
+func (e *Engine) Capped(action registry.Action, stage registry.Stage) bool {
+	return e.settings.Load().of(action, stage).Capped
 }
 
 // Reap ends the claims of workers that are gone, and returns how many. Claims of dead

@@ -94,6 +94,26 @@ func both(a, b []string) (common []string, some bool) {
 	return common, len(common) > 0
 }
 
+// StillTakes reports whether the filter takes an item that it has taken once, and that has gone
+// on since: to another stage, and perhaps with a storage option and a need of memory, in bytes,
+// that are known now. The other properties of an item do not change.
+func (f Filter) StillTakes(i Item, need int64) bool {
+	switch {
+	case f.Memory > 0 && need > f.Memory:
+		return false
+	case len(f.StorageOptions) > 0 && i.StorageOption != "" && !slices.Contains(f.StorageOptions, i.StorageOption):
+		return false
+	}
+	return !slices.ContainsFunc(f.Without, func(s Scope) bool { return s.covers(i) })
+}
+
+// covers reports whether an item is in the scope. One whose storage option is not known is in no
+// scope that names some.
+func (s Scope) covers(i Item) bool {
+	among := func(list []string, one string) bool { return len(list) == 0 || slices.Contains(list, one) }
+	return slices.Contains(s.Steps, i.Step()) && among(s.StorageOptions, i.StorageOption) && among(s.Institutions, i.Institution)
+}
+
 // scanned is the filter as statements take it: stages that are skipped as a whole are not
 // scanned, and of the rest of Without only what matters is kept.
 func (f Filter) scanned() Filter {

@@ -165,17 +165,31 @@ func (l *leases) hold(ctx context.Context, item Item) *Hold {
 // that it is not known whether the item was moved, and that the caller may call
 // again: a second call after a first that did land returns ErrLost.
 func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
+	return h.settle(ctx, Ending{Done: done, Result: result}).err
+}
+
+// Carry is Settle for a stage that is done, and begins the next one of an ingest for this
+// process, in the same statement. It returns the item as if it had been claimed there; nil if
+// that stage is paused, or has as many items as its cap allows. Then the item waits there. The
+// caller makes sure that nobody waits in front of it.
+func (h *Hold) Carry(ctx context.Context, done Done) (next *Item, err error) {
+	ended := h.settle(ctx, Ending{Done: done, carry: true})
+	return ended.next, ended.err
+}
+
+func (h *Hold) settle(ctx context.Context, end Ending) settled {
 	h.settling.Add(1)
 	defer h.settling.Add(-1)
-	err := h.leases.settle(ctx, []Ending{{Item: h.Item, Done: done, Result: result, File: h.currentFile()}})[0]
+	end.Item, end.File = h.Item, h.currentFile()
+	ended := h.leases.settle(ctx, []Ending{end})[0]
 	switch {
-	case err == nil:
+	case ended.err == nil:
 		h.drop(nil)
-	case errors.Is(err, ErrLost):
+	case errors.Is(ended.err, ErrLost):
 		h.lostInTime()
 		h.drop(ErrLost)
 	}
-	return err
+	return ended
 }
 
 // leased notes that a lease was granted that lasts for d from asked on, at least.

@@ -131,7 +131,8 @@ func (r *modelRun) repertoire() (names []string, steps map[string]func(*rapid.T)
 	}{
 		{5, "arrives", r.arrives},
 		{14, "claims", r.claims},
-		{14, "settles", r.settles},
+		{10, "settles", r.settles},
+		{8, "carries", r.carries},
 		{3, "time passes", r.timePasses},
 		{2, "lapses", r.lapses},
 		{2, "reaps", r.reaps},

@@ -61,19 +61,26 @@ func (r *modelRun) claims(t *rapid.T) {
 	}
 	for _, item := range got {
 		i := r.items[slices.IndexFunc(r.items, func(i *modelItem) bool { return i.id == item.ID })]
-		entered := i.entered
-		c := r.claim(engine, i, item)
-		if item.Token != i.token || item.Attempt != i.attempt || item.Entered != entered || item.Stage != i.stage || item.Size != i.size ||
-			item.Institution != i.institution || item.Topic != topicOf(i.stage) || item.MaxAttempts != mostAttempts(i.stage, engine) ||
-			item.ObjectIdentifier != i.object || item.Name != i.name {
-			t.Fatalf("claimed %+v, want %+v", item, *i)
+		if r.takes(t, engine, i, item); item.Size != i.size {
+			t.Fatalf("claimed an item of %d bytes that has %d", item.Size, i.size)
 		}
-		c.hold = r.engines[engine].Hold(context.Background(), item)
-		if before := r.held[engine][item.ID]; before != nil && !errors.Is(context.Cause(before.hold.Context()), claim.ErrLost) {
-			t.Fatalf("item %d is held a second time, and the first hold did not end", item.ID)
-		}
-		r.held[engine][item.ID] = c
 	}
+}
+
+// takes checks what a process was told of an item that it got, and holds it.
+func (r *modelRun) takes(t *rapid.T, engine int, i *modelItem, item claim.Item) {
+	entered := i.entered
+	c := r.claim(engine, i, item)
+	if item.Token != i.token || item.Attempt != i.attempt || item.Entered != entered || item.Stage != i.stage ||
+		item.Institution != i.institution || item.Topic != topicOf(i.stage) || item.MaxAttempts != mostAttempts(i.stage, engine) ||
+		item.ObjectIdentifier != i.object || item.Name != i.name {
+		t.Fatalf("claimed %+v, want %+v", item, *i)
+	}
+	c.hold = r.engines[engine].Hold(context.Background(), item)
+	if before := r.held[engine][item.ID]; before != nil && !errors.Is(context.Cause(before.hold.Context()), claim.ErrLost) {
+		t.Fatalf("item %d is held a second time, and the first hold did not end", item.ID)
+	}
+	r.held[engine][item.ID] = c
 }
 
 // explain says why a claim cannot have come to what it did; "" if it can. A
@@ -137,6 +144,48 @@ func lineOf(line []*modelItem) (list []int64) {
 	return list
 }
 
+// anyClaim draws one of all claims that there ever were, mostly a late one.
+func (r *modelRun) anyClaim(t *rapid.T) *modelClaim {
+	back := min(len(r.model.claims), rapid.SampledFrom([]int{1, 2, 3, 4, 6, 10, 100}).Draw(t, "back"))
+	return r.model.claims[len(r.model.claims)-rapid.IntRange(1, back).Draw(t, "claim")]
+}
+
+// carries ends one claim, of all there ever were, whose stage is done, and has its process
+// begin the next stage.
+func (r *modelRun) carries(t *rapid.T) {
+	if len(r.model.claims) == 0 {
+		return
+	}
+	c := r.anyClaim(t)
+	at := slices.Index(modelStages(), c.of.Stage) + 1
+	if at == len(modelStages()) {
+		return
+	}
+	i, e := c.item, modelEnd{kind: "done", to: modelStages()[at]}
+	e.done = claim.Done{Next: e.to, StorageOption: rapid.SampledFrom([]string{"", "Standard", "Glacier-OH"}).Draw(t, "option")}
+	begins := !r.paused[e.to] && (e.to != "Record" || r.running("Record") < r.cap)
+	r.clock++
+	next, err := c.hold.Carry(context.Background(), e.done)
+	if r.held[c.engine][i.id] == c {
+		delete(r.held[c.engine], i.id)
+	}
+	switch {
+	case i.token != c.of.Token:
+		if !errors.Is(err, claim.ErrLost) || next != nil {
+			t.Fatalf("a stale claim was carried on: %+v, %v", next, err)
+		}
+		return
+	case err != nil:
+		t.Fatalf("the latest claim cannot be carried on: %v", err)
+	case (next != nil) != begins:
+		t.Fatalf("carried on to %s: %+v; it may begin there: %v", e.to, next, begins)
+	}
+	r.settle(c, e, c.engine, 0)
+	if begins {
+		r.takes(t, c.engine, i, *next)
+	}
+}
+
 // settles ends some claims at once, of all there ever were, and maybe one twice.
 func (r *modelRun) settles(t *rapid.T) {
 	if len(r.model.claims) == 0 {
@@ -146,8 +195,7 @@ func (r *modelRun) settles(t *rapid.T) {
 	n := rapid.IntRange(1, 4).Draw(t, "n")
 	claims, ends, endings := make([]*modelClaim, n), make([]modelEnd, n), make([]claim.Ending, n)
 	for i := range n {
-		back := min(len(r.model.claims), rapid.SampledFrom([]int{1, 2, 3, 4, 6, 10, 100}).Draw(t, "back"))
-		claims[i] = r.model.claims[len(r.model.claims)-rapid.IntRange(1, back).Draw(t, "claim")]
+		claims[i] = r.anyClaim(t)
 		ends[i] = r.drawEnd(t, claims[i])
 		endings[i] = claim.Ending{Item: claims[i].of, Done: ends[i].done, Result: ends[i].result}
 	}

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -29,6 +30,9 @@ type move struct {
 	Error         string
 	File          string // that was in progress
 	Service       string // that failed
+
+	carried bool // its worker goes on with the item at once, if it may begin there
+	capped  bool // there is a bound on how many run at the stage that it is carried to
 
 	place cursor.Place   // that the item moves to
 	frees registry.Stage // that it leaves and that is capped, so that another may run there; "": none
@@ -119,10 +123,18 @@ func (m move) gaveUp() bool {
 	return m.Status == registry.Suspended && (m.Ended == "transient" || m.Ended == "panic")
 }
 
-// plainlyDone reports whether nothing is to be said of a move but where it goes.
-func (m move) plainlyDone() bool {
-	return m == move{
-		ID: m.ID, Token: m.Token, Stage: m.Stage, Note: m.Note, Topic: m.Topic, File: m.File, Status: registry.Pending, Ended: "done",
-		place: m.place, frees: m.frees,
-	}
+// goesOn reports whether the item's stage is done, and another follows.
+func (m move) goesOn() bool { return m.Ended == "done" && m.Status == registry.Pending }
+
+// alike reports whether one statement can make both moves.
+func (m move) alike(other move) bool { return m.goesOn() == other.goesOn() && m.capped == other.capped }
+
+// carriedOn is the item at the stage that its worker has begun with a move.
+func (i Item) carriedOn(m move, l landing, st StageSettings) Item {
+	i.Entered, i.Token = i.Token+1, i.Token+2 // as a move and a claim
+	i.Stage, i.Attempt = m.Stage, 1
+	i.Topic, i.MaxAttempts, i.Timeout = st.Topic, st.MaxAttempts, st.Timeout
+	i.StorageOption = cmp.Or(m.StorageOption, i.StorageOption)
+	i.asked, i.lease = l.asked, l.lease
+	return i
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -51,34 +52,24 @@ func (f Filter) narrowing() []any {
 	return []any{memory, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...), without}
 }
 
-// lockCapSQL lets one claim of a capped stage run at a time, so that its live leases can
-// be counted.
-const lockCapSQL = `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`
-
-func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
-	capped := registry.Stage("")
+func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) (items []Item, err error) {
+	var locks []lane.Statement
 	for _, pr := range scans {
 		if pr.Capped {
-			capped = pr.Stage
+			locks = []lane.Statement{lockCap(pr.Stage)} // a claim of a capped stage is of no other
 		}
 	}
-	var items []Item
-	if capped == "" {
-		err := registry.Again(func() (err error) {
-			items, err = p.claimIn(ctx, p.hot, f, scans, n, who, over)
-			return err
-		})
-		return items, err
-	}
-	err := p.hot.Transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockCapSQL, capped); err != nil {
-			return fmt.Errorf("lock the cap of %s: %w", capped, err)
-		}
-		var err error
-		items, err = p.claimIn(ctx, tx, f, scans, n, who, over)
+	err = registry.Again(func() error {
+		items, err = p.claimAfter(ctx, locks, f, scans, n, who, over)
 		return err
 	})
 	return items, err
+}
+
+// lockCap lets one claim of a capped stage run at a time, so that its live leases can
+// be counted.
+func lockCap(stage registry.Stage) lane.Statement {
+	return lane.Statement{SQL: `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, Args: []any{stage}}
 }
 
 func (p *postgres) peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error) {
@@ -130,10 +121,10 @@ func (f Filter) scanArgs(scans []cursor.Scan, n int) []any {
 // are.
 const usualClaim = 128
 
-func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
 	leaseOf, leaseFor := over.of(f.action())
 	args := append(append(f.scanArgs(scans, n), f.narrowing()...), who.node, who.pid, who.worker, leaseOf, leaseFor)
-	rows, _ := db.Query(ctx, ofAction(f.action(), claimIngestSQL, claimRequestsSQL), args...) // AppendRows returns the error
+	rows, _ := p.hot.QueryAfter(ctx, locks, ofAction(f.action(), claimIngestSQL, claimRequestsSQL), args...) // AppendRows returns the error
 	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
 			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.Priority, &i.at.VirtualStart, &i.lease, &i.StorageOption)
@@ -143,11 +134,11 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cu
 	if err != nil {
 		return nil, fmt.Errorf("claim work: %w", err)
 	}
-	if err := p.nameInstitutions(ctx, db, items); err != nil {
+	if err := p.nameInstitutions(ctx, items); err != nil {
 		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
 	}
 	if f.action() != registry.Ingest && len(items) > 0 {
-		if err := readRequests(ctx, db, items); err != nil {
+		if err := p.readRequests(ctx, items); err != nil {
 			return items, fmt.Errorf("read the objects and files of claimed items: %w", err)
 		}
 	}
@@ -156,13 +147,13 @@ func (p *postgres) claimIn(ctx context.Context, db querier, f Filter, scans []cu
 
 // readRequests fills in what only requests have. It is a statement of its own, so
 // that ingests pay nothing for it.
-func readRequests(ctx context.Context, db querier, items []Item) error {
+func (p *postgres) readRequests(ctx context.Context, items []Item) error {
 	byID := map[int64]*Item{}
 	ids := make([]int64, len(items))
 	for i := range items {
 		ids[i], byID[items[i].ID] = items[i].ID, &items[i]
 	}
-	rows, _ := db.Query(ctx, requestDetailsSQL, ids)
+	rows, _ := p.hot.Query(ctx, requestDetailsSQL, ids)
 	var id int64
 	var r Request
 	_, err := pgx.ForEachRow(rows, []any{&id, &r.ObjectID, &r.FileID, &r.User, &r.Approver, &r.DeletionID, &r.CreatedAt}, func() error {
@@ -174,7 +165,7 @@ func readRequests(ctx context.Context, db querier, items []Item) error {
 
 // nameInstitutions fills in the identifiers of items' institutions. They never
 // change, so each is asked for once.
-func (p *postgres) nameInstitutions(ctx context.Context, db querier, items []Item) error {
+func (p *postgres) nameInstitutions(ctx context.Context, items []Item) error {
 	var unknown []int64
 	for _, i := range items {
 		if _, ok := p.institutions.Load(i.InstitutionID); !ok && !slices.Contains(unknown, i.InstitutionID) {
@@ -182,7 +173,7 @@ func (p *postgres) nameInstitutions(ctx context.Context, db querier, items []Ite
 		}
 	}
 	if len(unknown) > 0 {
-		rows, _ := db.Query(ctx, `SELECT id, identifier FROM institutions WHERE id = ANY ($1)`, unknown)
+		rows, _ := p.hot.Query(ctx, `SELECT id, identifier FROM institutions WHERE id = ANY ($1)`, unknown)
 		var id int64
 		var name string
 		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {

@@ -13,14 +13,17 @@ import (
 
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // endStore is how claims end.
 type endStore interface {
-	// settle makes the moves whose token is still the item's, and says which.
-	settle(ctx context.Context, moves []move) (landed []bool, err error)
+	// settle makes the moves whose token is still the item's, and says what became of each. It
+	// begins the next stage of items that are carried on, for who, with leases of over. All
+	// moves are alike, see [move.alike].
+	settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error)
 	// sentBack counts how often an item was sent back to an earlier stage.
 	sentBack(ctx context.Context, item int64) (int, error)
 	// failures counts the attempts before a claim that count towards the maximum.
@@ -32,7 +35,14 @@ type settler struct {
 	*core
 
 	store endStore
-	ends  *batch.Calls[move, error]
+	ends  *batch.Calls[move, landing]
+}
+
+// landing is what became of a move.
+type landing struct {
+	err   error
+	lease time.Duration // of the next stage, which has begun; 0: it has not
+	asked time.Time     // when the lease was asked for
 }
 
 func newSettler(c *core, s endStore) *settler {
@@ -47,27 +57,26 @@ type Ending struct {
 	Done   Done
 	Result error  // nil: the stage's work is done
 	File   string // that was in progress, for the ledger
+
+	carry bool // the caller goes on with the item at its next stage
 }
 
-// settle is [Engine.Settle].
-func (s *settler) settle(ctx context.Context, endings []Ending) []error {
-	errs := make([]error, len(endings))
+// settled is how the end of a claim was taken.
+type settled struct {
+	next *Item // the item, claimed at its next stage; nil: it is not carried on
+	err  error
+}
+
+// settle is [Engine.Settle], and tells which items are carried on.
+func (s *settler) settle(ctx context.Context, endings []Ending) []settled {
+	ended := make([]settled, len(endings))
 	moves, at := make([]move, 0, len(endings)), make([]int, 0, len(endings))
 	known := s.settings.Load()
 	for i, end := range endings {
-		result, err := s.endSendingBack(ctx, end.Item, end.Result)
+		m, err := s.moveOf(ctx, known, end)
 		if err != nil {
-			errs[i] = err
+			ended[i].err = err
 			continue
-		}
-		if end.Item.Attempt, err = s.countFailures(ctx, end.Item, result); err != nil {
-			errs[i] = err
-			continue
-		}
-		m := decide(end.Item, end.Done, result, func(stage registry.Stage) StageSettings { return known.of(end.Item.Action, stage) })
-		m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
-		if known.of(end.Item.Action, end.Item.Stage).Capped {
-			m.frees = end.Item.Stage
 		}
 		moves, at = append(moves, m), append(at, i)
 	}
@@ -75,58 +84,99 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []error {
 	answers := s.ends.AskAll(ctx, moves)
 	s.options.Observer.Settled(time.Since(begun), len(moves))
 	for j, c := range answers {
-		item, m := endings[at[j]].Item, moves[j]
-		err := c.Err
-		if err == nil {
-			err = c.Value
-		}
-		if err != nil {
-			errs[at[j]] = fmt.Errorf("settle item %d at %s: %w", item.ID, item.Step(), err)
+		end, m := endings[at[j]], moves[j]
+		if err := cmp.Or(c.Err, c.Value.err); err != nil {
+			ended[at[j]].err = fmt.Errorf("settle item %d at %s: %w", end.Item.ID, end.Item.Step(), err)
 			continue
 		}
 		if m.gaveUp() {
-			s.logGivenUp(ctx, item.ID, item.Step(), m.Attempt, m.Error)
+			s.logGivenUp(ctx, end.Item.ID, end.Item.Step(), m.Attempt, m.Error)
 		}
-		s.options.Observer.Ended(End{Stage: item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: item.Attempt})
+		s.options.Observer.Ended(End{Stage: end.Item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: end.Item.Attempt})
+		if c.Value.lease > 0 {
+			next := end.Item.carriedOn(m, c.Value, known.of(end.Item.Action, m.Stage))
+			ended[at[j]].next = &next
+		}
 	}
-	return errs
+	return ended
 }
 
-// settleBatch sends a batch of moves and returns the result of each. One that the database
-// refuses would fail them all, so they are then sent one by one.
-func (s *settler) settleBatch(ctx context.Context, moves []move) ([]error, error) {
-	landed, err := s.store.settle(ctx, moves)
-	errs := make([]error, len(moves))
+// moveOf is the transition that an ending comes to.
+func (s *settler) moveOf(ctx context.Context, known *settings, end Ending) (move, error) {
+	result, err := s.endSendingBack(ctx, end.Item, end.Result)
+	if err != nil {
+		return move{}, err
+	}
+	if end.Item.Attempt, err = s.countFailures(ctx, end.Item, result); err != nil {
+		return move{}, err
+	}
+	of := func(stage registry.Stage) StageSettings { return known.of(end.Item.Action, stage) }
+	m := decide(end.Item, end.Done, result, of)
+	m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
+	if of(end.Item.Stage).Capped {
+		m.frees = end.Item.Stage
+	}
+	if end.carry && m.goesOn() && m.Stage != end.Item.Stage {
+		m.carried, m.capped = true, of(m.Stage).Capped
+	}
+	return m, nil
+}
+
+// settleBatch makes a batch of moves, those that follow each other and are alike by one
+// statement, and returns what became of each.
+func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, error) {
+	landings := make([]landing, 0, len(moves))
+	for len(moves) > 0 {
+		alike := 1
+		for alike < len(moves) && moves[alike].alike(moves[0]) {
+			alike++
+		}
+		landings = append(landings, s.settleAlike(ctx, moves[:alike])...)
+		moves = moves[alike:]
+	}
+	return landings, nil
+}
+
+// settleAlike makes moves by one statement. One that the database refuses would fail them all,
+// so they are then sent one by one.
+func (s *settler) settleAlike(ctx context.Context, moves []move) []landing {
+	asked := time.Now()
+	known := s.settings.Load()
+	landed, err := s.store.settle(ctx, moves, s.self.identity, known.leases)
 	switch {
 	case err == nil:
-		put := make([]cursor.Place, 0, len(moves))
-		for i, ok := range landed {
-			m := moves[i]
-			if !ok {
-				errs[i] = ErrLost
-				continue
-			}
-			if m.Status == registry.Pending && m.Delay == 0 {
-				put = append(put, m.place)
-			}
-			if m.frees != "" {
-				put = append(put, s.settings.Load().behindAll(m.frees)...)
-			}
+		s.announce(known, moves, landed)
+		for i := range landed {
+			landed[i].asked = asked
 		}
-		s.wake.Put(put)
-		return errs, nil
+		return landed
 	case len(moves) == 1 || !refused(err):
-		return nil, err
+		return slices.Repeat([]landing{{err: err}}, len(moves))
 	}
+	landed = nil
 	for i := range moves {
-		one, err := s.settleBatch(ctx, moves[i:i+1])
-		if err != nil {
-			errs[i] = err
-		} else {
-			errs[i] = one[0]
+		landed = append(landed, s.settleAlike(ctx, moves[i:i+1])...)
+	}
+	return landed
+}
+
+// announce puts up where moves have made items claimable: those that moved and did not begin
+// there, and those that waited for the cap of a stage that one has left.
+func (s *settler) announce(known *settings, moves []move, landed []landing) {
+	put := make([]cursor.Place, 0, len(moves))
+	for i, l := range landed {
+		m := moves[i]
+		if l.err != nil {
+			continue
+		}
+		if m.Status == registry.Pending && m.Delay == 0 && l.lease == 0 {
+			put = append(put, m.place)
+		}
+		if m.frees != "" {
+			put = append(put, known.behindAll(m.frees)...)
 		}
 	}
-	return errs, nil
+	s.wake.Put(put)
 }
 
 // endSendingBack suspends an item that was sent back too often.
@@ -187,32 +237,42 @@ const mostSentBack = 3
 // If it cannot, their leases lapse.
 func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
 	back := column(items, func(i *Item) Ending { return Ending{Item: *i, Result: Release(why)} })
-	for _, err := range s.settle(ctx, back) {
-		if err != nil {
-			s.log.WarnContext(ctx, "cannot release an item; it will be retried when its lease expires", "err", err)
+	for _, end := range s.settle(ctx, back) {
+		if end.err != nil {
+			s.log.WarnContext(ctx, "cannot release an item; it will be retried when its lease expires", "err", end.err)
 		}
 	}
 }
 
-func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
+func (p *postgres) settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error) {
 	inOrder := slices.Clone(moves) // of locks, as heartbeats have it; of a move that is listed twice, the first lands
 	slices.SortStableFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
-	sql, args := settleDoneSQL, doneColumns(inOrder)
-	if slices.ContainsFunc(moves, func(m move) bool { return !m.plainlyDone() }) {
-		sql, args = settleSQL, append(args, otherColumns(inOrder)...)
+	sql, args := settleSQL, append(commonColumns(inOrder), endColumns(inOrder)...)
+	if moves[0].goesOn() {
+		leaseOf, leaseFor := over.of(registry.Ingest)
+		sql, args = settleDoneSQL, append(commonColumns(inOrder), column(inOrder, func(m *move) bool { return m.carried }),
+			who.node, who.pid, who.worker, leaseOf, leaseFor)
 	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
 	for i := len(moves) - 1; i >= 0; i-- {
 		at[claimed{moves[i].ID, moves[i].Token}] = i
 	}
-	var landed []bool
+	var locks []lane.Statement
+	if moves[0].capped {
+		locks = locksToEnter(inOrder)
+	}
+	var landed []landing
 	err := registry.Again(func() error {
-		landed = make([]bool, len(moves))
-		rows, _ := p.hot.Query(ctx, sql, args...)
+		landed = slices.Repeat([]landing{{err: ErrLost}}, len(moves))
+		rows, _ := p.hot.QueryAfter(ctx, locks, sql, args...)
 		var m claimed
-		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token}, func() error {
-			landed[at[m]] = true
+		var lease *time.Duration
+		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token, &lease}, func() error {
+			landed[at[m]] = landing{}
+			if lease != nil {
+				landed[at[m]].lease = *lease
+			}
 			return nil
 		})
 		return err
@@ -223,31 +283,47 @@ func (p *postgres) settle(ctx context.Context, moves []move) ([]bool, error) {
 	return landed, nil
 }
 
-// doneColumns are the parameters of settle_done, and the first of settle.
-func doneColumns(moves []move) []any {
+// locksToEnter are what transitions into capped stages need: the items first, since another
+// transaction may hold one for long, and then the caps, for which all claims of the stage wait.
+func locksToEnter(moves []move) []lane.Statement {
+	locks := []lane.Statement{{
+		SQL:  `SELECT FROM work_items WHERE id = ANY ($1) ORDER BY id FOR UPDATE`,
+		Args: []any{column(moves, func(m *move) int64 { return m.ID })},
+	}}
+	stages := column(moves, func(m *move) registry.Stage { return m.Stage })
+	slices.Sort(stages)
+	for _, stage := range slices.Compact(stages) {
+		locks = append(locks, lockCap(stage))
+	}
+	return locks
+}
+
+// some is a parameter for which an empty text leaves what the item has.
+func some(text *string) *string {
+	if *text == "" {
+		return nil
+	}
+	return text
+}
+
+// commonColumns are the first parameters of settle, and of settle_done.
+func commonColumns(moves []move) []any {
 	return []any{
 		column(moves, func(m *move) int64 { return m.ID }), column(moves, func(m *move) int64 { return m.Token }),
 		column(moves, func(m *move) string { return string(m.Stage) }), column(moves, func(m *move) string { return m.Note }),
 		column(moves, func(m *move) string { return m.Topic }), column(moves, func(m *move) string { return m.File }),
+		column(moves, func(m *move) string { return m.Error }), column(moves, func(m *move) *string { return some(&m.StorageOption) }),
+		column(moves, func(m *move) int64 { return m.MemoryNeed }),
 	}
 }
 
-// otherColumns are the rest of the parameters of settle. An empty text leaves what the item
-// has.
-func otherColumns(moves []move) []any {
-	some := func(text *string) *string {
-		if *text == "" {
-			return nil
-		}
-		return text
-	}
+// endColumns are the rest of the parameters of settle.
+func endColumns(moves []move) []any {
 	return []any{
 		column(moves, func(m *move) string { return string(m.Status) }), column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
 		column(moves, func(m *move) time.Duration { return m.Delay }), column(moves, func(m *move) *string { return some(&m.Outcome) }),
 		column(moves, func(m *move) string { return m.Code }), column(moves, func(m *move) *int64 { return m.ObjectID }),
-		column(moves, func(m *move) *string { return some(&m.StorageOption) }), column(moves, func(m *move) string { return m.Ended }),
-		column(moves, func(m *move) string { return m.Error }), column(moves, func(m *move) string { return m.Service }),
-		column(moves, func(m *move) int64 { return m.MemoryNeed }),
+		column(moves, func(m *move) string { return m.Ended }), column(moves, func(m *move) string { return m.Service }),
 	}
 }
 

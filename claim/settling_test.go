@@ -23,14 +23,10 @@ func (s *slowToAnswer) rules(context.Context) (rules, error) {
 	return rules{bands: []sizeBand{{}}}, nil
 }
 
-func (s *slowToAnswer) settle(_ context.Context, moves []move) ([]bool, error) {
+func (s *slowToAnswer) settle(_ context.Context, moves []move, _ identity, _ leaseTimes) ([]landing, error) {
 	s.moved <- struct{}{}
 	<-s.answer
-	landed := make([]bool, len(moves))
-	for i := range landed {
-		landed[i] = true
-	}
-	return landed, nil
+	return make([]landing, len(moves)), nil
 }
 
 func (s *slowToAnswer) renew(context.Context, worker, time.Duration, []heldLease, []givenUp) (renewed, error) {

@@ -43,7 +43,9 @@ func (p *simPool) run(ctx context.Context) {
 		for k, slot := range slots {
 			if k < len(got) {
 				p.busy.Go(func() {
-					p.work(ctx, got[k], slot)
+					for item := &got[k]; item != nil; {
+						item = p.work(ctx, *item, slot)
+					}
 					p.free <- slot
 				})
 			} else {
@@ -84,13 +86,11 @@ func (p *simPool) claim(ctx context.Context, n int) []Item {
 	if len(got) > n {
 		p.violation("engine %d: %d items were claimed for %d slots", p.process, len(got), n)
 	}
-	p.watch.Lock()
 	by := map[registry.Stage]int{}
 	for _, item := range got {
 		by[item.Stage]++
-		p.taken[[2]int64{item.ID, item.Token}]++
+		p.takes(item)
 	}
-	p.watch.Unlock()
 	for _, w := range f.Stages {
 		if by[w.Stage] > w.Most {
 			p.violation("engine %d: %d items of %s were claimed, not %d", p.process, by[w.Stage], w.Stage, w.Most)
@@ -109,8 +109,15 @@ func simIDs(items []Item) (ids [][2]int64) {
 	return ids
 }
 
-// work holds an item for a while and reports what came of it.
-func (p *simPool) work(ctx context.Context, item Item, slot int) {
+func (p *simPool) takes(item Item) {
+	p.watch.Lock()
+	defer p.watch.Unlock()
+	p.taken[[2]int64{item.ID, item.Token}]++
+}
+
+// work holds an item for a while and reports what came of it. It returns the item if it is
+// carried on.
+func (p *simPool) work(ctx context.Context, item Item, slot int) *Item {
 	p.sleep(context.Background(), 0, p.actor(slot))
 	h := p.engine.Hold(ctx, item)
 	over := make(chan struct{})
@@ -137,14 +144,14 @@ func (p *simPool) work(ctx context.Context, item Item, slot int) {
 		p.say("item %d, token %d: dropped: %v", item.ID, item.Token, cause)
 		if roll(54)%2 == 0 {
 			h.Abandon()
-			return
+			return nil
 		}
 	}
-	p.end(ctx, h, slot, roll(55))
+	return p.end(ctx, h, slot, roll(55))
 }
 
-// end settles, again and again while the store does not answer.
-func (p *simPool) end(ctx context.Context, h *Hold, slot int, roll uint64) {
+// end settles, again and again while the store does not answer. It carries some items on.
+func (p *simPool) end(ctx context.Context, h *Hold, slot int, roll uint64) (carried *Item) {
 	item := h.Item
 	stages := simStages()
 	next := slices.Index(stages, item.Stage) + 1
@@ -169,7 +176,12 @@ func (p *simPool) end(ctx context.Context, h *Hold, slot int, roll uint64) {
 	settled, cancel := context.WithTimeout(context.Background(), h.Lease()-time.Duration(1+p.actor(slot))*time.Microsecond-1)
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := h.Settle(settled, done, result)
+		var err error
+		if result == nil && done.Next != "" && roll>>16%2 == 0 {
+			carried, err = h.Carry(settled, done)
+		} else {
+			err = h.Settle(settled, done, result)
+		}
 		p.say("item %d, token %d at %s: settled as %v: %v", item.ID, item.Token, item.Stage, result, err)
 		p.settled(item, result, err)
 		if refused(err) {
@@ -181,6 +193,11 @@ func (p *simPool) end(ctx context.Context, h *Hold, slot int, roll uint64) {
 	}
 	h.Abandon()
 	p.sleep(context.Background(), 0, p.actor(slot))
+	if carried != nil {
+		p.takes(*carried)
+		p.carried.Add(1)
+	}
+	return carried
 }
 
 // settled compares an answer with what the store has.

@@ -197,32 +197,39 @@ func (s *simStore) start(i *simItem, worker string, over leaseTimes, now time.Du
 	return Item{ID: i.id, Token: i.token, Entered: i.entered, Action: "Ingest", Stage: i.stage, Attempt: i.attempt, band: i.band, at: i.at, lease: lease}
 }
 
-func (c *simConn) settle(ctx context.Context, moves []move) ([]bool, error) {
+func (c *simConn) settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error) {
 	if len(moves) > 256 {
 		c.violation("%d moves in one statement", len(moves))
 	}
 	if slices.ContainsFunc(moves, func(m move) bool { return m.Code == "refused" }) {
 		return nil, &pgconn.PgError{Code: "23514"}
 	}
-	landed := make([]bool, len(moves))
+	landed := slices.Repeat([]landing{{err: ErrLost}}, len(moves))
+	var begun []Item
 	err := c.call(ctx, callSettle, func(now time.Duration) {
 		for k, m := range moves {
 			i := c.items[m.ID]
 			if i.token != m.Token {
 				continue
 			}
-			landed[k] = true
+			landed[k] = landing{}
 			c.landed[[2]int64{m.ID, m.Token}] = m.Ended
 			c.leave(i, string(m.Status), now+m.Delay)
 			if i.stage != m.Stage {
 				i.stage, i.entered = m.Stage, i.token
 			}
 			i.attempt = m.Attempt
+			if m.carried && c.roll(60, m.ID, m.Token)%4 > 0 { // else the stage is paused
+				item := c.start(i, who.worker, over, now)
+				landed[k].lease = item.lease
+				begun = append(begun, item)
+			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.granted(begun)
 	return landed, nil
 }
 

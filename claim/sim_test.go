@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,7 @@ type sim struct {
 	violations []string
 	given      map[[2]int64]bool // claims that the store has answered with
 	taken      map[[2]int64]int  // how many callers got them
+	carried    atomic.Int64      // items that went on to their next stage with their worker
 }
 
 type outage struct {
@@ -273,6 +275,9 @@ func (s *simStore) audit() {
 		case n == 0 && s.landed[c] == "" && s.items[c[0]].token == c[1]:
 			s.violation("item %d, token %d went to nobody and was not given back", c[0], c[1])
 		}
+	}
+	if s.carried.Load() == 0 {
+		s.violation("no item was carried on")
 	}
 	if len(s.given) < simItems {
 		s.violation("only %d claims were answered", len(s.given))

@@ -57,17 +57,35 @@ func Open(db *pgxpool.Pool, most int32) (Lane, error) {
 	return l, nil
 }
 
-// Query sends a statement, to a pooler together with its settings: what is sent
-// in one go is one transaction, and takes no longer on its way.
+// Statement is one with its parameters.
+type Statement struct {
+	SQL  string
+	Args []any
+}
+
+// Query sends a statement, to a pooler together with its settings.
 func (l Lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if !l.pooled {
+	return l.QueryAfter(ctx, nil, sql, args...)
+}
+
+// QueryAfter sends a statement behind others, of which nothing is read: they take the locks that
+// it needs. What is sent in one go is one transaction, and takes no longer on its way.
+func (l Lane) QueryAfter(ctx context.Context, first []Statement, sql string, args ...any) (pgx.Rows, error) {
+	if l.pooled {
+		first = append([]Statement{{SQL: locally}}, first...)
+	}
+	if len(first) == 0 {
 		return l.Pool.Query(ctx, sql, args...) //nolint:wrapcheck // as its own
 	}
 	b := &pgx.Batch{}
-	b.Queue(locally)
+	for _, s := range first {
+		b.Queue(s.SQL, s.Args...)
+	}
 	b.Queue(sql, args...)
 	results := l.SendBatch(ctx, b)
-	results.Exec() //nolint:errcheck // the next result has its error too
+	for range first {
+		results.Exec() //nolint:errcheck // the next result has its error too
+	}
 	rows, err := results.Query()
 	return &lastRows{Rows: rows, results: results}, err
 }

@@ -45,7 +45,7 @@ func NewWork() *Work {
 		}, []string{"stage"}),
 		bytes:   counter("farol_stage_bytes_total", "Bytes of the items whose stage succeeded.", "stage"),
 		claims:  latency("farol_claim_seconds", "Duration of claim queries."),
-		claimed: prometheus.NewCounter(prometheus.CounterOpts{Name: "farol_claimed_items_total", Help: "Items that this process claimed."}),
+		claimed: prometheus.NewCounter(prometheus.CounterOpts{Name: "farol_claimed_items_total", Help: "Items that this process claimed, without those that it carried on to their next stage."}),
 		settles: latency("farol_settle_seconds", "Time from the end of a stage until its outcome is recorded."),
 		attempts: counter("farol_attempts_total",
 			"Attempts that this process ended, its own and those of dead workers, by outcome as in the ledger.", "stage", "outcome"),

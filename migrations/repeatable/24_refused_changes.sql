@@ -22,7 +22,8 @@ CREATE OR REPLACE TRIGGER work_item_identity
 
 -- A lower token would let a worker write that has lost its lease. A token that jumps
 -- would soon be too large to grow. A token that grows while the item stays Started leaves
--- an attempt without an end: the engine never goes from Started to Started.
+-- an attempt without an end: the engine goes from Started to Started only where a worker
+-- carries the item on to its next stage, as an end and a claim in one.
 CREATE OR REPLACE FUNCTION work_item_token() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -36,7 +37,9 @@ END
 $$;
 CREATE OR REPLACE TRIGGER work_item_token BEFORE UPDATE OF claim_token ON work_items
 	FOR EACH ROW
-	WHEN (NEW.claim_token <> OLD.claim_token + 1 OR NEW.status = OLD.status)
+	WHEN ((NEW.claim_token <> OLD.claim_token + 1 OR NEW.status = OLD.status)
+		AND NOT (OLD.status = 'Started' AND NEW.status = 'Started' AND NEW.stage <> OLD.stage
+			AND NEW.claim_token = OLD.claim_token + 2 AND NEW.entered_token = OLD.claim_token + 1))
 	EXECUTE FUNCTION work_item_token();
 
 -- A heartbeat extends the lease and nothing else, up to the longest lease.
@@ -182,7 +185,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	IF (OLD.ended_at, OLD.outcome) IS DISTINCT FROM (NEW.ended_at, NEW.outcome) AND (NEW.ended_at IS NULL
 		OR NOT EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id AND (claim_token = OLD.claim_token AND status = 'Started'
-			OR claim_token = OLD.claim_token + 1 AND xmin = pg_current_xact_id()::xid))) THEN
+			OR claim_token BETWEEN OLD.claim_token + 1 AND OLD.claim_token + 2 AND xmin = pg_current_xact_id()::xid))) THEN
 		RAISE EXCEPTION 'this attempt at item % has ended (%): attempts are permanent records', OLD.work_item_id, OLD.outcome
 			USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
 	END IF;
