@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -126,58 +125,13 @@ type poolRun struct {
 	inUse  int            // slots; guarded by Runner.mu
 	round  int            // which action comes first
 	helped []Pool         // the pools that it helps
-	empty  map[place]bool // where a claim found nothing and nothing has been put since, as far as is known
-}
-
-// A place is a step of items that a pool takes for itself, or for a neighbour.
-type place struct{ pool, step string }
-
-// worth leaves out the stages at which nothing lies as far as is known. It saves a statement
-// for each action, and a transaction for each capped stage.
-func (p *poolRun) worth(of Pool, action registry.Action, wants []claim.Want) (ask []claim.Want, some bool) {
-	ask = slices.Clone(wants)
-	for i, w := range ask {
-		if p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] {
-			ask[i].Most = 0
-		}
-		some = some || ask[i].Most > 0
-	}
-	return ask, some
-}
-
-// found notes where a claim for so many items found less than it asked for. Nobody needs to
-// look there again before something is put there, a cap has space, a service is back, or a
-// poll finds that something has become due: all of these wake the pool.
-func (p *poolRun) found(of Pool, action registry.Action, asked []claim.Want, n int, got []claim.Item) {
-	if len(got) >= n {
-		return // the claim need not have come to all stages
-	}
-	left := map[registry.Stage]int{}
-	for _, w := range asked {
-		left[w.Stage] = w.Most
-	}
-	for _, item := range got {
-		left[item.Stage]--
-	}
-	for _, w := range asked {
-		if left[w.Stage] > 0 {
-			p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] = true
-		}
-	}
-}
-
-// hear forgets that there was nothing where there may be something now; the stage "" is any.
-func (p *poolRun) hear(stages []registry.Stage, stageOf func(step string) registry.Stage) {
-	if slices.Contains(stages, "") {
-		clear(p.empty)
-	}
-	maps.DeleteFunc(p.empty, func(at place, _ bool) bool { return slices.Contains(stages, stageOf(at.step)) })
+	places places         // where nothing lies, as far as is known
 }
 
 func newPoolRuns(pools []Pool) []*poolRun {
 	runs := make([]*poolRun, len(pools))
 	for i, p := range pools {
-		runs[i] = &poolRun{Pool: p, freed: make(chan struct{}, 1), lent: map[string]int{}, empty: map[place]bool{}}
+		runs[i] = &poolRun{Pool: p, freed: make(chan struct{}, 1), lent: map[string]int{}, places: places{empty: map[place]bool{}}}
 		for _, n := range pools {
 			if p.helps(n) > 0 {
 				runs[i].helped = append(runs[i].helped, n)

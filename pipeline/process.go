@@ -11,9 +11,12 @@ import (
 	"github.com/farol-preservation/farol/retry"
 )
 
-// Process takes a claimed item through the stage that it is at, and settles it. The outcome is
-// logged here and nowhere else.
-func (r *Runner) Process(ctx context.Context, item claim.Item) {
+// Process takes a claimed item through the stage that it is at, and settles it.
+func (r *Runner) Process(ctx context.Context, item claim.Item) { r.process(ctx, item, nil) }
+
+// process takes an item through the stage that it is at, and settles it. It returns the item if
+// it goes on at its next stage in the same slot. The outcome is logged here and nowhere else.
+func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *claim.Item) {
 	step := r.steps[item.Step()]
 	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
 	hold := r.engine.Hold(ctx, item)
@@ -33,22 +36,24 @@ func (r *Runner) Process(ctx context.Context, item claim.Item) {
 	if errors.Is(result, claim.ErrLost) {
 		hold.Abandon()
 		log.WarnContext(ctx, "lost the item's lease; another worker will continue", "took", took)
-		return
+		return nil
 	}
 
 	done := w.done(r.engine.NextStage(item.Action, item.Stage))
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
 	r.keepFaults(settled, w, result) // before another attempt can begin
-	if err := r.settle(settled, hold, done, result); err != nil {
+	next, err := r.settle(settled, hold, done, result, s)
+	if err != nil {
 		hold.Abandon()
 		log.WarnContext(settled, "cannot record the outcome; another worker will repeat the stage when the lease expires", "result", result, "err", err)
-		return
+		return nil
 	}
 	r.logOutcome(settled, log, result, took)
 	if result == nil && (done.Next != "" || !step.Clears) {
 		r.clear(settled, w, done.Next == "")
 	}
+	return next
 }
 
 // judge says what a result means for the item: see [breakers.judge].
@@ -59,12 +64,25 @@ func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error
 }
 
 // settle records the outcome, again and again while the database does not
-// answer: as long as the lease lasts, nobody else can have the item.
-func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, result error) error {
+// answer: as long as the lease lasts, nobody else can have the item. It returns the item if
+// that begins its next stage in its slot.
+func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, result error, s *slot) (next *claim.Item, err error) {
+	carry := result == nil && r.enterNext(s, hold.Item, done)
+	if carry {
+		defer func() {
+			if next == nil {
+				r.leaveStep(claim.StepOf(hold.Item.Action, done.Next))
+			}
+		}()
+	}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := hold.Settle(ctx, done, result)
+		if carry {
+			next, err = hold.Carry(ctx, done)
+		} else {
+			err = hold.Settle(ctx, done, result)
+		}
 		if err == nil || errors.Is(err, claim.ErrLost) || !retry.Pause(ctx, wait) {
-			return err
+			return next, err
 		}
 		r.options.Log.WarnContext(ctx, "cannot record the outcome; retrying", "item", hold.Item.ID, "err", err)
 	}

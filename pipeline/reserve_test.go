@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -52,24 +54,35 @@ func TestHowManySlotsAreLent(t *testing.T) {
 }
 
 // Whatever is put and claimed: a claim asks for every stage at which something lies, if the
-// pool was woken for it, and does not ask where it has found nothing.
+// pool was woken for it, and does not ask where it has found nothing. Stages with a cap are
+// claimed first, as in package claim.
 func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 	t.Parallel()
-	stages := []registry.Stage{"Receive", "Store", "Record"}
+	stages := []registry.Stage{"Cleanup", "Record", "Store", "Receive"}
+	capped := func(s registry.Stage) bool { return s == "Record" }
+	inOrder := []registry.Stage{"Record", "Cleanup", "Store", "Receive"}
+	stageOf := func(step string) registry.Stage { return registry.Stage(step) }
 	rapid.Check(t, func(t *rapid.T) {
-		pool := Pool{Name: "all"}
-		p := newPoolRuns([]Pool{pool})[0]
+		pool := Pool{Name: "all", Stages: []string{"Cleanup", "Record", "Store", "Receive"}}
+		p := &newPoolRuns([]Pool{pool})[0].places
 		lies := map[registry.Stage]int{}
 		known := map[registry.Stage]bool{} // to be empty
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if stage := rapid.SampledFrom(append(stages, "")).Draw(t, "put"); stage != "" {
 				lies[stage] += rapid.IntRange(0, 3).Draw(t, "items")
-				p.hear([]registry.Stage{stage}, func(step string) registry.Stage { return registry.Stage(step) })
+				p.hear([]registry.Stage{stage}, stageOf)
 				delete(known, stage)
 			}
 			if rapid.IntRange(0, 9).Draw(t, "poll") == 0 {
-				p.hear([]registry.Stage{""}, func(step string) registry.Stage { return registry.Stage(step) })
+				p.hear([]registry.Stage{""}, stageOf)
 				clear(known)
+			}
+			for _, s := range stages {
+				if nobody := p.nobodyAt(pool, []string{string(s)}); nobody && lies[s] > 0 {
+					t.Fatalf("nobody is said to be at %s, where %d are", s, lies[s])
+				} else if !nobody && known[s] {
+					t.Fatalf("somebody is said to be at %s, where a claim has found nobody", s)
+				}
 			}
 			n := rapid.IntRange(1, 5).Draw(t, "slots")
 			var wants []claim.Want
@@ -77,25 +90,110 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 				wants = append(wants, claim.Want{Stage: s, Most: rapid.IntRange(0, n).Draw(t, "most")})
 			}
 			asked, some := p.worth(pool, registry.Ingest, wants)
-			var got []claim.Item
+			most := map[registry.Stage]int{}
 			for i, w := range asked {
-				if w.Most < wants[i].Most && lies[w.Stage] > 0 {
+				if most[w.Stage] = w.Most; w.Most < wants[i].Most && lies[w.Stage] > 0 {
 					t.Fatalf("%d items lie at %s, and %d are asked for where there are slots for %d", lies[w.Stage], w.Stage, w.Most, wants[i].Most)
 				}
 				if w.Most > 0 && (known[w.Stage] || !some) {
 					t.Fatalf("it asks at %s, where it has found nothing; any %v", w.Stage, some)
 				}
-				for range min(w.Most, lies[w.Stage], n-len(got)) {
-					got = append(got, claim.Item{Action: registry.Ingest, Stage: w.Stage})
-					lies[w.Stage]--
+			}
+			var got []claim.Item
+			var short []registry.Stage // of the stages that the claim has been through
+			for _, s := range inOrder {
+				here := min(most[s], lies[s], n-len(got))
+				for range here {
+					got = append(got, claim.Item{Action: registry.Ingest, Stage: s})
+				}
+				if lies[s] -= here; here > 0 && !capped(s) || len(got) < n {
+					for _, before := range short {
+						known[before] = true
+					}
+				}
+				if most[s] > here && len(got) < n {
+					short = append(short, s)
+					known[s] = known[s] || len(got) == 0
 				}
 			}
-			p.found(pool, registry.Ingest, asked, n, got)
-			if len(got) == 0 {
-				for _, w := range asked {
-					known[w.Stage] = known[w.Stage] || w.Most > 0
-				}
-			}
+			p.found(pool, registry.Ingest, asked, n, got, capped)
 		}
 	})
 }
+
+// An item goes on in its slot only while nobody waits who comes before it, wherever that is: at
+// its next stage, at a later one, for another action of the pool, or for the pool that lends the
+// slot. One that would not be claimed for the slot does not go on either.
+func TestItemGoesOnWhereNobodyWaits(t *testing.T) {
+	t.Parallel()
+	steps := []Step{{Action: "Ingest", Stage: "Receive"}, {Action: "Ingest", Stage: "Store"}, {Action: "Ingest", Stage: "Record"}, {Action: "Restore Object", Stage: "Requested"}}
+	own := Pool{Name: "own", Stages: []string{"Receive", "Store", "Record", "Restore Object"}, Slots: 4}
+	small := Pool{Name: "small", Stages: []string{"Receive", "Store"}, Slots: 2, StorageOptions: []string{"Standard"}}
+	for name, tc := range map[string]struct {
+		waits   []place // known to wait; all other places are known to be empty
+		lent    bool    // the slot, to the pool small
+		change  func(r *Runner, item *claim.Item, done *claim.Done, stop func())
+		refused bool
+	}{
+		"nobody waits":                        {},
+		"somebody at an earlier stage":        {waits: []place{{"own", "Receive"}}},
+		"somebody at the next stage":          {waits: []place{{"own", "Store"}}, refused: true},
+		"somebody at a later stage":           {waits: []place{{"own", "Record"}}, refused: true},
+		"somebody of another action":          {waits: []place{{"own", "Restore Object"}}, refused: true},
+		"lent, and nobody waits":              {lent: true},
+		"lent, and somebody of the lender's":  {lent: true, waits: []place{{"own", "Receive"}}, refused: true},
+		"lent, and somebody at a later stage": {lent: true, waits: []place{{"small", "Record"}}}, // which small does not take
+		"lent, and somebody at the next":      {lent: true, waits: []place{{"small", "Store"}}, refused: true},
+		"the pool does not take the stage":    {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "Record" }, refused: true},
+		"it is another provider's now":        {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.StorageOption = "Glacier-OH" }, refused: true},
+		"it needs more memory than there is":  {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 30 }, refused: true},
+		"as much memory as there is":          {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 20 }},
+		"the step has no slot left":           {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 3 }, refused: true},
+		"the step has one slot left":          {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 2 }},
+		"the process is stopping":             {change: func(_ *Runner, _ *claim.Item, _ *claim.Done, stop func()) { stop() }, refused: true},
+		"the item is at its end":              {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "" }, refused: true},
+		"its next stage needs what fails": {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) {
+			r.breakers.byName["s3"] = &breaker{state: claim.ServiceFailing, scopes: []claim.Scope{{Steps: []string{"Store"}}}}
+		}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Runner{
+				engine: &claim.Engine{}, steps: map[string]Step{}, running: map[string]int{"Receive": 1},
+				options:  RunnerOptions{Memory: 1 << 20, StageSlots: map[string]int{"Store": 3}, Pools: []Pool{own, small}},
+				breakers: &breakers{engine: noHolds{}, byName: map[string]*breaker{}},
+			}
+			for _, s := range steps {
+				r.steps[s.Name()] = s
+				r.order = append(r.order, s.Name())
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			s := &slot{pool: newPoolRuns(r.options.Pools)[0], of: own, claiming: ctx}
+			if tc.lent {
+				s.of = small
+			}
+			for _, p := range r.options.Pools {
+				for _, step := range r.order {
+					s.pool.places.empty[place{p.Name, step}] = !slices.Contains(tc.waits, place{p.Name, step})
+				}
+			}
+			item, done := claim.Item{Action: "Ingest", Stage: "Receive"}, claim.Done{Next: "Store", StorageOption: "Standard"}
+			if tc.change != nil {
+				tc.change(r, &item, &done, stop)
+			}
+			before := r.running["Store"]
+			if ok := r.enterNext(s, item, done); ok == tc.refused {
+				t.Errorf("goes on: %v", ok)
+			}
+			if got := r.running["Store"] - before; (got == 1) == tc.refused {
+				t.Errorf("%d slots of the step were reserved", got)
+			}
+		})
+	}
+}
+
+// noHolds is a queue in which nobody holds a service.
+type noHolds struct{ serviceBoard }
+
+func (noHolds) ServiceHolds() []claim.ServiceHold { return nil }

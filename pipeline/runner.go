@@ -152,10 +152,10 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 	defer stop()
 	for ctx.Err() == nil {
 		r.tryServices(ctx, work, p, items)
-		p.hear(look.Stages(), func(step string) registry.Stage { return r.steps[step].Stage })
+		p.places.hear(look.Stages(), func(step string) registry.Stage { return r.steps[step].Stage })
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
-		r.start(work, p, p.Name, got, items)
+		r.start(ctx, work, p, p.Pool, got, items)
 		if free > 0 && (len(got) == free || r.cut(got)) {
 			continue // there may be more items: a slot was freed since, or a claim takes only so many
 		}
@@ -192,7 +192,7 @@ func (r *Runner) tryServices(ctx, work context.Context, p *poolRun, items *sync.
 		}
 		return got
 	})
-	r.start(work, p, p.Name, got, items)
+	r.start(ctx, work, p, p.Pool, got, items)
 }
 
 // taken are the steps that the pools take.
@@ -213,7 +213,7 @@ func (r *Runner) help(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		most := min(p.Slots-p.inUse-1, p.helps(n)-p.lent[n.Name])
 		r.mu.Unlock()
 		got := r.claim(ctx, p, n, most)
-		r.start(work, p, n.Name, got, items)
+		r.start(ctx, work, p, n, got, items)
 		if len(got) > 0 {
 			return true
 		}
@@ -228,16 +228,13 @@ func (r *Runner) freeSlots(p *poolRun) int {
 }
 
 // start processes items that are a pool's own, or that it took for a neighbour.
-func (r *Runner) start(work context.Context, p *poolRun, of string, got []claim.Item, items *sync.WaitGroup) {
+func (r *Runner) start(ctx, work context.Context, p *poolRun, of Pool, got []claim.Item, items *sync.WaitGroup) {
 	r.mu.Lock()
 	p.inUse += len(got)
-	p.lent[of] += len(got)
+	p.lent[of.Name] += len(got)
 	r.mu.Unlock()
 	for _, item := range got {
-		items.Go(func() {
-			defer r.free(p, of, item.Step())
-			r.Process(work, item)
-		})
+		items.Go(func() { r.occupy(work, slot{pool: p, of: of, claiming: ctx}, item) })
 	}
 }
 
@@ -292,7 +289,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 	if within != nil {
 		f, some = f.Within(*within)
 	} else {
-		f.Stages, some = p.worth(of, action, wants)
+		f.Stages, some = p.places.worth(of, action, wants)
 	}
 	var got []claim.Item
 	var err error
@@ -300,7 +297,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 		got, err = r.engine.Claim(ctx, f, n)
 	}
 	if within == nil && err == nil {
-		p.found(of, action, f.Stages, n, got)
+		p.places.found(of, action, f.Stages, n, got, func(s registry.Stage) bool { return r.engine.Capped(action, s) })
 	}
 	r.mu.Lock()
 	for _, w := range wants {
@@ -338,6 +335,11 @@ func (r *Runner) free(p *poolRun, of, step string) {
 	p.inUse--
 	p.lent[of]--
 	r.mu.Unlock()
+	r.signalPools()
+}
+
+// signalPools has all pools look whether they have space for more.
+func (r *Runner) signalPools() {
 	for _, other := range r.pools {
 		select {
 		case other.freed <- struct{}{}:

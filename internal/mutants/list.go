@@ -79,9 +79,30 @@ func ofLeases() []mutant {
 		},
 		{
 			"settle-keeps-token", "claim/sql/settle_done.sql",
-			`		claim_token        = w.claim_token + 1,
+			`		claim_token        = w.claim_token + CASE WHEN m.lease IS NULL THEN 1 ELSE 2 END,
 `, ``,
 			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
+		},
+		{
+			"carried-into-a-pause", "claim/sql/settle_done.sql",
+			` AND s.stage = m.stage AND NOT s.paused`, ` AND s.stage = m.stage`,
+			"./claim", "TestNothingIsCarriedIntoAPausedStage",
+		},
+		{
+			"carried-beyond-the-cap", "claim/settle.go",
+			`		locks = append(locks, lockCap(stage))
+`, ``,
+			"./claim", "TestCapHoldsForWhatIsCarriedOn",
+		},
+		{
+			"carried-without-an-attempt", "claim/sql/settle_done.sql",
+			`FROM moved m WHERE m.lease IS NOT NULL`, `FROM moved m WHERE false`,
+			"./claim", "TestCarryingOnIsAnEndAndAClaim",
+		},
+		{
+			"carried-past-others", "pipeline/places.go",
+			`&& !p.empty[place{of.Name, step}]`, `&& false`,
+			"./pipeline", "TestItemGoesOnWhereNobodyWaits",
 		},
 		{
 			"move-without-token", "migrations/repeatable/21_transition.sql",

@@ -1,0 +1,80 @@
+package pipeline
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// A place is a step of items that a pool takes for itself, or for a neighbour.
+type place struct{ pool, step string }
+
+// places are where a claim of a pool found nothing, and nothing has been put since as far as is
+// known. It is safe for concurrent use.
+type places struct {
+	mu    sync.Mutex
+	empty map[place]bool
+}
+
+// worth leaves out the stages at which nothing lies as far as is known. It saves a statement
+// for each action, and a transaction for each capped stage.
+func (p *places) worth(of Pool, action registry.Action, wants []claim.Want) (ask []claim.Want, some bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ask = slices.Clone(wants)
+	for i, w := range ask {
+		if p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] {
+			ask[i].Most = 0
+		}
+		some = some || ask[i].Most > 0
+	}
+	return ask, some
+}
+
+// found notes where a claim for n items found less than it asked for. Nobody needs to look there
+// again before something is put there, a cap has space, a service is back, or a poll finds that
+// something has become due: all of these wake the pool. A claim that got all its items has been
+// through the stages before the last that it got one of, and through those with a cap, which it
+// asks first.
+func (p *places) found(of Pool, action registry.Action, asked []claim.Want, n int, got []claim.Item, capped func(registry.Stage) bool) {
+	taken := map[registry.Stage]int{}
+	for _, item := range got {
+		taken[item.Stage]++
+	}
+	last := -1
+	for i, w := range asked {
+		if taken[w.Stage] > 0 && !capped(w.Stage) {
+			last = i
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, w := range asked {
+		through := len(got) < n || i < last || last >= 0 && capped(w.Stage)
+		if through && taken[w.Stage] < w.Most {
+			p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] = true
+		}
+	}
+}
+
+// hear forgets that there was nothing where there may be something now; the stage "" is any.
+func (p *places) hear(stages []registry.Stage, stageOf func(step string) registry.Stage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(stages, "") {
+		clear(p.empty)
+	}
+	maps.DeleteFunc(p.empty, func(at place, _ bool) bool { return slices.Contains(stages, stageOf(at.step)) })
+}
+
+// nobodyAt reports whether nobody waits at any of the steps of a pool, as far as is known.
+func (p *places) nobodyAt(of Pool, steps []string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !slices.ContainsFunc(steps, func(step string) bool {
+		return slices.Contains(of.Stages, step) && !p.empty[place{of.Name, step}]
+	})
+}
