@@ -56,7 +56,7 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	began := time.Now()
 	fmt.Fprintln(out, "Starting PostgreSQL, Redis, an S3 gateway and nsqd on loopback ports.")
-	l, err := startLocal(ctx, dir, log)
+	l, err := startLocal(ctx, dir, false, log)
 	if err != nil {
 		if temporary && ctx.Err() != nil {
 			err = errors.Join(err, os.RemoveAll(dir))

@@ -40,7 +40,7 @@ type local struct {
 
 // startLocal starts a stack in dir and prepares its database and buckets. The
 // caller stops it.
-func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, err error) {
+func startLocal(ctx context.Context, dir string, s3Log bool, log *slog.Logger) (l *local, err error) {
 	// A process that farol-dev starts would refuse an unknown name.
 	if _, err := settings.Load(env.ToMap(os.Environ()), func(*settings.Reader) struct{} { return struct{}{} }); err != nil {
 		return nil, cli.Usage(err, "docs/configuration.md lists all settings")
@@ -52,7 +52,7 @@ func startLocal(ctx context.Context, dir string, log *slog.Logger) (l *local, er
 	if l.dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("find the data directory: %w", err)
 	}
-	l.Stack, err = devstack.Start(ctx, devstack.Options{Dir: l.dir, PGBinDir: os.Getenv("PG_BINDIR"), RestoreDelay: 3 * time.Second, Log: log})
+	l.Stack, err = devstack.Start(ctx, devstack.Options{Dir: l.dir, PGBinDir: os.Getenv("PG_BINDIR"), RestoreDelay: 3 * time.Second, S3Log: s3Log, Log: log})
 	if err != nil {
 		return nil, err
 	}

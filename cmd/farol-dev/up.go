@@ -18,6 +18,7 @@ import (
 func upCommand() *cobra.Command {
 	var data string
 	var readInterval time.Duration
+	var s3Log bool
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Run Farol and its servers until Ctrl-C",
@@ -29,18 +30,19 @@ start continues with it. DIR/env holds the addresses and keys for other programs
   . ./.farol/env && farol item list`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runUp(cmd.Context(), cmd.OutOrStdout(), data, readInterval)
+			return runUp(cmd.Context(), cmd.OutOrStdout(), data, readInterval, s3Log)
 		},
 	}
 	c.Flags().StringVar(&data, "data", ".farol", "directory for data, logs and addresses")
 	c.Flags().DurationVar(&readInterval, "read-interval", time.Second, "time between two scans of the receiving buckets")
+	c.Flags().BoolVar(&s3Log, "s3-log", false, "write a line for each S3 request to DIR/log/s3-requests.log")
 	return c
 }
 
-func runUp(ctx context.Context, out io.Writer, dir string, readInterval time.Duration) (err error) {
+func runUp(ctx context.Context, out io.Writer, dir string, readInterval time.Duration, s3Log bool) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	began := time.Now()
-	l, err := startLocal(ctx, dir, log)
+	l, err := startLocal(ctx, dir, s3Log, log)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,7 @@ type Options struct {
 	Ephemeral bool
 	// RestoreDelay is how long RestoreObject takes to bring an object back.
 	RestoreDelay time.Duration
+	S3Log        bool         // the gateway appends a line for each request to DIR/log/s3-requests.log
 	Log          *slog.Logger // gets a warning when a server ended and is restarted; nil: no log
 
 	PostgresSettings []string // name=value; they count over the stack's own

@@ -30,6 +30,7 @@ type S3Settings struct {
 	SecretAccessKey string        `json:"secret_access_key"`
 	Region          string        `json:"region"`
 	RestoreDelay    time.Duration `json:"restore_delay"` // nanoseconds
+	Log             string        `json:"log"`           // file for a line for each request; "": none
 }
 
 func (s *Stack) startS3(ctx context.Context) error {
@@ -39,6 +40,9 @@ func (s *Stack) startS3(ctx context.Context) error {
 		KeyFile:     filepath.Join(s.dir, "s3", "server.key"),
 		AccessKeyID: s.secrets.AccessKeyID, SecretAccessKey: s.secrets.SecretAccessKey, Region: region,
 		RestoreDelay: s.options.RestoreDelay,
+	}
+	if s.options.S3Log {
+		settings.Log = filepath.Join(s.dir, "log", "s3-requests.log")
 	}
 	caFile := filepath.Join(s.dir, "s3", "ca.pem")
 	if _, err := os.Stat(settings.CertFile); errors.Is(err, os.ErrNotExist) {

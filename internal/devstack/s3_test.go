@@ -279,3 +279,33 @@ func TestConditionalPutHasOneWinner(t *testing.T) {
 		t.Errorf("%d of %d writers won", won, cap(results))
 	}
 }
+
+// Who counts requests finds a line for each, also for one that is refused.
+func TestGatewayLogsRequests(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(tempDir(t), "data")
+	client := s3Client(t, start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.S3}, S3Log: true}))
+	makeBucket(t, client, "logged")
+	lines := func() int {
+		text, err := os.ReadFile(filepath.Join(dir, "log", "s3-requests.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "\n")
+	}
+	before := lines()
+	put(t, client, "logged", "key", "content", "")
+	head(t, client, "logged", "key")
+	if got := get(t, client, "logged", "key"); got != "content" {
+		t.Errorf("read %q", got)
+	}
+	if _, err := client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("logged"), Key: aws.String("missing")}); err == nil {
+		t.Error("an object was found that is not there")
+	}
+	if _, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String("logged")}); err != nil {
+		t.Fatal(err)
+	}
+	if n := lines() - before; n != 5 {
+		t.Errorf("%d lines were written for 5 requests", n)
+	}
+}

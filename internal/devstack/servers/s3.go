@@ -43,7 +43,7 @@ func runS3(ctx context.Context, in io.Reader, out io.Writer) error {
 			RootUserAccess: s.AccessKeyID, RootUserSecret: s.SecretAccessKey, Region: s.Region,
 			Ports: []string{s.Addr}, CertFile: s.CertFile, KeyFile: s.KeyFile,
 			MaxConnections: 4096, MaxRequests: 4096, MultipartMaxParts: 10_000,
-			Quiet: true, KeepAlive: true,
+			Quiet: true, KeepAlive: true, AccessLog: s.Log,
 			S3Options: []s3api.Option{s3api.WithOnListen(func() {
 				fmt.Fprintln(out, "READY", s.Addr)
 			})},
