@@ -24,15 +24,32 @@ import (
 type Server struct {
 	URL string // of a migrated database; the user is a superuser
 
-	t     testing.TB
-	dir   string
-	stack *devstack.Stack // nil while it is down
+	t        testing.TB
+	dir      string
+	settings []string        // that it has in addition to those of all
+	stack    *devstack.Stack // nil while it is down
 }
 
 // NewServer returns a server that has a migrated database.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
+	return newMigrated(t)
+}
+
+// NewCountingServer is NewServer for a test that counts: the view pg_stat_statements has
+// all statements of the database, and the server writes nothing that nobody has asked
+// for. How much of a page goes to the log does not depend on when the last checkpoint was.
+func NewCountingServer(t testing.TB) *Server {
+	t.Helper()
+	s := newMigrated(t, "shared_preload_libraries=pg_stat_statements", "full_page_writes=off", "autovacuum=off", "checkpoint_timeout=1d")
+	s.Exec(`CREATE EXTENSION pg_stat_statements`)
+	return s
+}
+
+func newMigrated(t testing.TB, settings ...string) *Server {
+	t.Helper()
 	s := newServer(t)
+	s.settings = settings
 	s.start()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -84,6 +101,7 @@ func (s *Server) start(change ...func(*devstack.Options)) {
 			"wal_level=replica", "max_wal_senders=5", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on",
 			"wal_receiver_status_interval=1s", "wal_retrieve_retry_interval=100ms",
 		}
+		o.PostgresSettings = append(o.PostgresSettings, s.settings...)
 	})
 	stack, err := startStack(s.dir, devstack.Postgres, change...)
 	if err != nil {

@@ -72,8 +72,14 @@ type Archive struct {
 // New makes an archive whose workers take these steps.
 func New(t testing.TB, steps func(pipeline.Deps) []pipeline.Step) *Archive {
 	t.Helper()
+	return NewIn(t, testenv.Database(t), steps)
+}
+
+// NewIn is New in a database that the test has brought.
+func NewIn(t testing.TB, db *pgxpool.Pool, steps func(pipeline.Deps) []pipeline.Step) *Archive {
+	t.Helper()
 	ctx := context.Background()
-	a := &Archive{T: t, DB: testenv.Database(t), S3: testenv.S3(t), Log: &SyncBuffer{}, Steps: steps}
+	a := &Archive{T: t, DB: db, S3: testenv.S3(t), Log: &SyncBuffer{}, Steps: steps}
 	a.Client = storage.NewClient(storage.Options{})
 	t.Cleanup(a.Client.Close)
 	prefix := "x" + time.Now().Format("150405.000000")
