@@ -38,9 +38,14 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
+	return newSiteIn(t, testenv.DatabaseURL(t))
+}
+
+func newSiteIn(t testing.TB, dbURL string) *site {
+	t.Helper()
 	s := &site{t: t, binary: testenv.Binary(t), s3: testenv.S3(t), targets: map[string]*storage.Bucket{}, client: storage.NewClient(storage.Options{})}
 	t.Cleanup(s.client.Close)
-	dbURL, redisURL := testenv.DatabaseURL(t), testenv.RedisURL(t)
+	redisURL := testenv.RedisURL(t)
 	s.settings = workerSettings()
 	for name, value := range map[string]string{
 		"FAROL_DATABASE_URL": dbURL, "FAROL_REDIS_URL": redisURL,
