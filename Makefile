@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-queue chaos mutants schema notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue chaos mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -47,7 +47,10 @@ lint:                           ## formatting (gofumpt, gci) included; make lint
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(lint) run $(ARGS)
 
-bench: deps                     ## whole ingests and transitions on a stack with fsync, then the packages
+bench: deps                     ## whole ingests next to the limits of the machine; make bench ARGS='-only W1,S'
+	cd bench && go run ./table $(ARGS)
+
+bench-all: deps                 ## all other benchmarks: restorations, fixity, digests, pulls, the packages
 	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
 	go test -run '^$$' -bench . ./...
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,27 +12,10 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// A hop is a claim at one stage, its end, and the item claimable at the next,
-// durable, with ledger and topic message. The workers of a process share its
-// engine; each claims a batch, ends it, and claims again. bench/queue compares
-// with other queues.
-func BenchmarkHops(b *testing.B) {
-	for _, c := range []struct{ workers, batch int }{{1, 1}, {8, 1}, {64, 1}, {8, 10}, {8, 100}} {
-		b.Run(fmt.Sprintf("workers=%d/batch=%d", c.workers, c.batch), func(b *testing.B) { hops(b, c.workers, c.batch) })
-	}
-}
-
-func hops(b *testing.B, workers, batch int) {
-	_, db := database(b)
-	h := newHops(b, db, 10_000, batch)
-	var left atomic.Int64
-	b.ResetTimer()
-	left.Store(int64(b.N))
-	h.all(workers, func(n int) bool { return left.Add(-int64(n)) > 0 })
-	b.ReportMetric(float64(int64(b.N)-left.Load())/b.Elapsed().Seconds(), "hops/s")
-}
-
-// hopper makes hops with items that go round and round.
+// hopper makes hops with items that go round and round. A hop is a claim at one stage,
+// its end, and the item claimable at the next, durable, with ledger and topic message. The
+// workers of a process share its engine; each claims a batch, ends it, and claims again.
+// How many there are in a second is measured by the program queue.
 type hopper struct {
 	b      *testing.B
 	engine *claim.Engine

@@ -1,0 +1,50 @@
+// Package rig has what benchmarks need to measure Farol as its users run it: the
+// programs, and the settings of a stack.
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Build builds farol into dir, and next to it farol-dev, which runs servers. It is called
+// in a directory of the module bench; up leads from there to the module of the program,
+// which pins its libraries.
+func Build(ctx context.Context, dir, up string) (farol string, err error) {
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
+	build.Dir = up
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build farol: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "farol"), nil
+}
+
+// Env reads the settings that a stack has written for other programs.
+func Env(file string) (map[string]string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of the stack: %w", err)
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		if k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok {
+			env[k] = strings.Trim(v, "'")
+		}
+	}
+	return env, nil
+}
+
+// Receiving opens the receiving bucket of the institution that a stack begins with.
+func Receiving(env map[string]string) (*storage.Bucket, error) {
+	return storage.NewClient(storage.Options{}).Bucket(storage.Target{
+		Bucket: "aptrust.receiving.test.edu", Endpoint: env["FAROL_S3_ENDPOINT"], CAFile: env["FAROL_S3_CA_FILE"],
+		Region: env["AWS_REGION"], AccessKeyID: env["AWS_ACCESS_KEY_ID"],
+		SecretAccessKey: storage.Secret(env["AWS_SECRET_ACCESS_KEY"]), PathStyle: true,
+	})
+}

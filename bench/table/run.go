@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// result is what a workload came to. Counts and processor time are of all rounds, the time
+// is the median of one.
+type result struct {
+	counts
+
+	name       string
+	rounds     int
+	wall       float64 // seconds
+	used       usage
+	neighbours float64 // seconds of processor time that others had
+	rate       float64 // transitions a second, of the queue alone
+	least      need
+	goal       goal
+}
+
+type goal struct{ wall, cpu float64 }
+
+// cpu is Farol's processor time of a round, with that of its servers.
+func (r result) cpu() float64 {
+	if r.used.cpu == nil {
+		return math.NaN()
+	}
+	return r.used.all()
+}
+
+func (r result) per(n int64) float64 { return float64(n) / float64(r.Transitions) }
+
+func (r result) perFile() float64 { return float64(r.Requests) / float64(r.Stored) }
+
+// ratio is how many times as long it took as the resource needs that it needs most.
+func (r result) ratio() float64 { return r.wall / r.least.seconds }
+
+// run measures a workload on a farol dev of its own.
+func (w workload) run(ctx context.Context, farol, dir string, l limits, m machine) (r result, err error) {
+	d, err := startDev(ctx, farol, dir)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	r = result{name: w.name, rounds: w.rounds, rate: math.NaN(), goal: goal{w.wall, w.cpu}}
+	var walls []float64
+	for round := range w.rounds {
+		if err := d.deposit(ctx, fmt.Sprintf("%s-%d", w.name, round), w); err != nil {
+			return r, err
+		}
+		if _, err := d.db.Exec(ctx, `CHECKPOINT`); err != nil {
+			return r, fmt.Errorf("write a checkpoint: %w", err)
+		}
+		one, err := d.round(ctx)
+		if err != nil {
+			return r, err
+		}
+		walls = append(walls, one.wall)
+		r.add(one)
+	}
+	slices.Sort(walls)
+	r.wall = walls[len(walls)/2]
+	for name := range r.used.cpu {
+		r.used.cpu[name] /= float64(w.rounds)
+	}
+	r.neighbours /= float64(w.rounds)
+	r.least = w.least(int(r.Stored)/w.rounds, l, m.cores)
+	return r, nil
+}
+
+// round has the deposited bags ingested and counts what that takes.
+func (d *dev) round(ctx context.Context) (r result, err error) {
+	before, err := d.count(ctx)
+	if err != nil {
+		return r, err
+	}
+	usedBefore, own := used(procfs, d.cmd.Process.Pid), ownCPU()
+	took, err := d.ingest(ctx)
+	if err != nil {
+		return r, err
+	}
+	own = ownCPU() - own
+	r.used = used(procfs, d.cmd.Process.Pid).since(usedBefore)
+	r.neighbours = max(0, r.used.busy-r.used.all()-own)
+	after, err := d.count(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.counts, r.wall = after.since(before), took.Seconds()
+	return r, nil
+}
+
+// add adds a round.
+func (r *result) add(one result) {
+	r.Statements, r.Claims, r.Claimed = r.Statements+one.Statements, r.Claims+one.Claims, r.Claimed+one.Claimed
+	r.Transitions, r.Commits, r.WAL = r.Transitions+one.Transitions, r.Commits+one.Commits, r.WAL+one.WAL
+	r.Stored, r.Requests = r.Stored+one.Stored, r.Requests+one.Requests
+	r.neighbours += one.neighbours
+	if r.used.cpu == nil {
+		r.used = one.used
+		return
+	}
+	for name, seconds := range one.used.cpu {
+		r.used.cpu[name] += seconds
+	}
+	r.used.peak = one.used.peak
+}
+
+// queued has the program queue measure transitions.
+func queued(ctx context.Context, l limits) (r result, err error) {
+	queue := exec.CommandContext(ctx, "go", "run", "./queue", "-only", "farol", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
+	queue.Stderr = os.Stderr
+	out, err := queue.Output()
+	if err != nil {
+		return r, fmt.Errorf("measure the queue: %w", err)
+	}
+	var measured struct {
+		Results []struct {
+			Runs []struct {
+				Hops, Commits int64
+				Seconds       float64
+				WAL           int64 `json:"wal_bytes"`
+			} `json:"runs"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(out, &measured); err != nil || len(measured.Results) != 1 || len(measured.Results[0].Runs) == 0 {
+		return r, fmt.Errorf("read what the queue came to: %w: %s", errors.Join(err, errors.New("it has not one result")), out)
+	}
+	r = result{name: transitionsName, rounds: len(measured.Results[0].Runs), neighbours: math.NaN(), goal: goal{wall: math.NaN(), cpu: math.NaN()}}
+	var rates []float64
+	for _, run := range measured.Results[0].Runs {
+		rates = append(rates, float64(run.Hops)/run.Seconds)
+		r.Transitions, r.Commits, r.WAL = r.Transitions+run.Hops, r.Commits+run.Commits, r.WAL+run.WAL
+	}
+	slices.Sort(rates)
+	r.rate = rates[len(rates)/2]
+	// As if a second were a round: the least is what as many SELECTs would take.
+	r.wall, r.least = 1, need{"selects", r.rate / l[selects]}
+	return r, nil
+}
+
+func scratch() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "farol-bench-"); err == nil {
+		err = os.Chmod(dir, 0o711) //nolint:gosec // PostgreSQL's user passes through it
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the data directory: %w", err)
+	}
+	return filepath.Clean(dir), nil
+}

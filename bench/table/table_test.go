@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A machine that does everything once in a second, but for what a test is about.
+func plain(fast ...string) limits {
+	l := limits{}
+	for _, name := range limitNames() {
+		l[name] = 1
+		if slices.Contains(fast, name) {
+			l[name] = 1e9
+		}
+	}
+	return l
+}
+
+func TestWorkloadNeedsTheSlowestResourceForLongest(t *testing.T) {
+	t.Parallel()
+	small := workload{bags: 10, files: 3, size: 1000}
+	large := workload{bags: 1, files: 1, size: 1e9}
+	for name, tc := range map[string]struct {
+		w      workload
+		stored int
+		l      limits
+		want   need
+	}{
+		"two copies of each stored file": {small, 50, plain(commits, identifyText), need{"gateway", 100}},
+		"a commit for each transition":   {small, 50, plain(put, identifyText), need{"commits", 90}},
+		"the format of each file":        {small, 50, plain(put, commits), need{"formats", 30}},
+		"large copies in parts":          {large, 1, plain(disk), need{"gateway", 2000}},
+		"four digests on two cores":      {large, 1, plain(disk, part), need{"digests", 2000}},
+		"large copies on the disk":       {large, 1, plain(part, md5Rate, sha1Rate), need{"disk", 2000}},
+	} {
+		if got := tc.w.least(tc.stored, tc.l, 2); got.of != tc.want.of || math.Abs(got.seconds-tc.want.seconds) > 0.01 {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+func TestFigureHasThreeDigits(t *testing.T) {
+	t.Parallel()
+	for want, x := range map[string]float64{
+		"0.0123": 0.01234, "0.150": 0.15, "1.23": 1.234, "12.3": 12.34, "1234": 1234, "0": 0, "": math.NaN(), "9127099": 9127099,
+	} {
+		if got := figure(x); got != want {
+			t.Errorf("figure(%v) = %q, want %q", x, got, want)
+		}
+	}
+}
+
+func TestWorkloadsAreChosenByName(t *testing.T) {
+	t.Parallel()
+	list, transitions, err := chosen([]string{"-only", "S,transitions"}, io.Discard)
+	if err != nil || !transitions || len(list) != 1 || list[0].name != "S" {
+		t.Errorf("S,transitions chooses %+v, %v, %v", list, transitions, err)
+	}
+	if list, transitions, err = chosen(nil, io.Discard); err != nil || !transitions || len(list) != len(workloads()) {
+		t.Errorf("nothing chooses %+v, %v, %v", list, transitions, err)
+	}
+	if _, _, err = chosen([]string{"-only", "W9"}, io.Discard); err == nil {
+		t.Error("a workload was chosen that there is not")
+	}
+	if _, _, err = chosen([]string{"-fast"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("an unknown flag came to %v", err)
+	}
+}
+
+// Each row has all columns, a run is appended to those before it, and a file of another
+// form is left alone.
+func TestHistoryGrows(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "history.csv")
+	m := machine{commit: "abc", cores: 2, memory: 8}
+	r := result{name: "W1", wall: 5, rate: math.NaN(), least: need{"gateway", 2}, used: usage{cpu: map[string]float64{"worker": 3, "postgres": 1}}}
+	r.Transitions, r.Statements, r.Stored, r.Requests = 10, 80, 20, 90
+	rows := m.rows(plain(), []result{r})
+	for range 2 {
+		if err := remember(path, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 1+2*(len(limitNames())+1) {
+		t.Errorf("two runs make %d lines", len(lines))
+	}
+	names, last := strings.Split(lines[0], ","), strings.Split(lines[len(lines)-1], ",")
+	for name, want := range map[string]string{
+		"commit": "abc", "workload": "W1", "wall_s": "5.00", "cpu_s": "4.00", "statements_per_transition": "8.00", "s3_requests_per_file": "4.50",
+		"per_second": "", "least_of": "gateway", "wall_to_least": "2.50",
+	} {
+		if i := slices.Index(names, name); i < 0 || len(last) != len(names) || last[i] != want {
+			t.Errorf("%s is not %q in %q", name, want, last)
+		}
+	}
+	if err := os.WriteFile(path, []byte("date,other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := remember(path, rows); err == nil {
+		t.Error("rows were appended below other columns")
+	}
+}
+
+// Only what descends from farol dev counts, each process under what it is.
+func TestProcessorTimeIsThatOfFarol(t *testing.T) {
+	t.Parallel()
+	proc := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		path := filepath.Join(proc, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(number, parent, times, args string) {
+		t.Helper()
+		write(number+"/stat", number+" (a b) c) S "+parent+" 0 0 0 0 0 0 0 0 0 "+times+" 0 0")
+		write(number+"/cmdline", strings.ReplaceAll(args, " ", "\x00"))
+		write(number+"/status", "VmPeak: 9999 kB\nVmHWM:\t  2048 kB\n")
+	}
+	add("10", "1", "100 0 500 0", "farol-dev up") // its children that ended are not counted twice
+	add("11", "10", "100 100 0 0", "farol work --max-size 1GiB")
+	add("12", "11", "50 0 0 0", "farol internal identify")
+	add("13", "10", "0 0 0 0", "farol-dev internal guard")
+	add("14", "13", "100 0 100 100", "/usr/lib/postgresql/15/bin/postgres -D data")
+	add("15", "14", "100 0 0 0", "postgres: farol farol")
+	add("16", "10", "300 0 0 0", "farol-dev internal s3")
+	add("20", "1", "999 0 0 0", "farol work --max-size 1GiB")
+	write("stat", "cpu  100 10 100 5000 700 10 10 10 40 0\ncpu0 1 1 1 1")
+	u := used(proc, 10)
+	for name, want := range map[string]float64{"worker": 2, "identify": 0.5, "postgres": 4, "gateway": 3, "other": 1} {
+		if math.Abs(u.cpu[name]-want) > 0.001 {
+			t.Errorf("%s had %v seconds, want %v", name, u.cpu[name], want)
+		}
+	}
+	if u.peak["worker"] != 2 || math.Abs(u.busy-2.4) > 0.001 || math.Abs(u.all()-10.5) > 0.001 {
+		t.Errorf("the peak is %v MiB, the machine was busy for %v s, Farol for %v s", u.peak["worker"], u.busy, u.all())
+	}
+}
