@@ -38,7 +38,7 @@ soak: deps                      ## soak tests whole, and a table of what they di
 	go run ./internal/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
-	cd bench && go vet ./... && go mod tidy -diff
+	cd bench && $(lint) run && go mod tidy -diff
 	cd chaos && go vet ./... && go mod tidy -diff
 	go mod tidy -diff
 	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"

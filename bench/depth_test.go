@@ -63,6 +63,7 @@ func BenchmarkReceive(b *testing.B) {
 }
 
 func together(b *testing.B, one, other, path string) error {
+	b.Helper()
 	first := exec.CommandContext(b.Context(), one, path)
 	if err := first.Start(); err != nil {
 		return err

@@ -35,7 +35,7 @@ func BenchmarkPull(b *testing.B) {
 	message := `{"messages": {"%s": ["` + strings.Repeat("x", 100) + `"]}}`
 	for _, connections := range []int{1, 10} {
 		queue := fmt.Sprint("q", connections)
-		s.rate("post", connections, 3*time.Second, func(int) string { return "/post" }, func(int) string { return fmt.Sprintf(message, queue) })
+		s.rate("post", connections, func(int) string { return "/post" }, func(int) string { return fmt.Sprintf(message, queue) })
 		s.peer(stack, connections)
 	}
 	// As many messages as can be pulled in the time.
@@ -47,14 +47,14 @@ func BenchmarkPull(b *testing.B) {
 	}
 	pull := func(int) string { return "/pull" }
 	for _, connections := range []int{1, 10} {
-		s.rate("pull", connections, 3*time.Second, pull, func(int) string {
+		s.rate("pull", connections, pull, func(int) string {
 			return fmt.Sprintf(`{"receiver": "r", "timeout": 0, "queues": {"same%d": {}}}`, connections)
 		})
 		var n atomic.Int64
-		s.rate("pull-5-as-many-receivers", connections, 3*time.Second, pull, func(int) string {
+		s.rate("pull-5-as-many-receivers", connections, pull, func(int) string {
 			return fmt.Sprintf(`{"receiver": "r%d", "timeout": 0, "queues": {"many%d": {"max": 5}}}`, n.Add(1)/100, connections)
 		})
-		s.rate("answer-and-pull", connections, 3*time.Second, pull, func(i int) string {
+		s.rate("answer-and-pull", connections, pull, func(i int) string {
 			return fmt.Sprintf(`{"receiver": "r", "timeout": 0, "queues": {"same%d": {}}, "results": {"same%d": {"%d": "done"}}}`, connections, connections, 1+i%500)
 		})
 	}
@@ -99,7 +99,7 @@ func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
 	return s
 }
 
-func (s *httpServer) ask(path, body string) (answer string) {
+func (s *httpServer) ask(path, body string) {
 	s.b.Helper()
 	response, err := s.client.Post(s.url+path, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -110,15 +110,14 @@ func (s *httpServer) ask(path, body string) (answer string) {
 	if err != nil || response.StatusCode != http.StatusOK {
 		s.b.Fatalf("%s %.100s = %d %s, %v", path, body, response.StatusCode, text, err)
 	}
-	return string(text)
 }
 
 // rate has so many connections send one request after the other, each as fast as it
 // is answered, and reports how many are in a second, and what one costs.
-func (s *httpServer) rate(name string, connections int, span time.Duration, path, body func(int) string) {
+func (s *httpServer) rate(name string, connections int, path, body func(int) string) {
 	s.b.Helper()
 	serverBefore, databaseBefore := s.cpu(), s.postgresCPU()
-	n, took := hammer(s.b, strings.TrimPrefix(s.url, "http://"), connections, span, func(i int) (string, string) { return path(i), body(i) })
+	n, took := hammer(s.b, strings.TrimPrefix(s.url, "http://"), connections, func(i int) (string, string) { return path(i), body(i) })
 	server, database := s.cpu()-serverBefore, s.postgresCPU()-databaseBefore
 	s.b.ReportMetric(float64(n)/took.Seconds(), fmt.Sprintf("%s-%d-req/s", name, connections))
 	s.b.Logf("%s over %d connections: %.0f requests/s; for one %.0f µs of the server's processor time and %.0f µs of the database's",
@@ -129,17 +128,17 @@ func (s *httpServer) rate(name string, connections int, span time.Duration, path
 func (s *httpServer) peer(stack *devstack.Stack, connections int) {
 	s.b.Helper()
 	body := strings.Repeat("x", 100)
-	n, took := hammer(s.b, stack.NSQDHTTPAddr, connections, 3*time.Second, func(int) (string, string) { return "/pub?topic=bench", body })
+	n, took := hammer(s.b, stack.NSQDHTTPAddr, connections, func(int) (string, string) { return "/pub?topic=bench", body })
 	s.b.ReportMetric(float64(n)/took.Seconds(), fmt.Sprintf("nsqd-pub-%d-req/s", connections))
 	s.b.Logf("nsqd's /pub over %d connections: %.0f requests/s", connections, float64(n)/took.Seconds())
 }
 
 // hammer writes requests and reads answers by hand: a client of the library would take
 // most of the processor.
-func hammer(b *testing.B, addr string, connections int, span time.Duration, request func(int) (path, body string)) (n int, took time.Duration) {
+func hammer(b *testing.B, addr string, connections int, request func(int) (path, body string)) (n int, took time.Duration) {
 	b.Helper()
 	began := time.Now()
-	end := began.Add(span)
+	end := began.Add(3 * time.Second)
 	counts := make([]int, connections)
 	var running sync.WaitGroup
 	for i := range connections {

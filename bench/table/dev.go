@@ -154,11 +154,11 @@ func (d *dev) stop() error {
 func (d *dev) deposit(ctx context.Context, prefix string, w workload) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(connections)
-	for n := range w.bags {
+	for n := range uint64(w.bags) { //nolint:gosec // it is above zero
 		group.Go(func() error {
 			spec := bagtest.Spec{Name: fmt.Sprintf("%s-%d", prefix, n), TagManifests: []string{"md5", "sha256"}}
 			for i := range w.files {
-				spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%s/file-%d.bin", prefix, i), Size: w.size, Seed: uint64(n)})
+				spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%s/file-%d.bin", prefix, i), Size: w.size, Seed: n})
 			}
 			return d.upload(ctx, spec)
 		})
@@ -189,7 +189,7 @@ func (d *dev) upload(ctx context.Context, spec bagtest.Spec) (err error) {
 }
 
 // longest is how long a round may take.
-const longest = 20 * time.Minute
+const longest = time.Hour
 
 // ingest has the bucket read and returns how long it took until all bags were on record.
 // It looks seldom, so that looking costs no more than a hundredth.
