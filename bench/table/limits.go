@@ -13,9 +13,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -142,15 +144,17 @@ func noise(size int, seed byte) []byte {
 	return buf
 }
 
-// digestRate is how many MB a goroutine hashes in a second.
+// digestRate is how many MB are hashed in a second of processor time.
 func digestRate(h hash.Hash) float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	buf := noise(1<<20, 2)
-	n, began := 0, time.Now()
+	n, cpu, began := 0, cpuOf(syscall.RUSAGE_THREAD), time.Now()
 	for time.Since(began) < span/4 {
 		n++
 		_, _ = h.Write(buf) // a hash does not fail
 	}
-	return float64(n*len(buf)) / 1e6 / time.Since(began).Seconds()
+	return float64(n*len(buf)) / 1e6 / (cpuOf(syscall.RUSAGE_THREAD) - cpu)
 }
 
 // gatewayLimits asks the S3 gateway by requests that are signed and nothing else.

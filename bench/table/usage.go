@@ -143,13 +143,12 @@ func busy(proc string) (seconds float64) {
 }
 
 // ownCPU is the processor time of this program, with that of children that have ended.
-func ownCPU() (seconds float64) {
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(who, &u); err != nil {
-			return math.NaN()
-		}
-		seconds += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+func ownCPU() float64 { return cpuOf(syscall.RUSAGE_SELF) + cpuOf(syscall.RUSAGE_CHILDREN) }
+
+func cpuOf(who int) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		return math.NaN()
 	}
-	return seconds
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
