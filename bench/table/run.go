@@ -18,7 +18,6 @@ type result struct {
 	counts
 
 	name       string
-	rounds     int
 	wall       float64 // seconds
 	used       usage
 	neighbours float64 // seconds of processor time that others had
@@ -51,7 +50,7 @@ func (w workload) run(ctx context.Context, farol, dir string, l limits, m machin
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	r = result{name: w.name, rounds: w.rounds, rate: math.NaN(), goal: goal{w.wall, w.cpu}}
+	r = result{name: w.name, rate: math.NaN(), goal: goal{w.wall, w.cpu}}
 	var walls []float64
 	for round := range w.rounds {
 		if err := d.deposit(ctx, fmt.Sprintf("%s-%d", w.name, round), w); err != nil {
@@ -123,28 +122,46 @@ func queued(ctx context.Context, l limits) (r result, err error) {
 	if err != nil {
 		return r, fmt.Errorf("measure the queue: %w", err)
 	}
+	if r, err = readQueue(out); err != nil {
+		return r, err
+	}
+	// As if a second were a round: the least is what as many SELECTs would take.
+	r.wall, r.least = 1, need{"selects", r.rate / l[selects]}
+	return r, nil
+}
+
+// readQueue reads what the program queue came to. It measures farol also with new items that
+// come as uploads do, which is another workload.
+func readQueue(out []byte) (r result, err error) {
 	var measured struct {
 		Results []struct {
-			Runs []struct {
+			System string
+			Runs   []struct {
 				Hops, Commits int64
 				Seconds       float64
 				WAL           int64 `json:"wal_bytes"`
-			} `json:"runs"`
-		} `json:"results"`
+			}
+		}
 	}
-	if err := json.Unmarshal(out, &measured); err != nil || len(measured.Results) != 1 || len(measured.Results[0].Runs) == 0 {
-		return r, fmt.Errorf("read what the queue came to: %w: %s", errors.Join(err, errors.New("it has not one result")), out)
+	if err := json.Unmarshal(out, &measured); err != nil {
+		return r, fmt.Errorf("read what the queue came to: %w", err)
 	}
-	r = result{name: transitionsName, rounds: len(measured.Results[0].Runs), neighbours: math.NaN(), goal: goal{wall: math.NaN(), cpu: math.NaN()}}
+	r = result{name: transitionsName, neighbours: math.NaN(), goal: goal{wall: math.NaN(), cpu: math.NaN()}}
 	var rates []float64
-	for _, run := range measured.Results[0].Runs {
-		rates = append(rates, float64(run.Hops)/run.Seconds)
-		r.Transitions, r.Commits, r.WAL = r.Transitions+run.Hops, r.Commits+run.Commits, r.WAL+run.WAL
+	for _, of := range measured.Results {
+		if of.System != "farol" {
+			continue
+		}
+		for _, run := range of.Runs {
+			rates = append(rates, float64(run.Hops)/run.Seconds)
+			r.Transitions, r.Commits, r.WAL = r.Transitions+run.Hops, r.Commits+run.Commits, r.WAL+run.WAL
+		}
+	}
+	if len(rates) == 0 {
+		return r, errors.New("read what the queue came to: there is no run of farol")
 	}
 	slices.Sort(rates)
 	r.rate = rates[len(rates)/2]
-	// As if a second were a round: the least is what as many SELECTs would take.
-	r.wall, r.least = 1, need{"selects", r.rate / l[selects]}
 	return r, nil
 }
 
