@@ -20,15 +20,18 @@ type Source struct {
 
 	Range  bool  // only so many bytes as the copy has, from Offset on
 	Offset int64 // bytes
+
+	Unchecked bool // the server need not compute a SHA-256 of a copy that it makes: nobody compares it
 }
 
 // Copy writes up into b from an object elsewhere; content type, metadata and
 // storage class are those of up and of b, not the source's. Between buckets of
 // one endpoint and one access key the server makes the copy; if it cannot, or
-// between endpoints, the bytes come through here, as do ranges that are too small
-// for parts. Large objects go in parts as in [Bucket.PutParts], where p.Open is
-// not used. A part that the server copied, and of which it has no checksum that
-// could be compared with those of p, comes through here too.
+// between endpoints, the bytes come through here. Large objects go in parts as in
+// [Bucket.PutParts], where p.Open is not used. A range goes in parts wherever the
+// server copies it, in a single one if it is small: it has no other way. A part
+// that the server copied, and of which it has no checksum that could be compared
+// with those of p, comes through here too.
 //
 // A copy that the server says has another SHA-256 than up is deleted again, and
 // the error is [ErrDigest].
@@ -48,10 +51,12 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 		return b.copyThrough(ctx, src, key, up, p)
 	}
 	switch {
-	case up.Size > b.options.CopyAbove, src.Range && src.inParts(up, p):
-		return b.copyInParts(ctx, src, key, up, p)
-	case src.Range:
+	case src.Range && up.Size == 0:
 		return b.copyThrough(ctx, src, key, up, p)
+	case src.Range && !src.inParts(up, p):
+		return b.copyInParts(ctx, src, key, up, up.asPart())
+	case src.Range, up.Size > b.options.CopyAbove:
+		return b.copyInParts(ctx, src, key, up, p)
 	}
 	o, err := b.copyWhole(ctx, src, key, up)
 	if unable(err) {
@@ -60,8 +65,19 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	return o, err
 }
 
-// inParts reports whether the content is to go in parts. A range does wherever it
-// can, since that is the one way in which a server copies it.
+// asPart has the content go as a single part.
+func (up Upload) asPart() Parts {
+	p := Parts{Size: up.Size}
+	if known(up.SHA256[:]) {
+		p.SHA256 = [][32]byte{up.SHA256}
+	}
+	if known(up.MD5[:]) {
+		p.MD5 = [][16]byte{up.MD5}
+	}
+	return p
+}
+
+// inParts reports whether the content is to go in parts.
 func (s Source) inParts(up Upload, p Parts) bool {
 	return PartSize(up.Size) > 0 || s.Range && p.Size > 0
 }
@@ -141,7 +157,7 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 		Metadata:          up.Metadata,
 		StorageClass:      types.StorageClass(b.target.StorageClass),
 	}
-	if b.KeepsSHA256() {
+	if b.KeepsSHA256() && !src.Unchecked {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 	}
 	out, err := b.work.CopyObject(ctx, in)

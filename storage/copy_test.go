@@ -37,6 +37,7 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 		unsigned  bool // the server keeps no SHA-256 of the source
 		within    bool // the content is a range of the source
 		parts     bool // the checksum is a composite one
+		one       bool // there is nothing said of parts
 		onServer  bool // the bytes do not come through here
 	}{
 		"one request on the server":  {onServer: true, class: "STANDARD"},
@@ -47,6 +48,9 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 		"range on the server":        {within: true, unsigned: true, onServer: true, parts: true, class: "STANDARD"},
 		"range into Glacier":         {within: true, unsigned: true, onServer: true, parts: true, class: "GLACIER"},
 		"range, and it miscounts":    {within: true, parts: true, class: "STANDARD"},
+		"small range on the server":  {within: true, one: true, unsigned: true, onServer: true, parts: true, class: "STANDARD"},
+		"small range through here":   {within: true, one: true, elsewhere: true, class: "STANDARD"},
+		"small range, it miscounts":  {within: true, one: true, parts: true, class: "STANDARD"},
 		"range through here":         {within: true, elsewhere: true, parts: true, class: "STANDARD"},
 		"range, no copies of parts":  {within: true, intercept: refuse, parts: true, class: "STANDARD"},
 		"through here":               {elsewhere: true, class: "STANDARD"},
@@ -83,12 +87,19 @@ func TestCopyKeepsWhatWasSaidOnEveryWay(t *testing.T) {
 			dst := open(t, to, tt.options)
 
 			source.Bucket, source.IfMatch = open(t, from, storage.Options{}), uploaded.ETag
-			if _, err = dst.Copy(t.Context(), source, "key", up, describeParts(content)); err != nil {
+			parts := describeParts(content)
+			if tt.one {
+				parts = storage.Parts{}
+			}
+			if _, err = dst.Copy(t.Context(), source, "key", up, parts); err != nil {
 				t.Fatal(err)
+			}
+			if tt.one {
+				parts.SHA256 = [][32]byte{up.SHA256}
 			}
 			checksum := storage.ExpectedChecksum(up.SHA256, nil)
 			if tt.parts {
-				checksum = storage.ExpectedChecksum([32]byte{}, describeParts(content).SHA256)
+				checksum = storage.ExpectedChecksum([32]byte{}, parts.SHA256)
 			}
 			want := storage.Object{
 				Key: "key", Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
@@ -142,6 +153,28 @@ func TestCopyOfOtherBytesDoesNotStay(t *testing.T) {
 				t.Errorf("Head = %v, want ErrNotFound", err)
 			}
 		})
+	}
+}
+
+// A copy that nobody will compare by its checksum gets none from us, and is the same.
+func TestUncheckedCopyHasNoSHA256(t *testing.T) {
+	t.Parallel()
+	content := noise(5000)
+	at := target(t, "copy")
+	b := create(t, at)
+	plain := describe(content)
+	plain.SHA256 = [32]byte{}
+	if _, err := b.Put(t.Context(), "tar", bytes.NewReader(content), plain); err != nil {
+		t.Fatal(err)
+	}
+	up := storage.Upload{Size: 5000, ContentType: "application/x-tar"}
+	for _, unchecked := range []bool{true, false} {
+		if _, err := b.Copy(t.Context(), storage.Source{Bucket: b, Key: "tar", Unchecked: unchecked}, "copy", up, storage.Parts{}); err != nil {
+			t.Fatal(err)
+		}
+		if o := head(t, b, "copy"); (o.SHA256 == "") != unchecked || !bytes.Equal(get(t, b, "copy"), content) {
+			t.Errorf("unchecked %t: SHA-256 %q, or other bytes", unchecked, o.SHA256)
+		}
 	}
 }
 

@@ -69,6 +69,21 @@ func ofUploads() []mutant {
 			"./pipeline/steps", "TestUploadsThatNobodyTakes",
 		},
 		{
+			"staged-without-etag", "pipeline/ingest/copy.go",
+			`IfMatch: w.Item.ETag, Unchecked`, `Unchecked`,
+			"./pipeline/ingest", "TestBagThatIsReplacedOrRemovedInBetween",
+		},
+		{
+			"staged-bytes-believed", "pipeline/ingest/staged.go",
+			`if sha256.Sum256(content) == f.SHA256 {`, `if len(content) > 0 {`,
+			"./pipeline/ingest", "TestStagedTarThatIsLostOrDamagedIsCopiedAgain|TestTarThatReadsDifferentlyIsReadAgain",
+		},
+		{
+			"tar-blamed-on-staging", "pipeline/ingest/staged.go",
+			`if err == nil && sum != f.SHA256 {`, `if err != nil {`,
+			"./pipeline/ingest", "TestTarThatReadsDifferentlyIsReadAgain",
+		},
+		{
 			"any-name-is-taken", "pipeline/ingest/receive.go",
 			`if f, ok := bag.JudgeName(key); !ok {`, `if f, ok := bag.JudgeName(key); !ok && key == "" {`,
 			"./pipeline/upkeep", "TestBagOfAnIllegalNameFails",

@@ -29,6 +29,8 @@ func TestCompareCopy(t *testing.T) {
 	md5s.Parts = inParts.Parts
 	eachMD5 := md5.Sum(append(md5s.PartsMD5[0][:], md5s.PartsMD5[1][:]...))
 	composite := base64.StdEncoding.EncodeToString(both[:]) + "-2"
+	one, singleMD5 := sha256.Sum256(f.SHA256[:]), md5.Sum(f.MD5[:])
+	single := base64.StdEncoding.EncodeToString(one[:]) + "-1"
 	good := storage.Object{Size: 7, SHA256: sum, ETag: "e", ContentType: "text/plain", Metadata: map[string]string{"bag": "b", "more": "x"}}
 	for name, tc := range map[string]struct {
 		f      *Content
@@ -38,6 +40,9 @@ func TestCompareCopy(t *testing.T) {
 		"good":                         {f, func(*storage.Object) {}, ""},
 		"good by ETag":                 {f, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(f.MD5[:]) }, ""},
 		"good in parts":                {inParts, func(o *storage.Object) { o.SHA256 = composite }, ""},
+		"good as a single part":        {f, func(o *storage.Object) { o.SHA256 = single }, ""},
+		"a single part by its MD5":     {f, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(singleMD5[:])+"-1" }, ""},
+		"parts are no single part":     {inParts, func(o *storage.Object) { o.SHA256 = single }, "SHA-256"},
 		"parts copied whole":           {inParts, func(*storage.Object) {}, ""},
 		"parts of unknown MD5":         {inParts, func(o *storage.Object) { o.SHA256 = "" }, "CHECKSUM"},
 		"parts by their MD5":           {md5s, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(eachMD5[:])+"-2" }, ""},

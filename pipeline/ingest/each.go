@@ -32,7 +32,7 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 	if err != nil {
 		return nil, w.ProgressErr(err)
 	}
-	todo, figures := left(groups, results)
+	todo, figures := w.left(groups, results)
 	w.StartCounting(ctx, figures)
 	if len(todo) == 0 {
 		return results, nil
@@ -66,13 +66,17 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 
 // left returns what of the groups is not finished yet, and the figures to begin
 // with.
-func left(groups [][]*lists.File, results map[int]string) (todo [][]*lists.File, c progress.Counters) {
+func (w *work) left(groups [][]*lists.File, results map[int]string) (todo [][]*lists.File, c progress.Counters) {
 	for _, files := range groups {
 		var some []*lists.File
 		for _, f := range files {
 			c.FilesTotal++
 			c.BytesTotal += f.Size
-			if _, done := results[f.Index]; done {
+			noted := f
+			if w.asOne {
+				noted = files[0]
+			}
+			if _, done := results[noted.Index]; done {
 				c.FilesBefore++
 				c.BytesBefore += f.Size
 				continue
@@ -108,7 +112,9 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 		done := map[*lists.File]bool{}
 		err := do(ctx, files, func(f *lists.File, result string) {
 			done[f] = true
-			s.add(f.Index, result)
+			if !w.asOne || f == files[0] {
+				s.add(f.Index, result)
+			}
 			w.Count.Finish(hand, f.Size)
 		})
 		if err == nil {

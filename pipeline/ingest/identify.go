@@ -17,14 +17,16 @@ import (
 )
 
 // identify asks Siegfried for the format of each file, by its bytes and not only by its name.
-// It reads ranges of the tar: small files whole, several in a request, and of large files only
-// the ranges that the signatures need, within a budget. Siegfried runs in child processes. A
-// file that kills one keeps the type that its extension suggests, and the bag continues.
+// It reads ranges of the staged tar: small files whole, several in a request, and of large
+// files only the ranges that the signatures need, within a budget. Siegfried runs in child
+// processes. A file that kills one keeps the type that its extension suggests, and the bag
+// continues.
 //
 // If there is a virus scanner, it gets each of these files whole. A bag with an infected file
 // ends here, and its tar stays where it is.
 type identify struct {
 	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
 	Formats   *format.Identifier
 	Viruses   *virus.Scanner // nil: files are not checked for viruses
 	Files     int            // at once
@@ -35,21 +37,21 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	receiving, tar, err := w.tar(s.Receiving)
-	if err != nil {
-		return err
-	}
-	results, err := w.each(ctx, s.Files, lists.InTheTar(files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+	tar := staged{w, s.Staging, s.Receiving}
+	results, err := w.each(ctx, s.Files, lists.InRequests(files, s.Files, lists.WholeFile), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		open := tar.open(group[0].Piece)
 		if f := group[0]; f.Size > lists.WholeFile {
-			content := io.NewSectionReader(receiving.ReaderAt(ctx, w.Item.Name, w.Item.Size, w.Item.ETag), f.Offset, f.Size)
-			result, err := s.one(ctx, f, content, func() (io.ReadCloser, error) { return tar(ctx, f.Offset, f.Size) })
+			result, err := s.one(ctx, f, open.File(ctx, f), func() (io.ReadCloser, error) { return open(ctx, f.Offset, f.Size) })
 			if err != nil {
-				return w.receivingErr(err)
+				return err
 			}
 			finished(f, result.Pack())
 			return nil
 		}
-		return lists.ReadGroup(ctx, tar, group, lists.AtTar, func(f *lists.File, content []byte) error {
+		return lists.ReadGroup(ctx, open, group, func(f *lists.File, content []byte) error {
+			if err := tar.verify(ctx, f, content); err != nil {
+				return err
+			}
 			result, err := s.one(ctx, f, bytes.NewReader(content), func() (io.ReadCloser, error) {
 				return io.NopCloser(bytes.NewReader(content)), nil
 			})

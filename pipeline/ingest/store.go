@@ -2,14 +2,12 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
-	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
@@ -18,16 +16,17 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// store makes all copies that the storage option promises, from the staging bucket. If source
-// and target are on one service, the service copies by itself. Otherwise, and always for small
-// files, which share an object in staging, the bytes pass through the worker. The same file
-// always goes under the same key with the same bytes, and never under one that is on record,
-// so repeating it is harmless.
+// store makes all copies that the storage option promises, from the staged tar. If source and
+// target are on one service, the service copies by itself, and says what it has. Otherwise, and
+// always for small files, the bytes pass through the worker. The same file always goes under
+// the same key with the same bytes, and never under one that is on record, so repeating it is
+// harmless.
 type store struct {
-	Registry *registry.Registry
-	Staging  *storage.Bucket
-	Targets  copies.Targets
-	Files    int // at once
+	Registry  *registry.Registry
+	Receiving func(bucket string) (*storage.Bucket, error)
+	Staging   *storage.Bucket
+	Targets   copies.Targets
+	Files     int // at once
 }
 
 func (s *store) Run(ctx context.Context, w *work) error {
@@ -42,11 +41,15 @@ func (s *store) Run(ctx context.Context, w *work) error {
 		return w.ProgressErr(err)
 	}
 	sends := make(chan struct{}, s.Files)
-	_, err = w.each(ctx, s.Files, lists.InStaging(c.files, s.Files), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		if group[0].Pack.Shared() {
-			return s.putGroup(ctx, w, c, group, sends, finished)
+	tar, inMemory := staged{w, s.Staging, s.Receiving}, int64(lists.WholeFile)
+	if w.lists.Recent.Tar(w.Item.ID) != nil {
+		inMemory = lists.SmallTar
+	}
+	_, err = w.each(ctx, s.Files, lists.InRequests(c.files, s.Files, inMemory), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		if group[0].Size <= inMemory {
+			return s.putGroup(ctx, tar, c, group, sends, finished)
 		}
-		if err := s.copy(ctx, w, c, group[0]); err != nil {
+		if err := s.copy(ctx, tar, c, group[0]); err != nil {
 			return err
 		}
 		finished(group[0], "")
@@ -55,26 +58,17 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	return err
 }
 
-// putGroup makes the copies of small files, which one request reads from their pack, or none
-// if this process still has the tar. Copies are sent side by side, as many as sends has room
-// for.
+// putGroup makes the copies of small files, which one request reads, or none if this process
+// still has the tar. Copies are sent side by side, as many as sends has room for.
 func (s *store) putGroup(
-	ctx context.Context, w *work, c copyPlan, files []*lists.File, sends chan struct{}, finished func(*lists.File, string),
+	ctx context.Context, w staged, c copyPlan, files []*lists.File, sends chan struct{}, finished func(*lists.File, string),
 ) error {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
-	open, at := s.staged(w, files[0].Pack), lists.AtPack
-	if kept := w.lists.Recent.Tar(w.Item.ID); kept != nil {
-		open, at = lists.InMemory(kept), lists.AtTar
-	}
-	err := lists.ReadGroup(ctx, open, files, at, func(f *lists.File, content []byte) error {
-		if sha256.Sum256(content) != f.SHA256 {
-			w.lists.Recent.Forget(w.Item.ID) // another try reads it from staging
-			if lost := s.check(ctx, w, f); lost != nil {
-				return cause.InFile(f.Path, lost)
-			}
-			return claim.Transient("storage-digest", fmt.Errorf("%w: %s was read wrongly, and is whole in the staging area", storage.ErrDigest, f.Path))
+	err := lists.ReadGroup(ctx, w.open(files[0].Piece), files, func(f *lists.File, content []byte) error {
+		if err := w.verify(ctx, f, content); err != nil {
+			return err
 		}
 		missing := len(c.targets)
 		for i := range c.targets {
@@ -100,7 +94,7 @@ func (s *store) putGroup(
 }
 
 // put makes one copy of a small file.
-func (s *store) put(ctx context.Context, w *work, c copyPlan, target int, f *lists.File, content []byte) error {
+func (s *store) put(ctx context.Context, w staged, c copyPlan, target int, f *lists.File, content []byte) error {
 	up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[target]))
 	if !c.isBad(target, f) && w.there(ctx, c.targets[target], f.Key, f, up) {
 		return nil
@@ -111,30 +105,22 @@ func (s *store) put(ctx context.Context, w *work, c copyPlan, target int, f *lis
 	return s.replaced(ctx, w, c, target, f)
 }
 
-// copy makes the copies of a file that has an object of its own in staging.
-func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *lists.File) error {
-	source := storage.Source{Bucket: s.Staging, Key: lists.Key(w.Item.ID, f.Key)}
+// copy makes the copies of a large file, from its range of the tar.
+func (s *store) copy(ctx context.Context, w staged, c copyPlan, f *lists.File) error {
+	source := storage.Source{Bucket: s.Staging, Key: lists.Key(w.Item.ID, f.Piece.Key()), Range: true, Offset: f.Offset - f.Piece.Offset}
 	w.Count.Copies(f.Index, len(c.targets))
 	for i, target := range c.targets {
 		up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[i]))
 		if !c.isBad(i, f) && w.there(ctx, target, f.Key, f, up) {
 			continue
 		}
-		var parts storage.Parts
-		if storage.PartSize(f.Size) > 0 {
-			var err error
-			if parts, err = w.parts(ctx, f, target, f.Key); err != nil {
-				return err
-			}
-		}
-		_, err := target.Copy(ctx, source, f.Key, up, parts)
-		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrDigest) {
-			if lost := s.check(ctx, w, f); lost != nil { // else the target is at fault
-				return lost
-			}
-		}
+		parts, err := w.parts(ctx, f.Index, f.Size, target, f.Key)
 		if err != nil {
-			return fmt.Errorf("copy to %s: %w", c.names[i], cause.Storage(err))
+			return err
+		}
+		parts.SHA256, parts.MD5 = f.Parts, f.PartsMD5
+		if _, err := target.Copy(ctx, source, f.Key, up, parts); err != nil {
+			return s.notCopied(ctx, w, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
 		}
 		if err := s.replaced(ctx, w, c, i, f); err != nil {
 			return err
@@ -143,52 +129,24 @@ func (s *store) copy(ctx context.Context, w *work, c copyPlan, f *lists.File) er
 	return nil
 }
 
-// staged opens ranges of a pack. If two requests find it missing, or of another size, it is
-// copied again.
-func (s *store) staged(w *work, p *lists.Pack) lists.Opener {
-	key := lists.Key(w.Item.ID, p.Key())
-	return func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-		missing := false
-		for range 2 {
-			r, err := s.Staging.Get(ctx, key, storage.Range{Offset: offset, Length: length})
-			if err == nil {
-				return r, nil
-			}
-			o, headErr := s.Staging.Head(ctx, key)
-			if missing = errors.Is(headErr, storage.ErrNotFound); !missing && (headErr != nil || o.Size == p.Size()) {
-				return nil, cause.Storage(err)
-			}
-		}
-		lost := unstaged(p.Files[0])
-		if missing { // or this process looks into the wrong bucket
-			lost = claim.Doubt(s.Staging.Service(), lost)
-		}
-		return nil, lost
+// notCopied finds out whether a copy failed because the tar in staging is not whole.
+func (s *store) notCopied(ctx context.Context, w staged, f *lists.File, err error) error {
+	if ctx.Err() != nil {
+		return cause.Storage(err)
 	}
-}
-
-// check reads a file in staging to its end, twice, and tells whether it is still whole.
-func (s *store) check(ctx context.Context, w *work, f *lists.File) error {
-	open := s.staged(w, f.Pack)
-	sum, err := copies.Agreed(ctx, s.Staging, f.Path, func() (io.ReadCloser, error) { return open(ctx, f.At, f.Size) })
-	if err != nil {
-		return err
+	if errors.Is(err, storage.ErrDigest) {
+		return cmp.Or(w.check(ctx, f), cause.Storage(err))
 	}
-	if sum != f.SHA256 {
-		return unstaged(f)
+	lost := w.lost(ctx, f.Piece, err)
+	if lost != nil { // one look is not believed
+		lost = w.lost(ctx, f.Piece, err)
 	}
-	return nil
-}
-
-// unstaged sends the item back to Copy To Staging, which copies lost or changed bytes from
-// the tar again.
-func unstaged(f *lists.File) error {
-	return claim.SendBack(registry.CopyToStaging, fmt.Sprintf("The file %s is no longer whole in the staging area. It is copied again.", f.Path))
+	return cmp.Or(lost, cause.Storage(err))
 }
 
 // replaced deletes the note that a copy is bad. If that fails, the copy is made once more
 // after a crash.
-func (s *store) replaced(ctx context.Context, w *work, c copyPlan, target int, f *lists.File) error {
+func (s *store) replaced(ctx context.Context, w staged, c copyPlan, target int, f *lists.File) error {
 	if !c.isBad(target, f) {
 		return nil
 	}

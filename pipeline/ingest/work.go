@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -27,6 +26,7 @@ type work struct {
 	*pipeline.Work
 	lists *lists.Area   // that the stages leave for each other
 	had   bool          // an earlier pass has finished this stage
+	asOne bool          // the files of a group are finished together, and Redis notes the first
 	read  *bytes.Buffer // what Receive has read of a small tar; nil: not all of it, or it is not small
 }
 
@@ -52,7 +52,7 @@ func (w *work) toStore(ctx context.Context) (p *lists.Plan, files []*lists.File,
 	for _, f := range files {
 		f.Reingest(p.Known[f.Index])
 	}
-	lists.PackFiles(files)
+	lists.StageIn(files, w.Item.Size)
 	return p, files, id, nil
 }
 
@@ -84,26 +84,6 @@ func (w *work) toCopy(ctx context.Context, all copies.Targets) (c copyPlan, err 
 // isBad tells whether a copy was found bad, whatever its bucket says of it.
 func (c copyPlan) isBad(target int, f *lists.File) bool {
 	return c.bad[noteOf(c.names[target], f)] != ""
-}
-
-// tar returns the receiving bucket and what opens ranges of the bag in it, which
-// must still be the one that the item was made for. A small bag that this process has read
-// before comes from its memory.
-func (w *work) tar(receiving func(bucket string) (*storage.Bucket, error)) (*storage.Bucket, lists.Opener, error) {
-	bucket, err := receiving(w.Item.Bucket)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the receiving bucket: %w", err)
-	}
-	if kept := w.lists.Recent.Tar(w.Item.ID); kept != nil {
-		return bucket, lists.InMemory(kept), nil
-	}
-	return bucket, func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-		r, err := bucket.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: length, IfMatch: w.Item.ETag})
-		if err != nil {
-			return nil, w.receivingErr(err)
-		}
-		return r, nil
-	}, nil
 }
 
 // upload describes a file to a bucket: its digests, so that the bytes are
@@ -144,23 +124,29 @@ func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
 	return w.receivingErr(err)
 }
 
-// parts says how a large file is uploaded in parts, and continues the upload of an earlier
-// attempt.
+// parts says how so many bytes are uploaded or copied: in parts if they are many, and then the
+// upload of an earlier attempt is continued.
 //
 // Other uploads of this key are aborted first, since their parts would cost money without end.
-func (w *work) parts(ctx context.Context, f *lists.File, target *storage.Bucket, key string) (storage.Parts, error) {
-	name := fmt.Sprintf("upload:%s:%d", target.Name(), f.Index)
-	id, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), name)
-	if err != nil {
-		return storage.Parts{}, w.ProgressErr(err)
+func (w *work) parts(ctx context.Context, index int, size int64, target *storage.Bucket, key string) (storage.Parts, error) {
+	inParts := storage.PartSize(size) > 0
+	name, id := fmt.Sprintf("upload:%s/%s", target.Name(), key), ""
+	if inParts {
+		var err error
+		if id, err = w.Progress.Get(ctx, w.Item.ID, w.Pass(), name); err != nil {
+			return storage.Parts{}, w.ProgressErr(err)
+		}
 	}
-	if id == "" {
+	if id == "" && (inParts || w.again()) {
 		if _, err := target.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
 			return storage.Parts{}, fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
 		}
 	}
+	if !inParts {
+		return storage.Parts{}, nil
+	}
 	return storage.Parts{
-		Size: storage.PartSize(f.Size), SHA256: f.Parts, MD5: f.PartsMD5, Resume: id, Sent: w.Count.Parts(f.Index, target.Name()),
+		Size: storage.PartSize(size), Resume: id, Sent: w.Count.Parts(index, target.Name()),
 		SaveID: func(ctx context.Context, id string) error {
 			return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), name, id))
 		},

@@ -3,7 +3,6 @@ package lists
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // NewFile gives a file that is new to the registry its key in preservation
@@ -50,15 +50,15 @@ type File struct {
 	UUID   string
 	Key    string // in preservation storage
 	Format string // media type by extension
-	Pack   *Pack  // what it is staged in
-	At     int64  // its place in the pack
+	Piece  *Piece // that it is staged in
 	Alone  bool   // it is on record, so that every copy of it should be
 }
 
 const (
-	// WholeFile is the size in bytes up to which files share an object in the staging
-	// area, and are read into memory. Larger ones are streamed.
-	WholeFile = 256 << 10
+	// WholeFile is the size in bytes up to which files are read into memory, to identify and to
+	// store them. Ranges are read of larger ones, and a server that copies one out of the tar
+	// needs three requests for each copy.
+	WholeFile = 1 << 20
 
 	// A request reads at most so many bytes and files. Between two of them the tar
 	// may have so much else: headers, and files that are not wanted.
@@ -71,48 +71,46 @@ const (
 	fewFiles = 8
 )
 
-// A Pack is an object in the staging area: the content of small files that are
-// neighbours in the tar, one after the other, or a file alone. A bag may have
-// 100,000 files, and a request costs a store more than some KiB do.
-type Pack struct{ Files []*File }
+// A Piece is a range of the tar that is an object in the staging area: nearly always the
+// whole tar.
+type Piece struct {
+	Offset, Length int64 // bytes of the tar
+	Files          []*File
+}
 
-// PackFiles puts every file of a list into a pack. The same list gives the same
-// packs, so each stage finds what another has staged.
-func PackFiles(files []*File) {
-	groups := groupFiles(files, func(group []*File, f *File) bool {
-		return len(group) < maxFiles && together(group, f, WholeFile)
-	})
-	for _, group := range groups {
-		p := &Pack{group}
-		at := int64(0)
-		for _, f := range group {
-			f.Pack, f.At = p, at
-			at += f.Size
+// Key is its name below the item's prefix.
+func (p *Piece) Key() string { return fmt.Sprintf("tar-%d-%d", p.Offset, p.Length) }
+
+// StageIn gives every file of a list the piece of a tar of this size that it is staged in. The
+// same list gives the same pieces, so each stage finds what another has staged.
+//
+// Of a large tar whose files are mostly on record already, as in a later version of a bag, only
+// the ranges are staged that are to be stored. Ranges with so little else between them that it
+// costs less than a copy of their own are one piece.
+func StageIn(files []*File, tar int64) {
+	const mostElse = 8 << 20
+	var pieces []*Piece
+	var wanted int64
+	for _, group := range groupFiles(files, func(group []*File, f *File) bool {
+		end := group[len(group)-1].end()
+		return f.Offset >= end && f.Offset-end <= mostElse
+	}) {
+		from := group[0].Offset
+		pieces = append(pieces, &Piece{from, group[len(group)-1].end() - from, group})
+		wanted += pieces[len(pieces)-1].Length
+	}
+	if storage.PartSize(tar) == 0 || wanted > tar/2 {
+		pieces = []*Piece{{0, tar, files}}
+	}
+	for _, p := range pieces {
+		for _, f := range p.Files {
+			f.Piece = p
 		}
 	}
 }
 
-// Shared tells whether the pack is of several files.
-func (p *Pack) Shared() bool { return len(p.Files) > 1 }
-
-// Size is that of the object in bytes.
-func (p *Pack) Size() int64 {
-	last := p.Files[len(p.Files)-1]
-	return last.At + last.Size
-}
-
-// Key names a pack in staging by what is in it, so that one from an earlier pass
-// of the item is never taken for another. A file alone has its own key.
-func (p *Pack) Key() string {
-	if !p.Shared() {
-		return p.Files[0].Key
-	}
-	hash := sha256.New()
-	for _, f := range p.Files {
-		hash.Write(f.SHA256[:])
-	}
-	return "pack-" + hex.EncodeToString(hash.Sum(nil))
-}
+// end is where the content of a file ends in the tar.
+func (f *File) end() int64 { return f.Offset + f.Size }
 
 // groupFiles divides a list, in its order, into groups of files that belong with
 // those before them.
@@ -128,13 +126,12 @@ func groupFiles(files []*File, belongs func(group []*File, f *File) bool) [][]*F
 	return groups
 }
 
-// together tells whether one request should read f and the group before it, all
-// of at most so many bytes, from the tar.
+// together tells whether one request should read f and the group before it, all of at most so
+// many bytes. Such files are in the same piece.
 func together(group []*File, f *File, largest int64) bool {
 	first, last := group[0], group[len(group)-1]
-	end := last.Offset + last.Size
 	return last.Size <= largest && f.Size <= largest &&
-		f.Offset >= end && f.Offset-end <= maxGap && f.Offset+f.Size-first.Offset <= maxRequest
+		f.Offset >= last.end() && f.Offset-last.end() <= maxGap && f.end()-first.Offset <= maxRequest
 }
 
 // share is how many files go into a group at most, so that so many workers all have
@@ -143,17 +140,18 @@ func share(files []*File, workers, few int) int {
 	return min(max(len(files)/(2*workers), few), maxFiles)
 }
 
-// InTheTar groups files that one request reads from the tar.
-func InTheTar(files []*File, workers int) [][]*File {
+// InRequests groups files that one request reads, each of at most so many bytes. Larger ones
+// stand alone.
+func InRequests(files []*File, workers int, largest int64) [][]*File {
 	most := share(files, workers, fewFiles)
 	return groupFiles(files, func(group []*File, f *File) bool {
-		return len(group) < most && together(group, f, WholeFile)
+		return len(group) < most && together(group, f, largest)
 	})
 }
 
-// InPacks groups files by the object that they are staged in.
-func InPacks(files []*File) [][]*File {
-	return groupFiles(files, func(group []*File, f *File) bool { return group[0].Pack == f.Pack })
+// InPieces groups files by the object that they are staged in.
+func InPieces(files []*File) [][]*File {
+	return groupFiles(files, func(group []*File, f *File) bool { return group[0].Piece == f.Piece })
 }
 
 // InShares groups files that cost requests of their own.
@@ -162,49 +160,49 @@ func InShares(files []*File, workers int) [][]*File {
 	return groupFiles(files, func(group []*File, _ *File) bool { return len(group) < most })
 }
 
-// InStaging groups files that one request reads from the staging area.
-func InStaging(files []*File, workers int) [][]*File {
-	most := share(files, workers, fewFiles)
-	return groupFiles(files, func(group []*File, f *File) bool {
-		return len(group) < most && group[0].Pack == f.Pack
-	})
-}
-
-// Opener opens a range of an object.
+// Opener opens a range of the tar.
 type Opener func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
 
-// InMemory opens ranges of content that is in memory. Beyond its end there is nothing.
+// InMemory opens ranges of a tar that is in memory. Beyond its end there is nothing.
 func InMemory(content []byte) Opener {
 	return func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.NewSectionReader(bytes.NewReader(content), offset, length)), nil
 	}
 }
 
-// AtTar is where the content of a file begins in the tar.
-func AtTar(f *File) int64 { return f.Offset }
+// File reads a file at random, one request for each call.
+func (open Opener) File(ctx context.Context, f *File) *io.SectionReader {
+	return io.NewSectionReader(readerAt(func(p []byte, offset int64) (int, error) {
+		r, err := open(ctx, offset, int64(len(p)))
+		if err != nil {
+			return 0, err
+		}
+		defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
+		return io.ReadFull(r, p)
+	}), f.Offset, f.Size)
+}
 
-// AtPack is where it begins in its pack.
-func AtPack(f *File) int64 { return f.At }
+type readerAt func(p []byte, offset int64) (int, error)
 
-// ReadGroup reads the contents of a group of small files in one request and
-// hands each to do.
-func ReadGroup(ctx context.Context, open Opener, files []*File, at func(*File) int64, do func(f *File, content []byte) error) error {
-	last := files[len(files)-1]
-	pos := at(files[0])
-	r, err := open(ctx, pos, at(last)+last.Size-pos)
+func (read readerAt) ReadAt(p []byte, offset int64) (int, error) { return read(p, offset) }
+
+// ReadGroup reads the contents of a group of small files in one request and hands each to do.
+func ReadGroup(ctx context.Context, open Opener, files []*File, do func(f *File, content []byte) error) error {
+	pos := files[0].Offset
+	r, err := open(ctx, pos, files[len(files)-1].end()-pos)
 	if err != nil {
 		return err
 	}
 	defer r.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
 	for _, f := range files {
-		if _, err := io.CopyN(io.Discard, r, at(f)-pos); err != nil {
+		if _, err := io.CopyN(io.Discard, r, f.Offset-pos); err != nil {
 			return fmt.Errorf("read up to %s: %w", f.Path, err)
 		}
 		content := make([]byte, f.Size)
 		if _, err := io.ReadFull(r, content); err != nil {
 			return fmt.Errorf("read %s: %w", f.Path, err)
 		}
-		pos = at(f) + f.Size
+		pos = f.end()
 		if err := do(f, content); err != nil {
 			return err
 		}

@@ -1,0 +1,343 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// The tar is staged, and large files are copied out of it, without a byte of them in the worker.
+func TestServerMakesTheCopies(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.Deposit("sample.tar", a.Sample())
+	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
+	a.Through(proxy)
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	passed := func(stage registry.Stage) int64 {
+		before := proxy.Bytes()
+		a.One(engine, stage)
+		return proxy.Bytes() - before
+	}
+	if n := passed("Copy To Staging"); n > 100_000 { // the lists
+		t.Errorf("%d bytes passed while the tar was staged", n)
+	}
+	a.One(engine, "Format Identification")
+	const small = 10*15_000 + 10*120_000
+	if n := passed("Store"); n < 3*small || n > 3*small+500_000 { // read once, written twice; the file of 3 MiB not at all
+		t.Errorf("%d bytes passed while files were stored; the small ones have %d", n, small)
+	}
+	a.Work()
+	a.Intact(id)
+	a.asItWas(id, truth(t, a.Sample()))
+}
+
+// Once the tar is staged, its depositor may replace or remove it: what Receive has read is
+// ingested, and a newer upload stays for an item of its own.
+func TestDepositorMayDoAsHeLikesOnceTheTarIsStaged(t *testing.T) {
+	t.Parallel()
+	for _, before := range []registry.Stage{"Format Identification", "Store"} {
+		for _, replaced := range []bool{true, false} {
+			t.Run(fmt.Sprintf("replaced %t before %s", replaced, before), func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				a.UpTo(a.Engine(), before)
+				newer := a.Bag(bagtest.Spec{Name: "sample", Title: "Newer"})
+				if replaced {
+					a.PutRaw("sample.tar", newer)
+				} else if err := a.Receiving.Delete(t.Context(), "sample.tar"); err != nil {
+					t.Fatal(err)
+				}
+				a.Work()
+				if replaced {
+					if got := a.Content(a.Receiving, "sample.tar"); !bytes.Equal(got, newer) {
+						t.Error("the newer upload is gone")
+					}
+					if err := a.Receiving.Delete(t.Context(), "sample.tar"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				a.Intact(id)
+				a.asItWas(id, truth(t, a.Sample()))
+			})
+		}
+	}
+}
+
+// placeOf is where a file's content begins in a tar.
+func placeOf(t *testing.T, tar []byte, path string) int64 {
+	t.Helper()
+	files := truth(t, tar).Files
+	return files[slices.IndexFunc(files, func(f *bag.File) bool { return f.Path == path })].Offset
+}
+
+// A staged tar that was lost or changed is copied again, whichever stage notices, and nothing
+// of it is stored.
+func TestStagedTarThatIsLostOrDamagedIsCopiedAgain(t *testing.T) {
+	t.Parallel()
+	flip := func(path string) func(*testing.T, []byte) []byte {
+		return func(t *testing.T, tar []byte) []byte {
+			tar[placeOf(t, tar, path)+7] ^= 1
+			return tar
+		}
+	}
+	for name, tc := range map[string]struct {
+		damage  func(*testing.T, []byte) []byte // nil deletes
+		noticed registry.Stage
+	}{
+		"small file changed": {flip("data/c.bin"), "Format Identification"},
+		"large file changed": {flip("data/streamed.bin"), "Store"}, // of which ranges are identified
+		"cut":                {func(_ *testing.T, tar []byte) []byte { return tar[:len(tar)/2] }, "Format Identification"},
+		"longer":             {func(_ *testing.T, tar []byte) []byte { return append(make([]byte, 512), tar...) }, "Format Identification"},
+		"lost":               {func(*testing.T, []byte) []byte { return nil }, "Format Identification"},
+	} {
+		for _, before := range []registry.Stage{"Format Identification", "Store"} {
+			t.Run(name+" before "+string(before), func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				engine := a.Engine()
+				a.UpTo(engine, before)
+				staged := a.written(a.Deps.Staging)
+				if len(staged) != 1 {
+					t.Fatalf("staged are %v", staged)
+				}
+				for key := range staged {
+					a.damage(key, func(tar []byte) []byte { return tc.damage(t, tar) })
+				}
+				stage := before
+				if tc.noticed != before && before == "Format Identification" {
+					a.One(engine, stage)
+					stage = tc.noticed
+				}
+				a.One(engine, stage)
+				if item := a.Item(id); item.ErrorCode == "sent-back" && item.Stage == stage { // not found: a second look has to agree
+					a.Exec(`UPDATE work_items SET run_at = now()`)
+					a.One(engine, stage)
+				}
+				if item := a.Item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
+					t.Errorf("after %s the item is %s at %s, want it sent back to Copy To Staging", stage, item.Status, item.Stage)
+				}
+				a.Work()
+				a.Intact(id)
+				a.asItWas(id, truth(t, a.Sample()))
+			})
+		}
+	}
+}
+
+// If the tar itself does not have the bytes that Receive has read, whatever the ETag says of
+// it, staging is not blamed, and the bag is read again.
+func TestTarThatReadsDifferentlyIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for path, noticed := range map[string]registry.Stage{"data/c.bin": "Format Identification", "data/streamed.bin": "Store"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.Deposit("sample.tar", a.Sample())
+			engine := a.Engine()
+			a.UpTo(engine, "Reingest Check")
+			a.changeInventory(id, func(b *bag.Bag) {
+				at := slices.IndexFunc(b.Files, func(f *bag.File) bool { return f.Path == path })
+				b.Files[at].Digests.SHA256[0] ^= 1
+			})
+			for _, stage := range []registry.Stage{"Reingest Check", "Copy To Staging", "Format Identification", "Store"} {
+				if a.One(engine, stage); stage == noticed {
+					break
+				}
+			}
+			if item := a.Item(id); item.Status != "Pending" || item.Stage != "Receive" || !strings.Contains(item.Note, path) {
+				t.Errorf("item = %+v", item)
+			}
+			a.Work()
+			a.Intact(id)
+		})
+	}
+}
+
+// An item that an earlier version of Farol has staged, file by file, is staged again by
+// itself, and nothing of that is left.
+func TestItemOfAnEarlierVersionIsStagedAgain(t *testing.T) {
+	t.Parallel()
+	for _, at := range []registry.Stage{"Copy To Staging", "Format Identification", "Store"} {
+		t.Run(string(at), func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			id := a.Deposit("sample.tar", a.Sample())
+			engine := a.Engine()
+			a.UpTo(engine, at)
+			if err := a.Deps.Staging.Delete(t.Context(), slices.Collect(func(yield func(string) bool) {
+				for key := range a.written(a.Deps.Staging) {
+					yield(key)
+				}
+			})...); err != nil {
+				t.Fatal(err)
+			}
+			a.Put(a.Deps.Staging, lists.Key(id, "pack-0123456789abcdef"))
+			a.Put(a.Deps.Staging, lists.Key(id, "60b0a3b8-3b63-5b38-a5a8-6a4bd1b0bd7c"))
+			if at == "Copy To Staging" { // all files were noted as done; only the transition was missing
+				w := a.Hold(engine, at)
+				all := map[int]string{}
+				for i := range 40 {
+					all[i] = ""
+				}
+				if err := a.Deps.Progress.Done(t.Context(), w.Claim(), w.Pass(), all); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the worker is replaced")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.Work()
+			a.Intact(id)
+			a.asItWas(id, truth(t, a.Sample()))
+			if sent := pipelinetest.Value[string](a, `SELECT string_agg(stage, ' ') FROM work_item_attempts WHERE outcome = 'sent back'`); strings.Contains(sent, " ") && at == "Store" {
+				t.Errorf("it was sent back from %s", sent)
+			}
+		})
+	}
+}
+
+// Answers about the staged tar that are none to what was asked, and copies by the server of
+// which it says other things than are known, come to nothing: the item waits, or the worker
+// brings the bytes.
+func TestWrongAnswersAboutTheStagedTarAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	sum := regexp.MustCompile(`<ChecksumSHA256>[^<]*`)
+	for name, answer := range map[string]func(*http.Response){
+		"the whole for a range": func(r *http.Response) {
+			if r.Request.Method == http.MethodGet {
+				r.StatusCode, r.Status = http.StatusOK, "200 OK"
+				r.Header.Del("Content-Range")
+			}
+		},
+		"another range": func(r *http.Response) {
+			if r.Request.Method == http.MethodGet {
+				r.Header.Set("Content-Range", fmt.Sprintf("bytes 1-%d/9999999", r.ContentLength))
+			}
+		},
+		"a shorter range": func(r *http.Response) {
+			if r.Request.Method == http.MethodGet {
+				r.Body = io.NopCloser(io.LimitReader(r.Body, r.ContentLength-1))
+				r.ContentLength--
+				r.Header.Set("Content-Length", fmt.Sprint(r.ContentLength))
+			}
+		},
+		"another checksum of what was copied": func(r *http.Response) {
+			if r.Request.Header.Get("X-Amz-Copy-Source") == "" {
+				return
+			}
+			text, _ := io.ReadAll(r.Body)
+			other := sum.ReplaceAll(text, []byte("<ChecksumSHA256>47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(other)), int64(len(other))
+			r.Header.Set("Content-Length", fmt.Sprint(len(other)))
+		},
+	} {
+		for _, stage := range []registry.Stage{"Format Identification", "Store"} {
+			t.Run(name+" at "+string(stage), func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				w := a.Wired()
+				engine := a.Engine()
+				a.UpTo(engine, stage)
+				w.Answers = func(r *http.Response) {
+					if strings.Contains(r.Request.URL.Path, "/tar-") || r.Request.Header.Get("X-Amz-Copy-Source") != "" {
+						answer(r)
+					}
+				}
+				a.One(engine, stage)
+				if item := a.Item(id); item.Status != "Pending" || item.Attempt != 0 || item.Stage == stage && item.ErrorCode != "storage-wrong-answer" {
+					t.Errorf("item = %+v", item)
+				}
+				w.Answers = nil
+				a.Exec(`UPDATE work_items SET run_at = now()`)
+				a.Work()
+				a.Intact(id)
+				a.asItWas(id, truth(t, a.Sample()))
+				if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'held')`); n != 0 {
+					t.Errorf("%d attempts were lost", n)
+				}
+			})
+		}
+	}
+}
+
+// A worker may die after any request of the stages that copy, and Redis lose what it noted:
+// the next attempt makes the same copies, and leaves no upload open.
+func TestStagesMayDieAfterAnyRequest(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.Deps.Files = 1 // one request at a time, so that none is under way when the worker dies
+	client := testenv.Redis(t)
+	a.Deps.Progress = progress.New(client, "dying")
+	tar := a.Bag(bagtest.Spec{Name: "dying", Files: []bagtest.File{
+		{Path: "data/a", Size: 1000}, {Path: "data/b", Size: 300_000}, {Path: "data/c", Size: 5 << 20}, {Path: "data/d", Size: 10},
+	}})
+	id := a.Deposit("dying.tar", tar)
+	w := a.Wired()
+	engine := a.Engine()
+	a.UpTo(engine, "Copy To Staging")
+	for _, stage := range []registry.Stage{"Copy To Staging", "Format Identification", "Store"} {
+		held := a.Hold(engine, stage)
+		for last := int64(1); ; last++ {
+			ctx, die := context.WithCancel(t.Context())
+			n := int64(0)
+			w.Mu.Lock()
+			w.Answers = func(*http.Response) {
+				if n++; n == last {
+					die()
+				}
+			}
+			w.Mu.Unlock()
+			again := &pipeline.Work{Item: held.Item, Hold: held.Hold, Log: held.Log, Progress: held.Progress}
+			again.Item.Token += last
+			err := a.Stage(stage).Run(ctx, again)
+			die()
+			w.Mu.Lock()
+			lived := err == nil && n < last
+			w.Answers = nil
+			w.Mu.Unlock()
+			if lived {
+				break
+			}
+			if err := client.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := held.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the test goes on")); err != nil {
+			t.Fatal(err)
+		}
+		a.Exec(`UPDATE work_items SET claim_token = claim_token + 1000`)
+		a.One(engine, stage)
+	}
+	for _, b := range []*storage.Bucket{a.Deps.Staging, a.Deps.Targets["Standard-VA"], a.Deps.Targets["Standard-OR"]} {
+		if open := a.Uploads(b); len(open) > 0 {
+			t.Errorf("uploads that nobody will end: %v", open)
+		}
+	}
+	a.Work()
+	if item := a.Item(id); item.Status != "Success" {
+		t.Errorf("item = %+v", item)
+	}
+	a.asItWas(id, truth(t, tar))
+}
