@@ -14,12 +14,14 @@ import (
 	"hash"
 	"hash/crc32"
 	"hash/crc64"
+	"io"
 	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 // A Proof is what a server says of all bytes of an object, in a form that can be
@@ -61,27 +63,51 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 	if b.KeepsSHA256() {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
-	unknown := Proof{name: "SHA-256", new: sha256.New}
 	out, err := b.api.HeadObject(ctx, in)
 	if err != nil {
-		return unknown, b.errorf("head", key, b.explain(ctx, err))
+		return unproven(), b.errorf("head", key, b.explain(ctx, err))
 	}
+	return b.proofOf(ctx, in, out), nil
+}
+
+// GetProven is [Bucket.Get] of all of an object, with its [Proof].
+func (b *Bucket) GetProven(ctx context.Context, key, ifMatch string) (io.ReadCloser, Proof, error) {
+	var options []func(*s3.Options)
+	if b.KeepsSHA256() { // said to the server, and not to the SDK, which would compute the checksum too
+		options = append(options, s3.WithAPIOptions(smithyhttp.AddHeaderValue("X-Amz-Checksum-Mode", string(types.ChecksumModeEnabled))))
+	}
+	body, out, err := b.get(ctx, key, Range{Length: -1, IfMatch: ifMatch}, options...)
+	if err != nil {
+		return nil, unproven(), err
+	}
+	return body, b.proofOf(ctx, &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: out.ETag}, &s3.HeadObjectOutput{
+		ETag: out.ETag, ContentLength: out.ContentLength, ChecksumType: out.ChecksumType,
+		ChecksumCRC32C: out.ChecksumCRC32C, ChecksumCRC32: out.ChecksumCRC32, ChecksumSHA256: out.ChecksumSHA256,
+		ChecksumCRC64NVME: out.ChecksumCRC64NVME, ServerSideEncryption: out.ServerSideEncryption, SSECustomerAlgorithm: out.SSECustomerAlgorithm,
+	}), nil
+}
+
+// unproven has a digest, that agrees with nothing.
+func unproven() Proof { return Proof{name: "SHA-256", new: sha256.New} }
+
+// proofOf reads a proof from an answer. in asks for more.
+func (b *Bucket) proofOf(ctx context.Context, in *s3.HeadObjectInput, out *s3.HeadObjectOutput) Proof {
 	if p, ok := checksumOf(out); ok {
-		return p, nil
+		return p
 	}
 	encrypted := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || aws.ToString(out.SSECustomerAlgorithm) != ""
 	want, parts := ofETag(unquote(out.ETag))
 	switch {
 	case encrypted || want == nil:
-		return unknown, nil
+		return unproven()
 	case parts == 0:
-		return Proof{"MD5", md5.New, want}, nil
+		return Proof{"MD5", md5.New, want}
 	}
 	part := b.partOf(ctx, in, aws.ToInt64(out.ContentLength), parts)
 	if part == 0 {
-		return unknown, nil
+		return unproven()
 	}
-	return Proof{fmt.Sprintf("MD5 of %d parts", parts), func() hash.Hash { return newPartsMD5(part) }, want}, nil
+	return Proof{fmt.Sprintf("MD5 of %d parts", parts), func() hash.Hash { return newPartsMD5(part) }, want}
 }
 
 // ofETag takes an MD5 and a number of parts out of an ETag, which is 0 where there are

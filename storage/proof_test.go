@@ -67,9 +67,14 @@ func TestProofOfWhatIsThere(t *testing.T) {
 					"no checksum": noChecksum,
 					"no count":    func(h http.Header) { noChecksum(h); h.Del("x-amz-mp-parts-count") },
 				} {
-					p, err := changed(t, at, change).Proof(t.Context(), key, head(t, b, key).ETag)
+					asked, etag := changed(t, at, change), head(t, b, key).ETag
+					p, err := asked.Proof(t.Context(), key, etag)
 					if err != nil {
 						t.Fatal(err)
+					}
+					if read := readProven(t, asked, key, etag, content); !read.Agrees(digest(t, p, content)) && p.Agrees(digest(t, p, content)) ||
+						read.Name() != p.Name() || read.Known() != p.Known() {
+						t.Errorf("%s %s: reading it gives the proof %s, asking for it %s", key, how, read.Name(), p.Name())
 					}
 					t.Logf("%s %s: %s", key, how, p.Name())
 					other := slices.Clone(content)
@@ -93,8 +98,25 @@ func TestProofOfWhatIsThere(t *testing.T) {
 			if _, err := b.Proof(t.Context(), "small", "another"); !errors.Is(err, storage.ErrChanged) {
 				t.Errorf("of another ETag: %v", err)
 			}
+			if _, _, err := b.GetProven(t.Context(), "small", "another"); !errors.Is(err, storage.ErrChanged) {
+				t.Errorf("read by another ETag: %v", err)
+			}
 		})
 	}
+}
+
+// readProven reads an object, which must have this content, and returns the proof that comes with it.
+func readProven(t *testing.T, b *storage.Bucket, key, etag string, content []byte) storage.Proof {
+	t.Helper()
+	body, p, err := b.GetProven(t.Context(), key, etag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if got, err := io.ReadAll(body); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%s has %d bytes, %v", key, len(got), err)
+	}
+	return p
 }
 
 // changed is a target whose server answers with other headers.

@@ -82,6 +82,14 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 	if r.Length == 0 {
 		return http.NoBody, nil // HTTP cannot express an empty range
 	}
+	body, _, err := b.get(ctx, key, r)
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+func (b *Bucket) get(ctx context.Context, key string, r Range, options ...func(*s3.Options)) (*download, *s3.GetObjectOutput, error) {
 	in := &s3.GetObjectInput{Bucket: &b.target.Bucket, Key: &key}
 	if r.IfMatch != "" {
 		in.IfMatch = aws.String(`"` + r.IfMatch + `"`)
@@ -92,18 +100,18 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 	case r.Offset > 0:
 		in.Range = aws.String(fmt.Sprintf("bytes=%d-", r.Offset))
 	}
-	out, err := b.api.GetObject(ctx, in)
+	out, err := b.api.GetObject(ctx, in, options...)
 	if err != nil {
-		return nil, b.errorf("get", key, b.explain(ctx, err))
+		return nil, nil, b.errorf("get", key, b.explain(ctx, err))
 	}
 	if err := b.checkRange(r, in.Range != nil, out); err != nil {
 		_ = out.Body.Close()
-		return nil, b.errorf("get", key, err)
+		return nil, nil, b.errorf("get", key, err)
 	}
 	return &download{
 		body: out.Body, left: *out.ContentLength,
 		fail: func(err error) error { return b.errorf("read", key, b.explain(ctx, err)) },
-	}, nil
+	}, out, nil
 }
 
 // checkRange holds the answer against the question: a server or a cache that

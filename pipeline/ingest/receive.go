@@ -90,11 +90,11 @@ func legalName(key string) error {
 }
 
 // read reads the tar, from where an earlier attempt came to; inFile is whether that
-// may be within a file.
-func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof, inFile bool) (*bag.Bag, error) {
+// may be within a file. It returns what the bucket says of the tar's bytes, too.
+func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, storage.Proof, error) {
 	resume, err := s.resume(ctx, w, inFile)
 	if err != nil {
-		return nil, err
+		return nil, storage.Proof{}, err
 	}
 	var start int64
 	files := 0
@@ -106,16 +106,17 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof 
 	w.StartCounting(ctx, progress.Counters{
 		FilesBefore: int64(files), FilesTotal: -1, BytesBefore: start, BytesTotal: w.Item.Size,
 	})
-	stream := &patient{ctx: ctx, offset: start, size: w.Item.Size, open: func(offset int64) (io.ReadCloser, error) {
-		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
-	}}
+	stream, proof, err := s.open(ctx, w, tar, start)
+	if err != nil {
+		return nil, proof, err
+	}
 	defer stream.Close() //nolint:errcheck // nothing is lost by a reader that was read as far as we need
 	var content io.Reader = stream
 	if w.read = nil; start == 0 && w.Item.Size <= lists.SmallTar {
 		w.read = bytes.NewBuffer(make([]byte, 0, w.Item.Size))
 		content = io.TeeReader(stream, w.read)
 	}
-	return bag.Read(ctx, content, bag.ReadOptions{
+	b, err := bag.Read(ctx, content, bag.ReadOptions{
 		PartSize:        storage.PartSize,
 		CheckpointBytes: s.checkpointEvery,
 		PartMD5:         wantPartMD5(s.Staging, s.Targets),
@@ -142,6 +143,24 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, proof 
 			w.Count.Read(path, files, bytes)
 		},
 	})
+	return b, proof, err
+}
+
+// open opens the tar at an offset, and says what its bucket says of all its bytes, which at the
+// beginning comes with them.
+func (s *receive) open(ctx context.Context, w *work, tar *storage.Bucket, start int64) (stream *patient, proof storage.Proof, err error) {
+	stream = &patient{ctx: ctx, offset: start, size: w.Item.Size, open: func(offset int64) (io.ReadCloser, error) {
+		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
+	}}
+	if start == 0 {
+		stream.body, proof, err = tar.GetProven(ctx, w.Item.Name, w.Item.ETag)
+		return stream, proof, err
+	}
+	proof, err = tar.Proof(ctx, w.Item.Name, w.Item.ETag)
+	if errors.Is(err, storage.ErrNotFound) { // which a bucket that is gone says too: reading it tells
+		err = nil
+	}
+	return stream, proof, err
 }
 
 // keep keeps how far the stage came. A failure costs time after a crash and is no
@@ -298,16 +317,12 @@ const lastRead = "last-read"
 // bucket reports the same digest, or two reads had the same. So bytes that were altered on
 // their way here are never taken for the bag's.
 func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, error) {
-	proof, err := tar.Proof(ctx, w.Item.Name, w.Item.ETag)
-	if err != nil && !errors.Is(err, storage.ErrNotFound) { // which a bucket that is gone says too: reading it tells
-		return nil, w.receivingErr(err)
-	}
 	before, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), lastRead)
 	if err != nil {
 		return nil, w.ProgressErr(err)
 	}
 	for {
-		b, err := s.readOn(ctx, w, tar, proof)
+		b, proof, err := s.readOn(ctx, w, tar)
 		if err != nil {
 			return nil, w.receivingErr(err)
 		}
@@ -345,18 +360,18 @@ func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 
 // readOn reads the tar from where an earlier attempt stopped. Unusable checkpoints are
 // discarded.
-func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket, proof storage.Proof) (*bag.Bag, error) {
-	b, err := s.read(ctx, w, tar, proof, true)
+func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, storage.Proof, error) {
+	b, proof, err := s.read(ctx, w, tar, true)
 	if errors.Is(err, bag.ErrCheckpoint) {
 		w.Log.WarnContext(ctx, "checkpoint does not match the tar; reading the current file from its start", "err", err)
-		b, err = s.read(ctx, w, tar, proof, false)
+		b, proof, err = s.read(ctx, w, tar, false)
 	}
 	if !errors.Is(err, bag.ErrChanged) {
-		return b, err
+		return b, proof, err
 	}
 	w.Log.WarnContext(ctx, "checkpoints belong to another tar; reading the bag from its start", "err", err)
 	if err := s.forget(ctx, w, ""); err != nil {
-		return nil, err
+		return nil, proof, err
 	}
-	return s.read(ctx, w, tar, proof, true)
+	return s.read(ctx, w, tar, true)
 }
