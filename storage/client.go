@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyauth "github.com/aws/smithy-go/auth"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
@@ -91,6 +92,12 @@ type Bucket struct {
 	api  *s3.Client // for all requests but those of work
 	work *s3.Client // server-side copies, completion of uploads
 
+	at         *url.URL          // the bucket
+	direct     http.RoundTripper // what api sends by, for a request of our own
+	directWork http.RoundTripper // likewise of work
+	retryer    aws.Retryer
+	signer     *v4.Signer
+
 	clock      *clock
 	versioned  atomic.Pointer[bool] // what the server last said of it; nil before it was asked
 	lastAnswer atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
@@ -108,23 +115,27 @@ func (c *Client) Bucket(t Target) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
-	b := &Bucket{target: t, options: c.options, endpoint: endpoint, clock: c.clockOf(endpoint.Host)}
+	b := &Bucket{
+		target: t, options: c.options, endpoint: endpoint, at: t.bucketURL(endpoint), clock: c.clockOf(endpoint.Host),
+		retryer: newRetryer(), signer: newSigner(),
+	}
 	at := route{endpoint.Scheme, endpoint.Host, t.CAFile, c.options.Stall}
-	if b.api, err = c.connect(b, t.bucketURL(endpoint), at); err != nil {
+	transport, err := c.transport(at)
+	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
 	at.stall = c.options.ServerWork
-	if b.work, err = c.connect(b, t.bucketURL(endpoint), at); err != nil {
+	forWork, err := c.transport(at)
+	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
+	b.direct, b.directWork = b.clock.transport(transport), b.clock.transport(forWork)
+	b.api, b.work = b.connect(b.direct), b.connect(b.directWork)
 	return b, nil
 }
 
-func (c *Client) connect(b *Bucket, bucket *url.URL, at route) (*s3.Client, error) {
-	transport, err := c.transport(at)
-	if err != nil {
-		return nil, err
-	}
+// connect makes a client of the SDK's, for what is not a [request].
+func (b *Bucket) connect(transport http.RoundTripper) *s3.Client {
 	t := b.target
 	key := aws.Credentials{AccessKeyID: t.AccessKeyID, SecretAccessKey: string(t.SecretAccessKey)}
 	return s3.New(s3.Options{
@@ -132,31 +143,36 @@ func (c *Client) connect(b *Bucket, bucket *url.URL, at route) (*s3.Client, erro
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return key, nil
 		}),
-		EndpointResolverV2: fixedEndpoint{*bucket, t.region()},
+		EndpointResolverV2: fixedEndpoint{*b.at, t.region()},
 		HTTPClient: &http.Client{
-			Transport:     b.clock.transport(transport),
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = attempts
-			o.MaxBackoff = maxBackoff
-			// The standard bucket of retry tokens is shared by all requests, so
-			// that one bad hour of a server would leave none to the good ones.
-			o.RateLimiter = ratelimit.None
-			o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(futile)}, o.Retryables...)
-		}),
+		Retryer: b.retryer,
 		// Digests are ours to compute, once; the SDK adds and checks no others.
 		RequestChecksumCalculation:                aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation:                aws.ResponseChecksumValidationWhenRequired,
 		DisableLogOutputChecksumValidationSkipped: true,
 		DisableS3ExpressSessionAuth:               aws.Bool(true),
 		DisableClockSkewCorrection:                true, // see clock
-		HTTPSignerV4:                              newSigner(),
+		HTTPSignerV4:                              signer{b.signer},
 		APIOptions: []func(*middleware.Stack) error{strict, b.listen, func(stack *middleware.Stack) error {
 			return stack.Finalize.Insert(b.clock, "Retry", middleware.After)
 		}},
 		Logger: logging.Nop{},
-	}), nil
+	})
+}
+
+// newRetryer says what is tried again, and after which pause.
+func newRetryer() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = attempts
+		o.MaxBackoff = maxBackoff
+		// The standard bucket of retry tokens is shared by all requests, so
+		// that one bad hour of a server would leave none to the good ones.
+		o.RateLimiter = ratelimit.None
+		o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(futile)}, o.Retryables...)
+	})
 }
 
 func (c *Client) clockOf(host string) *clock {

@@ -105,17 +105,23 @@ func (c *clock) adopt(signed time.Duration) (ahead time.Duration, again bool) {
 
 type offsetKey struct{}
 
-// HandleFinalize is around each try of a request.
+// HandleFinalize is around each try of a request of the SDK's.
 func (c *clock) HandleFinalize(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	signed := c.signWith()
 	out, metadata, err := next.HandleFinalize(context.WithValue(ctx, offsetKey{}, signed), in)
+	return out, metadata, c.judged(err, signed)
+}
+
+// judged is the error of a request, as a skewedError if it is one. signed is the offset
+// that the request was signed with.
+func (c *clock) judged(err error, signed time.Duration) error {
 	if err == nil || !c.blamed(err, signed) {
-		return out, metadata, err
+		return err
 	}
 	ahead, again := c.adopt(signed)
-	return out, metadata, &skewedError{err: err, ahead: ahead, again: again}
+	return &skewedError{err: err, ahead: ahead, again: again}
 }
 
 // blamed reports whether a request was refused for its time. The answer to a HEAD has
@@ -166,11 +172,11 @@ func (e *skewedError) apart() string {
 	return fmt.Sprintf("its clock is %s ahead of ours", e.ahead.Round(time.Second))
 }
 
-// A signer signs with the server's time.
+// A signer signs the SDK's requests with the server's time.
 type signer struct{ *v4.Signer }
 
-func newSigner() signer {
-	return signer{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })} // as the SDK's own for S3
+func newSigner() *v4.Signer {
+	return v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }) // as the SDK's own for S3
 }
 
 // SignHTTP signs a request at the time that the server's clock is believed to show.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -147,31 +149,31 @@ func (s Source) path() *string {
 }
 
 func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
-	in := &s3.CopyObjectInput{
-		Bucket:            &b.target.Bucket,
-		Key:               &key,
-		CopySource:        src.path(),
-		CopySourceIfMatch: src.ifMatch(),
-		MetadataDirective: types.MetadataDirectiveReplace,
-		ContentType:       nonEmpty(up.ContentType),
-		Metadata:          up.Metadata,
-		StorageClass:      types.StorageClass(b.target.StorageClass),
+	r := &request{
+		operation: "CopyObject", method: http.MethodPut, key: key, query: "x-id=CopyObject", header: make(http.Header), payload: noContent,
 	}
+	b.describe(r.header, up)
+	set(r.header, "X-Amz-Copy-Source", *src.path())
+	set(r.header, "X-Amz-Copy-Source-If-Match", quoted(src.IfMatch))
+	set(r.header, "X-Amz-Metadata-Directive", "REPLACE")
 	if b.KeepsSHA256() && !src.Unchecked {
-		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
+		set(r.header, "X-Amz-Checksum-Algorithm", "SHA256")
 	}
-	out, err := b.work.CopyObject(ctx, in)
+	out, err := b.send(ctx, r)
 	if err != nil {
 		return Object{}, b.explain(ctx, err)
 	}
-	r := out.CopyObjectResult
-	if r == nil || unquote(r.ETag) == "" {
-		return Object{}, b.wrong(errors.New("the answer has no ETag"))
+	result, at, err := readCopyResult(out.Body)
+	if err != nil {
+		return Object{}, b.wrong(err)
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
-		ETag: unquote(r.ETag), SHA256: aws.ToString(r.ChecksumSHA256), LastModified: aws.ToTime(r.LastModified),
-		StorageClass: b.Class(), VersionID: aws.ToString(out.VersionId),
+		ETag: strings.Trim(result.ETag, `"`), SHA256: result.ChecksumSHA256, LastModified: at,
+		StorageClass: b.Class(), VersionID: out.Header.Get("X-Amz-Version-Id"),
+	}
+	if o.ETag == "" {
+		return Object{}, b.wrong(errors.New("the answer has no ETag"))
 	}
 	if err := differs(o.SHA256, up.SHA256); err != nil {
 		return Object{}, b.discard(ctx, key, err)

@@ -106,8 +106,12 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 // bare leaves the URL out, which says nothing that key and bucket do not.
 func bare(err error) error {
 	var request *url.Error
-	if errors.As(err, &request) {
+	var sending *smithyhttp.RequestSendError
+	switch {
+	case errors.As(err, &request):
 		return request.Err
+	case errors.As(err, &sending):
+		return sending.Err
 	}
 	return err
 }

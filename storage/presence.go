@@ -65,18 +65,23 @@ func refused(err error) bool {
 	return errors.As(err, &api) && errors.As(err, &response) && response.HTTPStatusCode() < http.StatusTooManyRequests
 }
 
-// listen notes when the bucket has answered as one that is there.
+// listen notes when the bucket has answered the SDK as one that is there.
 func (b *Bucket) listen(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("FarolPresence", func(
 		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
 	) (middleware.InitializeOutput, middleware.Metadata, error) {
 		began := time.Now()
 		out, metadata, err := next.HandleInitialize(ctx, in)
-		if err == nil || speaksOfKeys(err) {
-			b.lastAnswer.Store(began.UnixNano())
-		}
+		b.heard(began, err)
 		return out, metadata, err
 	}), middleware.Before)
+}
+
+// heard notes what came of a request that began at a time.
+func (b *Bucket) heard(began time.Time, err error) {
+	if err == nil || speaksOfKeys(err) {
+		b.lastAnswer.Store(began.UnixNano())
+	}
 }
 
 // speaksOfKeys reports whether an error is about a key in a bucket that is there.

@@ -15,13 +15,11 @@ import (
 	"hash/crc32"
 	"hash/crc64"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 // A Proof is what a server says of all bytes of an object, in a form that can be
@@ -56,54 +54,40 @@ func (p Proof) Agrees(sum []byte) bool {
 // them, or the ETag. ifMatch is as in [Range]. With an error, too, the Proof has a
 // digest, that agrees with nothing.
 func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) {
-	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
-	if ifMatch != "" {
-		in.IfMatch = aws.String(`"` + ifMatch + `"`)
-	}
-	if b.KeepsSHA256() {
-		in.ChecksumMode = types.ChecksumModeEnabled
-	}
-	out, err := b.api.HeadObject(ctx, in)
+	h, size, err := b.head(ctx, key, ifMatch, 0)
 	if err != nil {
 		return unproven(), b.errorf("head", key, b.explain(ctx, err))
 	}
-	return b.proofOf(ctx, in, out), nil
+	return b.proofOf(ctx, key, ifMatch, h, size), nil
 }
 
 // GetProven is [Bucket.Get] of all of an object, with its [Proof].
 func (b *Bucket) GetProven(ctx context.Context, key, ifMatch string) (io.ReadCloser, Proof, error) {
-	var options []func(*s3.Options)
-	if b.KeepsSHA256() { // said to the server, and not to the SDK, which would compute the checksum too
-		options = append(options, s3.WithAPIOptions(smithyhttp.AddHeaderValue("X-Amz-Checksum-Mode", string(types.ChecksumModeEnabled))))
-	}
-	body, out, err := b.get(ctx, key, Range{Length: -1, IfMatch: ifMatch}, options...)
+	body, out, err := b.get(ctx, key, Range{Length: -1, IfMatch: ifMatch}, b.KeepsSHA256())
 	if err != nil {
 		return nil, unproven(), err
 	}
-	return body, b.proofOf(ctx, &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: out.ETag}, &s3.HeadObjectOutput{
-		ETag: out.ETag, ContentLength: out.ContentLength, ChecksumType: out.ChecksumType,
-		ChecksumCRC32C: out.ChecksumCRC32C, ChecksumCRC32: out.ChecksumCRC32, ChecksumSHA256: out.ChecksumSHA256,
-		ChecksumCRC64NVME: out.ChecksumCRC64NVME, ServerSideEncryption: out.ServerSideEncryption, SSECustomerAlgorithm: out.SSECustomerAlgorithm,
-	}), nil
+	return body, b.proofOf(ctx, key, etagOf(out.Header), out.Header, out.ContentLength), nil
 }
 
 // unproven has a digest, that agrees with nothing.
 func unproven() Proof { return Proof{name: "SHA-256", new: sha256.New} }
 
-// proofOf reads a proof from an answer. in asks for more.
-func (b *Bucket) proofOf(ctx context.Context, in *s3.HeadObjectInput, out *s3.HeadObjectOutput) Proof {
-	if p, ok := checksumOf(out); ok {
+// proofOf reads a proof from an answer about an object of a size.
+func (b *Bucket) proofOf(ctx context.Context, key, ifMatch string, h http.Header, size int64) Proof {
+	if p, ok := checksumOf(h); ok {
 		return p
 	}
-	encrypted := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || aws.ToString(out.SSECustomerAlgorithm) != ""
-	want, parts := ofETag(unquote(out.ETag))
+	const encryption = "X-Amz-Server-Side-Encryption"
+	encrypted := strings.HasPrefix(h.Get(encryption), "aws:kms") || h.Get(encryption+"-Customer-Algorithm") != ""
+	want, parts := ofETag(etagOf(h))
 	switch {
 	case encrypted || want == nil:
 		return unproven()
 	case parts == 0:
 		return Proof{"MD5", md5.New, want}
 	}
-	part := b.partOf(ctx, in, aws.ToInt64(out.ContentLength), parts)
+	part := b.partOf(ctx, key, ifMatch, size, parts)
 	if part == 0 {
 		return unproven()
 	}
@@ -128,21 +112,21 @@ func ofETag(etag string) (sum []byte, parts int) {
 }
 
 // checksumOf picks the checksum of the whole content that costs least.
-func checksumOf(out *s3.HeadObjectOutput) (Proof, bool) {
-	if out.ChecksumType == types.ChecksumTypeComposite {
+func checksumOf(h http.Header) (Proof, bool) {
+	if h.Get("X-Amz-Checksum-Type") == string(types.ChecksumTypeComposite) {
 		return Proof{}, false
 	}
 	for _, c := range []struct {
 		name string
-		said *string
+		said string
 		new  func() hash.Hash
 	}{
-		{"CRC32C", out.ChecksumCRC32C, func() hash.Hash { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }},
-		{"CRC32", out.ChecksumCRC32, func() hash.Hash { return crc32.NewIEEE() }},
-		{"SHA-256", out.ChecksumSHA256, sha256.New},
-		{"CRC64NVME", out.ChecksumCRC64NVME, func() hash.Hash { return crc64.New(crc64.MakeTable(nvme)) }},
+		{"CRC32C", h.Get("X-Amz-Checksum-Crc32c"), func() hash.Hash { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }},
+		{"CRC32", h.Get("X-Amz-Checksum-Crc32"), func() hash.Hash { return crc32.NewIEEE() }},
+		{"SHA-256", h.Get("X-Amz-Checksum-Sha256"), sha256.New},
+		{"CRC64NVME", h.Get("X-Amz-Checksum-Crc64nvme"), func() hash.Hash { return crc64.New(crc64.MakeTable(nvme)) }},
 	} {
-		want, err := base64.StdEncoding.DecodeString(aws.ToString(c.said)) // a composite one has parts behind it
+		want, err := base64.StdEncoding.DecodeString(c.said) // a composite one has parts behind it
 		if p := (Proof{c.name, c.new, want}); err == nil && len(want) > 0 && len(want) == p.New().Size() {
 			return p, true
 		}
@@ -156,12 +140,10 @@ const nvme = 0x9a6c9329ac4bc9b5
 // partOf is the size of the parts that an object was uploaded in, but the last: the
 // server is asked for it. One that does not tell leaves us with what most clients
 // would have chosen for so many parts; a wrong guess proves nothing. 0: nobody knows.
-func (b *Bucket) partOf(ctx context.Context, in *s3.HeadObjectInput, size int64, parts int) int64 {
-	first := *in
-	first.PartNumber = aws.Int32(1)
-	out, err := b.api.HeadObject(ctx, &first)
-	if err == nil && int(aws.ToInt32(out.PartsCount)) == parts && makes(aws.ToInt64(out.ContentLength), size, parts) {
-		return aws.ToInt64(out.ContentLength)
+func (b *Bucket) partOf(ctx context.Context, key, ifMatch string, size int64, parts int) int64 {
+	h, first, err := b.head(ctx, key, ifMatch, 1)
+	if err == nil && h.Get("X-Amz-Mp-Parts-Count") == strconv.Itoa(parts) && makes(first, size, parts) {
+		return first
 	}
 	return likelyPart(size, parts)
 }

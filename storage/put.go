@@ -11,20 +11,20 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
 )
 
 // unsigned stands for the payload's hash where TLS protects the payload.
 const unsigned = "UNSIGNED-PAYLOAD"
 
-// smallBody is read into memory before it is sent, so that the SDK can repeat
-// the request, and a connection that the server has just closed costs nothing.
+// smallBody is read into memory before it is sent, so that the request can be
+// repeated, and a connection that the server has just closed costs nothing.
 const smallBody = 64 << 10
 
 // Put writes an object in a single request, of at most 5 GiB, from body as it
@@ -45,33 +45,35 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		return Object{}, err
 	}
 	body := newBody(content, up.Size, up.SHA256, !b.KeepsSHA256())
-	in := &s3.PutObjectInput{
-		Bucket:        &b.target.Bucket,
-		Key:           &key,
-		ContentLength: &up.Size,
-		ContentType:   nonEmpty(up.ContentType),
-		Metadata:      up.Metadata,
-		StorageClass:  types.StorageClass(b.target.StorageClass),
+	r := &request{
+		operation: "PutObject", method: http.MethodPut, key: key, query: "x-id=PutObject", header: make(http.Header),
+		payload: b.payload(up.SHA256), stream: body,
+	}
+	b.describe(r.header, up)
+	if up.ContentType == "" {
+		set(r.header, "Content-Type", "application/octet-stream") // as S3 would take it to be
 	}
 	switch {
 	case b.KeepsSHA256() && known(up.SHA256[:]):
-		in.ChecksumSHA256 = aws.String(ExpectedChecksum(up.SHA256, nil))
+		set(r.header, "X-Amz-Checksum-Sha256", ExpectedChecksum(up.SHA256, nil))
 	case !b.KeepsSHA256() && known(up.MD5[:]):
-		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(up.MD5[:]))
+		set(r.header, "Content-Md5", base64.StdEncoding.EncodeToString(up.MD5[:]))
 	}
-	reader, send, err := b.prepare(body, up.SHA256)
-	if err != nil {
-		return Object{}, err
+	if body.left <= smallBody {
+		var err error
+		if r.content, err = body.inMemory(); err != nil {
+			return Object{}, err
+		}
+		r.stream = nil
 	}
-	in.Body = reader
-	out, err := b.api.PutObject(ctx, in, send)
+	out, err := b.send(ctx, r)
 	if err != nil {
 		return Object{}, b.unsent(ctx, body, err)
 	}
 	o := Object{
-		Key: key, Size: up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
+		Key: key, Size: up.Size, ETag: etagOf(out.Header), SHA256: out.Header.Get("X-Amz-Checksum-Sha256"),
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
-		VersionID: aws.ToString(out.VersionId),
+		VersionID: out.Header.Get("X-Amz-Version-Id"),
 	}
 	if err := b.compare(body, o.ETag, o.SHA256); err != nil {
 		return Object{}, b.discard(ctx, key, err)
@@ -116,24 +118,26 @@ func plain(s string) bool {
 	return strings.Trim(s, " ") == s
 }
 
-// prepare chooses how the body is sent. A nil reader sends none.
-func (b *Bucket) prepare(body *body, sum [32]byte) (io.Reader, func(*s3.Options), error) {
-	payload := unsigned
+// payload is what the signature says of a body with this SHA-256.
+func (b *Bucket) payload(sum [32]byte) string {
 	if b.endpoint.Scheme == "http" && known(sum[:]) {
-		payload = hex.EncodeToString(sum[:]) // so that nobody on the network can change the bytes
+		return hex.EncodeToString(sum[:]) // so that nobody on the network can change the bytes
 	}
+	return unsigned
+}
+
+// prepare chooses how the SDK sends the body. A nil reader sends none.
+func (b *Bucket) prepare(body *body, sum [32]byte) (io.Reader, func(*s3.Options), error) {
+	payload := b.payload(sum)
 	if body.left > smallBody {
 		return body, func(o *s3.Options) {
 			o.Retryer = aws.NopRetryer{}
 			signAs(payload)(o)
 		}, nil
 	}
-	content := make([]byte, body.left)
-	if _, err := io.ReadFull(body, content); err != nil {
-		return nil, nil, err
-	}
-	if len(content) == 0 {
-		return nil, signAs(payload), body.verify()
+	content, err := body.inMemory()
+	if err != nil || len(content) == 0 {
+		return nil, signAs(payload), err
 	}
 	return bytes.NewReader(content), signAs(payload), nil
 }
@@ -200,6 +204,16 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.err // the last bytes stay here, so the server has no object
 	}
 	return n, b.err
+}
+
+// inMemory reads all of a body, and is empty only if the body is.
+func (b *body) inMemory() ([]byte, error) {
+	content := make([]byte, b.left)
+	if len(content) == 0 {
+		return nil, b.verify()
+	}
+	_, err := io.ReadFull(b, content)
+	return content, err
 }
 
 func (b *body) verify() error {

@@ -42,12 +42,8 @@ func (b *Bucket) location() *types.CreateBucketConfiguration {
 
 // Head describes an object. Archived objects answer too.
 func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
-	in := &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key}
-	if b.KeepsSHA256() {
-		in.ChecksumMode = types.ChecksumModeEnabled
-	}
 	began := time.Now()
-	out, err := b.api.HeadObject(ctx, in)
+	h, size, err := b.head(ctx, key, "", 0)
 	if err != nil {
 		err = b.explain(ctx, err)
 		if errors.Is(err, ErrNotFound) {
@@ -55,18 +51,40 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 		}
 		return Object{}, b.errorf("head", key, err)
 	}
+	at, err := modified(h)
+	if err != nil {
+		return Object{}, b.errorf("head", key, b.wrong(err))
+	}
 	return Object{
 		Key:          key,
-		Size:         aws.ToInt64(out.ContentLength),
-		ETag:         unquote(out.ETag),
-		LastModified: aws.ToTime(out.LastModified),
-		ContentType:  aws.ToString(out.ContentType),
-		Metadata:     out.Metadata,
-		StorageClass: cmp.Or(string(out.StorageClass), standard),
-		SHA256:       aws.ToString(out.ChecksumSHA256),
-		VersionID:    aws.ToString(out.VersionId),
-		Restoration:  restoration(aws.ToString(out.Restore)),
+		Size:         size,
+		ETag:         etagOf(h),
+		LastModified: at,
+		ContentType:  h.Get("Content-Type"),
+		Metadata:     metadata(h),
+		StorageClass: cmp.Or(h.Get("X-Amz-Storage-Class"), standard),
+		SHA256:       h.Get("X-Amz-Checksum-Sha256"),
+		VersionID:    h.Get("X-Amz-Version-Id"),
+		Restoration:  restoration(h.Get("X-Amz-Restore")),
 	}, nil
+}
+
+// head asks for an object or, if part is not 0, for one of its parts. size is that of what
+// was asked for.
+func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (h http.Header, size int64, err error) {
+	r := &request{operation: "HeadObject", method: http.MethodHead, key: key, header: make(http.Header), payload: noContent}
+	set(r.header, "If-Match", quoted(ifMatch))
+	if b.KeepsSHA256() {
+		set(r.header, "X-Amz-Checksum-Mode", "ENABLED")
+	}
+	if part > 0 {
+		r.query = fmt.Sprintf("partNumber=%d", part)
+	}
+	response, err := b.send(ctx, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	return response.Header, response.ContentLength, nil
 }
 
 // KeepsSHA256 reports whether the server is asked to check and keep SHA-256, and
@@ -82,54 +100,58 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 	if r.Length == 0 {
 		return http.NoBody, nil // HTTP cannot express an empty range
 	}
-	body, _, err := b.get(ctx, key, r)
+	body, _, err := b.get(ctx, key, r, false)
 	if err != nil {
 		return nil, err
 	}
 	return body, nil
 }
 
-func (b *Bucket) get(ctx context.Context, key string, r Range, options ...func(*s3.Options)) (*download, *s3.GetObjectOutput, error) {
-	in := &s3.GetObjectInput{Bucket: &b.target.Bucket, Key: &key}
-	if r.IfMatch != "" {
-		in.IfMatch = aws.String(`"` + r.IfMatch + `"`)
+// get asks for the server's checksum as well if proven is true. It is not compared here.
+func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *http.Response, error) {
+	ask := &request{
+		operation: "GetObject", method: http.MethodGet, key: key, query: "x-id=GetObject", header: make(http.Header), payload: noContent,
 	}
+	if proven {
+		set(ask.header, "X-Amz-Checksum-Mode", "ENABLED")
+	}
+	set(ask.header, "If-Match", quoted(r.IfMatch))
 	switch {
 	case r.Length > 0:
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-%d", r.Offset, r.Offset+r.Length-1))
+		set(ask.header, "Range", fmt.Sprintf("bytes=%d-%d", r.Offset, r.Offset+r.Length-1))
 	case r.Offset > 0:
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-", r.Offset))
+		set(ask.header, "Range", fmt.Sprintf("bytes=%d-", r.Offset))
 	}
-	out, err := b.api.GetObject(ctx, in, options...)
+	out, err := b.send(ctx, ask)
 	if err != nil {
 		return nil, nil, b.errorf("get", key, b.explain(ctx, err))
 	}
-	if err := b.checkRange(r, in.Range != nil, out); err != nil {
+	if err := b.checkRange(r, ask.header["Range"] != nil, out); err != nil {
 		_ = out.Body.Close()
 		return nil, nil, b.errorf("get", key, err)
 	}
 	return &download{
-		body: out.Body, left: *out.ContentLength,
+		body: out.Body, left: out.ContentLength,
 		fail: func(err error) error { return b.errorf("read", key, b.explain(ctx, err)) },
 	}, out, nil
 }
 
 // checkRange holds the answer against the question: a server or a cache that
 // ignores ranges would otherwise hand out the wrong bytes.
-func (b *Bucket) checkRange(r Range, asked bool, out *s3.GetObjectOutput) error {
-	if out.ContentLength == nil || *out.ContentLength < 0 {
+func (b *Bucket) checkRange(r Range, asked bool, out *http.Response) error {
+	if out.ContentLength < 0 {
 		return b.wrong(errors.New("the answer has no length"))
 	}
-	got := aws.ToString(out.ContentRange)
+	got := out.Header.Get("Content-Range")
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
 		return b.wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
 	}
-	if etag := unquote(out.ETag); r.IfMatch != "" && etag != r.IfMatch {
+	if etag := etagOf(out.Header); r.IfMatch != "" && etag != r.IfMatch {
 		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", r.IfMatch, etag))
 	}
-	if r.Length > 0 && *out.ContentLength != r.Length {
-		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, *out.ContentLength, r.Length, r.Offset)
-		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+*out.ContentLength)) {
+	if r.Length > 0 && out.ContentLength != r.Length {
+		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.ContentLength, r.Length, r.Offset)
+		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+out.ContentLength)) {
 			return err // the object ends there
 		}
 		return b.wrong(err)
