@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,19 +91,21 @@ func (m machine) rows(l limits, results []result) (list [][]string) {
 		} {
 			row = append(row, figure(f))
 		}
-		list = append(list, append(row, r.least.of, figure(r.ratio()), figure(r.neighbours)))
+		row = append(row, r.least.of, figure(r.ratio()), figure(r.neighbours))
+		if r.name == transitionsName { // no bag was ingested
+			for _, name := range []string{
+				"wall_s", "worker_cpu_s", "identify_cpu_s", "postgres_cpu_s", "gateway_cpu_s", "other_cpu_s", "worker_peak_mib",
+				"statements_per_transition", "empty_claims_per_transition",
+			} {
+				row[column(name)] = ""
+			}
+		}
+		list = append(list, row)
 	}
 	return list
 }
 
-func column(name string) int {
-	for i, c := range header() {
-		if c == name {
-			return i
-		}
-	}
-	return -1
-}
+func column(name string) int { return slices.Index(header(), name) }
 
 // figure has three digits that count; what was not measured is empty.
 func figure(x float64) string {

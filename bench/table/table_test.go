@@ -165,6 +165,11 @@ func TestTransitionsAreThoseOfTheQueueAlone(t *testing.T) {
 	if err != nil || r.rate != 100 || r.Transitions != 600 || r.Commits != 60 || r.WAL != 6000 {
 		t.Errorf("the queue came to %+v, %v", r, err)
 	}
+	r.least = need{"selects", 0.5}
+	rows := machine{}.rows(plain(), []result{r})
+	if last := rows[len(rows)-1]; len(last) != len(header()) || last[column("per_second")] != "100" || last[column("wall_s")] != "" || last[column("statements_per_transition")] != "" {
+		t.Errorf("its row is %q", last)
+	}
 	if r, err = readQueue([]byte(`{"results": []}`)); err == nil {
 		t.Errorf("no run came to %+v", r)
 	}
