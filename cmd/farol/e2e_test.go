@@ -155,7 +155,7 @@ const sampleFiles = 24 // of sampleBag, with its two tag files
 func sampleBag(name string) bagtest.Spec {
 	files := []bagtest.File{{Path: "data/empty.txt"}, random("data/streamed.bin", 3<<20, 0)}
 	for _, letter := range strings.Split("abcdefghij", "") {
-		files = append(files, random("data/"+letter+".bin", 15_000, 0)) // staged together
+		files = append(files, random("data/"+letter+".bin", 15_000, 0)) // read together
 	}
 	for _, letter := range strings.Split("klmnopqrst", "") {
 		files = append(files, random("data/"+letter+".bin", 120_000, 0))

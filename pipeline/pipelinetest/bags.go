@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Sample has files of all sizes that are treated differently: several to an
-// object in staging, and streamed.
+// Sample has files of all sizes that are treated differently, several in one request and
+// copied by the server, and is too large to be kept in memory.
 func (a *Archive) Sample() []byte {
 	files := []bagtest.File{{Path: "data/empty.txt"}}
 	for _, name := range strings.Split("abcdefghij", "") {
