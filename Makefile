@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue chaos mutants schema notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale chaos mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -57,6 +57,9 @@ bench-all: deps                 ## all other benchmarks: restorations, fixity, d
 bench-queue: deps               ## the queue compared with public ones; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
 	cd bench && go run ./queue $(ARGS)
+
+bench-scale: deps               ## many workers on one database; make bench-scale ARGS='-workers 16 -bags mixed'
+	cd bench && go run ./scale $(ARGS)
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
 	cd chaos && go run . $(ARGS)

@@ -1,0 +1,141 @@
+// Command scale runs 1, 4, 16 and 64 worker processes on one database, with the real engine,
+// pools and SQL, and stages that only sleep as long as real ones last:
+//
+//	go run ./scale -workers 1,16 -bags small -dur 10s
+//
+// It shows how much work a PostgreSQL can hand out, and what the work of the queue costs it. It is
+// run in the folder bench and starts its own servers, on loopback ports, with data in the temporary
+// directory. docs/scale.md says what the figures mean.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := start(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+// workerCommand makes this program one of the workers.
+const workerCommand = "worker"
+
+func start(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == workerCommand {
+		return work(ctx, os.Stdin, os.Stdout)
+	}
+	return run(ctx, args, os.Stdout, os.Stderr)
+}
+
+// config is what the command line asks for.
+type config struct {
+	workers    []int
+	bags       []mix
+	dur, warm  time.Duration
+	load       float64
+	pools      string
+	recordCap  int
+	postgres   []string
+	durations  durations
+	statements int
+}
+
+func parse(args []string, stderr io.Writer) (c config, err error) {
+	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	workers := f.String("workers", "1,4,16,64", "worker processes, each number in a run of its own")
+	bags := f.String("bags", "tiny,small", "what is deposited: tiny, small, many, large, huge, mixed or file, by commas; file: as often as the file of durations has each")
+	file := f.String("durations", "", "file made by durations.sql from a registry of your own; empty: as measured on the development stack")
+	f.DurationVar(&c.dur, "dur", 20*time.Second, "how long a run is measured")
+	f.DurationVar(&c.warm, "warm", 5*time.Second, "how long it runs before, in addition to the time of two bags")
+	f.Float64Var(&c.load, "load", 0.8, "arriving work as a share of what the slots of the workers could do")
+	f.StringVar(&c.pools, "pools", "", "pools of a worker, as in FAROL_POOLS; empty: the default")
+	f.IntVar(&c.recordCap, "cap", 0, "cap of the stage Record; 0: none")
+	f.IntVar(&c.statements, "statements", 0, "how many kinds of statements are printed for each run, the most expensive first")
+	f.Func("postgres", "a setting of the server, as name=value; may be given several times", func(s string) error {
+		c.postgres = append(c.postgres, s)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return c, flag.ErrHelp // the flag set has said what is wrong
+	}
+	if c.durations, err = readDurations(*file); err != nil {
+		return c, err
+	}
+	if c.workers, err = numbers(*workers); err != nil {
+		return c, err
+	}
+	for _, name := range words(*bags) {
+		m, err := newMix(name, c.durations)
+		if err != nil {
+			return c, err
+		}
+		c.bags = append(c.bags, m)
+	}
+	if c.dur <= 0 || c.warm < 0 || c.load <= 0 || c.recordCap < 0 || len(c.bags) == 0 {
+		return c, errors.New("times, the load and the list of bags must be more than nothing")
+	}
+	return c, nil
+}
+
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func numbers(list string) (out []int, err error) {
+	for _, word := range words(list) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no number above zero", word)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	c, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	s, err := startServers(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	results, err := measureAll(ctx, s, c, stderr)
+	return errors.Join(report(stdout, s, c, results), err)
+}
+
+// measureAll makes one run after the other. Those before one that fails are results all the same.
+func measureAll(ctx context.Context, s *servers, c config, progress io.Writer) (results []result, err error) {
+	for _, bags := range c.bags {
+		for _, workers := range c.workers {
+			fmt.Fprintf(progress, "%s bags, %d workers\n", bags.name, workers)
+			r, err := s.measure(ctx, c, bags, workers)
+			if err != nil {
+				return results, fmt.Errorf("%s bags, %d workers: %w", bags.name, workers, errors.Join(err, ctx.Err()))
+			}
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
