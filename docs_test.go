@@ -19,7 +19,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -207,35 +206,6 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	}
 }
 
-var (
-	makeCall   = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
-	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):.*##`)
-)
-
-func TestMakeTargetsInDocumentsExist(t *testing.T) {
-	t.Parallel()
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exist := map[string]bool{}
-	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
-		exist[m[1]] = true
-	}
-	checked := 0
-	for name, text := range documents(t) {
-		for _, m := range makeCall.FindAllStringSubmatch(text, -1) {
-			checked++
-			if !exist[m[1]] {
-				t.Errorf("%s has `make %s`, which is no target of the Makefile", name, m[1])
-			}
-		}
-	}
-	if checked < 20 {
-		t.Errorf("only %d calls of make were found", checked)
-	}
-}
-
 var testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]+)`")
 
 func TestTestsNamedInDocumentsExist(t *testing.T) {
@@ -343,47 +313,6 @@ func TestSQLInDocumentsRuns(t *testing.T) {
 	}
 	if checked < 20 {
 		t.Errorf("only %d statements were found", checked)
-	}
-}
-
-// docs/scale.md has an administrator make the simulation's durations of the ledger.
-func TestDurationsAreThoseOfTheLedger(t *testing.T) {
-	t.Parallel()
-	db := testenv.Database(t)
-	_, err := db.Exec(t.Context(), `
-		INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Example University', 'a.edu', 'r', 's');
-		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
-			SELECT 1, 'Ingest', 'Receive', n || '.tar', 'r', repeat('e', 32), size, now()
-			FROM unnest(ARRAY[0, 1000, 1023, 1024, 5000]) WITH ORDINALITY AS bag (size, n);
-		INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker, claimed_at, ended_at, outcome)
-			SELECT id, token, a.stage, 1, 'n', 1, 'w', '2026-01-01', '2026-01-01'::timestamptz + make_interval(secs => seconds), ended::attempt_outcome
-			FROM work_items w JOIN (VALUES
-				('1.tar', 1, 'Receive', 3.0, 'done'), ('2.tar', 1, 'Receive', 2.0, 'done'), ('3.tar', 1, 'Receive', 4.0, 'done'),
-				('3.tar', 2, 'Store', 1.5, 'transient'), ('3.tar', 3, 'Store', 0.5, 'done'),
-				('4.tar', 1, 'Validate', 7.0, 'done'), ('4.tar', 2, 'Receive', 6.0, 'done'), ('5.tar', 1, 'Receive', 8.0, 'done')
-			) AS a (name, token, stage, seconds, ended) USING (name)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql, err := os.ReadFile("bench/scale/durations.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines strings.Builder
-	err = db.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
-		_, err := c.Conn().PgConn().CopyTo(t.Context(), &lines, "COPY ("+string(sql)+") TO STDOUT (FORMAT csv, HEADER)")
-		return err
-	})
-	const want = `stage,size,bags,p0,p10,p25,p50,p75,p90,p99,p100
-Receive,1,1,3.0000,3.0000,3.0000,3.0000,3.0000,3.0000,3.0000,3.0000
-Receive,256,2,2.0000,2.2000,2.5000,3.0000,3.5000,3.8000,3.9800,4.0000
-Store,256,1,0.5000,0.5000,0.5000,0.5000,0.5000,0.5000,0.5000,0.5000
-Receive,1024,1,6.0000,6.0000,6.0000,6.0000,6.0000,6.0000,6.0000,6.0000
-Validate,1024,1,7.0000,7.0000,7.0000,7.0000,7.0000,7.0000,7.0000,7.0000
-Receive,4096,1,8.0000,8.0000,8.0000,8.0000,8.0000,8.0000,8.0000,8.0000
-`
-	if err != nil || lines.String() != want {
-		t.Errorf("%v\n%s\nwant\n%s", err, lines.String(), want)
 	}
 }
 

@@ -51,10 +51,10 @@ func (f *feed) run(ctx context.Context) error {
 }
 
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // waiting counts the bags that wait for a worker, up to the most that may.

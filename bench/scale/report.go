@@ -22,7 +22,7 @@ func report(out io.Writer, s *servers, c config, results []result) error {
 	fmt.Fprintf(out, "%d cores for all; PostgreSQL %s, fsync and synchronous_commit on; %s; arriving work is %.2f of what the slots can do.\n",
 		runtime.NumCPU(), s.version, recordCap, c.load)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "\nWhat was done\nbags\tworkers\toffered/s\tbags/s\thops/s\tnew p50 ms\tp99\thop p50 ms\tp99\tPostgreSQL cores\tworkers'\tothers'\tidle\tconnections\twarnings\t  limit\n")
+	fmt.Fprint(w, "\nWhat was done\nbags\tworkers\toffered/s\tbags/s\ttransitions/s\tnew p50 ms\tp99\tnext p50 ms\tp99\tPostgreSQL cores\tworkers'\tothers'\tidle\tconnections\twarnings\t  limit\n")
 	for _, r := range results {
 		pg, workers := r.cores(r.end.postgres-r.begin.postgres), r.cores(r.end.workers.CPU-r.begin.workers.CPU)
 		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.0f\t%.1f\t%.0f\t%.1f\t%.0f\t%.2f\t%.2f\t%.2f\t%.0f%%\t%d\t%d\t  %s\n",
@@ -31,7 +31,7 @@ func report(out io.Writer, s *servers, c config, results []result) error {
 			max(0, r.cores(r.end.machine-r.begin.machine)-pg-workers), 100*r.idle(), r.connections,
 			r.end.workers.Warnings-r.begin.workers.Warnings, r.limit(c))
 	}
-	fmt.Fprint(w, "\nWhat a hop cost\nbags\tworkers\tPostgreSQL CPU ms\tworker CPU ms\tstatements\ttransactions\tcommits\tclaims\tempty\tWAL bytes\thops/s per core\tbags/day per core\t  sessions at work, by what they wait for\n")
+	fmt.Fprint(w, "\nWhat each transition cost\nbags\tworkers\tPostgreSQL CPU ms\tworker CPU ms\tstatements\ttransactions\tcommits\tclaims\tempty\tWAL bytes\tper core: transitions/s\tbags/day\t  sessions at work, by what they wait for\n")
 	for _, r := range results {
 		n := max(float64(r.hops), 1)
 		ms := 1000 * (r.end.postgres - r.begin.postgres) / n
@@ -52,7 +52,7 @@ func report(out io.Writer, s *servers, c config, results []result) error {
 	return nil
 }
 
-// stages is how many hops take a bag through its ingest.
+// stages is how many transitions take a bag through its ingest.
 const stages = 9
 
 // limit says what kept the workers from doing all that was offered.
@@ -90,9 +90,9 @@ func (r *result) printStatements(out io.Writer) {
 	if len(r.statements) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\n%s bags, %d workers: statements by their time in the database\n", r.bags.name, r.workers)
+	fmt.Fprintf(out, "\n%s bags, %d workers: statements by their time in the database, for each transition\n", r.bags.name, r.workers)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "calls/hop\tms/call\tms/hop\tWAL bytes/hop\tstatement")
+	fmt.Fprintln(w, "calls\tms/call\tms\tWAL bytes\tstatement")
 	n := max(float64(r.hops), 1)
 	for _, s := range r.statements {
 		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.0f\t%s\n", float64(s.Calls)/n, s.MS/max(float64(s.Calls), 1), s.MS/n, float64(s.WAL)/n, s.Text)

@@ -204,4 +204,5 @@ func (c counted) Handle(ctx context.Context, r slog.Record) error {
 func (c counted) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return counted{c.Handler.WithAttrs(attrs), c.n}
 }
+
 func (c counted) WithGroup(name string) slog.Handler { return counted{c.Handler.WithGroup(name), c.n} }
