@@ -163,14 +163,14 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 	if err != nil {
 		return Object{}, b.explain(ctx, err)
 	}
-	result, at, err := readCopyResult(out.Body)
+	result, at, err := readCopyResult(out.body)
 	if err != nil {
 		return Object{}, b.wrong(err)
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
 		ETag: strings.Trim(result.ETag, `"`), SHA256: result.ChecksumSHA256, LastModified: at,
-		StorageClass: b.Class(), VersionID: out.Header.Get("X-Amz-Version-Id"),
+		StorageClass: b.Class(), VersionID: out.header.Get("X-Amz-Version-Id"),
 	}
 	if o.ETag == "" {
 		return Object{}, b.wrong(errors.New("the answer has no ETag"))

@@ -67,7 +67,7 @@ func (b *Bucket) GetProven(ctx context.Context, key, ifMatch string) (io.ReadClo
 	if err != nil {
 		return nil, unproven(), err
 	}
-	return body, b.proofOf(ctx, key, etagOf(out.Header), out.Header, out.ContentLength), nil
+	return body, b.proofOf(ctx, key, etagOf(out.header), out.header, out.size), nil
 }
 
 // unproven has a digest, that agrees with nothing.

@@ -71,9 +71,9 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		return Object{}, b.unsent(ctx, body, err)
 	}
 	o := Object{
-		Key: key, Size: up.Size, ETag: etagOf(out.Header), SHA256: out.Header.Get("X-Amz-Checksum-Sha256"),
+		Key: key, Size: up.Size, ETag: etagOf(out.header), SHA256: out.header.Get("X-Amz-Checksum-Sha256"),
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
-		VersionID: out.Header.Get("X-Amz-Version-Id"),
+		VersionID: out.header.Get("X-Amz-Version-Id"),
 	}
 	if err := b.compare(body, o.ETag, o.SHA256); err != nil {
 		return Object{}, b.discard(ctx, key, err)

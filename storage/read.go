@@ -80,11 +80,11 @@ func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (h htt
 	if part > 0 {
 		r.query = fmt.Sprintf("partNumber=%d", part)
 	}
-	response, err := b.send(ctx, r)
+	got, err := b.send(ctx, r)
 	if err != nil {
 		return nil, 0, err
 	}
-	return response.Header, response.ContentLength, nil
+	return got.header, got.size, nil
 }
 
 // KeepsSHA256 reports whether the server is asked to check and keep SHA-256, and
@@ -108,7 +108,7 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 }
 
 // get asks for the server's checksum as well if proven is true. It is not compared here.
-func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *http.Response, error) {
+func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *reply, error) {
 	ask := &request{
 		operation: "GetObject", method: http.MethodGet, key: key, query: "x-id=GetObject", header: make(http.Header), payload: noContent,
 	}
@@ -127,31 +127,31 @@ func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*do
 		return nil, nil, b.errorf("get", key, b.explain(ctx, err))
 	}
 	if err := b.checkRange(r, ask.header["Range"] != nil, out); err != nil {
-		_ = out.Body.Close()
+		_ = out.body.Close()
 		return nil, nil, b.errorf("get", key, err)
 	}
 	return &download{
-		body: out.Body, left: out.ContentLength,
+		body: out.body, left: out.size,
 		fail: func(err error) error { return b.errorf("read", key, b.explain(ctx, err)) },
 	}, out, nil
 }
 
 // checkRange holds the answer against the question: a server or a cache that
 // ignores ranges would otherwise hand out the wrong bytes.
-func (b *Bucket) checkRange(r Range, asked bool, out *http.Response) error {
-	if out.ContentLength < 0 {
+func (b *Bucket) checkRange(r Range, asked bool, out *reply) error {
+	if out.size < 0 {
 		return b.wrong(errors.New("the answer has no length"))
 	}
-	got := out.Header.Get("Content-Range")
+	got := out.header.Get("Content-Range")
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
 		return b.wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
 	}
-	if etag := etagOf(out.Header); r.IfMatch != "" && etag != r.IfMatch {
+	if etag := etagOf(out.header); r.IfMatch != "" && etag != r.IfMatch {
 		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", r.IfMatch, etag))
 	}
-	if r.Length > 0 && out.ContentLength != r.Length {
-		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.ContentLength, r.Length, r.Offset)
-		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+out.ContentLength)) {
+	if r.Length > 0 && out.size != r.Length {
+		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.size, r.Length, r.Offset)
+		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+out.size)) {
 			return err // the object ends there
 		}
 		return b.wrong(err)

@@ -43,16 +43,26 @@ type request struct {
 	stream    *body       // one that cannot; at most one of the two is there
 }
 
-// send returns an answer that is a success and has passed examine. Only that of a GET has
-// a body, which the caller closes.
-func (b *Bucket) send(ctx context.Context, r *request) (*http.Response, error) {
+// A reply is a success that has passed examine. Only that of a GET has a body that has to be
+// closed.
+type reply struct {
+	header http.Header
+	size   int64 // of the content; below 0: unknown
+	body   io.ReadCloser
+}
+
+// send asks, and returns the answer.
+func (b *Bucket) send(ctx context.Context, r *request) (*reply, error) {
 	if r.key == "" {
 		return nil, errors.New("the key is empty") // and the request would be about the bucket
 	}
 	began := time.Now()
-	response, err := b.sendAgain(ctx, r)
+	response, err := b.sendAgain(ctx, r) //nolint:bodyclose // the caller closes it
 	b.heard(began, err)
-	return response, err
+	if err != nil {
+		return nil, err
+	}
+	return &reply{response.Header, response.ContentLength, response.Body}, nil
 }
 
 // sendAgain tries as often as the SDK would, with the same pauses.

@@ -4,7 +4,7 @@ import "slices"
 
 // mutants are all mistakes. docs/testing.md says what each would have cost.
 func mutants() []mutant {
-	return slices.Concat(ofClaims(), ofLeases(), ofRules(), ofTyping(), ofPlans(), ofRecords())
+	return slices.Concat(ofClaims(), ofCarrying(), ofLeases(), ofRules(), ofTyping(), ofPlans(), ofRecords())
 }
 
 // ofClaims are the mistakes in what a claim takes, and where it looks.
@@ -69,20 +69,9 @@ func ofClaims() []mutant {
 	}
 }
 
-// ofLeases are the mistakes in ends, heartbeats and reaping.
-func ofLeases() []mutant {
+// ofCarrying are the mistakes in carrying items on.
+func ofCarrying() []mutant {
 	return []mutant{
-		{
-			"settle-without-token", "claim/sql/settle_done.sql",
-			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
-			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
-		},
-		{
-			"settle-keeps-token", "claim/sql/settle_done.sql",
-			`		claim_token        = w.claim_token + CASE WHEN m.lease IS NULL THEN 1 ELSE 2 END,
-`, ``,
-			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
-		},
 		{
 			"carried-into-a-pause", "claim/sql/settle_done.sql",
 			` AND s.stage = m.stage AND NOT s.paused`, ` AND s.stage = m.stage`,
@@ -103,6 +92,23 @@ func ofLeases() []mutant {
 			"carried-past-others", "pipeline/places.go",
 			`&& !p.empty[place{of.Name, step}]`, `&& false`,
 			"./pipeline", "TestItemGoesOnWhereNobodyWaits",
+		},
+	}
+}
+
+// ofLeases are the mistakes in ends, heartbeats and reaping.
+func ofLeases() []mutant {
+	return []mutant{
+		{
+			"settle-without-token", "claim/sql/settle_done.sql",
+			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
+			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
+		},
+		{
+			"settle-keeps-token", "claim/sql/settle_done.sql",
+			`		claim_token        = w.claim_token + CASE WHEN m.lease IS NULL THEN 1 ELSE 2 END,
+`, ``,
+			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
 		},
 		{
 			"move-without-token", "migrations/repeatable/21_transition.sql",

@@ -17,8 +17,12 @@ func TestRequestsOfABag(t *testing.T) {
 		size  int64
 		most  float64 // beyond the four of each file
 	}{
-		{3, 4 << 10, 11}, {20, 64 << 10, 11}, {20, 200 << 10, 11}, {300, 1 << 10, 11},
-		{40, 150 << 10, 23}, {20, 700 << 10, 31}, // the tar is not kept in memory
+		{3, 4 << 10, 11},
+		{20, 64 << 10, 11},
+		{20, 200 << 10, 11},
+		{300, 1 << 10, 11},
+		{40, 150 << 10, 23}, // the tar is not kept in memory
+		{20, 700 << 10, 31},
 		{20, 1500 << 10, 153}, // the server copies each file, which takes three requests
 	} {
 		t.Run(fmt.Sprintf("%d of %d KiB", tc.files, tc.size>>10), func(t *testing.T) {

@@ -53,8 +53,8 @@ func (s staged) stored(p *lists.Piece) lists.Opener {
 // lost tells whether something failed because a piece is not there as it was made. Items that an
 // earlier version of Farol has staged have none.
 func (s staged) lost(ctx context.Context, p *lists.Piece, failed error) error {
-	if fault.In(failed) != nil { // the service has no answer
-		return nil
+	if fault.In(failed) != nil {
+		return nil //nolint:nilerr // the service has no answer
 	}
 	o, err := s.bucket.Head(ctx, lists.Key(s.Item.ID, p.Key()))
 	switch {

@@ -96,6 +96,7 @@ func TestStagedTarThatIsLostOrDamagedIsCopiedAgain(t *testing.T) {
 	t.Parallel()
 	flip := func(path string) func(*testing.T, []byte) []byte {
 		return func(t *testing.T, tar []byte) []byte {
+			t.Helper()
 			tar[placeOf(t, tar, path)+7] ^= 1
 			return tar
 		}
