@@ -14,7 +14,7 @@ import (
 )
 
 // measured has how long the stages of bags lasted that were ingested one at a time on the
-// development stack: see BenchmarkStageDurations.
+// development stack, by durations.sql.
 //
 //go:embed durations.csv
 var measured string
