@@ -138,11 +138,11 @@ func TestFiguresGoOnAfterAnAttemptThatFailed(t *testing.T) {
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
 	a.Through(proxy)
 	engine := a.Engine()
-	a.UpTo(engine, "Copy To Staging")
-	proxy.CutAfter(files * size) // every byte passes twice
-	a.One(engine, "Copy To Staging")
+	a.UpTo(engine, "Store")
+	proxy.CutAfter(files * size * 3 / 2) // every byte passes three times: it is read, and stored twice
+	a.One(engine, "Store")
 	first, ok := a.counters(id)
-	if !ok || first.Stage != "Copy To Staging" || first.Files < 3 || first.Files >= files || first.FilesBefore != 0 ||
+	if !ok || first.Stage != "Store" || first.Files < 3 || first.Files >= files || first.FilesBefore != 0 ||
 		first.FilesTotal != files+2 || first.Bytes < (first.Files-2)*size || first.Bytes >= first.BytesTotal {
 		t.Fatalf("of the first attempt: %+v, %v", first, ok)
 	}
@@ -160,9 +160,9 @@ func TestFiguresGoOnAfterAnAttemptThatFailed(t *testing.T) {
 
 	proxy.Resume()
 	a.Exec(`UPDATE work_items SET run_at = now()`)
-	w := a.Hold(engine, "Copy To Staging")
+	w := a.Hold(engine, "Store")
 	stop := watchCounting(t, &w.Count)
-	err = ingest.Steps(a.Deps)[3].Run.Run(w.Hold.Context(), w)
+	err = ingest.Steps(a.Deps)[5].Run.Run(w.Hold.Context(), w)
 	w.Count.End(t.Context(), false)
 	stop()
 	second, _ := a.counters(id)
