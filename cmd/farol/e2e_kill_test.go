@@ -65,7 +65,7 @@ func (s *site) inTheMiddle(id int64, stage string, moved int64) bool {
 	switch stage {
 	case "Receive":
 		return moved > 100_000 // of the three megabytes of the tar
-	case "Copy To Staging", "Format Identification", "Store", "Storage Validation":
+	case "Format Identification", "Store", "Storage Validation":
 		n := s.finished(id, stage)
 		if n == sampleFiles {
 			s.t.Fatalf("%s has finished all files already", stage)
@@ -76,7 +76,7 @@ func (s *site) inTheMiddle(id int64, stage string, moved int64) bool {
 	case "Cleanup":
 		return len(keysOf(s.t, s.staging)) == 0 // and the tar is still there
 	}
-	return moved > 0 // it reads what earlier stages left
+	return moved > 0 // it reads what earlier stages left; the store copies the tar by itself
 }
 
 // holdRecord lets the transaction of Record begin and not end, until release is
@@ -124,7 +124,7 @@ func TestSIGTERMGivesBackAtOnce(t *testing.T) {
 	s.settings["FAROL_LEASE"], s.settings["FAROL_HEARTBEAT"] = "5m", "1m" // nobody waits for it to lapse
 	proxy := s.s3Proxy()
 	id := s.depositSample()
-	const stage = "Copy To Staging"
+	const stage = "Store"
 	s.exec(`UPDATE stage_settings SET paused = (stage = $1)`, stage)
 	worker := s.worker()
 	worker.eventually("the item to come to "+stage, func() bool { return s.item(id).Stage == stage })
@@ -141,9 +141,9 @@ func TestSIGTERMGivesBackAtOnce(t *testing.T) {
 		t.Errorf("item = %+v", item)
 	}
 	counts(t, s.db, map[string]int{
-		`SELECT count(*) FROM work_items WHERE run_at <= now()`:                                            1,
-		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Copy To Staging'`:                          1,
-		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Copy To Staging' AND outcome = 'released'`: 1,
+		`SELECT count(*) FROM work_items WHERE run_at <= now()`:                                  1,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Store'`:                          1,
+		`SELECT count(*) FROM work_item_attempts WHERE stage = 'Store' AND outcome = 'released'`: 1,
 	})
 
 	proxy.Delay(0)
