@@ -15,30 +15,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 func main() {
 	// As farol work does, and for the clients of all systems alike.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(400 << 20)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "queue:", err)
-		os.Exit(1)
-	}
+	rig.Main("queue", run)
 }
 
 // config is what the command line asks for.
@@ -80,7 +69,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if err := f.Parse(args); err != nil {
 		return c, flag.ErrHelp // the flag set has said what is wrong
 	}
-	c.only, c.workloads = words(*only), words(*workloads)
+	c.only, c.workloads = rig.Words(*only), rig.Words(*workloads)
 	for _, w := range c.workloads {
 		if !slices.Contains([]string{"drain", "steady", "wake", "pinned"}, w) {
 			return c, fmt.Errorf("there is no workload %q", w)
@@ -91,7 +80,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		to   *[]int
 		from string
 	}{{&c.workers, *workers}, {&c.batches, *batches}, {&c.backlogs, *backlogs}} {
-		if *list.to, err = numbers(list.from); err != nil {
+		if *list.to, err = rig.Numbers(list.from); err != nil {
 			return c, err
 		}
 	}
@@ -99,21 +88,6 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, errors.New("repetitions, items, samples, rates and times must be more than nothing")
 	}
 	return c, nil
-}
-
-func words(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-func numbers(list string) (out []int, err error) {
-	for _, word := range words(list) {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no number above zero", word)
-		}
-		out = append(out, n)
-	}
-	return out, nil
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 func TestSystemsAreChosenByNameOrFamily(t *testing.T) {
@@ -16,7 +18,7 @@ func TestSystemsAreChosenByNameOrFamily(t *testing.T) {
 		{"rive", nil},
 	} {
 		var got []string
-		for _, c := range choose(contenders(config{}), words(test.asked)) {
+		for _, c := range choose(contenders(config{}), rig.Words(test.asked)) {
 			got = append(got, c.name)
 		}
 		if !slices.Equal(got, test.want) {

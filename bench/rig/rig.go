@@ -1,5 +1,5 @@
-// Package rig has what benchmarks need to measure Farol as its users run it: the
-// programs, and the settings of a stack.
+// Package rig has what the programs that measure Farol share: its programs as users run them,
+// the settings of a stack, and their own command lines.
 package rig
 
 import (

@@ -15,34 +15,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := start(ctx, os.Args[1:])
-	stop()
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	rig.Main("scale", start)
 }
 
 // workerCommand makes this program one of the workers.
 const workerCommand = "worker"
 
-func start(ctx context.Context, args []string) error {
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 1 && args[0] == workerCommand {
-		return work(ctx, os.Stdin, os.Stdout)
+		return work(ctx, os.Stdin, stdout)
 	}
-	return run(ctx, args, os.Stdout, os.Stderr)
+	return run(ctx, args, stdout, stderr)
 }
 
 // config is what the command line asks for.
@@ -80,10 +69,10 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	if c.durations, err = readDurations(*file); err != nil {
 		return c, err
 	}
-	if c.workers, err = numbers(*workers); err != nil {
+	if c.workers, err = rig.Numbers(*workers); err != nil {
 		return c, err
 	}
-	for _, name := range words(*bags) {
+	for _, name := range rig.Words(*bags) {
 		m, err := newMix(name, c.durations)
 		if err != nil {
 			return c, err
@@ -94,21 +83,6 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 		return c, errors.New("times, the load and the list of bags must be more than nothing")
 	}
 	return c, nil
-}
-
-func words(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-func numbers(list string) (out []int, err error) {
-	for _, word := range words(list) {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no number above zero", word)
-		}
-		out = append(out, n)
-	}
-	return out, nil
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

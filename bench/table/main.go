@@ -15,26 +15,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/farol-preservation/farol/bench/rig"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "table:", err)
-		os.Exit(1)
-	}
+	rig.Main("table", run)
 }
 
 // chosen parses the command line: the workloads that are asked for, and whether the
@@ -49,7 +37,7 @@ func chosen(args []string, stderr io.Writer) (list []workload, transitions bool,
 	if *only == "" {
 		return workloads(), true, nil
 	}
-	for _, name := range strings.Split(*only, ",") {
+	for _, name := range rig.Words(*only) {
 		i := slices.IndexFunc(workloads(), func(w workload) bool { return w.name == name })
 		switch {
 		case name == transitionsName:
