@@ -177,7 +177,8 @@ func TestStaleClaimIsNotCarriedOn(t *testing.T) {
 	}
 }
 
-// While somebody keeps an item of the stage before locked, a capped stage is open to others.
+// While another transaction keeps an item locked that is carried into a capped stage, other workers
+// claim items of that stage.
 func TestLockedItemKeepsNoCapFromOthers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

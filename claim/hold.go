@@ -171,7 +171,7 @@ func (h *Hold) Settle(ctx context.Context, done Done, result error) error {
 // Carry is Settle for a stage that is done, and begins the next one of an ingest for this
 // process, in the same statement. It returns the item as if it had been claimed there; nil if
 // that stage is paused, or has as many items as its cap allows. Then the item waits there. The
-// caller makes sure that nobody waits in front of it.
+// caller makes sure that no item waits that comes first.
 func (h *Hold) Carry(ctx context.Context, done Done) (next *Item, err error) {
 	ended := h.settle(ctx, Ending{Done: done, carry: true})
 	return ended.next, ended.err

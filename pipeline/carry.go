@@ -10,7 +10,7 @@ import (
 )
 
 // slot is a pool's place for one item: its own, or one that it took for a neighbour. The item
-// keeps it from stage to stage, as long as nobody waits who comes first.
+// keeps it from stage to stage, as long as no item waits that comes first.
 type slot struct {
 	pool     *poolRun
 	of       Pool
@@ -42,8 +42,8 @@ func (r *Runner) leaveStep(step string) {
 
 // enterNext reports whether an item whose stage is done may go on to the next one in its slot,
 // and reserves what it needs of that step's bound. It may if a claim for this slot would take it
-// before all others: its pool takes the stage, and nobody is known to wait there, at a later
-// stage, or for another action of the pool. If the slot is lent, nobody waits for the pool
+// before all others: its pool takes the stage, and no item is known to wait there, at a later
+// stage, or for another action of the pool. If the slot is lent, no item waits for the pool
 // itself either.
 func (r *Runner) enterNext(s *slot, item claim.Item, done claim.Done) (ok bool) {
 	if s == nil || s.claiming.Err() != nil || done.Next == "" || item.Action != registry.Ingest {
@@ -56,7 +56,7 @@ func (r *Runner) enterNext(s *slot, item claim.Item, done claim.Done) (ok bool) 
 	if !slices.Contains(s.of.Stages, step) || !f.StillTakes(item, done.MemoryNeed) {
 		return false
 	}
-	if !s.pool.places.nobodyAt(s.of, r.notBefore(step)) || s.of.Name != s.pool.Name && !s.pool.places.nobodyAt(s.pool.Pool, r.order) {
+	if !s.pool.places.emptyAt(s.of, r.notBefore(step)) || s.of.Name != s.pool.Name && !s.pool.places.emptyAt(s.pool.Pool, r.order) {
 		return false
 	}
 	r.mu.Lock()

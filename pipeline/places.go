@@ -34,7 +34,7 @@ func (p *places) worth(of Pool, action registry.Action, wants []claim.Want) (ask
 	return ask, some
 }
 
-// found notes where a claim for n items found less than it asked for. Nobody needs to look there
+// found notes where a claim for n items found less than it asked for. No claim needs to look there
 // again before something is put there, a cap has space, a service is back, or a poll finds that
 // something has become due: all of these wake the pool. A claim that got all its items has been
 // through the stages before the last that it got one of, and through those with a cap, which it
@@ -70,8 +70,8 @@ func (p *places) hear(stages []registry.Stage, stageOf func(step string) registr
 	maps.DeleteFunc(p.empty, func(at place, _ bool) bool { return slices.Contains(stages, stageOf(at.step)) })
 }
 
-// nobodyAt reports whether nobody waits at any of the steps of a pool, as far as is known.
-func (p *places) nobodyAt(of Pool, steps []string) bool {
+// emptyAt reports whether no item waits at any of the steps of a pool, as far as is known.
+func (p *places) emptyAt(of Pool, steps []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !slices.ContainsFunc(steps, func(step string) bool {

@@ -78,10 +78,10 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 				clear(known)
 			}
 			for _, s := range stages {
-				if nobody := p.nobodyAt(pool, []string{string(s)}); nobody && lies[s] > 0 {
-					t.Fatalf("nobody is said to be at %s, where %d are", s, lies[s])
-				} else if !nobody && known[s] {
-					t.Fatalf("somebody is said to be at %s, where a claim has found nobody", s)
+				if empty := p.emptyAt(pool, []string{string(s)}); empty && lies[s] > 0 {
+					t.Fatalf("%s is said to be empty, where %d items are", s, lies[s])
+				} else if !empty && known[s] {
+					t.Fatalf("an item is said to be at %s, where a claim has found none", s)
 				}
 			}
 			n := rapid.IntRange(1, 5).Draw(t, "slots")
@@ -121,10 +121,10 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 	})
 }
 
-// An item goes on in its slot only while nobody waits who comes before it, wherever that is: at
+// An item goes on in its slot only while none waits that comes before it, wherever that is: at
 // its next stage, at a later one, for another action of the pool, or for the pool that lends the
 // slot. One that would not be claimed for the slot does not go on either.
-func TestItemGoesOnWhereNobodyWaits(t *testing.T) {
+func TestItemGoesOnWhereNoneWaits(t *testing.T) {
 	t.Parallel()
 	steps := []Step{{Action: "Ingest", Stage: "Receive"}, {Action: "Ingest", Stage: "Store"}, {Action: "Ingest", Stage: "Record"}, {Action: "Restore Object", Stage: "Requested"}}
 	own := Pool{Name: "own", Stages: []string{"Receive", "Store", "Record", "Restore Object"}, Slots: 4}
@@ -135,23 +135,23 @@ func TestItemGoesOnWhereNobodyWaits(t *testing.T) {
 		change  func(r *Runner, item *claim.Item, done *claim.Done, stop func())
 		refused bool
 	}{
-		"nobody waits":                        {},
-		"somebody at an earlier stage":        {waits: []place{{"own", "Receive"}}},
-		"somebody at the next stage":          {waits: []place{{"own", "Store"}}, refused: true},
-		"somebody at a later stage":           {waits: []place{{"own", "Record"}}, refused: true},
-		"somebody of another action":          {waits: []place{{"own", "Restore Object"}}, refused: true},
-		"lent, and nobody waits":              {lent: true},
-		"lent, and somebody of the lender's":  {lent: true, waits: []place{{"own", "Receive"}}, refused: true},
-		"lent, and somebody at a later stage": {lent: true, waits: []place{{"small", "Record"}}}, // which small does not take
-		"lent, and somebody at the next":      {lent: true, waits: []place{{"small", "Store"}}, refused: true},
-		"the pool does not take the stage":    {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "Record" }, refused: true},
-		"it is another provider's now":        {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.StorageOption = "Glacier-OH" }, refused: true},
-		"it needs more memory than there is":  {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 30 }, refused: true},
-		"as much memory as there is":          {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 20 }},
-		"the step has no slot left":           {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 3 }, refused: true},
-		"the step has one slot left":          {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 2 }},
-		"the process is stopping":             {change: func(_ *Runner, _ *claim.Item, _ *claim.Done, stop func()) { stop() }, refused: true},
-		"the item is at its end":              {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "" }, refused: true},
+		"none waits":                         {},
+		"one at an earlier stage":            {waits: []place{{"own", "Receive"}}},
+		"one at the next stage":              {waits: []place{{"own", "Store"}}, refused: true},
+		"one at a later stage":               {waits: []place{{"own", "Record"}}, refused: true},
+		"one of another action":              {waits: []place{{"own", "Restore Object"}}, refused: true},
+		"lent, and none waits":               {lent: true},
+		"lent, and one of the lender's":      {lent: true, waits: []place{{"own", "Receive"}}, refused: true},
+		"lent, and one at a later stage":     {lent: true, waits: []place{{"small", "Record"}}}, // which small does not take
+		"lent, and one at the next":          {lent: true, waits: []place{{"small", "Store"}}, refused: true},
+		"the pool does not take the stage":   {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "Record" }, refused: true},
+		"it is another provider's now":       {lent: true, change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.StorageOption = "Glacier-OH" }, refused: true},
+		"it needs more memory than there is": {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 30 }, refused: true},
+		"as much memory as there is":         {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.MemoryNeed = 1 << 20 }},
+		"the step has no slot left":          {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 3 }, refused: true},
+		"the step has one slot left":         {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) { r.running["Store"] = 2 }},
+		"the process is stopping":            {change: func(_ *Runner, _ *claim.Item, _ *claim.Done, stop func()) { stop() }, refused: true},
+		"the item is at its end":             {change: func(_ *Runner, _ *claim.Item, done *claim.Done, _ func()) { done.Next = "" }, refused: true},
 		"its next stage needs what fails": {change: func(r *Runner, _ *claim.Item, _ *claim.Done, _ func()) {
 			r.breakers.byName["s3"] = &breaker{state: claim.ServiceFailing, scopes: []claim.Scope{{Steps: []string{"Store"}}}}
 		}, refused: true},

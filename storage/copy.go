@@ -32,8 +32,8 @@ type Source struct {
 // between endpoints, the bytes come through here. Large objects go in parts as in
 // [Bucket.PutParts], where p.Open is not used. A range goes in parts wherever the
 // server copies it, in a single one if it is small: it has no other way. A part
-// that the server copied, and of which it has no checksum that could be compared
-// with those of p, comes through here too.
+// that the server copied, and whose checksum it does not know, comes through here too:
+// there is nothing that could be compared with p.
 //
 // A copy that the server says has another SHA-256 than up is deleted again, and
 // the error is [ErrDigest].

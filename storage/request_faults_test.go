@@ -117,7 +117,7 @@ func hostile() map[string]http.HandlerFunc {
 		"half an error":          says(403, "<Error><Code>AccessDenied</Co"),
 		"too many":               code(429, "TooManyRequests"),
 		"broken":                 code(500, "InternalError"),
-		"not implemented":        code(501, "NotImplemented"),
+		"unknown operation":      code(501, "NotImplemented"),
 		"bad gateway":            says(502, "<html><br></html>"),
 		"busy":                   code(503, "SlowDown"),
 		"busy without word":      says(503, ""),

@@ -68,8 +68,8 @@ func (l Lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 	return l.QueryAfter(ctx, nil, sql, args...)
 }
 
-// QueryAfter sends a statement behind others, of which nothing is read: they take the locks that
-// it needs. What is sent in one go is one transaction, and takes no longer on its way.
+// QueryAfter sends a statement behind others that take the locks it needs and return nothing.
+// What is sent in one go is one transaction, and takes no longer on its way.
 func (l Lane) QueryAfter(ctx context.Context, first []Statement, sql string, args ...any) (pgx.Rows, error) {
 	if l.pooled {
 		first = append([]Statement{{SQL: locally}}, first...)

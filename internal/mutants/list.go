@@ -91,7 +91,7 @@ func ofCarrying() []mutant {
 		{
 			"carried-past-others", "pipeline/places.go",
 			`&& !p.empty[place{of.Name, step}]`, `&& false`,
-			"./pipeline", "TestItemGoesOnWhereNobodyWaits",
+			"./pipeline", "TestItemGoesOnWhereNoneWaits",
 		},
 	}
 }

@@ -57,7 +57,7 @@ const (
 	upkeepWAL        = 1000
 )
 
-// Two workers as those of farol dev, of which one takes larger bags and has nothing to do,
+// Two workers as those of farol dev, one of them idle since it takes larger bags,
 // ask little of the database. Only what the server counts is compared, never a time.
 func TestCostsOfIngests(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func (c cost) check(t *testing.T, spent counts, took time.Duration) {
 }
 
 // countedArchive is an archive on a server of its own, whose statements are those of its
-// workers alone: the test looks on as somebody else.
+// workers alone: the test connects as another role.
 func countedArchive(t *testing.T) (looks *pgxpool.Pool, a *archive) {
 	t.Helper()
 	server := testenv.NewCountingServer(t)
@@ -192,7 +192,7 @@ func counted(t *testing.T, looks *pgxpool.Pool) counts {
 		t.Fatal(err)
 	}
 	if c.claims < c.claimed {
-		t.Fatalf("%d claims were counted, of which %d found something: is the text of the claim another?", c.claims, c.claimed)
+		t.Fatalf("%d claims were counted, and %d that found something: is the text of the claim another?", c.claims, c.claimed)
 	}
 	return c
 }

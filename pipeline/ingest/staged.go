@@ -16,8 +16,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// staged is the tar as Copy To Staging has left it. Nobody has compared that copy with
-// anything: whoever uses a file of it checks its digest.
+// staged is the tar as Copy To Staging has left it. That copy was compared with nothing: a stage
+// that uses a file of it checks its digest.
 type staged struct {
 	*work
 	bucket    *storage.Bucket

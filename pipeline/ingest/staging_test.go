@@ -106,7 +106,7 @@ func TestStagedTarThatIsLostOrDamagedIsCopiedAgain(t *testing.T) {
 		noticed registry.Stage
 	}{
 		"small file changed": {flip("data/c.bin"), "Format Identification"},
-		"large file changed": {flip("data/streamed.bin"), "Store"}, // of which ranges are identified
+		"large file changed": {flip("data/streamed.bin"), "Store"}, // only ranges of it are identified
 		"cut":                {func(_ *testing.T, tar []byte) []byte { return tar[:len(tar)/2] }, "Format Identification"},
 		"longer":             {func(_ *testing.T, tar []byte) []byte { return append(make([]byte, 512), tar...) }, "Format Identification"},
 		"lost":               {func(*testing.T, []byte) []byte { return nil }, "Format Identification"},

@@ -111,7 +111,7 @@ func inOrder(t *rapid.T, groups [][]*File, files, most int, largest, bytes int64
 	}
 }
 
-// A later version of a large bag, of which one file changed, has that staged and not the whole
+// Of a later version of a large bag with one changed file, that file is staged and not the whole
 // tar; a small bag is staged whole, which is one request.
 func TestOnlyWhatIsWantedOfALargeTarIsStaged(t *testing.T) {
 	t.Parallel()
