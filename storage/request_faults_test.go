@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -166,8 +167,7 @@ func TestErrorsAreThoseOfTheSDK(t *testing.T) {
 				case "no time, GET": // Get needs none
 					was[1] = verdict{Requests: 1}
 				}
-				same := cmp.Comparer(func(a, b error) bool { return a == b }) //nolint:errorlint // the sentinels themselves
-				if diff := cmp.Diff(was[1], was[0], same); diff != "" {
+				if diff := cmp.Diff(was[1], was[0], sameError()); diff != "" {
 					t.Errorf("%s, %s (-SDK +ours):\n%s", answer, op, diff)
 				}
 				return nil
@@ -199,24 +199,115 @@ func TestAnswersEnd(t *testing.T) {
 	}
 }
 
-// A caller that is stopped while a request waits for its next try blames nobody.
-func TestAStoppedPauseBlamesNobody(t *testing.T) {
+// A caller that is stopped while a request waits for an answer, or for its next try, blames
+// nobody. Why it was stopped is not for the request to say: it may be another's error.
+func TestAStoppedRequestBlamesNobody(t *testing.T) {
 	t.Parallel()
 	at := storage.Target{Bucket: "bucket", AccessKeyID: "key", SecretAccessKey: "secret", PathStyle: true}
-	for op, do := range bothOf() {
-		for i, one := range []func(context.Context, *storage.Bucket, string) error{do.ours, do.sdks} {
-			ctx, stop := context.WithCancel(t.Context())
-			g := newGate(t, target(t, "unused"), func(w http.ResponseWriter, _ *http.Request) bool {
-				answer(w, http.StatusServiceUnavailable, "SlowDown")
-				stop()
-				return true
-			})
-			b := open(t, g.through(at), storage.Options{})
-			err := b.Explained(ctx, one(ctx, b, "key"))
-			streamed := strings.Contains(op, "streamed") && fault.In(err) != nil // and so there was no pause
-			if !streamed && (!errors.Is(err, context.Canceled) || fault.In(err) != nil) {
-				t.Errorf("%s by client %d = %v, blames %v", op, i, err, fault.In(err))
+	for _, busy := range []bool{false, true} {
+		for op, do := range bothOf() {
+			for i, one := range []func(context.Context, *storage.Bucket, string) error{do.ours, do.sdks} {
+				ctx, stop := context.WithCancelCause(t.Context())
+				g := newGate(t, target(t, "unused"), func(w http.ResponseWriter, r *http.Request) bool {
+					_, _ = io.Copy(io.Discard, r.Body)
+					if busy {
+						answer(w, http.StatusServiceUnavailable, "SlowDown")
+					}
+					stop(storage.ErrDigest)
+					if !busy {
+						<-r.Context().Done()
+					}
+					return true
+				})
+				b := open(t, g.through(at), storage.Options{})
+				err := b.Explained(ctx, one(ctx, b, "key"))
+				streamed := busy && strings.Contains(op, "streamed") // and so there was no pause
+				if v := judge(err, 0); !streamed && !cmp.Equal(v, verdict{Failed: true, Kinds: []error{context.Canceled}}, sameError()) {
+					t.Errorf("%s by client %d = %v: %+v", op, i, err, v)
+				}
 			}
+		}
+	}
+}
+
+// sameError has errors compared by what they are.
+func sameError() cmp.Option {
+	return cmp.Comparer(func(a, b error) bool { return a == b }) //nolint:errorlint // the sentinels themselves
+}
+
+// A server that answers before the end of a body does not keep the caller's reader.
+func TestAnEarlyAnswerEndsTheReading(t *testing.T) {
+	t.Parallel()
+	read := make(chan struct{})
+	g := newGate(t, target(t, "unused"), func(w http.ResponseWriter, _ *http.Request) bool {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 100 Continue\r\n\r\n")
+		<-read
+		fmt.Fprint(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+		return true
+	})
+	b := open(t, g.through(storage.Target{Bucket: "bucket", AccessKeyID: "key", SecretAccessKey: "secret", PathStyle: true}), storage.Options{})
+	src := &lingering{stop: func() { close(read) }, returned: make(chan struct{}), late: make(chan struct{})}
+	_, err := b.Put(t.Context(), "key", src, storage.Upload{Size: 1 << 30})
+	close(src.returned)
+	if !errors.Is(err, storage.ErrDenied) {
+		t.Errorf("Put = %v, want ErrDenied", err)
+	}
+	select {
+	case <-src.late:
+		t.Error("the body was read after Put had returned")
+	case <-time.After(200 * time.Millisecond): // time enough for many more pieces
+	}
+}
+
+// A server that copies may be silent for longer than one that is only to answer.
+func TestACopyMayTakeItsTime(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, target(t, "unused"), func(w http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(500 * time.Millisecond):
+			fmt.Fprint(w, "<CopyObjectResult><ETag>0f</ETag></CopyObjectResult>")
+		}
+		return true
+	})
+	b := open(t, g.through(storage.Target{Bucket: "bucket", AccessKeyID: "key", SecretAccessKey: "secret", PathStyle: true}), storage.Options{Stall: 50 * time.Millisecond})
+	if _, err := b.CopyWhole(t.Context(), storage.Source{Bucket: b, Key: "a"}, "b", describe(noise(100))); err != nil {
+		t.Error(err)
+	}
+	if n := g.count(func(*http.Request) bool { return true }); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// A bucket that has just answered is there: a key that is missing then costs no question.
+func TestAnAnswerIsProofOfTheBucket(t *testing.T) {
+	t.Parallel()
+	at := target(t, "proof")
+	put(t, create(t, at), "key", noise(100))
+	for op, ask := range map[string]func(b *storage.Bucket){
+		"HEAD": func(b *storage.Bucket) { head(t, b, "key") },
+		"GET":  func(b *storage.Bucket) { get(t, b, "key") },
+		"GET of nothing": func(b *storage.Bucket) {
+			if err := drained(b.Get(t.Context(), "none", storage.Range{Length: -1})); !errors.Is(err, storage.ErrNotFound) {
+				t.Error(err)
+			}
+		},
+		"PUT": func(b *storage.Bucket) { put(t, b, "new", noise(100)) },
+	} {
+		g := newGate(t, at, nil)
+		b := open(t, g.through(at), storage.Options{})
+		ask(b)
+		if _, err := b.Head(t.Context(), "nothing"); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Head = %v, want ErrNotFound", err)
+		}
+		if n := g.count(func(*http.Request) bool { return true }); n != 2 {
+			t.Errorf("%s: %d requests, want 2", op, n)
 		}
 	}
 }
