@@ -286,8 +286,11 @@ func (l *link) rescanPending() bool {
 	return false
 }
 
-// nextTick is how long to wait for the next tick: counts may take a tenth of the time at
-// most.
+// rest is how long there is no tick after one, whatever happens: counts may take a tenth of
+// the time at most.
+func (l *link) rest() time.Duration { return 10 * l.took }
+
+// nextTick is how long to wait for the next tick if nothing happens.
 func (l *link) nextTick(poll time.Duration) time.Duration {
 	if l.o.pace.hurried() {
 		poll = 20 * time.Millisecond
@@ -295,7 +298,7 @@ func (l *link) nextTick(poll time.Duration) time.Duration {
 	if poll < idlePoll {
 		poll = min(poll, 200*time.Millisecond)
 	}
-	return max(poll, 10*l.took)
+	return max(poll, l.rest())
 }
 
 func (l *link) adjust(now time.Time) error {
@@ -313,15 +316,19 @@ func (l *link) adjust(now time.Time) error {
 
 // wait processes what arrives from nsqd, until there is work or d is over.
 func (l *link) wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+	timer, rested := time.NewTimer(d), time.NewTimer(min(d, l.rest()))
 	defer timer.Stop()
+	defer rested.Stop()
+	var work <-chan struct{}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 			return nil
-		case <-l.o.pace.work:
+		case <-rested.C:
+			work = l.o.pace.work
+		case <-work:
 			l.o.pace.active()
 			return nil
 		case <-l.answered:

@@ -42,16 +42,26 @@ func (r *Registry) UploadFates(ctx context.Context, in Institution, uploads []Up
 }
 
 // repeatsSQL finds the item that brought the upload of another one before, if that is
-// what the object is now, whole (intellectual_objects_identifier_key,
-// work_items_ended_bag, work_items_archive_bag, generic_files_object,
-// storage_records_generic_file_id_url_key, fixity_failures_copy).
+// what the object is now, whole (work_items_ended_bag, work_items_archive_bag,
+// generic_files_object, storage_records_generic_file_id_url_key, fixity_failures_copy).
+// LATERAL and OFFSET 0 keep its order: hardly any upload came before, so that nothing else
+// is looked at. While statistics are older than the bulk of the rows, the planner would
+// walk all objects instead.
 const repeatsSQL = `
-SELECT coalesce(max(e.id), 0) FROM work_items w
-JOIN intellectual_objects o ON o.identifier = w.object_identifier AND o.institution_id = w.institution_id AND o.etag = w.etag
-	AND o.state = 'A' AND o.deleted_by_item IS NULL
-JOIN all_work_items e ON e.institution_id = w.institution_id AND e.name = w.name AND e.etag = w.etag AND e.action = 'Ingest'
-	AND NOT e.retry AND e.status = 'Success' AND e.size = w.size AND e.intellectual_object_id = o.id AND e.id <> w.id
-WHERE w.id = $1 AND NOT EXISTS (
+SELECT coalesce(max(e.id), 0) FROM (SELECT * FROM work_items WHERE id = $1 OFFSET 0) w
+CROSS JOIN LATERAL (
+	SELECT e.id, e.intellectual_object_id FROM all_work_items e
+	WHERE e.institution_id = w.institution_id AND e.name = w.name AND e.etag = w.etag AND e.action = 'Ingest'
+	  AND NOT e.retry AND e.status = 'Success' AND e.size = w.size AND e.id <> w.id
+	OFFSET 0
+) e
+CROSS JOIN LATERAL (
+	SELECT o.id FROM intellectual_objects o
+	WHERE o.id = e.intellectual_object_id AND o.identifier = w.object_identifier AND o.institution_id = w.institution_id
+	  AND o.etag = w.etag AND o.state = 'A' AND o.deleted_by_item IS NULL
+	OFFSET 0
+) o
+WHERE NOT EXISTS (
 	SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND (f.state = 'D' OR f.deleted_by_item IS NOT NULL
 		OR NOT EXISTS (SELECT FROM storage_records s WHERE s.generic_file_id = f.id)
 		OR EXISTS (SELECT FROM storage_records s JOIN fixity_failures b ON b.storage_record_id = s.id AND b.state = 'open' WHERE s.generic_file_id = f.id)))`

@@ -83,8 +83,10 @@ CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF paused_until ON fixity_po
 -- interval of targets whose policy leaves it open; of a target that has failed few
 -- times in a row one copy is tried.
 CREATE OR REPLACE FUNCTION fixity_due(days integer, few integer) RETURNS SETOF bigint
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
-	WITH target AS MATERIALIZED (
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$ -- planned once; LANGUAGE sql would be each time
+BEGIN
+	RETURN QUERY WITH target AS MATERIALIZED (
 		SELECT p.target, p.mode = 'read' AS reads, now() - make_interval(days => coalesce(p.interval_days, fixity_due.days)) AS due,
 			CASE WHEN p.failures >= fixity_due.few THEN 1 END AS most
 		FROM fixity_policies p WHERE p.paused_until <= now()
@@ -107,7 +109,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seq
 	)
 	SELECT generic_file_id FROM (SELECT generic_file_id FROM waiting UNION SELECT generic_file_id FROM allowed) f
 	WHERE NOT EXISTS (SELECT FROM storage_records s JOIN fixity_checks c ON c.storage_record_id = s.id
-		WHERE s.generic_file_id = f.generic_file_id AND c.worker <> '' AND c.run_at > now())
+		WHERE s.generic_file_id = f.generic_file_id AND c.worker <> '' AND c.run_at > now());
+END
 $$;
 
 REVOKE EXECUTE ON FUNCTION file_changes_its_fixity, object_changes_its_fixity, time_is_set, fixity_due FROM
