@@ -174,3 +174,16 @@ func scratch() (dir string, err error) {
 	}
 	return filepath.Clean(dir), nil
 }
+
+// remove removes all data at the end, and not that of a workload before the next one: for
+// half a minute ext4 passes over every inode of a deleted file when it makes another, so that
+// a deletion would be counted against whoever makes files then.
+func remove(dir string) error {
+	databases, err := filepath.Glob(filepath.Join(dir, "data-*", "postgres"))
+	for _, path := range databases {
+		if target, linked := os.Readlink(path); linked == nil { // under root the database may be elsewhere
+			err = errors.Join(err, os.RemoveAll(target))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
