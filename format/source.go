@@ -185,7 +185,8 @@ func (s *source) known(number int64) []byte {
 }
 
 // run returns the first and the last block to fetch for the sake of one: a run
-// of them if its neighbour, on the side that the reader comes from, is there.
+// of them if its neighbour, on the side that the reader comes from, is there, or if it
+// is the file's last, since few readers of that stop there.
 // The first is above the last if the budget does not allow even the one.
 func (s *source) run(number int64, backwards bool) (low, high int64) {
 	step := int64(1)
@@ -193,7 +194,7 @@ func (s *source) run(number int64, backwards bool) (low, high int64) {
 		step = -1
 	}
 	want := 1
-	if from := number - step; from >= 0 && from*blockSize < s.size && s.known(from) != nil {
+	if from := number - step; from*blockSize >= s.size || from >= 0 && s.known(from) != nil {
 		want = runBlocks
 	}
 	got, spend := 0, s.read

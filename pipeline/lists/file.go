@@ -55,10 +55,13 @@ type File struct {
 }
 
 const (
-	// WholeFile is the size in bytes up to which files are read into memory, to identify and to
-	// store them. Ranges are read of larger ones, and a server that copies one out of the tar
-	// needs three requests for each copy.
+	// WholeFile is the size in bytes up to which files are read into memory to identify them.
+	// Ranges are read of larger ones.
 	WholeFile = 1 << 20
+
+	// SentFile is the size in bytes up to which copies of a file are sent by the worker. A
+	// server that copies a range out of the tar needs three requests for each copy.
+	SentFile = 4 << 20
 
 	// A request reads at most so many bytes and files. Between two of them the tar
 	// may have so much else: headers, and files that are not wanted.
