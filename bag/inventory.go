@@ -9,8 +9,6 @@ import (
 	"iter"
 	"time"
 	"unique"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // ErrInventory marks an inventory that was damaged, cut off, or written by a
@@ -22,8 +20,6 @@ const (
 	// maxInventoryLine bounds a line before it is decoded, in bytes. The longest
 	// is the first, with three tag files of 1 MiB and some thousand findings.
 	maxInventoryLine = 64 << 20
-	// What a reader must be able to hold at once; part of the format.
-	inventoryWindow = 1 << 20
 )
 
 // inventoryHeader is the first line. Members may be added to it and to the
@@ -143,14 +139,7 @@ func (f *File) UnmarshalJSON(data []byte) error {
 // line for each file in order, and an end with their number. It does not close
 // w, and the error is that of w.
 func WriteInventory(w io.Writer, b *Bag) error {
-	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(inventoryWindow))
-	if err != nil {
-		return fmt.Errorf("write inventory: %w", err)
-	}
-	if err := writeLines(z, b); err != nil {
-		return errors.Join(fmt.Errorf("write inventory: %w", err), z.Close())
-	}
-	if err := z.Close(); err != nil {
+	if err := Compress(w, func(w io.Writer) error { return writeLines(w, b) }); err != nil {
 		return fmt.Errorf("write inventory: %w", err)
 	}
 	return nil
@@ -214,7 +203,7 @@ type Inventory struct {
 	Count int
 
 	src   *source
-	zstd  *zstd.Decoder
+	zstd  io.ReadCloser
 	lines *bufio.Reader
 	long  []byte
 }
@@ -224,11 +213,7 @@ type Inventory struct {
 // is that of r.
 func OpenInventory(r io.Reader) (*Inventory, error) {
 	src := &source{r: r}
-	z, err := zstd.NewReader(src,
-		zstd.WithDecoderConcurrency(1),
-		zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(inventoryWindow),
-	)
+	z, err := Decompress(src)
 	if err != nil {
 		return nil, fmt.Errorf("open inventory: %w", err)
 	}
@@ -241,7 +226,7 @@ func OpenInventory(r io.Reader) (*Inventory, error) {
 }
 
 // Close frees what the decoder holds. It does not close the underlying reader.
-func (inv *Inventory) Close() { inv.zstd.Close() }
+func (inv *Inventory) Close() { _ = inv.zstd.Close() } // which has no error
 
 func (inv *Inventory) header() error {
 	var h inventoryHeader

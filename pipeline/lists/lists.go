@@ -16,8 +16,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
@@ -135,14 +134,14 @@ func decodeList[T any](r io.Reader, name, inventoryID string, about any, index f
 // listReader reads a list row by row.
 type listReader[T any] struct {
 	name        string
-	z           *zstd.Decoder
+	z           io.ReadCloser
 	lines       *json.Decoder
 	read, count int
 	ended       bool
 }
 
 func openList[T any](r io.Reader, name, inventoryID string, about any) (*listReader[T], error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	z, err := bag.Decompress(r)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -167,7 +166,7 @@ func openList[T any](r io.Reader, name, inventoryID string, about any) (*listRea
 // close may also be called on nil.
 func (l *listReader[T]) close() {
 	if l != nil {
-		l.z.Close()
+		_ = l.z.Close() // which has no error
 	}
 }
 
@@ -238,19 +237,17 @@ func Write[T any](ctx context.Context, a *Area, name, inventoryID string, about 
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return a.Put(ctx, name, func(out io.Writer) error {
-		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
-		if err != nil {
-			return err
-		}
-		lines := json.NewEncoder(z)
-		if err := lines.Encode(listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
-			return err
-		}
-		for row := range rows {
-			if err := lines.Encode(row); err != nil {
+		return bag.Compress(out, func(out io.Writer) error {
+			lines := json.NewEncoder(out)
+			if err := lines.Encode(listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
 				return err
 			}
-		}
-		return z.Close()
+			for row := range rows {
+				if err := lines.Encode(row); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
 }
