@@ -6,7 +6,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 )
@@ -20,14 +22,13 @@ const (
 
 // Fit has the process fit into what its control group may use, less what
 // so many children use, unless the environment says otherwise. Up to that, garbage is
-// collected when there is so much of it, in percent of what lives. It returns how much
-// there is for lists of files.
+// collected as [Collect] has it. It returns how much there is for lists of files.
 func Fit(percent, children int) int64 {
 	heap := debug.SetMemoryLimit(-1) // GOMEMLIMIT, or no limit
 	if os.Getenv("GOMEMLIMIT") == "" {
 		heap = HeapWithin(Limit("/proc", "/sys/fs/cgroup"), children)
 		if os.Getenv("GOGC") == "" {
-			debug.SetGCPercent(percent)
+			Collect(percent)
 			debug.SetMemoryLimit(heap)
 		}
 	}
@@ -35,6 +36,35 @@ func Fit(percent, children int) int64 {
 		heap = Limit("/proc", "/sys/fs/cgroup")
 	}
 	return ListsWithin(heap)
+}
+
+const (
+	mostGarbage  = 96 << 20
+	leastPercent = 25 // of what lives, since each collection looks at all of that
+)
+
+// Collect has garbage collected when there is so much of it, in percent of what lives, or
+// 96 MiB: what is cheap while little lives would let a process with the lists of a large bag
+// grow to several times what it needs.
+func Collect(percent int) {
+	debug.SetGCPercent(percent)
+	after(func() {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		bounded := mostGarbage * 100 / int(max(live[0].Value.Uint64(), 1)) //nolint:gosec // it is less than 100 times the first
+		debug.SetGCPercent(min(percent, max(bounded, leastPercent)))
+	})
+}
+
+// after calls f after each collection of garbage: a finalizer runs then, and sets the next.
+func after(f func()) {
+	type mark struct{ _ *byte }
+	var again func(*mark)
+	again = func(m *mark) {
+		f()
+		runtime.SetFinalizer(m, again)
+	}
+	runtime.SetFinalizer(new(mark), again)
 }
 
 // HeapWithin is the heap of a process that has a limit for itself and its children.
