@@ -36,9 +36,12 @@ func Scanner(ctx context.Context, err error) error {
 	return &fault.Error{Service: fault.Scanner, Kind: k, Said: said, Err: err}
 }
 
-// Identifier says of children that do not start that this process, or its host,
-// is to blame. A file that ends its child is no error at all.
+// Identifier says of children that do not start, or that were ended, that this process, or
+// its host, is to blame. A file that ends its child is no error at all.
 func Identifier(ctx context.Context, err error) error {
+	if ctx.Err() == nil && errors.Is(err, format.ErrClosed) {
+		return &fault.Error{Service: fault.Identifier, Kind: fault.Unavailable, Said: "this worker has ended it", Err: err}
+	}
 	if ctx.Err() != nil || !errors.Is(err, format.ErrStart) {
 		return err
 	}

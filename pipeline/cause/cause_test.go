@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -32,6 +33,27 @@ func TestScannerIsBlamedForItselfOnly(t *testing.T) {
 }
 
 // What has a meaning keeps it, and what has none gets that of where it came from.
+// An identifier that has ended is this process's, and no file's.
+func TestIdentifierIsBlamedForItself(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{format.ErrClosed, fault.Identifier},
+		{format.ErrStart, fault.Identifier},
+		{errors.New("read 5 bytes at 7"), ""},
+	} {
+		service := ""
+		if f := fault.In(Identifier(t.Context(), fmt.Errorf("identify: %w", tc.err))); f != nil {
+			service = f.Service
+		}
+		if service != tc.want {
+			t.Errorf("%v is blamed on %q, want %q", tc.err, service, tc.want)
+		}
+	}
+}
+
 func TestStorageErrorsAreClassifiedOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -30,6 +30,8 @@ type identify struct {
 	Formats   *format.Identifier
 	Viruses   *virus.Scanner // nil: files are not checked for viruses
 	Files     int            // at once
+
+	known knownFormats
 }
 
 func (s *identify) Run(ctx context.Context, w *work) error {
@@ -41,7 +43,11 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	results, err := w.each(ctx, s.Files, lists.InRequests(files, s.Files, lists.WholeFile), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
 		open := tar.open(group[0].Piece)
 		if f := group[0]; f.Size > lists.WholeFile {
-			result, err := s.one(ctx, f, open.File(ctx, f), func() (io.ReadCloser, error) { return open(ctx, f.Offset, f.Size) })
+			found, err := s.Formats.Identify(ctx, f.Path, f.Size, open.File(ctx, f))
+			if err != nil {
+				return notIdentified(ctx, err)
+			}
+			result, err := s.scan(ctx, f, found, func() (io.ReadCloser, error) { return open(ctx, f.Offset, f.Size) })
 			if err != nil {
 				return err
 			}
@@ -52,9 +58,11 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 			if err := tar.verify(ctx, f, content); err != nil {
 				return err
 			}
-			result, err := s.one(ctx, f, bytes.NewReader(content), func() (io.ReadCloser, error) {
-				return io.NopCloser(bytes.NewReader(content)), nil
-			})
+			found, err := s.identifyOnce(ctx, f, content)
+			if err != nil {
+				return notIdentified(ctx, err)
+			}
+			result, err := s.scan(ctx, f, found, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
 			if err != nil {
 				return err
 			}
@@ -75,13 +83,26 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	return lists.Write(ctx, w.lists, lists.FormatsName, inventoryID, nil, len(list), lists.ByIndex(list))
 }
 
-// one finds out about one file. whole opens it from its beginning.
-func (s *identify) one(ctx context.Context, f *lists.File, content io.ReaderAt, whole func() (io.ReadCloser, error)) (lists.Format, error) {
-	result, err := s.Formats.Identify(ctx, f.Path, f.Size, content)
-	if err != nil {
-		return lists.Format{}, fmt.Errorf("identify the format: %w", cause.Identifier(ctx, err))
+// identifyOnce identifies a content that has its digest, unless that was done lately.
+func (s *identify) identifyOnce(ctx context.Context, f *lists.File, content []byte) (format.Result, error) {
+	key := contentOf(f)
+	if found, ok := s.known.find(key); ok {
+		return found, nil
 	}
-	out := lists.AsIdentified(result)
+	found, err := s.Formats.Identify(ctx, f.Path, f.Size, bytes.NewReader(content))
+	if err == nil {
+		s.known.keep(key, found)
+	}
+	return found, err
+}
+
+func notIdentified(ctx context.Context, err error) error {
+	return fmt.Errorf("identify the format: %w", cause.Identifier(ctx, err))
+}
+
+// scan looks for viruses in a file whose format was found. whole opens it from its beginning.
+func (s *identify) scan(ctx context.Context, f *lists.File, found format.Result, whole func() (io.ReadCloser, error)) (lists.Format, error) {
+	out := lists.AsIdentified(found)
 	out.Index = f.Index
 	if s.Viruses == nil {
 		return out, nil
