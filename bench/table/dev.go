@@ -31,6 +31,7 @@ type dev struct {
 	cmd         *exec.Cmd
 	ended       chan struct{} // closed when the process has ended
 	env         []string
+	settings    map[string]string // the same, by their names
 	db          *pgxpool.Pool
 	bucket      *storage.Bucket
 }
@@ -55,6 +56,7 @@ func startDev(ctx context.Context, farol, dir string) (d *dev, err error) {
 	if err != nil {
 		return nil, err
 	}
+	d.settings = env
 	for name, value := range env {
 		d.env = append(d.env, name+"="+value)
 	}

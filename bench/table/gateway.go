@@ -32,17 +32,21 @@ func newGateway(stack *devstack.Stack) (*gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the gateway's certificate: %w", err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
 	return &gateway{
 		endpoint: stack.S3Endpoint, region: stack.Region,
 		keys:   aws.Credentials{AccessKeyID: stack.AccessKeyID, SecretAccessKey: stack.SecretAccessKey},
 		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		client: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: connections,
+			TLSClientConfig: &tls.Config{RootCAs: rootsOf(pem), MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: connections,
 			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, DisableCompression: true,
 		}},
 	}, nil
+}
+
+func rootsOf(pem []byte) *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return roots
 }
 
 // do sends a request with headers given as name and value, and returns the answer's body.

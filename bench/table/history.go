@@ -101,6 +101,13 @@ func (m machine) rows(l limits, results []result) (list [][]string) {
 			}
 		}
 		list = append(list, row)
+		for _, name := range moverNames() {
+			if seconds, measured := r.moved[name]; measured {
+				row := append(about(r.name+" by "+name), make([]string, len(header())-5)...)
+				row[column("wall_s")] = figure(seconds)
+				list = append(list, row)
+			}
+		}
 	}
 	return list
 }

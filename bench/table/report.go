@@ -35,6 +35,16 @@ func report(out io.Writer, m machine, l limits, results []result) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, figure(r.perFile()), figure(r.per(r.Statements)), figure(r.per(r.Commits)),
 			figure(r.per(r.Claims-r.Claimed)), figure(r.per(r.WAL)))
 	}
+	for _, r := range results {
+		if r.moved != nil {
+			fmt.Fprintf(w, "\nthe bytes of %s moved by others\ts\n", r.name)
+			for _, name := range moverNames() {
+				if seconds, measured := r.moved[name]; measured {
+					fmt.Fprintf(w, "%s\t%s\n", name, figure(seconds))
+				}
+			}
+		}
+	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
 	}

@@ -24,6 +24,7 @@ type result struct {
 	rate       float64 // transitions a second, of the queue alone
 	least      need
 	goal       goal
+	moved      map[string]float64 // seconds that others take to move the bytes; nil: not measured
 }
 
 type goal struct{ wall, cpu float64 }
@@ -55,6 +56,11 @@ func (w workload) run(ctx context.Context, farol, dir string, l limits, m machin
 	for round := range w.rounds {
 		if err := d.deposit(ctx, fmt.Sprintf("%s-%d", w.name, round), w); err != nil {
 			return r, err
+		}
+		if w.size >= partSize && round == 0 {
+			if r.moved, err = movedByOthers(ctx, d.settings, d.bucket.Name()); err != nil {
+				return r, err
+			}
 		}
 		if _, err := d.db.Exec(ctx, `CHECKPOINT`); err != nil {
 			return r, fmt.Errorf("write a checkpoint: %w", err)
