@@ -392,3 +392,24 @@ func TestCursorSetBackByHandPublishesAgain(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 }
+
+// Planning the counts takes longer than counting: they are planned once.
+func TestCountsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	m := NewMirror(q.db, q.options())
+	conn, err := m.connect(t.Context(), newPace(m.o.Poll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background()) //nolint:errcheck // it only counted
+	for range 10 {
+		if _, err := count(t.Context(), conn, topiclog.Position{}, 90); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var planned int
+	if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0) FROM pg_prepared_statements`).Scan(&planned); err != nil || planned > 0 {
+		t.Errorf("the session has planned %d times for certain arguments: %v", planned, err)
+	}
+}
