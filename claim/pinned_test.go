@@ -115,14 +115,14 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read := p.reads("lapsed", "work_items_lease"); read[0] < blocks {
+	if read := p.reads("reap_due", "work_items_lease"); read[0] < blocks {
 		t.Errorf("a round that goes all the way read %d blocks: the leases that are over are not in its way", read[0])
 	}
 	testenv.Eventually(t, "a round to begin where the one before did", func() bool {
 		if _, err := capped.Reap(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		read := p.reads("lapsed", "work_items_lease")
+		read := p.reads("reap_due", "work_items_lease")
 		return read[len(read)-1] <= 200
 	})
 }

@@ -49,8 +49,10 @@ const reapPage = 100
 
 // reapStore takes items from workers that are gone.
 type reapStore interface {
-	// sameHost lists the other workers of this host that have not ended as far as is known.
-	sameHost(ctx context.Context, self worker) ([]worker, error)
+	// reapDue lists the other workers of this host that have not ended as far as is known, and
+	// says whether there is anything to reap of others: leases that lapsed not longer ago than
+	// since, or processes that are silent.
+	reapDue(ctx context.Context, self worker, since time.Duration) (others []worker, due bool, err error)
 	// reap takes up to most items from workers that are gone, and is busy if another
 	// process does it.
 	reap(ctx context.Context, most int, r round) (list []reaped, busy bool, err error)
@@ -67,16 +69,21 @@ type reaper struct {
 
 // reap is [Engine.Reap].
 func (r *reaper) reap(ctx context.Context) (int, error) {
-	dead, err := r.findDead(ctx)
-	if err != nil {
-		return 0, err
-	}
 	begun := time.Now()
 	rests := r.clock.restsUntil()
 	if begun.Before(rests) {
 		return 0, nil
 	}
 	since := r.rounds.Since(begun, rests)
+	others, due, err := r.store.reapDue(ctx, r.self, since)
+	if err != nil {
+		return 0, err
+	}
+	dead := r.deadOf(ctx, others)
+	if len(dead) == 0 && !due {
+		r.rounds.Ended(begun, since, true)
+		return 0, nil
+	}
 	n, complete, err := r.reapSince(ctx, since, dead)
 	r.rounds.Ended(begun, since, complete)
 	if err != nil {
@@ -120,38 +127,37 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 	}
 }
 
-// findDead finds out which workers of this host have died, and of what. On a host that
+// deadOf finds out which workers of this host have died, and of what. On a host that
 // reports nothing of its processes, leases have to lapse.
-func (r *reaper) findDead(ctx context.Context) ([]deadWorker, error) {
-	if r.self.Host == "" {
-		return nil, nil
-	}
-	others, err := r.store.sameHost(ctx, r.self)
-	if err != nil {
-		return nil, err
-	}
-	var dead []deadWorker
+func (r *reaper) deadOf(ctx context.Context, others []worker) (dead []deadWorker) {
 	for _, w := range others {
 		if d, ok := r.kernel.CauseOf(w.worker, w.Start); ok {
 			r.log.WarnContext(ctx, "worker died", "worker", w.worker, "pid", w.PID, "cause", d.Cause, "message", d.Message)
 			dead = append(dead, deadWorker{Death: d, worker: w.worker, files: process.FilesOf(w.worker)})
 		}
 	}
-	return dead, nil
+	return dead
 }
 
-// sameHost lists workers whose rows have not ended. After those of dead workers nothing is
+// reapDue lists workers whose rows have not ended. After those of dead workers nothing is
 // left to reap, so their rows are ended in the transaction that reaps.
-func (p *postgres) sameHost(ctx context.Context, self worker) ([]worker, error) {
-	rows, _ := p.upkeep.Query(ctx, sameHostSQL, self.Host, self.worker)
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w worker, err error) {
-		err = row.Scan(&w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills)
-		return w, err
+func (p *postgres) reapDue(ctx context.Context, self worker, since time.Duration) (others []worker, due bool, err error) {
+	var host *string
+	if self.Host != "" {
+		host = &self.Host
+	}
+	rows, _ := p.upkeep.Query(ctx, reapDueSQL, host, self.worker, since)
+	var w worker
+	_, err = pgx.ForEachRow(rows, []any{&due, &w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills}, func() error {
+		if w.worker != "" {
+			others = append(others, w)
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the workers of this host: %w", err)
+		return nil, false, fmt.Errorf("ask whether there is anything to reap: %w", err)
 	}
-	return list, nil
+	return others, due, nil
 }
 
 // reap ends no lease if the clock was set forward since the last heartbeat of the reaper:

@@ -246,11 +246,21 @@ type rules struct {
 func (p *postgres) rules(ctx context.Context) (r rules, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(stageSettingsSQL).Query(func(rows pgx.Rows) (err error) {
-		r.stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings])
-		return err
-	})
-	batch.Queue(`SELECT band, min_size FROM size_bands`).Query(func(rows pgx.Rows) (err error) {
-		r.bands, err = pgx.CollectRows(rows, pgx.RowToStructByName[sizeBand])
+		type row struct {
+			StageSettings
+
+			Bands    []int16
+			MinSizes []int64
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+		r = rules{}
+		for _, one := range list {
+			r.stages = append(r.stages, one.StageSettings)
+			r.bands = r.bands[:0]
+			for i, band := range one.Bands {
+				r.bands = append(r.bands, sizeBand{band, one.MinSizes[i]})
+			}
+		}
 		return err
 	})
 	batch.Queue(servicesSQL).Query(func(rows pgx.Rows) (err error) {

@@ -329,7 +329,9 @@ func (c *simConn) listen(ctx context.Context, heard func(channel, payload string
 
 func (c *simConn) peek(context.Context, Filter, []cursor.Scan, int) ([]int64, error) { return nil, nil }
 
-func (c *simConn) sameHost(context.Context, worker) ([]worker, error) { return nil, nil }
+func (c *simConn) reapDue(context.Context, worker, time.Duration) ([]worker, bool, error) {
+	return nil, true, nil
+}
 
 func (c *simConn) tidy(ctx context.Context) error {
 	return c.call(ctx, callTidy, func(time.Duration) {})

@@ -52,8 +52,8 @@ var (
 	heldByDeadSQL string
 	//go:embed sql/reap.sql
 	reapSQL string
-	//go:embed sql/same_host.sql
-	sameHostSQL string
+	//go:embed sql/reap_due.sql
+	reapDueSQL string
 	//go:embed sql/workers_died.sql
 	workersDiedSQL string
 	//go:embed sql/workers_unreaped.sql
