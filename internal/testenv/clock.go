@@ -29,7 +29,7 @@ const timeColumns = `pg_class c
 	JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 	JOIN pg_type y ON y.oid = a.atttypid
 	WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname <> 'goose_db_version'
-	  AND coalesce(nullif(y.typbasetype, 0), y.oid) IN ('timestamptz'::regtype, 'timestamp'::regtype)`
+	  AND coalesce(nullif(y.typbasetype, 0), y.oid) IN ('timestamptz'::regtype, 'timestamp'::regtype, 'timestamptz[]'::regtype)`
 
 // SetClock does to a database what setting its clock by so much does: every time
 // that it has stored is as much earlier now, seen from its clock. What is under way
@@ -40,7 +40,9 @@ func SetClock(t testing.TB, db *pgxpool.Pool, by time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	rows, _ := db.Query(ctx, `
-		SELECT format('UPDATE %I SET ', c.relname) || string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', '), c.relname
+		SELECT format('UPDATE %I SET ', c.relname) || string_agg(format(CASE y.typcategory
+			WHEN 'A' THEN '%1$I = ARRAY(SELECT t - $1::interval FROM unnest(%1$I) WITH ORDINALITY u (t, n) ORDER BY n)'
+			ELSE '%1$I = %1$I - $1::interval' END, a.attname), ', '), c.relname
 		FROM `+timeColumns+` GROUP BY c.relname ORDER BY c.relname`)
 	var tables, statements []string
 	var statement, table string
