@@ -87,8 +87,8 @@ func manyCopies(b *testing.B, db *pgxpool.Pool, n int) {
 				SELECT id, 'https://s3.us-east-1.amazonaws.com/preservation-va/' || uuid, 'Standard-VA', 'preservation-va', uuid::text, now(), now(),
 					now() - CASE WHEN id %% 100 = 0 THEN interval '90 days' + random() * interval '300 days' ELSE random() * interval '89 days' END
 				FROM generic_files WHERE id > %d AND id <= %d`, from, from+chunk),
-			fmt.Sprintf(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
-				SELECT id, 'sha256', encode(sha256(uuid::text::bytea), 'hex'), now() FROM generic_files WHERE id > %d AND id <= %d AND id %% 100 = 0`, from, from+chunk),
+			fmt.Sprintf(`INSERT INTO file_digests (generic_file_id, sha256, datetime)
+				SELECT id, sha256(uuid::text::bytea), now() FROM generic_files WHERE id > %d AND id <= %d AND id %% 100 = 0`, from, from+chunk),
 		} {
 			if _, err := tx.Exec(context.Background(), sql); err != nil {
 				b.Fatalf("%s: %v", sql, err)
@@ -98,7 +98,7 @@ func manyCopies(b *testing.B, db *pgxpool.Pool, n int) {
 			b.Fatal(err)
 		}
 	}
-	run(b, db, `VACUUM ANALYZE generic_files, storage_records, checksums`, `CHECKPOINT`)
+	run(b, db, `VACUUM ANALYZE generic_files, storage_records, file_digests`, `CHECKPOINT`)
 }
 
 // BenchmarkFixityClaim claims due copies among very many, records what was found of

@@ -63,7 +63,7 @@ func TestWorkingRoleOwnsNothing(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		`DROP TABLE premis_events`, `ALTER TABLE work_items DISABLE TRIGGER ALL`, `TRUNCATE work_item_audit`, `CREATE TABLE mine (a int)`,
+		`DROP TABLE event_records`, `DROP VIEW premis_events`, `ALTER TABLE work_items DISABLE TRIGGER ALL`, `TRUNCATE work_item_audit`, `CREATE TABLE mine (a int)`,
 		`DROP FUNCTION requeue(bigint, text)`, `DELETE FROM goose_db_version`, `UPDATE auditor_rights SET columns = ''`,
 		`CREATE OR REPLACE FUNCTION virtual_cost(size bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'`,
 	} {

@@ -153,7 +153,6 @@ WITH found AS (
 		coalesce(nullif(e.reason, ''), 'Identified by ' || e.by), coalesce(nullif(e.version, ''), 'Farol'),
 		CASE e.version WHEN '' THEN 'https://github.com/farol-preservation/farol' ELSE 'https://github.com/richardlehane/siegfried' END
 	FROM event e
-	ON CONFLICT (identifier) DO NOTHING
 )
 SELECT id FROM changed`
 

@@ -193,3 +193,20 @@ func TestFilesToIdentifyAreFoundByIndex(t *testing.T) {
 		}
 	}
 }
+
+// The number is that of the first signature file whose name has the form, also where another
+// name, which has not, comes before.
+func TestSignatureNumberIsThatOfItsPattern(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const file = "DROID_SignatureFile_V"
+	for _, version := range []string{
+		"", "siegfried 1.2.3", file, file + "120", file + ".xml", file + "120.xml", "siegfried, " + file + "7.xml; container", file + "1234567.xml", file + "123456.xml",
+		file + "12a.xml", file + file + "3.xml", file + "x" + file + "4.xml", file + "5.xml " + file + "6.xml", file + " 8.xml", file + "-9.xml", "droid_signaturefile_v1.xml",
+	} {
+		want := value[int](a, `SELECT coalesce(substring($1 FROM 'DROID_SignatureFile_V([0-9]{1,6})[.]')::integer, 0)`, version)
+		if got := value[int](a, `SELECT signature_number($1)`, version); got != want {
+			t.Errorf("%q is number %d, want %d", version, got, want)
+		}
+	}
+}

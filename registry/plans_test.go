@@ -215,7 +215,7 @@ func TestPlansLendNobodyRights(t *testing.T) {
 		_, err = c.Exec(t.Context(), sql)
 		return err
 	}
-	if err := as(`SELECT plan_make('cancel', 'EXISTS (SELECT FROM checksums)')`); err == nil || !strings.Contains(err.Error(), "permission denied for table checksums") {
+	if err := as(`SELECT plan_make('cancel', 'EXISTS (SELECT FROM checksums)')`); err == nil || !strings.Contains(err.Error(), "permission denied for view checksums") {
 		t.Errorf("a condition on what the user may not read: %v", err)
 	}
 	change := []string{`SELECT plan_make('cancel', 'true')`, `SELECT plan_apply(1)`, `SELECT plan_undo(1)`, `SELECT plan_begin(1)`}

@@ -103,7 +103,7 @@ func statement(name string) string {
 // written.
 func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, err error) {
 	err = Again(func() error {
-		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{BeginQuery: beginRecording}, func(tx pgx.Tx) error {
 			objectID, err = record(ctx, tx, rec, r.agents)
 			return err
 		})
@@ -114,6 +114,11 @@ func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, e
 	return objectID, nil
 }
 
+// beginRecording has the statements of a small bag planned once for each connection: to plan
+// them costs the database more than to run them.
+const beginRecording = `BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off`
+
+// record makes as few statements as it can: of a small bag that is new, seven.
 func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64, error) {
 	// An item that was lost before we begin is not worth the work; the look that
 	// counts is the one before the commit.
@@ -124,25 +129,31 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 	if err != nil {
 		return 0, err
 	}
-	if err := copyFiles(ctx, tx, rec.Files); err != nil {
+	said := newTexts(agents)
+	files, err := takeFiles(ctx, tx, rec.Files, said)
+	if err != nil {
 		return 0, err
 	}
 	args := pgx.NamedArgs{
 		"item": rec.Item, "object_id": objectID, "institution_id": rec.Object.InstitutionID,
-		"storage_option": rec.Object.StorageOption, "identifier": rec.Object.Identifier,
-		"access": rec.Object.Access, "is_new": isNew,
-		"validated_by": rec.Validation.By, "validator": rec.Validation.Software, "warnings": rec.Validation.Warnings, "found": rec.Validation.Found,
-		"validated_at": rec.Validation.At,
+		"storage_option": rec.Object.StorageOption, "identifier": rec.Object.Identifier, "is_new": isNew,
+		"validated_at": rec.Validation.At, "object_facts": said.object(rec, files.count),
 	}
 	maps.Copy(args, agents.args())
-	for _, name := range []string{"files", "renamed", "replaced", "retire", "checksums", "copies", "file events", "object events"} {
-		if _, err := tx.Exec(ctx, statement(name), args); err != nil {
-			return 0, fmt.Errorf("%s: %w", name, Refusal(err))
-		}
-		if name == "files" {
-			if err := checkMoved(ctx, tx); err != nil {
-				return 0, err
-			}
+	allNew, err := files.recorded(ctx, args)
+	if err != nil {
+		return 0, err
+	}
+	if args["texts"], args["kinds"], err = said.json(); err != nil {
+		return 0, err
+	}
+	statements := [][]string{{"events", "records"}}
+	if !allNew || !isNew {
+		statements = [][]string{{"renamed"}, {"replaced"}, {"retire"}, {"digests"}, {"copies"}, {"events", "records", "once"}, {"events", "added"}}
+	}
+	for _, names := range statements {
+		if err := files.run(ctx, args, names...); err != nil {
+			return 0, err
 		}
 	}
 	return objectID, Fence(ctx, tx, rec.Item, rec.Token, "FOR UPDATE")
@@ -177,79 +188,10 @@ func recordObject(ctx context.Context, tx pgx.Tx, o Object) (id int64, isNew boo
 	return id, isNew, nil
 }
 
-// copyFiles streams the files into the temporary table by COPY.
-func copyFiles(ctx context.Context, tx pgx.Tx, files iter.Seq2[FileRecord, error]) error {
-	if _, err := tx.Exec(ctx, statement("table")); err != nil {
-		return fmt.Errorf("create the temporary table of the files: %w", err)
-	}
-	next, stop := iter.Pull2(files)
-	defer stop()
-	columns := []string{
-		"identifier", "uuid", "file_format", "format_puid", "identified_by", "format_name", "format_method", "signature_version",
-		"format_reason", "identified_at", "virus_scanner", "not_scanned", "scanned_at", "size", "mod_time",
-		"md5", "sha1", "sha256", "sha512", "digested_at", "manifests",
-		"targets", "buckets", "keys", "urls", "etags", "stored_at", "verified_at", "verified_by",
-	}
-	var fileErr error // the server's answer to a COPY that we break off has only its text
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"recording"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
-		f, err, ok := next()
-		if !ok || err != nil {
-			fileErr = err
-			return nil, err
-		}
-		return f.row(), nil
-	}))
-	if fileErr != nil {
-		return fmt.Errorf("copy the files: %w", fileErr)
-	}
-	if err != nil {
-		return fmt.Errorf("copy the files: %w", err)
-	}
-	if _, err := tx.Exec(ctx, `ANALYZE recording`); err != nil {
-		return fmt.Errorf("count the files: %w", err)
-	}
-	return nil
-}
-
-func (f FileRecord) row() []any {
-	var targets, buckets, keys, urls, etags, by []string
-	var stored, verified []time.Time
-	for _, c := range f.Copies {
-		targets, buckets, keys = append(targets, c.Target), append(buckets, c.Bucket), append(keys, c.Key)
-		urls, etags = append(urls, c.URL), append(etags, c.ETag)
-		stored, verified = append(stored, c.StoredAt), append(verified, c.VerifiedAt)
-		by = append(by, c.VerifiedBy)
-	}
-	var scanner *string
-	if f.Virus.Scanner != "" {
-		scanner = &f.Virus.Scanner
-	}
-	return []any{
-		f.Identifier, f.UUID, f.Format.MIME, f.Format.PUID, f.Format.IdentifiedBy, f.Format.Name, f.Format.Method, f.Format.SignatureVersion,
-		f.Format.Reason, TimeOrNull(f.Format.At), scanner, f.Virus.Unchecked, TimeOrNull(f.Virus.At), f.Size, TimeOrNull(f.ModTime),
-		f.MD5, f.SHA1, f.SHA256, f.SHA512, f.DigestedAt, f.Manifests,
-		targets, buckets, keys, urls, etags, stored, verified, by,
-	}
-}
-
 // TimeOrNull is t for a column in which a time that is not known is NULL.
 func TimeOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
-}
-
-// checkMoved finds files that the registry holds under another uuid or object:
-// the statement before has left them without an id.
-func checkMoved(ctx context.Context, tx pgx.Tx) error {
-	var identifier string
-	err := tx.QueryRow(ctx, `SELECT identifier FROM recording WHERE id IS NULL LIMIT 1`).Scan(&identifier)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("check the files: %w", err)
-	}
-	return fmt.Errorf("file %q: %w", identifier, ErrMoved)
 }

@@ -1,10 +1,9 @@
--- The statements of one recording, run in this order in one transaction over
--- the temporary table `recording`, which holds a row for each file that was
--- stored. Each may run again after a commit whose reply was lost: it then
--- changes nothing.
+-- The statements of one recording, run in this order in one transaction. Each begins with the
+-- relation `recording`, which has a row for each file that was stored: those of a temporary table
+-- that COPY has filled, or, of a small bag, rows that the statement itself brings as JSON. Each
+-- may run again after a commit whose reply was lost: it then changes nothing.
 
--- name: table
-CREATE TEMPORARY TABLE recording (
+-- name: columns
 	identifier    text,
 	uuid          uuid,
 	file_format   text,
@@ -15,17 +14,13 @@ CREATE TEMPORARY TABLE recording (
 	signature_version text,
 	format_reason text,
 	identified_at timestamptz,
-	virus_scanner text,        -- what looked for viruses; NULL: nothing did
-	not_scanned   text,        -- why it did not look at this file; '': it did, and found none
-	scanned_at    timestamptz,
 	size          bigint,
 	mod_time      timestamptz,
-	md5           text,
-	sha1          text,
-	sha256        text,
-	sha512        text,
 	digested_at   timestamptz,
-	manifests     text[], -- algorithm:digest of each payload manifest that lists the file
+	md5           bytea,
+	sha1          bytea,
+	sha256        bytea,
+	sha512        bytea,
 	targets       text[],
 	buckets       text[],
 	keys          text[],
@@ -34,9 +29,12 @@ CREATE TEMPORARY TABLE recording (
 	stored_at     timestamptz[],
 	verified_at   timestamptz[],
 	verified_by   text[],
-	id            bigint,
-	is_new        boolean
-) ON COMMIT DROP
+	kind          integer,       -- which events it has, see event_kinds
+	times         timestamptz[], -- of these
+	facts         bytea[]        -- that these name, behind the four digests
+
+-- name: table
+CREATE TEMPORARY TABLE recorded (identifier text, id bigint, is_new boolean) ON COMMIT DROP
 
 -- name: object
 INSERT INTO intellectual_objects AS o (institution_id, identifier, title, description, access, alt_identifier, bag_name,
@@ -66,7 +64,7 @@ WHERE o.institution_id = excluded.institution_id AND o.storage_option = excluded
 RETURNING o.id, o.xmax = 0 AS is_new
 
 -- name: files
-WITH saved AS (
+saved AS (
 	INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, format_puid,
 		format_identified_by, format_name, format_method, format_signature_version, format_reason, format_identified_at,
 		size, state, storage_option, mod_time, last_fixity_check)
@@ -93,19 +91,30 @@ WITH saved AS (
 	WHERE generic_files.uuid = excluded.uuid AND generic_files.intellectual_object_id = excluded.intellectual_object_id
 	RETURNING id, identifier, xmax = 0 AS is_new
 )
-UPDATE recording r SET id = saved.id, is_new = saved.is_new FROM saved WHERE saved.identifier = r.identifier
+
+-- name: files of the table
+INSERT INTO recorded SELECT identifier, id, is_new FROM saved
+
+-- name: files of the statement
+SELECT identifier, id, is_new FROM saved
+
+-- name: moved
+SELECT identifier FROM copied EXCEPT SELECT identifier FROM recorded LIMIT 1
 
 -- name: renamed
 -- Another worker may have another name for the same bucket. The copy stays the same, with
 -- all that is known of it (storage_records_generic_file_id_url_key).
-UPDATE storage_records s SET url = c.url, updated_at = now()
-FROM recording r CROSS JOIN LATERAL unnest(r.targets, r.keys, r.urls) AS c (target, key, url)
-WHERE s.generic_file_id = r.id AND s.target = c.target AND s.key = c.key AND s.url <> c.url
+renamed AS (
+	UPDATE storage_records s SET url = c.url, updated_at = now()
+	FROM recording r CROSS JOIN LATERAL unnest(r.targets, r.keys, r.urls) AS c (target, key, url)
+	WHERE s.generic_file_id = r.id AND s.target = c.target AND s.key = c.key AND s.url <> c.url
+)
+SELECT
 
 -- name: replaced
 -- A bad copy whose record is about to go is bad no longer: the bytes of this
 -- item stand in its place (storage_records_generic_file_id_url_key, fixity_failures_open).
-WITH replaced AS (
+replaced AS (
 	UPDATE fixity_failures b SET state = 'replaced', closed_at = now()
 	FROM storage_records s JOIN recording r ON r.id = s.generic_file_id
 	WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)
@@ -117,11 +126,10 @@ SELECT event_identifier(@item, url, 'replication', new_url), @institution_id, @o
 	'Replaced ' || CASE problem WHEN 'missing' THEN 'a missing' ELSE 'a damaged' END || ' copy by the bytes of a new deposit', 'Success', new_url,
 	'Work item ' || @item::bigint || ' brought them. The ' || problem || ' copy was at ' || url, @copy_object, @copy_agent
 FROM replaced
-ON CONFLICT (identifier) DO NOTHING
 
 -- name: retire
 -- Before the new digests are on record, since the old ones are what the old copies had.
-WITH gone AS (
+gone AS (
 	DELETE FROM storage_records s USING recording r
 	WHERE s.generic_file_id = r.id AND NOT s.url = ANY (r.urls)
 	RETURNING s.id, s.generic_file_id, s.target, s.bucket, s.key, s.url
@@ -134,104 +142,116 @@ SELECT @item, target, bucket, key, generic_file_id, url,
 FROM gone
 ON CONFLICT DO NOTHING
 
--- name: checksums
--- The newest of an algorithm is the current one, so a digest that is recorded is newer
--- than all others of its file, even if two versions came within a second or a clock
--- was set back.
-INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
-SELECT r.id, c.algorithm, c.digest, CASE WHEN r.is_new THEN r.digested_at ELSE greatest(r.digested_at, (
-	SELECT max(k.datetime) + interval '1 microsecond' FROM checksums k
-	WHERE k.generic_file_id = r.id AND k.algorithm = c.algorithm AND k.digest <> c.digest)) END
-FROM recording r
-CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
-ON CONFLICT (generic_file_id, algorithm, digest) DO UPDATE SET
-	datetime = greatest(checksums.datetime, excluded.datetime), updated_at = now()
-WHERE checksums.datetime < excluded.datetime
+-- name: digests
+-- Of files that were on record before. The newest of an algorithm is the current one, so a
+-- digest that is recorded is newer than all others of its file, even if two versions came
+-- within a second or a clock was set back. A row of other digests may have been written by
+-- hand, with some of the algorithms only: what it has is not written twice.
+digested AS MATERIALIZED (
+	SELECT r.*, greatest(r.digested_at, (
+		SELECT max(k.datetime) + interval '1 microsecond' FROM file_digests k WHERE k.generic_file_id = r.id
+		  AND (k.md5 <> r.md5 OR k.sha1 <> r.sha1 OR k.sha256 <> r.sha256 OR k.sha512 <> r.sha512))) AS datetime
+	FROM recording r WHERE NOT r.is_new
+), known AS MATERIALIZED (
+	SELECT r.id, bool_or(k.md5 IS NOT NULL) AS md5, bool_or(k.sha1 IS NOT NULL) AS sha1, bool_or(k.sha256 IS NOT NULL) AS sha256, bool_or(k.sha512 IS NOT NULL) AS sha512
+	FROM digested r JOIN file_digests k ON k.generic_file_id = r.id
+	WHERE (k.md5 <> r.md5 OR k.sha1 <> r.sha1 OR k.sha256 <> r.sha256 OR k.sha512 <> r.sha512) IS NOT TRUE
+	GROUP BY r.id
+), again AS (
+	UPDATE file_digests k SET datetime = r.datetime, updated_at = now() FROM digested r
+	WHERE k.generic_file_id = r.id AND k.datetime < r.datetime
+	  AND (k.md5 <> r.md5 OR k.sha1 <> r.sha1 OR k.sha256 <> r.sha256 OR k.sha512 <> r.sha512) IS NOT TRUE
+)
+INSERT INTO file_digests (generic_file_id, datetime, md5, sha1, sha256, sha512)
+SELECT r.id, r.datetime, CASE WHEN k.md5 IS NOT TRUE THEN r.md5 END, CASE WHEN k.sha1 IS NOT TRUE THEN r.sha1 END,
+	CASE WHEN k.sha256 IS NOT TRUE THEN r.sha256 END, CASE WHEN k.sha512 IS NOT TRUE THEN r.sha512 END
+FROM digested r LEFT JOIN known k ON k.id = r.id
+WHERE (k.md5 AND k.sha1 AND k.sha256 AND k.sha512) IS NOT TRUE
 
 -- name: copies
--- Nobody has read a copy yet, unless that is how it was verified.
-INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, verified_by, last_fixity_at)
-SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
-FROM recording r
-CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
-	AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
-ON CONFLICT (generic_file_id, url) DO UPDATE SET
-	etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, verified_by = excluded.verified_by,
-	last_fixity_at = greatest(storage_records.last_fixity_at, excluded.last_fixity_at), updated_at = now()
-WHERE storage_records.verified_at < excluded.verified_at
-
--- name: file events
--- A file is replicated once by an item, whatever name the worker that records it has
--- for the bucket: one that records again, since the answer was lost, may have another.
-WITH event AS (
-	SELECT r.id, r.identifier, 'fixity check' AS event_type, r.digested_at AS date_time, 'Success' AS outcome,
-		'Fixity check against registered hash' AS detail, m.entry AS outcome_detail, 'Fixity matches' AS outcome_information,
-		'Go language crypto/' || split_part(m.entry, ':', 1) AS object,
-		'http://golang.org/pkg/crypto/' || split_part(m.entry, ':', 1) || '/' AS agent
-	FROM recording r CROSS JOIN LATERAL unnest(r.manifests) AS m (entry)
-	UNION ALL
-	SELECT r.id, r.identifier, 'message digest calculation', r.digested_at, 'Success',
-		'Calculated fixity value', c.algorithm || ':' || c.digest, 'Calculated fixity value',
-		'Go language crypto/' || c.algorithm, 'http://golang.org/pkg/crypto/' || c.algorithm || '/'
+-- Of files that were on record before. Nobody has read a copy yet, unless that is how it was
+-- verified.
+copy AS (
+	INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, verified_by, last_fixity_at)
+	SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
 	FROM recording r
-	CROSS JOIN LATERAL (VALUES ('md5', r.md5), ('sha1', r.sha1), ('sha256', r.sha256), ('sha512', r.sha512)) AS c (algorithm, digest)
-	UNION ALL
-	SELECT r.id, r.identifier, 'ingestion', r.stored_at[1], 'Success',
-		'Completed copy to preservation storage (' || r.uuid || ')', 'md5:' || r.md5,
-		coalesce(nullif(@put_how, ''), CASE r.verified_by[1] WHEN 'sha256' THEN 'Stored and verified by its SHA-256' WHEN 'etag' THEN 'Stored and verified by its MD5'
-			ELSE 'Stored, read back and verified by its SHA-256' END), @put_object, @put_agent
-	FROM recording r
-	UNION ALL
-	SELECT r.id, r.identifier, 'replication', c.stored_at, 'Success',
-		'Copied to replication storage and assigned replication URL identifier', c.url, 'Replicated to secondary storage', @copy_object, @copy_agent
-	FROM recording r CROSS JOIN LATERAL unnest(r.urls[2:], r.stored_at[2:]) AS c (url, stored_at)
-	WHERE r.is_new OR NOT EXISTS ( -- by premis_events_file
-		SELECT FROM premis_events e WHERE e.generic_file_id = r.id AND e.event_type = 'replication'
-		  AND e.identifier = event_identifier(@item, r.identifier, e.event_type, e.outcome_detail))
-	UNION ALL
-	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
-		'Assigned new institution.bag/path identifier', r.identifier, 'Assigned bag/filepath identifier', @name_object, @name_agent
-	FROM recording r WHERE r.is_new
-	UNION ALL
-	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
-		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
-	FROM recording r
-	UNION ALL
-	SELECT r.id, r.identifier, 'format identification', coalesce(r.identified_at, now()),
-		CASE WHEN identification_failed(r.format_reason) THEN 'Failure' ELSE 'Success' END, 'Identified file format',
-		format_outcome(r.format_puid, r.file_format, r.format_name, r.format_method, r.signature_version, r.format_reason),
-		coalesce(nullif(r.format_reason, ''), 'Identified by ' || r.identified_by), coalesce(nullif(r.signature_version, ''), 'Farol'),
-		CASE r.signature_version WHEN '' THEN 'https://github.com/farol-preservation/farol' ELSE 'https://github.com/richardlehane/siegfried' END
-	FROM recording r
-	UNION ALL
-	SELECT r.id, r.identifier, 'virus check', r.scanned_at, CASE r.not_scanned WHEN '' THEN 'Success' ELSE 'Failure' END,
-		'Checked file for viruses', CASE r.not_scanned WHEN '' THEN 'No virus found' ELSE 'Not checked' END,
-		coalesce(nullif(r.not_scanned, ''), 'Whole content scanned'), r.virus_scanner, 'https://www.clamav.net'
-	FROM recording r WHERE r.virus_scanner IS NOT NULL
+	CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
+		AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
+	WHERE NOT r.is_new
+	ON CONFLICT (generic_file_id, (md5(url)::uuid)) DO UPDATE SET
+		etag = excluded.etag, stored_at = excluded.stored_at, verified_at = excluded.verified_at, verified_by = excluded.verified_by,
+		last_fixity_at = greatest(storage_records.last_fixity_at, excluded.last_fixity_at), updated_at = now()
+	WHERE storage_records.verified_at < excluded.verified_at
 )
-INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
-	detail, outcome, outcome_detail, outcome_information, object, agent)
-SELECT event_identifier(@item, identifier, event_type, outcome_detail), @institution_id, @object_id, id, event_type, date_time,
-	detail, outcome, outcome_detail, outcome_information, object, agent
-FROM event
-ON CONFLICT (identifier) DO NOTHING
+SELECT
 
--- name: object events
-WITH event (event_type, date_time, detail, outcome_detail, outcome_information, object, agent, first_only) AS (VALUES
-	('creation', now(), 'Object created', 'Intellectual object created',
-		'Object created, files copied to preservation storage', @record_object, @record_agent, true),
-	('identifier assignment', now(), 'Assigned object identifier ' || @identifier, @identifier::text,
-		'Institution domain + tar file name', @record_object, @record_agent, true),
-	('validation', @validated_at::timestamptz, 'Validated bag by its profile', @validated_by::text,
-		CASE WHEN @warnings::bigint = 0 THEN 'Bag is valid' WHEN @found::text = '' THEN 'Bag is valid, warnings: ' || @warnings
-			ELSE 'Bag is valid. ' || @found END,
-		@validator::text, 'https://github.com/farol-preservation/farol', false),
-	('ingestion', now(), @upload_what, (SELECT count(*) FROM recording) || ' files copied', @upload_how, @upload_object, @upload_agent, false),
-	('access assignment', now(), 'Assigned object access rights', @access::text, 'Set access to ' || @access, @record_object, @record_agent, false)
+-- name: records
+-- Behind `events`. A file that is new has no digest and no copy yet, so that nothing conflicts.
+digest AS (
+	INSERT INTO file_digests (generic_file_id, datetime, md5, sha1, sha256, sha512)
+	SELECT id, digested_at, md5, sha1, sha256, sha512 FROM recording WHERE is_new
+), copy AS (
+	INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, verified_by, last_fixity_at)
+	SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
+	FROM recording r
+	CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
+		AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
+	WHERE r.is_new
 )
-INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
-	detail, outcome, outcome_detail, outcome_information, object, agent)
-SELECT event_identifier(@item, @identifier, event_type, outcome_detail), @institution_id, @object_id, event_type, date_time,
-	detail, 'Success', outcome_detail, outcome_information, object, agent
-FROM event WHERE @is_new OR NOT first_only
-ON CONFLICT (identifier) DO NOTHING
+INSERT INTO event_records (key, item, generic_file_id, intellectual_object_id, institution_id, texts, times, facts)
+SELECT e.key, @item, e.id, @object_id, @institution_id, e.texts, e.times, e.facts
+FROM events e
+
+-- name: once
+WHERE e.is_new OR NOT CASE WHEN e.id IS NULL -- of this item, recorded before all had one row
+	THEN EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id IS NULL AND p.intellectual_object_id = @object_id
+		AND p.event_type = 'ingestion' AND p.identifier = event_identifier(@item, e.identifier, p.event_type, p.outcome_detail))
+	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = e.id
+		AND p.event_type = 'ingestion' AND p.identifier = event_identifier(@item, e.identifier, p.event_type, p.outcome_detail)) END
+ON CONFLICT (generic_file_id, key) DO NOTHING
+
+-- name: events
+-- All events of a file are a row, and those of the object: the numbers of their texts, by the
+-- kind that Go has counted. The first text of a file says that it was given its identifier,
+-- and the second that it was given an address; the first two of an object, that it was created and given its identifier.
+text AS MATERIALIZED (
+	SELECT array_agg(t.id ORDER BY t.n) AS ids FROM (
+		SELECT s.n, event_number(s.at, s.about, s.event_type, s.detail, s.outcome, s.outcome_detail, s.outcome_information, s.object, s.agent) AS id
+		FROM (SELECT * FROM json_to_recordset(@texts::json) AS s (n integer, at integer, about text, event_type text, detail text, outcome text,
+			outcome_detail text, outcome_information text, object text, agent text) ORDER BY event_type, detail, outcome_detail, object) s) t
+), kind AS MATERIALIZED (
+	SELECT k.kind, (SELECT array_agg(t.ids[u.n] ORDER BY u.place) FROM unnest(k.texts) WITH ORDINALITY u (n, place)) AS texts,
+		event_identifier(@item, @identifier, 'ingestion', '') AS key
+	FROM text t CROSS JOIN json_to_recordset(@kinds::json) AS k (kind integer, texts integer[])
+), events AS MATERIALIZED (
+	SELECT r.id, r.identifier, r.uuid, r.is_new, CASE WHEN r.is_new THEN k.texts ELSE k.texts[2:] END AS texts, r.times,
+		ARRAY[r.md5, r.sha1, r.sha256, r.sha512] || r.facts AS facts, k.key
+	FROM recording r JOIN kind k ON k.kind = r.kind
+	UNION ALL
+	SELECT NULL, @identifier, NULL, @is_new, CASE WHEN @is_new THEN k.texts ELSE k.texts[3:] END, ARRAY[@validated_at::timestamptz], @object_facts::bytea[], k.key
+	FROM kind k WHERE k.kind = 0
+)
+
+-- name: added
+-- A recording that is repeated may say what the first has not: that another worker has another
+-- name for a bucket, or that another version has identified a format. A file is replicated
+-- once by an item, whatever name the worker that records it has for the bucket.
+said AS MATERIALIZED (
+	SELECT e.id, e.times, e.facts, s.text, t.event_type,
+		event_identifier(@item, e.identifier, t.event_type, event_words(t.id = s.text, t.outcome_detail, e.identifier, e.uuid, e.facts)) AS identifier
+	FROM events e CROSS JOIN LATERAL unnest(e.texts) AS s (text) JOIN event_texts t ON t.id = s.text
+	WHERE NOT e.is_new AND NOT CASE WHEN e.id IS NULL
+		THEN EXISTS (SELECT FROM event_records o WHERE o.generic_file_id IS NULL AND o.intellectual_object_id = @object_id
+			AND o.key = e.key AND o.texts @> e.texts AND o.facts = e.facts)
+		ELSE EXISTS (SELECT FROM event_records o WHERE o.generic_file_id = e.id
+			AND o.key = e.key AND o.texts @> e.texts AND o.facts = e.facts) END
+)
+INSERT INTO event_records (key, generic_file_id, intellectual_object_id, institution_id, texts, times, facts)
+SELECT s.identifier, s.id, @object_id, @institution_id, ARRAY[s.text], s.times, s.facts
+FROM said s
+WHERE NOT CASE WHEN s.id IS NULL
+	THEN EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id IS NULL AND p.intellectual_object_id = @object_id AND p.identifier = s.identifier)
+	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = s.id AND (p.identifier = s.identifier
+		OR s.event_type = 'replication' AND p.event_type = 'replication' AND p.identifier = event_identifier(@item, (
+			SELECT e.identifier FROM events e WHERE e.id = s.id), p.event_type, p.outcome_detail))) END
+ON CONFLICT (generic_file_id, key) DO NOTHING

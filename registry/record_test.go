@@ -316,7 +316,7 @@ func BenchmarkRecord(b *testing.B) {
 	a := newArchive(b)
 	item := a.started(etag1, 3)
 	files := make([]registry.FileRecord, 100_000)
-	tables := []string{"generic_files", "checksums", "storage_records", "premis_events"}
+	tables := []string{"generic_files", "file_digests", "storage_records", "event_records"}
 	b.Run("record", func(b *testing.B) {
 		rows := 0
 		for n := 0; b.Loop(); n++ {

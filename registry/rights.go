@@ -90,7 +90,7 @@ func (r *Registry) MissingRights(ctx context.Context, processes ...string) ([]st
 	}
 	rows, _ := r.db.Query(ctx, missingRightsSQL, pgx.NamedArgs{
 		"privileges": privileges, "tables": tables, "functions": functions,
-		"sequences": []string{"fixity_tokens", "topic_message_ids", "posted_message_ids"},
+		"sequences": []string{"fixity_tokens", "premis_events_id_seq", "checksums_id_seq", "topic_message_ids", "posted_message_ids"},
 	})
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return list, wrapped("ask the database for our rights", err)
@@ -133,9 +133,11 @@ func rightsOf(process string) needs {
 		"work": {tables: queueRights + `
 intellectual_objects INSERT UPDATE
 generic_files INSERT UPDATE
-checksums INSERT UPDATE
+file_digests INSERT UPDATE
 storage_records INSERT UPDATE DELETE
 premis_events INSERT
+event_records INSERT
+event_texts INSERT
 retired_copies INSERT DELETE
 unrecorded_copies INSERT UPDATE DELETE
 deletion_receipts INSERT UPDATE
@@ -144,7 +146,7 @@ fixity_done INSERT UPDATE DELETE
 fixity_failures INSERT UPDATE
 repair_stops INSERT
 retrievals INSERT
-`, functions: queueUpkeep + "lock_institution"},
+`, functions: queueUpkeep + "lock_institution event_number"},
 		"schedule": {tables: `
 work_items INSERT UPDATE
 premis_events INSERT

@@ -88,7 +88,7 @@ func (s *site) holdRecord(stage string) (release func()) {
 	}
 	tx, err := s.db.Begin(s.t.Context())
 	if err == nil {
-		_, err = tx.Exec(s.t.Context(), `LOCK TABLE premis_events IN SHARE MODE`)
+		_, err = tx.Exec(s.t.Context(), `LOCK TABLE event_records IN SHARE MODE`)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -111,7 +111,7 @@ func (s *site) someoneWaits() bool {
 	s.t.Helper()
 	return ask[int](s.t, s.db, `
 		SELECT count(*) FROM pg_locks
-		WHERE relation = 'premis_events'::regclass AND NOT granted
+		WHERE relation = 'event_records'::regclass AND NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 }
 

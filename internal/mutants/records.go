@@ -102,7 +102,15 @@ func ofTelling() []mutant {
 		},
 		{
 			"unread-copy-is-checked", "registry/record.sql",
-			`CASE c.verified_by WHEN 'read' THEN c.verified_at END`, `c.verified_at`,
+			`CASE c.verified_by WHEN 'read' THEN c.verified_at END
+	FROM recording r
+	CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
+		AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
+	WHERE r.is_new`, `c.verified_at
+	FROM recording r
+	CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
+		AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
+	WHERE r.is_new`,
 			"./pipeline/steps", day,
 		},
 		{
@@ -112,9 +120,7 @@ func ofTelling() []mutant {
 		},
 		{
 			"new-address-without-event", "registry/record.sql",
-			`'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
-	FROM recording r`, `'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
-	FROM recording r WHERE r.is_new`,
+			`ELSE k.texts[2:] END`, `ELSE k.texts[3:] END`,
 			"./pipeline/steps", day,
 		},
 		{

@@ -42,16 +42,17 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 
 const timesThatStay = `
 	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
-	checksums.created_at checksums.datetime checksums.updated_at deletion_receipts.absent_at deletion_receipts.removed_at
+	deletion_receipts.absent_at deletion_receipts.removed_at
 	deletion_receipts.seen_at
+	event_records.created_at event_records.times event_records.updated_at file_digests.created_at file_digests.datetime file_digests.updated_at
 	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at
 	fixity_done.minute fixity_feed.paused_at fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
 	generic_files.created_at generic_files.format_identified_at generic_files.last_fixity_check generic_files.mod_time
 	generic_files.updated_at institutions.created_at institutions.deactivated_at institutions.updated_at
 	intellectual_objects.created_at intellectual_objects.updated_at known_services.alerted_for known_services.held_at
 	known_services.released_at nsq_topics.left_at pipeline_messages.created_at pipeline_messages.run_at plans.applied_at
-	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at posted_messages.run_at premis_events.created_at premis_events.date_time
-	premis_events.updated_at queues.created_at removals.at repair_stops.stopped_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
+	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at posted_messages.run_at
+	queues.created_at removals.at repair_stops.stopped_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
 	schedules.ended_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
 	storage_records.created_at storage_records.fixity_since storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
 	storage_records.verified_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at

@@ -60,14 +60,25 @@ COMMENT ON COLUMN generic_files.format_reason IS 'Why there is no PUID: a code, 
 COMMENT ON COLUMN generic_files.format_identified_at IS 'When the format was identified.';
 COMMENT ON COLUMN generic_files.deleted_by_item IS 'Work item that deletes the file; set before the first copy is deleted.';
 
-COMMENT ON TABLE checksums IS 'Digests of files; the newest of an algorithm is the current one.';
-COMMENT ON COLUMN checksums.id IS 'Number of the row.';
+COMMENT ON VIEW checksums IS 'Digests of files; the newest of an algorithm is the current one. A view of file_digests.';
+COMMENT ON COLUMN checksums.id IS 'Number of the digest.';
 COMMENT ON COLUMN checksums.generic_file_id IS 'File that has the digest.';
 COMMENT ON COLUMN checksums.algorithm IS 'Digest algorithm.';
 COMMENT ON COLUMN checksums.digest IS 'Digest in lower-case hexadecimal.';
 COMMENT ON COLUMN checksums.datetime IS 'When the digest was calculated.';
 COMMENT ON COLUMN checksums.created_at IS 'When the row was written.';
 COMMENT ON COLUMN checksums.updated_at IS 'When the row was last changed.';
+
+COMMENT ON TABLE file_digests IS 'Digests of a content that a file has or had, in one row; checksums shows them one by one.';
+COMMENT ON COLUMN file_digests.id IS 'Number of the MD5 in checksums; the SHA-1 has one more, and so on.';
+COMMENT ON COLUMN file_digests.generic_file_id IS 'File that has the digests.';
+COMMENT ON COLUMN file_digests.datetime IS 'When the digests were calculated.';
+COMMENT ON COLUMN file_digests.created_at IS 'When the row was written.';
+COMMENT ON COLUMN file_digests.updated_at IS 'When the row was last changed; NULL: never.';
+COMMENT ON COLUMN file_digests.md5 IS 'MD5; NULL: another row has it, or none.';
+COMMENT ON COLUMN file_digests.sha1 IS 'SHA-1, likewise.';
+COMMENT ON COLUMN file_digests.sha256 IS 'SHA-256, likewise.';
+COMMENT ON COLUMN file_digests.sha512 IS 'SHA-512, likewise.';
 
 COMMENT ON TABLE storage_records IS 'Copies of files in preservation storage; only verified copies are recorded.';
 COMMENT ON COLUMN storage_records.id IS 'Number of the row.';
@@ -87,8 +98,8 @@ COMMENT ON COLUMN storage_records.fixity_since IS 'Start of the days until the n
 COMMENT ON COLUMN storage_records.verified_by IS 'How the copy was verified: by the provider''s checksum, by its ETag, or by reading it; empty: unknown.';
 COMMENT ON COLUMN storage_records.fixity_from IS 'Time from which the days until the next check count.';
 
-COMMENT ON TABLE premis_events IS 'What happened to objects and files, as PREMIS events.';
-COMMENT ON COLUMN premis_events.id IS 'Number of the row.';
+COMMENT ON VIEW premis_events IS 'What happened to objects and files, as PREMIS events. A view of event_records and event_texts.';
+COMMENT ON COLUMN premis_events.id IS 'Number of the event.';
 COMMENT ON COLUMN premis_events.identifier IS 'Identifier derived from the event, so that recording it twice records it once.';
 COMMENT ON COLUMN premis_events.institution_id IS 'Institution of the object.';
 COMMENT ON COLUMN premis_events.intellectual_object_id IS 'Object that the event is about.';
@@ -104,3 +115,32 @@ COMMENT ON COLUMN premis_events.agent IS 'URL of that software.';
 COMMENT ON COLUMN premis_events.created_at IS 'When the row was written.';
 COMMENT ON COLUMN premis_events.updated_at IS 'When the row was last changed.';
 COMMENT ON COLUMN premis_events.event_type_uri IS 'Term of the Library of Congress for the event type.';
+
+COMMENT ON TABLE event_texts IS 'Dictionary of what events say: sentences with places for facts (%f identifier and %u uuid of the file, %h01 and %t01 the first fact in hexadecimal and as text, %p a percent sign).';
+COMMENT ON COLUMN event_texts.id IS 'Number of the row.';
+COMMENT ON COLUMN event_texts.digest IS 'SHA-256 of the columns behind it.';
+COMMENT ON COLUMN event_texts.at IS 'Place of date_time in event_records.times; 0: created_at.';
+COMMENT ON COLUMN event_texts.about IS 'Sentence for the name that the identifier of an event of an ingest is derived from.';
+COMMENT ON COLUMN event_texts.event_type IS 'PREMIS event type.';
+COMMENT ON COLUMN event_texts.detail IS 'Sentence for what was done.';
+COMMENT ON COLUMN event_texts.outcome IS 'Success or Failure.';
+COMMENT ON COLUMN event_texts.outcome_detail IS 'Sentence for the result.';
+COMMENT ON COLUMN event_texts.outcome_information IS 'Sentence for the explanation of the result.';
+COMMENT ON COLUMN event_texts.object IS 'Software that did it.';
+COMMENT ON COLUMN event_texts.agent IS 'URL of that software.';
+COMMENT ON COLUMN event_texts.event_type_uri IS 'Term of the Library of Congress for the event type.';
+
+COMMENT ON TABLE event_records IS 'Events of a file or object: those that an ingest recorded in one row, others in a row each; in 16 partitions by file.';
+COMMENT ON COLUMN event_records.id IS 'Number of the first event in premis_events.';
+COMMENT ON COLUMN event_records.generic_file_id IS 'File that the events are about; NULL: the whole object.';
+COMMENT ON COLUMN event_records.intellectual_object_id IS 'Object that the events are about.';
+COMMENT ON COLUMN event_records.institution_id IS 'Institution of the object.';
+COMMENT ON COLUMN event_records.item IS 'Ingest that identifiers of the events are derived from; NULL: the key is the identifier of the one event.';
+COMMENT ON COLUMN event_records.key IS 'What makes the row unique among those of its file or object.';
+COMMENT ON COLUMN event_records.created_at IS 'When the row was written.';
+COMMENT ON COLUMN event_records.updated_at IS 'When the row was last changed; NULL: never.';
+COMMENT ON COLUMN event_records.file_uuid IS 'Uuid of the file then; NULL: as now.';
+COMMENT ON COLUMN event_records.file_identifier IS 'Identifier of the file then; NULL: as now.';
+COMMENT ON COLUMN event_records.texts IS 'Numbers of what the events say in event_texts; 0: an event that was deleted by hand.';
+COMMENT ON COLUMN event_records.times IS 'When they happened.';
+COMMENT ON COLUMN event_records.facts IS 'What fills the places of their sentences.';

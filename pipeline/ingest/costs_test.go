@@ -34,10 +34,10 @@ type cost struct {
 func costs() []cost {
 	return []cost{
 		{bags: 30, turns: 1, files: 3, size: 4 << 10, statements: 8, commits: 2.1, empty: 0.5},
-		{bags: 15, turns: 1, files: 20, size: 16 << 10, statements: 8, commits: 2.2, empty: 0.6, registry: 11_000},
+		{bags: 15, turns: 1, files: 20, size: 16 << 10, statements: 8, commits: 2.2, empty: 0.6, registry: 4_800},
 		{bags: 1, turns: 5, files: 3, size: 4 << 10, statements: 8, commits: 2.1, empty: 0.5},
 		{bags: 1, turns: 5, files: 20, size: 16 << 10, statements: 8, commits: 2.1, empty: 0.5},
-		{bags: 1, turns: 1, files: 400, size: 1 << 10, statements: 10.5, commits: 2.1, empty: 0.5, registry: 9_000},
+		{bags: 1, turns: 1, files: 400, size: 1 << 10, statements: 10.5, commits: 2.1, empty: 0.5, registry: 3_000},
 	}
 }
 
@@ -45,7 +45,7 @@ func costs() []cost {
 // file that is stored: its rows, index entries and events.
 const (
 	walOfTransition = 7_500
-	walOfFile       = 13_800
+	walOfFile       = 5_000
 )
 
 // What a process may do in a second in addition, which no item needs: the slower the

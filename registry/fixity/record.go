@@ -101,7 +101,6 @@ WITH result AS MATERIALIZED (
 		'Fixity check against registered hash', CASE WHEN r.good THEN 'Success' ELSE 'Failure' END, r.outcome_detail, r.information, r.object, r.agent
 	FROM result r
 	WHERE r.token = 0 OR EXISTS (SELECT FROM ended e WHERE e.id = r.id AND e.token = r.token)
-	ON CONFLICT (identifier) DO NOTHING
 	RETURNING generic_file_id, outcome_information
 ), results AS MATERIALIZED ( -- which has the URL in it
 	SELECT r.* FROM result r JOIN event e ON e.generic_file_id = r.generic_file_id AND e.outcome_information = r.information

@@ -199,7 +199,6 @@ WITH ended AS (
 			ELSE '. The damaged bytes are at ' || failure.quarantined_as || '.' END,
 		@copy_object, @copy_agent
 	FROM copy JOIN failure USING (id) CROSS JOIN file f
-	ON CONFLICT (identifier) DO NOTHING
 )
 SELECT id FROM copy`
 

@@ -136,8 +136,7 @@ var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for G
 				|| '. ' || string_agg(DISTINCT r.accepted_by, ', ') || ' let the deletion go on.'
 			FROM deletion_receipts r WHERE r.work_item_id = @item AND r.generic_file_id = f.id AND r.found_missing), ''),
 		@remove_object, @remove_agent
-	FROM generic_files f WHERE f.id = ANY (@files)
-	ON CONFLICT (identifier) DO NOTHING`,
+	FROM generic_files f WHERE f.id = ANY (@files)`,
 }
 
 // RecordDeletions ends files that have no copy left: state, receipts, events and
@@ -179,8 +178,7 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 			SELECT event_identifier(@item, o.identifier, 'deletion', @requester), o.institution_id, o.id, 'deletion', now(),
 				'Object deleted from preservation storage', 'Success', @requester,
 				'Object deleted at the request of ' || @requester || '. Institutional approver: ' || @approver || '.', @remove_object, @remove_agent
-			FROM intellectual_objects o WHERE o.id = @object
-			ON CONFLICT (identifier) DO NOTHING`, args)
+			FROM intellectual_objects o WHERE o.id = @object`, args)
 		return err
 	})
 	if err != nil {

@@ -41,8 +41,7 @@ SELECT event_identifier(@item, g.url, 'deletion', g.digest), f.institution_id, f
 	'Deleted a replaced copy from preservation storage', 'Success', g.url,
 	'Work item ' || @item::bigint || ' has replaced this copy. It was on record with ' || coalesce(nullif(g.digest, ''), 'no digest')
 		|| CASE g.problem WHEN '' THEN '' ELSE ', and was known to be ' || g.problem END, @remove_object, @remove_agent
-FROM gone g JOIN generic_files f ON f.id = g.generic_file_id
-ON CONFLICT (identifier) DO NOTHING`
+FROM gone g JOIN generic_files f ON f.id = g.generic_file_id`
 
 // RecordRetired says that copies in a target, which an item replaced, are deleted.
 func (r Records) RecordRetired(ctx context.Context, item int64, target string, keys []string) error {
