@@ -41,9 +41,12 @@ func (s *store) Run(ctx context.Context, w *work) error {
 		return w.ProgressErr(err)
 	}
 	sends := make(chan struct{}, s.Files)
-	tar := staged{w, s.Staging, s.Receiving}
-	_, err = w.each(ctx, s.Files, lists.InRequests(c.files, s.Files, lists.SentFile), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		if group[0].Size <= lists.SentFile {
+	tar, sent := staged{w, s.Staging, s.Receiving}, int64(lists.SentFile)
+	if w.lists.Recent.Tar(w.Item.ID) != nil {
+		sent = lists.SmallTar
+	}
+	_, err = w.each(ctx, s.Files, lists.InRequests(c.files, s.Files, sent), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
+		if group[0].Size <= sent {
 			return s.putGroup(ctx, tar, c, group, sends, finished)
 		}
 		if err := s.copy(ctx, tar, c, group[0]); err != nil {

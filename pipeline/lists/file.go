@@ -61,7 +61,7 @@ const (
 
 	// SentFile is the size in bytes up to which copies of a file are sent by the worker. A
 	// server that copies a range out of the tar needs three requests for each copy.
-	SentFile = 4 << 20
+	SentFile = 2 << 20
 
 	// A request reads at most so many bytes and files. Between two of them the tar
 	// may have so much else: headers, and files that are not wanted.

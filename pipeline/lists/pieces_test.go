@@ -60,7 +60,7 @@ func TestPiecesAndGroupsOfFiles(t *testing.T) {
 
 		most := min(max(len(files)/(2*workers), 8), 64)
 		inOrder(t, InPieces(files), len(files), len(files), math.MaxInt64, math.MaxInt64)
-		for _, largest := range []int64{WholeFile, SentFile} {
+		for _, largest := range []int64{WholeFile, SentFile, SmallTar} {
 			groups := InRequests(files, workers, largest)
 			inOrder(t, groups, len(files), most, largest, 2<<20)
 			for _, group := range groups {
