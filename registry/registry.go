@@ -5,6 +5,9 @@
 // It knows nothing of how work is done. What it writes it writes so that
 // writing twice is writing once. The claim columns of a work item are written
 // by package claim alone.
+//
+// The package has more than 3,000 lines: its files share the types of a record and its
+// transactions. Requests, plans, fixity, upkeep and the topic log are packages below it.
 package registry
 
 import (

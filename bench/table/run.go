@@ -183,7 +183,7 @@ func scratch() (dir string, err error) {
 
 // remove removes all data at the end, and not that of a workload before the next one: for
 // half a minute ext4 passes over every inode of a deleted file when it makes another, so that
-// a deletion would be counted against whoever makes files then.
+// a deletion would count against the workload that makes files then.
 func remove(dir string) error {
 	databases, err := filepath.Glob(filepath.Join(dir, "data-*", "postgres"))
 	for _, path := range databases {

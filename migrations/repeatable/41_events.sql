@@ -160,7 +160,7 @@ $$;
 CREATE OR REPLACE TRIGGER event_is_changed INSTEAD OF UPDATE OR DELETE ON premis_events FOR EACH ROW EXECUTE FUNCTION event_is_changed();
 
 -- digest_is_whole raises the error of the constraint that a row would have violated in a table
--- of its own, and locks the file: whoever records its digests comes before or after.
+-- of its own, and locks the file, so that a recording of its digests comes before or after.
 CREATE OR REPLACE FUNCTION digest_is_whole(c checksums) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
