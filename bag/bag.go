@@ -21,6 +21,8 @@ package bag
 import (
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // A Bag is the index of one tar file. It is complete when [Read] or
@@ -81,40 +83,51 @@ type Finding struct {
 	Found    string `json:"found,omitempty"`
 }
 
-// A File is one file of a bag.
+// A File is one file of a bag. There may be hundreds of thousands of them, so it has
+// 256 bytes.
 type File struct {
 	// Path is the entry's name without its first component. It is valid UTF-8,
 	// at most 1024 bytes, and stays within the bag.
 	Path string
-	Kind Kind
 	// Offset is where the content begins in the tar; Size is its length, bytes.
 	Offset, Size int64
 	// ModTime is in UTC; zero if the tar's time is outside the years 1 to 9999.
 	ModTime time.Time
 	Digests Digests
-	// Parts are the SHA-256 of each slice of ReadOptions.PartSize bytes, if
-	// there is more than one.
-	Parts [][32]byte
-	// PartsMD5 are the MD5 of the same slices, if ReadOptions.PartMD5 asked for
-	// them: what a store without checksums makes the ETag of.
-	PartsMD5 [][16]byte
-	// Expected is what the manifests say, at most one digest for each manifest.
-	Expected []Expected
+	// Agreed are the manifests that have the file with one of these digests.
+	Agreed ManifestSet
 	// Missing says that a manifest mentions the file, and the tar has no such
-	// entry. Its size and digests are zero.
+	// entry. It has no size, and its digests are those that the first manifests have.
 	Missing bool
 	// Fetch says that fetch.txt has an address for it.
 	Fetch bool
+	// Others is what those manifests say that have another digest, one for each.
+	Others []Expected
+	// Parts are the digests of each slice of ReadOptions.PartSize bytes; nil if there is
+	// one slice.
+	Parts *PartDigests
 	// UUID and Format (a media type) belong to the pipeline: Read leaves them
 	// blank, the inventory keeps them.
-	UUID, Format string
+	UUID   uuid.UUID
+	Format string
 }
+
+// PartDigests are the digests of the slices of a content, in their order.
+type PartDigests struct {
+	SHA256 [][32]byte
+	// MD5 is there if ReadOptions.PartMD5 asked for it: what a store without checksums
+	// makes the ETag of.
+	MD5 [][16]byte
+}
+
+// Kind is the file's part in the bag, which follows from its path.
+func (f *File) Kind() Kind { return kindOf(f.Path) }
 
 // Preservable says whether the file is kept in preservation storage. Those that
 // only describe the bag's own packaging are not: they are made again when a bag
 // is restored.
 func (f *File) Preservable() bool {
-	switch f.Kind {
+	switch f.Kind() {
 	case Manifest, TagManifest, FetchFile:
 		return false
 	case PayloadFile, TagFile:
@@ -123,16 +136,6 @@ func (f *File) Preservable() bool {
 		return true
 	}
 }
-
-// Expected is the digest that one manifest has for a file, in lower-case hex.
-type Expected struct {
-	Algorithm   Algorithm `json:"algorithm"`
-	TagManifest bool      `json:"tag_manifest,omitempty"`
-	Digest      string    `json:"digest"`
-}
-
-// manifest is the name of the manifest that said it.
-func (e Expected) manifest() string { return ManifestName(e.Algorithm, e.TagManifest) }
 
 // ManifestName is the path in the bag of a payload manifest or of a tag manifest.
 func ManifestName(a Algorithm, tag bool) string {

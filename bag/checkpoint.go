@@ -22,7 +22,7 @@ type Checkpoint struct {
 	// Files are those in the tar before Offset. When handed to
 	// ReadOptions.Checkpoint, only those after the last checkpoint; in
 	// ReadOptions.Resume, all. [Checkpoint.Append] makes the one of the other.
-	// Their Expected is ignored, since the manifests are read again.
+	// What manifests say of them is ignored, since the manifests are read again.
 	Files []*File `json:"files"`
 	// Problems and Warnings are all that were found in the tar so far.
 	Problems []Finding `json:"problems,omitempty"`
@@ -78,7 +78,8 @@ func (c *Checkpoint) Append(next Checkpoint) {
 // file it is, or no checkpoint within that could follow. Should the caller die
 // before it is stored, the one before it is as good.
 func (rd *reader) checkpoint(ctx context.Context, large bool) error {
-	worth := rd.next-rd.savedOffset >= rd.opts.CheckpointBytes || large && rd.next > rd.savedOffset
+	worth := rd.next-rd.savedOffset >= rd.opts.CheckpointBytes || large && rd.next > rd.savedOffset ||
+		len(rd.bag.Files)-rd.saved >= checkpointFiles
 	if rd.opts.Checkpoint == nil || rd.next < 0 || !worth {
 		return nil
 	}
@@ -116,7 +117,7 @@ func (rd *reader) within(ctx context.Context, f *File, s hashState) error {
 // resumeFile reads what is left of a file, and its padding.
 func (rd *reader) resumeFile(ctx context.Context, p *Partial) (more bool, err error) {
 	f := p.File
-	if f == nil || p.After != rd.opts.Resume.Offset || f.Kind != PayloadFile || p.State.Done <= 0 || p.State.Done >= f.Size {
+	if f == nil || p.After != rd.opts.Resume.Offset || f.Kind() != PayloadFile || p.State.Done <= 0 || p.State.Done >= f.Size {
 		return false, fmt.Errorf("%w: it does not follow the checkpoint at offset %d", ErrCheckpoint, rd.opts.Resume.Offset)
 	}
 	rd.bag.TopDir, rd.after, rd.next = p.TopDir, show(f.Path), f.Offset+padded(f.Size)
@@ -136,7 +137,7 @@ func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
 	rd.warnings = findings{list: slices.Clone(c.Warnings)}
 	rd.stray = strayIn(c.Problems)
 	for _, f := range c.Files {
-		f.Expected = nil
+		f.Agreed, f.Others = 0, nil
 		tee, done := rd.interpreter(f)
 		if tee != nil {
 			if err := rd.reread(ctx, f, tee); err != nil {

@@ -245,7 +245,7 @@ func TestACheckpointWithinAFileThatDoesNotFitIsRefused(t *testing.T) {
 		"another place":     func(p *bag.Partial) { p.After++ },
 		"nothing read":      func(p *bag.Partial) { p.State.Done = 0 },
 		"all read":          func(p *bag.Partial) { p.State.Done = p.File.Size },
-		"a manifest":        func(p *bag.Partial) { p.File.Kind = bag.Manifest },
+		"a manifest":        func(p *bag.Partial) { p.File.Path = "manifest-md5.txt" },
 		"other parts":       func(p *bag.Partial) { p.State.Part++ },
 		"half a part's sum": func(p *bag.Partial) { p.State.Parts = append(p.State.Parts, 1) },
 		"no MD5 of parts":   func(p *bag.Partial) { p.State.PartsMD5 = nil },

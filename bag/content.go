@@ -10,7 +10,7 @@ func (rd *reader) add(f *File) {
 	if known := rd.byPath[f.Path]; known != nil {
 		// A manifest mentioned it before: that is the file which carries what
 		// is expected, and which mentioned must find to be no longer missing.
-		f.Expected = known.Expected
+		f.arrived(known)
 		*known = *f
 		f = known
 	} else {
@@ -25,7 +25,7 @@ func (rd *reader) add(f *File) {
 // nothing), and when it has been read.
 func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 	done = func() {}
-	switch f.Kind {
+	switch f.Kind() {
 	case Manifest, TagManifest:
 		return rd.manifest(f)
 	case FetchFile:
@@ -42,7 +42,7 @@ func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 }
 
 func (rd *reader) manifest(f *File) (tee func([]byte), done func()) {
-	m := rd.newManifest(f.Path, f.Kind == TagManifest)
+	m := rd.newManifest(f.Path, f.Kind() == TagManifest)
 	list := &rd.bag.Manifests
 	if m.tag {
 		list = &rd.bag.TagManifests
@@ -114,29 +114,27 @@ func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string
 			return
 		}
 		rd.grow(p)
-		f = &File{Path: p, Kind: kindOf(p), Missing: true}
+		f = &File{Path: p, Missing: true}
 		rd.byPath[p] = f
 		rd.mentioned = append(rd.mentioned, f)
 	}
-	for _, other := range f.Expected {
-		switch {
-		case other.Algorithm != e.Algorithm || other.TagManifest != e.TagManifest:
-		case other.Digest == e.Digest:
-			rd.duplicates.add(codeManifestDuplicate, m.name,
-				"%s, line %d: %s is listed a second time, with the same digest.", m.name, number, show(f.Path))
-			return
-		default:
-			m.problems.add(codeManifestConflict, m.name,
-				"%s, line %d: %s is listed with the digest %s, but an earlier line has %s.",
-				m.name, number, show(f.Path), e.Digest, other.Digest)
-			return
-		}
-	}
-	if !rd.takes(entryRoom + int64(len(e.Digest)+len(raw))) {
+	switch earlier, twice := f.said(e.Algorithm, e.TagManifest); {
+	case earlier == e.Digest:
+		rd.duplicates.add(codeManifestDuplicate, m.name,
+			"%s, line %d: %s is listed a second time, with the same digest.", m.name, number, show(f.Path))
+		return
+	case twice:
+		m.problems.add(codeManifestConflict, m.name,
+			"%s, line %d: %s is listed with the digest %s, but an earlier line has %s.",
+			m.name, number, show(f.Path), e.Digest, earlier)
 		return
 	}
-	f.Expected = append(f.Expected, e)
-	if raw != "" {
+	others := len(f.Others)
+	if f.expect(e); len(f.Others) > others && !rd.takes(entryRoom+int64(len(e.Digest))) {
+		f.Others = f.Others[:others]
+		return
+	}
+	if raw != "" && rd.takes(entryRoom+int64(len(e.Digest)+len(raw))) {
 		rd.encoded = append(rd.encoded, encodedPath{raw, f, e, m.name})
 	}
 }
@@ -211,9 +209,7 @@ func (rd *reader) late(file string) {
 // forget undoes what a manifest said.
 func (rd *reader) forget(m *manifestParser) {
 	for _, f := range rd.byPath {
-		f.Expected = slices.DeleteFunc(f.Expected, func(e Expected) bool {
-			return e.Algorithm == m.algorithm && e.TagManifest == m.tag
-		})
+		f.unexpect(m.algorithm, m.tag)
 	}
 	said := func(f Finding) bool { return f.Path == m.name }
 	rd.textProblems.list = slices.DeleteFunc(rd.textProblems.list, said)
@@ -223,10 +219,10 @@ func (rd *reader) forget(m *manifestParser) {
 }
 
 // What the index needs in bytes: on the average, for a file without its path,
-// and for what a manifest says of one without the digest.
+// and for what a manifest says of one, without the digest, if that is not the file's.
 const (
-	bytesPerFile = 704
-	emptyFile    = 440
+	bytesPerFile = 512
+	emptyFile    = 344
 	entryRoom    = 56
 	manyFiles    = 20_000
 )

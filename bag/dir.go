@@ -113,7 +113,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &File{Path: path, Kind: kindOf(path), Size: info.Size(), ModTime: modTime(info.ModTime())}
+	f := &File{Path: path, Size: info.Size(), ModTime: modTime(info.ModTime())}
 	if w.opts.Progress != nil {
 		w.reported = w.tar.offset
 		w.opts.Progress(path, len(w.bag.Files), w.tar.offset)

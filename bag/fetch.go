@@ -93,13 +93,3 @@ func (rd *reader) fetched() {
 		f.Fetch = true
 	}
 }
-
-// inPayloadManifest says whether one of them lists the file.
-func (f *File) inPayloadManifest() bool {
-	for _, e := range f.Expected {
-		if !e.TagManifest {
-			return true
-		}
-	}
-	return false
-}

@@ -165,7 +165,7 @@ func (rd *reader) finish() *Bag {
 	rd.matchForms()
 	b.NoPayloadDir = !rd.payloadDir
 	for _, f := range rd.mentioned {
-		if f.Missing && len(f.Expected) > 0 {
+		if f.Missing && f.isListed() {
 			b.Files = append(b.Files, f)
 		}
 	}
@@ -203,13 +203,12 @@ func (rd *reader) undoDecoding() {
 		if !e.decoded.Missing || literal == nil || literal.Missing {
 			continue
 		}
-		if !slices.Contains(e.decoded.Expected, e.expected) || slices.ContainsFunc(literal.Expected, func(x Expected) bool {
-			return x.Algorithm == e.expected.Algorithm && x.TagManifest == e.expected.TagManifest
-		}) {
+		digest, _ := e.decoded.said(e.expected.Algorithm, e.expected.TagManifest)
+		if _, twice := literal.said(e.expected.Algorithm, e.expected.TagManifest); twice || digest != e.expected.Digest {
 			continue
 		}
-		e.decoded.Expected = slices.DeleteFunc(e.decoded.Expected, func(x Expected) bool { return x == e.expected })
-		literal.Expected = append(literal.Expected, e.expected)
+		e.decoded.unexpect(e.expected.Algorithm, e.expected.TagManifest)
+		literal.expect(e.expected)
 		if !warned[e.manifest] {
 			warned[e.manifest] = true
 			rd.textWarned.add(codeManifestPercent, e.manifest,
@@ -241,7 +240,7 @@ func (rd *reader) judgeDuplicates() {
 func (rd *reader) matchForms() {
 	byForm := map[string]*File{} // only of names that are missed; nil where two files match
 	for _, f := range rd.mentioned {
-		if f.Missing && len(f.Expected) > 0 && !isASCII([]byte(f.Path)) {
+		if f.Missing && f.isListed() && !isASCII([]byte(f.Path)) {
 			byForm[norm.NFC.String(f.Path)] = nil
 		}
 	}
@@ -273,13 +272,12 @@ func (rd *reader) matchForms() {
 
 // takeOver moves what manifests say of a missing file to another one.
 func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
-	var kept []Expected
-	for _, e := range missing.Expected {
-		if slices.ContainsFunc(f.Expected, func(x Expected) bool { return x.Algorithm == e.Algorithm && x.TagManifest == e.TagManifest }) {
-			kept = append(kept, e)
+	for _, e := range missing.Expected() {
+		if _, twice := f.said(e.Algorithm, e.TagManifest); twice {
 			continue
 		}
-		f.Expected = append(f.Expected, e)
+		missing.unexpect(e.Algorithm, e.TagManifest)
+		f.expect(e)
 		if name := e.manifest(); !warned[name] {
 			warned[name] = true
 			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
@@ -287,5 +285,4 @@ func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
 				name, ascii(missing.Path), ascii(f.Path))
 		}
 	}
-	missing.Expected = kept
 }

@@ -31,8 +31,8 @@ func checkBag(t *testing.T, b *Bag) {
 			t.Errorf("%q twice", f.Path)
 		}
 		seen[f.Path] = true
-		if f.Missing && (f.Size != 0 || len(f.Expected) == 0) {
-			t.Errorf("%q is missing, and has %d bytes and %d digests", f.Path, f.Size, len(f.Expected))
+		if f.Missing && (f.Size != 0 || len(f.Expected()) == 0) {
+			t.Errorf("%q is missing, and has %d bytes and %d digests", f.Path, f.Size, len(f.Expected()))
 		}
 	}
 	v := b.Validate(nil)

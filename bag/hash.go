@@ -62,8 +62,7 @@ func (d *digester) close() {
 // content is what digester.read found.
 type content struct {
 	digests Digests
-	parts   [][32]byte
-	md5s    [][16]byte // of the parts
+	parts   *PartDigests
 	size    int64
 }
 
@@ -126,14 +125,11 @@ func (d *digester) readLarge(ctx context.Context, r io.Reader, p pass) (content,
 		return content{size: total}, err
 	}
 	out := content{size: total}
-	for _, sum := range d.parts.finish() {
-		out.parts = append(out.parts, [32]byte(sum))
-	}
+	var md5s [][]byte
 	if d.md5s != nil {
-		for _, sum := range d.md5s.finish() {
-			out.md5s = append(out.md5s, [16]byte(sum))
-		}
+		md5s = d.md5s.finish()
 	}
+	out.parts = newPartDigests(d.parts.finish(), md5s)
 	d.large[0].Sum(out.digests.MD5[:0])
 	d.large[1].Sum(out.digests.SHA1[:0])
 	d.large[2].Sum(out.digests.SHA256[:0])
@@ -347,4 +343,19 @@ func (p *partHash) finish() [][]byte {
 		p.cut()
 	}
 	return p.sums
+}
+
+// newPartDigests is nil if there are no parts.
+func newPartDigests(sha256s, md5s [][]byte) *PartDigests {
+	if len(sha256s) == 0 {
+		return nil
+	}
+	p := &PartDigests{}
+	for _, sum := range sha256s {
+		p.SHA256 = append(p.SHA256, [32]byte(sum))
+	}
+	for _, sum := range md5s {
+		p.MD5 = append(p.MD5, [16]byte(sum))
+	}
+	return p
 }

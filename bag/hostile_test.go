@@ -193,13 +193,21 @@ func TestTheIndexIsBounded(t *testing.T) {
 				return rawEntry("b/manifest-sha256.txt", tar.TypeReg, -1, lines(most, func(i int) string { return fmt.Sprintf("%s  %s\n", digest, long(i)) }))
 			}, 1, most / 4, most * 3 / 4, "long paths",
 		},
+		"other digests in tag manifests": {
+			func(i int) []byte {
+				algorithm := []string{"md5", "sha1", "sha256", "sha512"}[i%4]
+				digest := strings.Repeat(fmt.Sprint(i/4), []int{32, 40, 64, 128}[i%4])
+				return rawEntry("b/"+strings.Repeat("tag", i/4)+"manifest-"+algorithm+".txt", tar.TypeReg, -1,
+					lines(most-8, func(i int) string { return digest + fmt.Sprintf("  data/%d\n", i) }))
+			}, 8, most - 8, most, "too many manifests",
+		},
 		"the same in eight manifests": {
 			func(i int) []byte {
 				algorithm := []string{"md5", "sha1", "sha256", "sha512"}[i%4]
 				digest := strings.Repeat("0", []int{32, 40, 64, 128}[i%4])
 				return rawEntry("b/"+strings.Repeat("tag", i/4)+"manifest-"+algorithm+".txt", tar.TypeReg, -1,
 					lines(most-8, func(i int) string { return digest + fmt.Sprintf("  data/%d\n", i) }))
-			}, 8, most - 8, most, "too many manifests",
+			}, 8, most, most, "",
 		},
 		"a fetch.txt of one file, again and again": {
 			func(int) []byte {

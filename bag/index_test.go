@@ -50,7 +50,7 @@ func TestReadIndexFindsEveryFlippedBitOfWhatItReads(t *testing.T) {
 	o := aptrustObject(t)
 	data, known := assembled(t, o), o.known(t)
 	for _, f := range index(t, data, o).Files {
-		if f.Kind == bag.PayloadFile || strings.HasPrefix(f.Path, "custom/") {
+		if f.Kind() == bag.PayloadFile || strings.HasPrefix(f.Path, "custom/") {
 			continue
 		}
 		for at := f.Offset; at < f.Offset+f.Size; at++ {

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 	"unique"
+
+	"github.com/google/uuid"
 )
 
 // ErrInventory marks an inventory that was damaged, cut off, or written by a
@@ -49,7 +52,7 @@ type inventoryEnd struct {
 	Files int  `json:"files"`
 }
 
-// fileJSON is the line of a file.
+// fileJSON is the line of a file. Its kind is for people: readers go by the path.
 type fileJSON struct {
 	Path     string     `json:"path"`
 	Kind     Kind       `json:"kind"`
@@ -70,24 +73,28 @@ type fileJSON struct {
 func (f *File) MarshalJSON() ([]byte, error) {
 	line := fileJSON{
 		Path:     f.Path,
-		Kind:     f.Kind,
+		Kind:     f.Kind(),
 		Offset:   f.Offset,
 		Size:     f.Size,
 		ModTime:  f.ModTime,
-		Expected: f.Expected,
+		Expected: f.Expected(),
 		Missing:  f.Missing,
 		Fetch:    f.Fetch,
-		UUID:     f.UUID,
 		Format:   f.Format,
+	}
+	if f.UUID != uuid.Nil {
+		line.UUID = f.UUID.String()
 	}
 	if !f.Missing {
 		line.Digests = &f.Digests
 	}
-	for _, p := range f.Parts {
-		line.Parts = append(line.Parts, p[:]...)
-	}
-	for _, p := range f.PartsMD5 {
-		line.PartsMD5 = append(line.PartsMD5, p[:]...)
+	if f.Parts != nil {
+		for _, p := range f.Parts.SHA256 {
+			line.Parts = append(line.Parts, p[:]...)
+		}
+		for _, p := range f.Parts.MD5 {
+			line.PartsMD5 = append(line.PartsMD5, p[:]...)
+		}
 	}
 	return json.Marshal(line)
 }
@@ -108,29 +115,28 @@ func (f *File) UnmarshalJSON(data []byte) error {
 	case len(line.Parts)%32 != 0, len(line.PartsMD5) != 0 && len(line.PartsMD5) != len(line.Parts)/2:
 		return fmt.Errorf("%s: parts of %d and %d bytes", line.Path, len(line.Parts), len(line.PartsMD5))
 	}
-	for i := range line.Expected {
-		line.Expected[i].Algorithm = unique.Make(line.Expected[i].Algorithm).Value()
-	}
 	*f = File{
-		Path:     line.Path,
-		Kind:     unique.Make(line.Kind).Value(), // few different ones, in a bag of many files
-		Offset:   line.Offset,
-		Size:     line.Size,
-		ModTime:  line.ModTime,
-		Expected: line.Expected,
-		Missing:  line.Missing,
-		Fetch:    line.Fetch,
-		UUID:     line.UUID,
-		Format:   unique.Make(line.Format).Value(),
+		Path:    line.Path,
+		Offset:  line.Offset,
+		Size:    line.Size,
+		ModTime: line.ModTime,
+		Missing: line.Missing,
+		Fetch:   line.Fetch,
+		Parts:   newPartDigests(slices.Collect(slices.Chunk(line.Parts, 32)), slices.Collect(slices.Chunk(line.PartsMD5, 16))),
+		Format:  unique.Make(line.Format).Value(), // few different ones, in a bag of many files
+	}
+	if line.UUID != "" {
+		id, err := uuid.Parse(line.UUID)
+		if err != nil {
+			return fmt.Errorf("%s: uuid: %w", line.Path, err)
+		}
+		f.UUID = id
 	}
 	if line.Digests != nil {
 		f.Digests = *line.Digests
 	}
-	for p := line.Parts; len(p) > 0; p = p[32:] {
-		f.Parts = append(f.Parts, [32]byte(p))
-	}
-	for p := line.PartsMD5; len(p) > 0; p = p[16:] {
-		f.PartsMD5 = append(f.PartsMD5, [16]byte(p))
+	for _, e := range line.Expected {
+		f.expect(e)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestManifestLinesAreUnderstoodInEveryFormThatToolsWrite(t *testing.T) {
 				t.Errorf("warnings %v: %s", v.Warnings, diff)
 			}
 			want := []bag.Expected{{Algorithm: bag.MD5, Digest: a}}
-			if diff := cmp.Diff(want, file(t, b, "data/a").Expected); diff != "" {
+			if diff := cmp.Diff(want, file(t, b, "data/a").Expected()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -208,7 +208,7 @@ func TestManifestsAndTagFilesMayBeInAnotherEncoding(t *testing.T) {
 				if got, _ := b.Tag("bag-info.txt", "source-organization"); got != tt.tag {
 					t.Errorf("tag %q", got)
 				}
-				if f := file(t, b, tt.path); f.Missing || len(f.Expected) != 1 {
+				if f := file(t, b, tt.path); f.Missing || len(f.Expected()) != 1 {
 					t.Errorf("%+v", f)
 				}
 			}

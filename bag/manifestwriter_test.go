@@ -162,8 +162,8 @@ func TestManifestsReadBackAsTheyWereWritten(t *testing.T) {
 		for _, path := range paths {
 			digests.MD5[0] = byte(slices.Index(drawn, path))
 			f := file(t, b, path)
-			if f.Missing || len(f.Expected) != 1 || f.Expected[0].Digest != digests.Hex(bag.MD5) {
-				rt.Errorf("%q: %+v", path, f.Expected)
+			if f.Missing || len(f.Expected()) != 1 || f.Expected()[0].Digest != digests.Hex(bag.MD5) {
+				rt.Errorf("%q: %+v", path, f.Expected())
 			}
 		}
 		for _, warning := range b.Warnings {

@@ -15,9 +15,9 @@ import (
 // ReadOptions are all optional.
 type ReadOptions struct {
 	// PartSize tells into slices of how many bytes a file of the given size is
-	// cut for File.Parts; not positive for none.
+	// cut for File.Parts; not positive for one.
 	PartSize func(size int64) int64
-	// PartMD5 has File.PartsMD5 computed too.
+	// PartMD5 has the MD5 of each slice computed too.
 	PartMD5 bool
 	// Resume continues after a checkpoint: r then begins at Resume.Offset. Read
 	// takes ownership of it.
@@ -26,7 +26,7 @@ type ReadOptions struct {
 	// It is asked for manifests, tag files and fetch.txt, in the order of the tar.
 	Reopen func(f *File) (io.ReadCloser, error)
 	// Checkpoint is called between two files, at most once for CheckpointBytes
-	// (64 MiB if zero) of the tar. What it is given may be read only until it
+	// (64 MiB if zero) of the tar or 10,000 files, whichever comes first. What it is given may be read only until it
 	// returns. Its error ends Read.
 	Checkpoint      func(ctx context.Context, c Checkpoint) error
 	CheckpointBytes int64
@@ -40,7 +40,7 @@ type ReadOptions struct {
 	Progress func(path string, files int, bytes int64)
 	// MaxFiles is the greatest number of files, those that only a manifest
 	// mentions included, give or take one; [DefaultMaxFiles] if zero. It bounds
-	// memory too: all paths and all that manifests say must fit into 704
+	// memory too: all paths and all that manifests say must fit into 512
 	// bytes a file, which is more than most bags need.
 	MaxFiles int
 	// Whole is given all bytes of the tar, from its first one; Bag.Whole has what
@@ -75,11 +75,12 @@ func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
 	return rd.read(ctx)
 }
 
-// DefaultMaxFiles is what a worker of 1 GiB has space for.
+// DefaultMaxFiles is what a worker of 650 MiB has space for.
 const DefaultMaxFiles = 400_000
 
 const (
 	defaultCheckpointBytes = 64 << 20
+	checkpointFiles        = 10_000 // some 8 MiB as JSON
 	progressBytes          = 16 << 20
 )
 
@@ -246,7 +247,6 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 	}
 	f := &File{
 		Path:    path,
-		Kind:    kindOf(path),
 		Offset:  rd.tar.offset,
 		Size:    header.Size,
 		ModTime: modTime(header.ModTime),
@@ -283,7 +283,7 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 			show(f.Path), f.Size, content.size)
 		return false, nil
 	}
-	f.Digests, f.Parts, f.PartsMD5 = content.digests, content.parts, content.md5s
+	f.Digests, f.Parts = content.digests, content.parts
 	rd.add(f)
 	done()
 	return rd.manyErr == nil, rd.manyErr

@@ -131,11 +131,11 @@ func TestRestoredBagsListAllTheirFiles(t *testing.T) {
 	for _, f := range b.Files {
 		order = append(order, f.Path)
 		want := 2
-		if f.Kind == bag.TagManifest {
+		if f.Kind() == bag.TagManifest {
 			want = 0
 		}
-		if len(f.Expected) != want {
-			t.Errorf("%s is listed %d times, want %d", f.Path, len(f.Expected), want)
+		if len(f.Expected()) != want {
+			t.Errorf("%s is listed %d times, want %d", f.Path, len(f.Expected()), want)
 		}
 	}
 	want := []string{

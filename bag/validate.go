@@ -260,7 +260,7 @@ func (j *judge) tagFilesAllowed() {
 		return
 	}
 	for _, f := range j.bag.Files {
-		if f.Kind != TagFile || f.Missing || f.Path == bagitTxt || f.Path == bagInfoTxt {
+		if f.Kind() != TagFile || f.Missing || f.Path == bagitTxt || f.Path == bagInfoTxt {
 			continue
 		}
 		if !slices.ContainsFunc(j.rules.TagFilesAllowed, func(pattern string) bool { return glob(pattern, f.Path) }) {

@@ -29,7 +29,7 @@ func (j *judge) files() {
 			continue // clashes reports it, since it can tell what it may have been mistaken for
 		}
 		j.present++
-		switch f.Kind {
+		switch f.Kind() {
 		case PayloadFile:
 			j.listed(f, payload, false)
 		case Manifest:
@@ -59,7 +59,7 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 	}
 	var absent []string
 	for _, a := range manifests {
-		if !slices.ContainsFunc(f.Expected, func(e Expected) bool { return e.Algorithm == a && e.TagManifest == tag }) {
+		if _, ok := f.said(a, tag); !ok {
 			absent = append(absent, ManifestName(a, tag))
 		}
 	}
@@ -69,12 +69,10 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 }
 
 func (j *judge) digests(f *File) {
-	for _, e := range f.Expected {
-		if !f.Digests.agrees(e) {
-			j.errors.compared(codeDigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
-				"File %s: the %s digest of its content is %s, but %s says %s.",
-				show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
-		}
+	for _, e := range f.Others {
+		j.errors.compared(codeDigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
+			"File %s: the %s digest of its content is %s, but %s says %s.",
+			show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
 	}
 }
 
@@ -89,7 +87,7 @@ func (j *judge) payload() {
 	}
 	files, octets := 0, int64(0)
 	for _, f := range j.bag.Files {
-		if f.Kind != PayloadFile {
+		if f.Kind() != PayloadFile {
 			continue
 		}
 		files++
@@ -155,7 +153,7 @@ func (j *judge) oxum() {
 	}
 	var octets, count int64
 	for _, f := range j.bag.Files {
-		if f.Kind == PayloadFile && !f.Missing {
+		if f.Kind() == PayloadFile && !f.Missing {
 			octets += f.Size
 			count++
 		}
@@ -220,8 +218,8 @@ func (j *judge) clashes() {
 }
 
 func (j *judge) missing(f, similar *File, folded string) {
-	names := make([]string, 0, len(f.Expected))
-	for _, e := range f.Expected {
+	var names []string
+	for _, e := range f.Expected() {
 		names = append(names, e.manifest())
 	}
 	hint := ""

@@ -20,7 +20,7 @@ type memoryBudget struct {
 }
 
 // perFile is how many bytes a file takes in the lists of a bag: an upper bound of the average.
-const perFile = 1 << 10
+const perFile = 640
 
 // MemoryNeed is how many bytes the lists of a bag of so many files need; 0 of one
 // that fits anywhere.
@@ -31,7 +31,7 @@ func MemoryNeed(files int) int64 {
 	return int64(files) * perFile
 }
 
-// fewFiles is the number of files, at about 1 KB a file, up to which a bag does
+// fewFiles is the number of files up to which a bag does
 // not count.
 const fewFiles = 20_000
 

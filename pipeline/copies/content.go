@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
@@ -13,12 +14,11 @@ import (
 
 // Content is what the copies of a file must be: its bytes, by their digests, and its name.
 type Content struct {
-	Path     string
-	Size     int64
-	MD5      [16]byte
-	SHA256   [32]byte
-	Parts    [][32]byte // SHA-256 of each part, if it goes in parts
-	PartsMD5 [][16]byte // likewise, if a bucket keeps no SHA-256
+	Path   string
+	Size   int64
+	MD5    [16]byte
+	SHA256 [32]byte
+	Parts  *bag.PartDigests // nil if it does not go in parts; the MD5 are there if a bucket keeps no SHA-256
 }
 
 // UploadOf describes a file to a bucket: its digests, so that the bytes are checked on their
@@ -69,24 +69,24 @@ func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if object.Size != want.Size {
 		return Wrong("it has %d bytes, expected %d", object.Size, want.Size)
 	}
-	parts, partsMD5 := f.Parts, f.PartsMD5
-	if len(parts) == 0 { // what a server copied out of a tar is of a single part
-		parts, partsMD5 = [][32]byte{f.SHA256}, [][16]byte{f.MD5}
+	parts := f.Parts
+	if parts == nil { // what a server copied out of a tar is of a single part
+		parts = &bag.PartDigests{SHA256: [][32]byte{f.SHA256}, MD5: [][16]byte{f.MD5}}
 	}
 	whole := storage.ExpectedChecksum(f.SHA256, nil)
 	switch {
 	case object.SHA256 != "":
-		if object.SHA256 != whole && object.SHA256 != storage.ExpectedChecksum(f.SHA256, parts) {
+		if object.SHA256 != whole && object.SHA256 != storage.ExpectedChecksum(f.SHA256, parts.SHA256) {
 			return Wrong("its SHA-256 is %s, expected %s", object.SHA256, whole)
 		}
 	case object.ETag == storage.ExpectedETag(f.MD5, nil):
-	case len(partsMD5) == 0:
+	case len(parts.MD5) == 0:
 		return Wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
-	case object.ETag == storage.ExpectedETag(f.MD5, partsMD5):
-	case len(f.Parts) == 0:
+	case object.ETag == storage.ExpectedETag(f.MD5, parts.MD5):
+	case f.Parts == nil:
 		return Wrong("its ETag is %s, expected the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
 	default:
-		return Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, partsMD5))
+		return Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, parts.MD5))
 	}
 	if object.ContentType != want.ContentType {
 		return Wrong("its content type is %q, expected %q", object.ContentType, want.ContentType)

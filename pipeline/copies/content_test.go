@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -19,15 +20,15 @@ func TestCompareCopy(t *testing.T) {
 	t.Parallel()
 	bytes := []byte("content")
 	f := &Content{Size: 7, SHA256: sha256.Sum256(bytes), MD5: md5.Sum(bytes)}
-	md5s := &Content{Size: 7, SHA256: f.SHA256, MD5: f.MD5, PartsMD5: [][16]byte{md5.Sum(bytes[:5]), md5.Sum(bytes[5:])}}
-	inParts := &Content{Size: 7, SHA256: f.SHA256, MD5: f.MD5, Parts: [][32]byte{sha256.Sum256(bytes[:5]), sha256.Sum256(bytes[5:])}}
+	sums, sumsMD5 := [][32]byte{sha256.Sum256(bytes[:5]), sha256.Sum256(bytes[5:])}, [][16]byte{md5.Sum(bytes[:5]), md5.Sum(bytes[5:])}
+	md5s := &Content{Size: 7, SHA256: f.SHA256, MD5: f.MD5, Parts: &bag.PartDigests{SHA256: sums, MD5: sumsMD5}}
+	inParts := &Content{Size: 7, SHA256: f.SHA256, MD5: f.MD5, Parts: &bag.PartDigests{SHA256: sums}}
 	want := storage.Upload{Size: 7, ContentType: "text/plain", Metadata: map[string]string{"bag": "b"}}
 	// The checksums are those that S3 documents: base64 of the digest, and of the
 	// digest of the parts' digests with their number.
 	sum := base64.StdEncoding.EncodeToString(f.SHA256[:])
-	both := sha256.Sum256(append(inParts.Parts[0][:], inParts.Parts[1][:]...))
-	md5s.Parts = inParts.Parts
-	eachMD5 := md5.Sum(append(md5s.PartsMD5[0][:], md5s.PartsMD5[1][:]...))
+	both := sha256.Sum256(append(sums[0][:], sums[1][:]...))
+	eachMD5 := md5.Sum(append(sumsMD5[0][:], sumsMD5[1][:]...))
 	composite := base64.StdEncoding.EncodeToString(both[:]) + "-2"
 	one, singleMD5 := sha256.Sum256(f.SHA256[:]), md5.Sum(f.MD5[:])
 	single := base64.StdEncoding.EncodeToString(one[:]) + "-1"

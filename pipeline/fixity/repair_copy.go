@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
@@ -153,7 +154,7 @@ func putFrom(ctx context.Context, source *storage.Bucket, key, etag string, b *s
 // parts in which it is to be uploaded, each with its own digests: what is read for
 // them once more is compared as well.
 func partsOf(ctx context.Context, source *storage.Bucket, key, etag string, f *copies.Content, size int64) (storage.Parts, error) {
-	f.Parts, f.PartsMD5 = nil, nil
+	f.Parts = &bag.PartDigests{}
 	p := storage.Parts{Size: size}
 	p.Open = func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 		return source.Get(ctx, key, storage.Range{Offset: offset, Length: length, IfMatch: etag})
@@ -174,12 +175,12 @@ func partsOf(ctx context.Context, source *storage.Bucket, key, etag string, f *c
 		if n < length {
 			return p, fmt.Errorf("%w: it has %d bytes, expected %d", storage.ErrDigest, offset+n, f.Size)
 		}
-		f.Parts, f.PartsMD5 = append(f.Parts, [32]byte(sha.Sum(nil))), append(f.PartsMD5, [16]byte(sum.Sum(nil)))
+		f.Parts.SHA256, f.Parts.MD5 = append(f.Parts.SHA256, [32]byte(sha.Sum(nil))), append(f.Parts.MD5, [16]byte(sum.Sum(nil)))
 	}
 	if got := whole.Sum(nil); !bytes.Equal(got, f.SHA256[:]) {
 		return p, fmt.Errorf("%w: SHA-256 is %x, expected %x", storage.ErrDigest, got, f.SHA256)
 	}
-	p.SHA256, p.MD5 = f.Parts, f.PartsMD5
+	p.SHA256, p.MD5 = f.Parts.SHA256, f.Parts.MD5
 	return p, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -41,7 +40,7 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 		results = map[int]string{}
 	}
 
-	saver := newSaver(func(batch map[int]string) error {
+	saver := newSaver(results, func(batch map[int]string) error {
 		return w.ProgressErr(w.Progress.Done(ctx, w.Claim(), w.Pass(), batch))
 	})
 	failed := &failures{mostInARow: max(atOnce, 2)}
@@ -56,9 +55,7 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 		})
 	}
 	err = group.Wait()
-	saved, saveErr := saver.close()
-	maps.Copy(results, saved)
-	if err := errors.Join(err, failed.err(), saveErr); err != nil {
+	if err := errors.Join(err, failed.err(), saver.close()); err != nil {
 		return nil, err
 	}
 	return results, nil
@@ -212,11 +209,9 @@ type saver struct {
 	err     error
 }
 
-func newSaver(save func(map[int]string) error) *saver {
-	s := &saver{
-		save: save, more: make(chan struct{}, 1), end: make(chan struct{}),
-		pending: map[int]string{}, all: map[int]string{},
-	}
+// newSaver adds to the results that there are.
+func newSaver(all map[int]string, save func(map[int]string) error) *saver {
+	s := &saver{save: save, more: make(chan struct{}, 1), end: make(chan struct{}), pending: map[int]string{}, all: all}
 	go s.run()
 	return s
 }
@@ -258,13 +253,13 @@ func (s *saver) flush() {
 	s.mu.Unlock()
 }
 
-// close waits for the last write and returns all results. Only the loss of the claim is an
-// error: progress that Redis does not accept costs time after a crash, and nothing more.
-func (s *saver) close() (map[int]string, error) {
+// close waits for the last write. Only the loss of the claim is an error: progress that Redis
+// does not accept costs time after a crash, and nothing more.
+func (s *saver) close() error {
 	close(s.more)
 	<-s.end
 	if errors.Is(s.err, claim.ErrLost) {
-		return s.all, s.err
+		return s.err
 	}
-	return s.all, nil
+	return nil
 }

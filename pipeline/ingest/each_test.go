@@ -21,7 +21,8 @@ func TestSaverEndsWithAllResults(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		saved := map[int]string{}
-		s := newSaver(func(batch map[int]string) error {
+		all := map[int]string{}
+		s := newSaver(all, func(batch map[int]string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for i, result := range batch {
@@ -32,7 +33,7 @@ func TestSaverEndsWithAllResults(t *testing.T) {
 		for i := range 100 {
 			s.add(i, fmt.Sprint(i))
 		}
-		all, err := s.close()
+		err := s.close()
 		if !errors.Is(err, tc.want) || len(all) != 100 || len(saved) != 100 || all[42] != "42" {
 			t.Errorf("%s: %d results, %d saved, %v; want %v", name, len(all), len(saved), err, tc.want)
 		}

@@ -715,7 +715,7 @@ func TestListWhoseConnectionBreaksIsNotDamaged(t *testing.T) {
 	w := a.Hold(engine, "Copy To Staging")
 	rows := map[int]lists.Known{}
 	for i := range many {
-		rows[i] = lists.Known{Index: i, UUID: uuid.NewString()}
+		rows[i] = lists.Known{Index: i, UUID: uuid.New()}
 	}
 	if err := lists.Write(t.Context(), a.area(w), lists.PlanName, made, lists.Plan{}, many, lists.ByIndex(rows)); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/farol-preservation/farol/claim"
@@ -73,14 +74,14 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.unpack(ctx, w, results)
+	list, err := s.unpack(ctx, w, files, results)
 	if err != nil {
 		return err
 	}
 	if err := infected(files, list); err != nil {
 		return err
 	}
-	return lists.Write(ctx, w.lists, lists.FormatsName, inventoryID, nil, len(list), lists.ByIndex(list))
+	return lists.Write(ctx, w.lists, lists.FormatsName, inventoryID, nil, len(files), list)
 }
 
 // identifyOnce identifies a content that has its digest, unless that was done lately.
@@ -121,13 +122,15 @@ func (s *identify) scan(ctx context.Context, f *lists.File, found format.Result,
 }
 
 // infected is the end of a bag in which a virus was found, and names the files.
-func infected(files []*lists.File, list map[int]lists.Format) error {
+func infected(files []*lists.File, list iter.Seq[lists.Format]) error {
 	const most = 30
 	var found []string
-	for _, f := range files {
-		if v := list[f.Index].Infection; v != "" {
-			found = append(found, fmt.Sprintf("The file %s is infected: %s finds %s.", f.Path, list[f.Index].Scanner, v))
+	i := 0
+	for as := range list {
+		if as.Infection != "" {
+			found = append(found, fmt.Sprintf("The file %s is infected: %s finds %s.", files[i].Path, as.Scanner, as.Infection))
 		}
+		i++
 	}
 	if len(found) == 0 {
 		return nil
@@ -143,27 +146,32 @@ func infected(files []*lists.File, list map[int]lists.Format) error {
 // errOtherSignatures says that results in Redis are of another version of the signatures.
 var errOtherSignatures = errors.New("the format signatures changed while files of the bag were being identified")
 
-// unpack makes the list from the results in Redis. If some are of another version, as after
-// an upgrade of a worker, all are discarded, and the next attempt identifies all files.
-func (s *identify) unpack(ctx context.Context, w *work, results map[int]string) (map[int]lists.Format, error) {
-	if len(results) == 0 {
-		return nil, nil
+// unpack yields the list, which may be as long as the bag, from the results in Redis. If some
+// are of another version, as after an upgrade of a worker, all are discarded, and the next
+// attempt identifies all files.
+func (s *identify) unpack(ctx context.Context, w *work, files []*lists.File, results map[int]string) (iter.Seq[lists.Format], error) {
+	if len(files) == 0 {
+		return func(func(lists.Format) bool) {}, nil
 	}
 	version, err := s.Formats.Version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("identify formats: %w", err)
 	}
 	tag := lists.VersionTag(version)
-	list := make(map[int]lists.Format, len(results))
-	for i, text := range results {
-		f, was, ok := lists.UnpackFormat(i, text)
-		if !ok || was != "" && was != tag {
+	for _, f := range files {
+		if _, was, ok := lists.UnpackFormat(f.Index, results[f.Index]); !ok || was != "" && was != tag {
 			return nil, errors.Join(errOtherSignatures, w.ProgressErr(w.Progress.ClearStage(ctx, w.Claim(), w.Pass())))
 		}
-		if was != "" {
-			f.Version = version
-		}
-		list[i] = f
 	}
-	return list, nil
+	return func(yield func(lists.Format) bool) {
+		for _, f := range files {
+			as, was, _ := lists.UnpackFormat(f.Index, results[f.Index])
+			if was != "" {
+				as.Version = version
+			}
+			if !yield(as) {
+				return
+			}
+		}
+	}, nil
 }

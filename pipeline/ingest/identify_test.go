@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,16 +178,16 @@ func TestInfectedBagWaitsForAPerson(t *testing.T) {
 func TestInfectedFilesAreCounted(t *testing.T) {
 	t.Parallel()
 	var files []*lists.File
-	list := map[int]lists.Format{}
+	var list []lists.Format
 	for i := range 35 {
 		files = append(files, &lists.File{Index: i, Content: copies.Content{Path: fmt.Sprintf("data/%02d", i)}})
-		list[i] = lists.Format{Scanner: "ClamAV 1.4.3/27812", Infection: "Eicar"}
+		list = append(list, lists.Format{Scanner: "ClamAV 1.4.3/27812", Infection: "Eicar"})
 	}
-	err := infected(files, list)
+	err := infected(files, slices.Values(list))
 	if err == nil || !strings.Contains(err.Error(), "data/29 ") || strings.Contains(err.Error(), "data/30 ") || !strings.Contains(err.Error(), "5 more files are infected") {
 		t.Errorf("infected = %v", err)
 	}
-	if err := infected(files, nil); err != nil {
+	if err := infected(files, slices.Values([]lists.Format{{Scanner: "ClamAV 1.4.3/27812"}})); err != nil {
 		t.Errorf("infected = %v without a virus", err)
 	}
 }
@@ -284,9 +285,12 @@ func TestResultsInRedisAreSmall(t *testing.T) {
 		"infected":   {Index: 3, By: "siegfried", MIME: "text/plain", At: 5, Version: version, Scanner: "ClamAV 1.4.3", Infection: "Eicar"},
 		"unchecked":  {Index: 4, By: "siegfried", MIME: "text/plain", At: 5, Version: version, Scanner: "ClamAV 1.4.3", Unchecked: "too large"},
 	} {
-		list, err := s.unpack(t.Context(), nil, map[int]string{f.Index: f.Pack()})
-		if diff := cmp.Diff(map[int]lists.Format{f.Index: f}, list); diff != "" || err != nil {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		list, err := s.unpack(t.Context(), nil, []*lists.File{{Index: f.Index}}, map[int]string{f.Index: f.Pack()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]lists.Format{f}, slices.Collect(list)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	if n := len(word.Pack()); n > 160 {

@@ -26,8 +26,8 @@ import (
 
 // receive streams the tar, once if its bucket confirms what was read, and writes its
 // inventory: where each file lies, its four digests, and what manifests and tags say. About
-// every 64 MiB it keeps a checkpoint, so that a restart resumes between two files or, in a
-// large one, at a part.
+// every 64 MiB or 10,000 files it keeps a checkpoint, so that a restart resumes between two
+// files or, in a large one, at a part.
 type receive struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)

@@ -207,7 +207,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 	of.Reingest(k)
 	rec := registry.FileRecord{
 		Identifier: r.w.Item.ObjectIdentifier + "/" + f.Path,
-		UUID:       of.UUID,
+		UUID:       of.UUID.String(),
 		Format:     format.Format(),
 		Virus:      registry.VirusCheck{Scanner: format.Scanner, Unchecked: format.Unchecked, At: format.Time()},
 		Size:       f.Size, ModTime: f.ModTime,
@@ -215,7 +215,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 		SHA256: f.Digests.Hex(bag.SHA256), SHA512: f.Digests.Hex(bag.SHA512),
 		DigestedAt: r.digestedAt,
 	}
-	for _, e := range f.Expected {
+	for _, e := range f.Expected() {
 		if !e.TagManifest {
 			rec.Manifests = append(rec.Manifests, string(e.Algorithm)+":"+e.Digest)
 		}
@@ -226,7 +226,7 @@ func (r *recorder) file(i int, f *bag.File, k lists.Known, l *lists.Rows) (regis
 				fmt.Sprintf("The copies of %s were verified for another storage option. They are verified again.", f.Path))
 		}
 		rec.Copies = append(rec.Copies, registry.Copy{
-			Target: c.Target, Bucket: r.targets[i].Name(), Key: of.Key, URL: r.targets[i].URL(of.Key),
+			Target: c.Target, Bucket: r.targets[i].Name(), Key: of.Key(), URL: r.targets[i].URL(of.Key()),
 			ETag: c.ETag, StoredAt: c.Stored, VerifiedAt: c.Verified, VerifiedBy: c.By,
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bag"
@@ -83,7 +84,11 @@ func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object regi
 		if !ok {
 			continue // files that the new bag lacks stay as they are
 		}
-		one := lists.Known{Index: i, UUID: k.UUID, Unchanged: k.State == "A" && sameContent(b.Files[i], k), Deleted: k.State == "D"}
+		id, err := uuid.Parse(k.UUID)
+		if err != nil {
+			return fmt.Errorf("uuid of %s: %w", k.Identifier, err)
+		}
+		one := lists.Known{Index: i, UUID: id, Unchanged: k.State == "A" && sameContent(b.Files[i], k), Deleted: k.State == "D"}
 		if one.Unchanged && (k.Bad || !hasAll(k.Targets, p.StorageOption)) {
 			one = one.Again(b.Files[i], w.Item.ID, k.Keys)
 		}

@@ -19,7 +19,11 @@ func TestInvalidBagIsReadAgainWhenItIsRequeued(t *testing.T) {
 		t.Helper()
 		id := a.Deposit(name+".tar", a.motley(name))
 		a.One(engine, "Receive")
-		a.changeInventory(id, func(b *bag.Bag) { b.Files[1].Digests.SHA256[0] ^= 1 })
+		a.changeInventory(id, func(b *bag.Bag) {
+			f := b.Files[1]
+			f.Agreed, f.Others = 0, f.Expected()
+			f.Digests.SHA256[0] ^= 1
+		})
 		a.One(engine, "Validate")
 		if item := a.Item(id); item.Status != "Failed" || item.ErrorCode != "invalid-bag" {
 			t.Fatalf("item = %+v", item)

@@ -95,11 +95,11 @@ func (s *store) putGroup(
 
 // put makes one copy of a small file.
 func (s *store) put(ctx context.Context, w staged, c copyPlan, target int, f *lists.File, content []byte) error {
-	up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[target]))
-	if !c.isBad(target, f) && w.there(ctx, c.targets[target], f.Key, f, up) {
+	up := w.upload(f, copies.EncodesPath(c.names[target]))
+	if !c.isBad(target, f) && w.there(ctx, c.targets[target], f.Key(), f, up) {
 		return nil
 	}
-	if _, err := c.targets[target].Put(ctx, f.Key, bytes.NewReader(content), up); err != nil {
+	if _, err := c.targets[target].Put(ctx, f.Key(), bytes.NewReader(content), up); err != nil {
 		return fmt.Errorf("store in %s: %w", c.names[target], cause.Storage(err))
 	}
 	return s.replaced(ctx, w, c, target, f)
@@ -110,16 +110,18 @@ func (s *store) copy(ctx context.Context, w staged, c copyPlan, f *lists.File) e
 	source := storage.Source{Bucket: s.Staging, Key: lists.Key(w.Item.ID, f.Piece.Key()), Range: true, Offset: f.Offset - f.Piece.Offset}
 	w.Count.Copies(f.Index, len(c.targets))
 	for i, target := range c.targets {
-		up := w.upload(f, c.mimes[f.Index].MIME, copies.EncodesPath(c.names[i]))
-		if !c.isBad(i, f) && w.there(ctx, target, f.Key, f, up) {
+		up := w.upload(f, copies.EncodesPath(c.names[i]))
+		if !c.isBad(i, f) && w.there(ctx, target, f.Key(), f, up) {
 			continue
 		}
-		parts, err := w.parts(ctx, f.Index, f.Size, target, f.Key)
+		parts, err := w.parts(ctx, f.Index, f.Size, target, f.Key())
 		if err != nil {
 			return err
 		}
-		parts.SHA256, parts.MD5 = f.Parts, f.PartsMD5
-		if _, err := target.Copy(ctx, source, f.Key, up, parts); err != nil {
+		if f.Parts != nil {
+			parts.SHA256, parts.MD5 = f.Parts.SHA256, f.Parts.MD5
+		}
+		if _, err := target.Copy(ctx, source, f.Key(), up, parts); err != nil {
 			return s.notCopied(ctx, w, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
 		}
 		if err := s.replaced(ctx, w, c, i, f); err != nil {
@@ -150,7 +152,7 @@ func (s *store) replaced(ctx context.Context, w staged, c copyPlan, target int, 
 	if !c.isBad(target, f) {
 		return nil
 	}
-	w.Log.InfoContext(ctx, "bad copy replaced", "path", f.Path, "target", c.names[target], "key", f.Key)
+	w.Log.InfoContext(ctx, "bad copy replaced", "path", f.Path, "target", c.names[target], "key", f.Key())
 	err := w.Progress.Put(ctx, w.Claim(), badCopies, noteOf(c.names[target], f), "")
 	if errors.Is(err, progress.ErrLost) {
 		return w.ProgressErr(err)

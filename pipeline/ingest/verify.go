@@ -47,7 +47,7 @@ func (s *verify) Run(ctx context.Context, w *work) error {
 			var found []lists.Copy
 			good := len(bad)
 			for i, target := range c.targets {
-				one, err := s.copy(ctx, w, f, c.names[i], target, c.mimes[f.Index].MIME, others)
+				one, err := s.copy(ctx, w, f, c.names[i], target, others)
 				switch {
 				case claim.Code(err) == "bad-copy": // others may be as well
 					bad = append(bad, &badCopy{f, c.names[i], err})
@@ -110,8 +110,8 @@ func unpackCopies(f *lists.File, names []string, packed string) []lists.Copy {
 	return list
 }
 
-func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, target *storage.Bucket, contentType string, others func() error) (lists.Copy, error) {
-	object, err := target.Head(ctx, f.Key)
+func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, target *storage.Bucket, others func() error) (lists.Copy, error) {
+	object, err := target.Head(ctx, f.Key())
 	if errors.Is(err, storage.ErrNotFound) {
 		if gone := target.Probe(ctx); gone != nil { // HEAD says the same of a missing bucket
 			return lists.Copy{}, cause.Storage(gone)
@@ -121,7 +121,7 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 	if err != nil {
 		return lists.Copy{}, cause.Storage(err)
 	}
-	if err := copies.Compare(object, w.upload(f, contentType, copies.EncodesPath(name)), &f.Content); err != nil {
+	if err := copies.Compare(object, w.upload(f, copies.EncodesPath(name)), &f.Content); err != nil {
 		return lists.Copy{}, err
 	}
 	if err := s.extra(ctx, f, name, target, others); err != nil {
@@ -153,11 +153,11 @@ func (s *verify) extra(ctx context.Context, f *lists.File, name string, target *
 	}
 	const most = 100
 	var further []string
-	for o, err := range target.List(ctx, f.UUID, "") {
+	for o, err := range target.List(ctx, f.UUID.String(), "") {
 		if err != nil {
 			return cause.Storage(err)
 		}
-		if o.Key != f.Key {
+		if o.Key != f.Key() {
 			further = append(further, o.Key)
 		}
 		if len(further) == most {
@@ -194,7 +194,7 @@ type badCopy struct {
 }
 
 func (b *badCopy) Error() string {
-	return fmt.Sprintf("copy of %s in %s under the key %s: %v", b.file.Path, b.target, b.file.Key, b.err)
+	return fmt.Sprintf("copy of %s in %s under the key %s: %v", b.file.Path, b.target, b.file.Key(), b.err)
 }
 
 func (b *badCopy) Unwrap() error { return b.err }
@@ -243,7 +243,7 @@ func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
 // what was archived at once cannot be read.
 func readBack(ctx context.Context, f *lists.File, target *storage.Bucket) (read bool, err error) {
 	want := hex.EncodeToString(f.SHA256[:])
-	l, err := copies.Look(ctx, target, f.Key, want, time.Second)
+	l, err := copies.Look(ctx, target, f.Key(), want, time.Second)
 	switch {
 	case errors.Is(err, storage.ErrArchived):
 		return false, nil

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
@@ -59,7 +60,6 @@ func (w *work) toStore(ctx context.Context) (p *lists.Plan, files []*lists.File,
 // copyPlan is which files go where, and as what.
 type copyPlan struct {
 	files       []*lists.File
-	mimes       map[int]lists.MIME
 	names       []string // of the targets, the primary first
 	targets     []*storage.Bucket
 	inventoryID string
@@ -73,9 +73,12 @@ func (w *work) toCopy(ctx context.Context, all copies.Targets) (c copyPlan, err 
 		return copyPlan{}, err
 	}
 	c.files, c.inventoryID = files, id
-	c.mimes, err = lists.Read(ctx, w.lists, lists.FormatsName, id, nil, func(f lists.MIME) int { return f.Index })
+	mimes, err := lists.Read(ctx, w.lists, lists.FormatsName, id, nil, func(f lists.MIME) int { return f.Index })
 	if err != nil {
 		return copyPlan{}, err
+	}
+	for _, f := range files {
+		f.MIME = unique.Make(mimes[f.Index].MIME).Value()
 	}
 	c.names, c.targets, err = all.Of(p.StorageOption)
 	return c, err
@@ -89,8 +92,8 @@ func (c copyPlan) isBad(target int, f *lists.File) bool {
 // upload describes a file to a bucket: its digests, so that the bytes are
 // checked once more on their way, and what people find at a copy that has lost
 // its registry.
-func (w *work) upload(f *lists.File, contentType string, encodePath bool) storage.Upload {
-	return copies.UploadOf(w.Item.Institution, w.Item.ObjectIdentifier, &f.Content, contentType, encodePath)
+func (w *work) upload(f *lists.File, encodePath bool) storage.Upload {
+	return copies.UploadOf(w.Item.Institution, w.Item.ObjectIdentifier, &f.Content, f.MIME, encodePath)
 }
 
 // again tells whether the stage has had the item before: in this pass or, where that
@@ -189,4 +192,4 @@ func (w *work) receivingErr(err error) error {
 const badCopies = "bad-copies"
 
 // noteOf is the name of a copy under badCopies.
-func noteOf(target string, f *lists.File) string { return target + " " + f.Key }
+func noteOf(target string, f *lists.File) string { return target + " " + f.Key() }

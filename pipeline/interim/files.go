@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/lists"
 )
@@ -113,7 +115,10 @@ func (h *filesByPath) Pop() any {
 
 // newItemFile is a file as it is in the bag.
 func newItemFile(f *bag.File) *File {
-	of := &File{Path: f.Path, Size: f.Size, State: Received, UUID: f.UUID, Manifests: f.Expected}
+	of := &File{Path: f.Path, Size: f.Size, State: Received, Manifests: f.Expected()}
+	if f.UUID != uuid.Nil {
+		of.UUID = f.UUID.String()
+	}
 	if !f.ModTime.IsZero() {
 		of.ModTime = &f.ModTime
 	}

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
@@ -295,8 +297,8 @@ func (m *Metadata) file(i int, f *bag.File, l *lists.Rows, result string, done b
 		finished++
 	}
 	passed := m.passed(finished)
-	if makes(passed, lists.PlanName) && has.known.UUID != "" {
-		of.UUID = has.known.UUID
+	if makes(passed, lists.PlanName) && has.known.UUID != uuid.Nil {
+		of.UUID = has.known.UUID.String()
 	}
 	of.State = stateAfter(passed, f, has.known)
 	switch {
@@ -341,7 +343,7 @@ func stateAfter(passed []Stage, f *bag.File, k lists.Known) string {
 		return filePackaging
 	case makes(passed, lists.PlanName) && k.Unchanged:
 		return fileUnchanged
-	case state == Added && k.UUID != "":
+	case state == Added && k.UUID != uuid.Nil:
 		return fileReplaced
 	}
 	return state

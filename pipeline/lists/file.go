@@ -15,30 +15,34 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// NewFile gives a file that is new to the registry its key in preservation
-// storage, which is its uuid.
+// NewFile is a file of the inventory as one that is new to the registry.
 func NewFile(i int, f *bag.File) *File {
 	return &File{
 		Index: i, Offset: f.Offset,
 		Content: copies.Content{
-			Path: f.Path, Size: f.Size, MD5: f.Digests.MD5, SHA256: f.Digests.SHA256, Parts: f.Parts, PartsMD5: f.PartsMD5,
+			Path: f.Path, Size: f.Size, MD5: f.Digests.MD5, SHA256: f.Digests.SHA256, Parts: f.Parts,
 		},
-		UUID: f.UUID, Key: f.UUID, Format: f.Format,
+		UUID: f.UUID, MIME: f.Format,
 	}
 }
 
-// Reingest gives a file that is on record its uuid, and a key of that and the
-// beginning of its SHA-256, so that the old bytes stay until the record has
-// switched to the new.
+// Reingest gives a file that is on record its uuid, and a key of its own.
 func (f *File) Reingest(k Known) {
-	if k.UUID != "" {
-		f.UUID = k.UUID
-		f.Key = k.UUID + "." + hex.EncodeToString(f.SHA256[:8])
-		if k.Key != "" {
-			f.Key = k.Key
-		}
-		f.Alone = !k.Deleted
+	if k.UUID != uuid.Nil {
+		f.UUID, f.key, f.again, f.Alone = k.UUID, k.Key, true, !k.Deleted
 	}
+}
+
+// Key is its key in preservation storage: its uuid. If the file is on record, the beginning of
+// its SHA-256 follows, so that the old bytes stay until the record has switched to the new.
+func (f *File) Key() string {
+	switch {
+	case f.key != "":
+		return f.key
+	case f.again:
+		return f.UUID.String() + "." + hex.EncodeToString(f.SHA256[:8])
+	}
+	return f.UUID.String()
 }
 
 // File is what the stages after Receive need of a file of the bag. There may be
@@ -47,11 +51,12 @@ type File struct {
 	Index int // place in the inventory
 	copies.Content
 	Offset int64 // of the content in the tar
-	UUID   string
-	Key    string // in preservation storage
-	Format string // media type by extension
+	UUID   uuid.UUID
+	MIME   string // by its extension, until it is identified
 	Piece  *Piece // that it is staged in
 	Alone  bool   // it is on record, so that every copy of it should be
+	again  bool   // it is or was on record
+	key    string // that the plan gives it; "": none
 }
 
 const (
@@ -218,7 +223,7 @@ func IsStored(f *bag.File, p Known) bool { return f.Preservable() && !f.Missing 
 
 // FileUUID gives a file a uuid that depends on nothing but the upload, so that a repeated
 // Receive names the same keys, and another upload never does.
-func FileUUID(item claim.Item, index int, path string) string {
+func FileUUID(item claim.Item, index int, path string) uuid.UUID {
 	name := fmt.Sprintf("%d\x00%s\x00%s\x00%d\x00%s", item.ID, item.ObjectIdentifier, item.ETag, index, path)
-	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
@@ -146,7 +147,7 @@ func TestFileUUID(t *testing.T) {
 	}
 	anotherItem, anotherObject, anotherUpload := item, item, item
 	anotherItem.ID, anotherObject.ObjectIdentifier, anotherUpload.ETag = 2, "test.edu/bags", "b"
-	for name, other := range map[string]string{
+	for name, other := range map[string]uuid.UUID{
 		"another item":   FileUUID(anotherItem, 3, "data/x"),
 		"another object": FileUUID(anotherObject, 3, "data/x"),
 		"another upload": FileUUID(anotherUpload, 3, "data/x"),

@@ -48,7 +48,7 @@ type keptList struct {
 }
 
 const (
-	// mostRecent bounds the files of all bags that are kept, at about 1 KB a file.
+	// mostRecent bounds the files of all bags that are kept, at about 512 bytes a file.
 	mostRecent = 20_000
 	// mostKept bounds in bytes what is kept of the lists of mostItems items, and largestKept
 	// each list.

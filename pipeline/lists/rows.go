@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/farol-preservation/farol/bag"
 )
 
@@ -29,11 +31,11 @@ type Verdict struct {
 
 // Known is a file that the registry has seen before.
 type Known struct {
-	Index     int    `json:"i"`
-	UUID      string `json:"uuid"`
-	Unchanged bool   `json:"unchanged,omitempty"` // active, and its content is the same
-	Deleted   bool   `json:"deleted,omitempty"`
-	Key       string `json:"key,omitempty"` // under which content that is on record is stored again, because a copy of it is bad; "": as its content says
+	Index     int       `json:"i"`
+	UUID      uuid.UUID `json:"uuid"`
+	Unchanged bool      `json:"unchanged,omitempty"` // active, and its content is the same
+	Deleted   bool      `json:"deleted,omitempty"`
+	Key       string    `json:"key,omitempty"` // under which content that is on record is stored again, because a copy of it is bad; "": as its content says
 }
 
 // Copies are a file's verified copies in the order of the storage option's targets.
@@ -69,7 +71,7 @@ func (k Known) Again(f *bag.File, item int64, taken []string) Known {
 	k.Unchanged = false
 	for n := 0; k.Key == "" || slices.Contains(taken, k.Key); n++ {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%x %d %d", f.Digests.SHA256, item, n))
-		k.Key = k.UUID + "." + hex.EncodeToString(sum[:8])
+		k.Key = k.UUID.String() + "." + hex.EncodeToString(sum[:8])
 	}
 	return k
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/google/uuid"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
@@ -94,12 +96,12 @@ func copiesIn(inventory io.Reader, s upkeep.ItemState, onRecord map[int]Known) (
 			return c, err
 		}
 		if IsStored(f, Known{}) && f.UUID == FileUUID(item, i, f.Path) {
-			c.UUIDs = append(c.UUIDs, f.UUID)
+			c.UUIDs = append(c.UUIDs, f.UUID.String())
 		}
-		if k := onRecord[i]; k.UUID != "" && IsStored(f, k) {
+		if k := onRecord[i]; k.UUID != uuid.Nil && IsStored(f, k) {
 			of := NewFile(i, f)
 			of.Reingest(k)
-			c.Keys = append(c.Keys, of.Key)
+			c.Keys = append(c.Keys, of.Key())
 		}
 		i++
 	}

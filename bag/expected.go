@@ -1,0 +1,104 @@
+package bag
+
+import (
+	"encoding/hex"
+	"slices"
+)
+
+// Expected is the digest that one manifest has for a file, in lower-case hex.
+type Expected struct {
+	Algorithm   Algorithm `json:"algorithm"`
+	TagManifest bool      `json:"tag_manifest,omitempty"`
+	Digest      string    `json:"digest"`
+}
+
+// manifest is the name of the manifest that said it.
+func (e Expected) manifest() string { return ManifestName(e.Algorithm, e.TagManifest) }
+
+// A ManifestSet is a set of the manifests that a bag may have: of each of the four
+// algorithms a payload manifest and a tag manifest. What a manifest says of a file is
+// nearly always the digest that the file has, and then a bit is enough to know it.
+type ManifestSet uint8
+
+// manifests are those of a set by their bits. Of each algorithm the payload's comes first.
+var manifests = [8]Expected{ //nolint:gochecknoglobals // a constant
+	{Algorithm: MD5},
+	{Algorithm: MD5, TagManifest: true},
+	{Algorithm: SHA1},
+	{Algorithm: SHA1, TagManifest: true},
+	{Algorithm: SHA256},
+	{Algorithm: SHA256, TagManifest: true},
+	{Algorithm: SHA512},
+	{Algorithm: SHA512, TagManifest: true},
+}
+
+// bitOf is the set of one manifest; empty for an algorithm that is not one of the four.
+func bitOf(a Algorithm, tag bool) ManifestSet {
+	if i := slices.Index(manifests[:], Expected{Algorithm: a, TagManifest: tag}); i >= 0 {
+		return 1 << i
+	}
+	return 0
+}
+
+// payloadManifests are all that are not of tag files.
+const payloadManifests ManifestSet = 0b01010101
+
+// Expected returns what the manifests say of the file, at most one digest for each.
+func (f *File) Expected() []Expected {
+	list := make([]Expected, 0, len(manifests)+len(f.Others))
+	for bit, e := range manifests {
+		if f.Agreed&(1<<bit) != 0 {
+			e.Digest = f.Digests.Hex(e.Algorithm)
+			list = append(list, e)
+		}
+	}
+	return append(list, f.Others...)
+}
+
+// isListed says whether any manifest mentions the file.
+func (f *File) isListed() bool { return f.Agreed != 0 || len(f.Others) > 0 }
+
+// inPayloadManifest says whether one of them lists the file.
+func (f *File) inPayloadManifest() bool {
+	return f.Agreed&payloadManifests != 0 || slices.ContainsFunc(f.Others, func(e Expected) bool { return !e.TagManifest })
+}
+
+// said returns the digest that a manifest has for the file, if it has one.
+func (f *File) said(a Algorithm, tag bool) (digest string, ok bool) {
+	if f.Agreed&bitOf(a, tag) != 0 {
+		return f.Digests.Hex(a), true
+	}
+	for _, e := range f.Others {
+		if e.Algorithm == a && e.TagManifest == tag {
+			return e.Digest, true
+		}
+	}
+	return "", false
+}
+
+// expect adds what a manifest says that has said nothing of the file so far. Of a file that is
+// missing, or has not come yet, what the first manifests say stands for its digests.
+func (f *File) expect(e Expected) {
+	if f.Missing && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 {
+		_, _ = hex.Decode(f.Digests.sum(e.Algorithm), []byte(e.Digest)) // of which the parser has made sure
+	}
+	if f.Digests.agrees(e) {
+		f.Agreed |= bitOf(e.Algorithm, e.TagManifest)
+		return
+	}
+	f.Others = append(f.Others, e)
+}
+
+// arrived gives a file that has been read what was said of it before.
+func (f *File) arrived(before *File) {
+	f.Agreed, f.Others = 0, nil
+	for _, e := range before.Expected() {
+		f.expect(e)
+	}
+}
+
+// unexpect takes back what a manifest says.
+func (f *File) unexpect(a Algorithm, tag bool) {
+	f.Agreed &^= bitOf(a, tag)
+	f.Others = slices.DeleteFunc(f.Others, func(e Expected) bool { return e.Algorithm == a && e.TagManifest == tag })
+}
