@@ -23,7 +23,8 @@ func TestGarbageIsBounded(t *testing.T) {
 	}
 	for _, tc := range []struct{ live, least, most int }{
 		{live: 8, least: 30, most: 40}, // four times what lives, and some of the runtime's own
-		{live: 160, least: 90, most: 100},
+		{live: 90, least: 90, most: 100},
+		{live: 140, least: 45, most: 55},   // up to 192 in all
 		{live: 640, least: 155, most: 165}, // a quarter
 	} {
 		t.Run(strconv.Itoa(tc.live), func(t *testing.T) {

@@ -40,18 +40,20 @@ func Fit(percent, children int) int64 {
 
 const (
 	mostGarbage  = 96 << 20
-	leastPercent = 25 // of what lives, since each collection looks at all of that
+	wantedHeap   = 192 << 20 // with garbage: what the lists of the largest bags leave of it is for garbage
+	leastPercent = 25        // of what lives, since each collection looks at all of that
 )
 
 // Collect has garbage collected when there is so much of it, in percent of what lives, or
-// 96 MiB: what is cheap while little lives would let a process with the lists of a large bag
-// grow to several times what it needs.
+// 96 MiB, or the heap has 192 MiB: what is cheap while little lives would let a process with
+// the lists of a large bag grow to several times what it needs.
 func Collect(percent int) {
 	debug.SetGCPercent(percent)
 	after(func() {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		bounded := mostGarbage * 100 / int(max(live[0].Value.Uint64(), 1)) //nolint:gosec // it is less than 100 times the first
+		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(sample)
+		live := int(max(sample[0].Value.Uint64(), 1)) //nolint:gosec // no machine has so much
+		bounded := min(mostGarbage, wantedHeap-live) * 100 / live
 		debug.SetGCPercent(min(percent, max(bounded, leastPercent)))
 	})
 }

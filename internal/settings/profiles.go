@@ -17,7 +17,7 @@ type Profiles struct {
 
 // Bags says how large a bag's list of files may be.
 type Bags struct {
-	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"Limit of files in a bag, including those that only a manifest lists. A worker needs 1 KiB of memory per file and leaves larger bags to larger workers: 147,000 files fit into 512 MiB, 400,000 into 1 GiB"`
+	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"Limit of files in a bag, including those that only a manifest lists. A worker needs 640 bytes of memory per file and leaves larger bags to larger workers: 235,000 files fit into 512 MiB, 400,000 into 650 MiB"`
 }
 
 // ReadMaxFiles returns the limit of files in a bag.
