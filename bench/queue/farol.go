@@ -27,8 +27,9 @@ func order() []registry.Stage {
 
 // farol is the engine that farol work runs: one for all workers of a process.
 type farol struct {
-	conns  int
-	intake bool // what takes the place of items that left comes as uploads do
+	conns   int
+	intake  bool // what takes the place of items that left comes as uploads do
+	carried bool // a worker takes its items from stage to stage, as farol work does while none waits that comes first
 
 	db     *pgxpool.Pool // of the workers' process
 	feed   *pgxpool.Pool // of the producers of items
@@ -91,6 +92,9 @@ func (f *farol) fill(ctx context.Context, n, first int) error {
 		TRUNCATE work_items, work_item_attempts, topic_messages, uploads_in_work, objects_in_work, institution_virtual_times RESTART IDENTITY CASCADE; COMMIT`)
 	if err != nil {
 		return fmt.Errorf("empty the queue: %w", err)
+	}
+	if f.carried { // late stages go first, so that no item waits there
+		first = 1
 	}
 	const chunk = 50_000
 	for from := 0; from < n; from += chunk {
@@ -219,7 +223,11 @@ func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, r *
 	look, stop := e.Wakes(ctx)
 	defer stop()
 	for round := number; ctx.Err() == nil && !t.over(); round++ {
-		n, err := f.batch(ctx, e, l, t, r, wants(round, l.Batch))
+		take := f.batch
+		if f.carried {
+			take = f.carry
+		}
+		n, err := take(ctx, e, l, t, r, wants(round, l.Batch))
 		if err != nil {
 			return err
 		}
@@ -274,6 +282,46 @@ func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 		r.replace(left)
 	}
 	return len(items), nil
+}
+
+// carry claims items and takes each through all stages that are left, side by side. The engine
+// makes one statement of the transitions that come at the same time.
+func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, wants []claim.Want) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	began := time.Now()
+	items, err := e.Claim(ctx, claim.Filter{Stages: wants}, l.Batch)
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	t.claimed(began)
+	var left atomic.Int64
+	var group errgroup.Group
+	for _, item := range items {
+		group.Go(func() error {
+			for next := &item; next != nil; {
+				end := endOf(*next)
+				t.inHand(end.stage)
+				hold := e.Hold(ctx, *next)
+				var err error
+				if next = nil; end.stage < stages-1 {
+					next, err = hold.Carry(ctx, end.done)
+				} else if err = hold.Settle(ctx, end.done, nil); err == nil {
+					left.Add(1)
+				}
+				if err != nil {
+					return err
+				}
+				t.hop(int(item.ID-1), end.stage)
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	if n := int(left.Load()); n > 0 && !l.Drain {
+		r.replace(n)
+	}
+	return len(items), err
 }
 
 // end is a claim and what comes of it.

@@ -82,6 +82,10 @@ func contenders(c config) []contender {
 			batches: true, most: math.MaxInt, postgres: true, pinned: true, system: &farol{conns: c.conns},
 		},
 		{
+			name: "farol-carried", hop: "as farol; a worker goes on with an item to the next stage, in the same statement", durable: yes,
+			batches: true, postgres: true, system: &farol{conns: c.conns, carried: true},
+		},
+		{
 			name: "farol-intake", hop: "as farol; new items come as the bucket reader brings them, through all triggers", durable: yes,
 			batches: true, most: 10_000, steady: true, postgres: true, system: &farol{conns: c.conns, intake: true},
 		},
