@@ -11,6 +11,7 @@ func (rd *reader) add(f *File) {
 		// A manifest mentioned it before: that is the file which carries what
 		// is expected, and which mentioned must find to be no longer missing.
 		f.arrived(known)
+		f.Path = known.Path // there is one of it
 		*known = *f
 		f = known
 	} else {

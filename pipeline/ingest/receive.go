@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -169,15 +170,11 @@ func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(
 	if err := w.Hold.Check(ctx); err != nil {
 		return err
 	}
-	line, err := json.Marshal(checkpoint)
-	if err != nil {
+	var line strings.Builder
+	if err := bag.Compress(&line, func(w io.Writer) error { return json.NewEncoder(w).Encode(checkpoint) }); err != nil {
 		return fmt.Errorf("encode a checkpoint: %w", err)
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("compress a checkpoint: %w", err)
-	}
-	err = write(string(z.EncodeAll(line, nil)))
+	err := write(line.String())
 	if err != nil && !errors.Is(err, progress.ErrLost) {
 		w.Log.WarnContext(ctx, "cannot save a checkpoint; a restart will read more of the bag again", "err", err)
 		return nil
