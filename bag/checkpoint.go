@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// A Checkpoint is how far Read came. It can be written as JSON. Reading on from
+// A Checkpoint is how far Read came. It can be written as JSON, by version 2 of the standard
+// library's package. Reading on from
 // it gives the same Bag as reading the tar in one go.
 type Checkpoint struct {
 	// Offset is where in the tar the next header begins. There is one: what
@@ -27,18 +28,18 @@ type Checkpoint struct {
 	// Problems and Warnings are all that were found in the tar so far.
 	Problems []Finding `json:"problems,omitempty"`
 	Warnings []Finding `json:"warnings,omitempty"`
-	More     int       `json:"more,omitempty"`
+	More     int       `json:"more,omitzero"`
 	// PayloadDir says that something was or lay in data/.
-	PayloadDir bool `json:"payload_dir,omitempty"`
+	PayloadDir bool `json:"payload_dir,omitzero"`
 	// Partial is how far the file at Offset has been read; nil for not at all.
-	Partial *Partial `json:"partial,omitempty"`
+	Partial *Partial `json:"partial,omitzero"`
 	// Whole is the state of ReadOptions.Whole at Offset, if it is known.
 	Whole []byte `json:"whole,omitempty"`
 }
 
 // A Partial is how far Read came within a large file. It goes with the
 // checkpoint of the offset After, or with the beginning of the tar if that is
-// zero. It can be written as JSON; another version of Go may refuse it.
+// zero. It can be written as JSON too; another version of Go may refuse it.
 type Partial struct {
 	After  int64     `json:"after"`
 	TopDir string    `json:"top_dir"`

@@ -3,8 +3,11 @@ package bag
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Algorithm is a digest algorithm, spelled as in the name of a manifest.
@@ -65,49 +68,57 @@ func (d *Digests) agrees(e Expected) bool {
 
 // digestsJSON is how digests are written: hex, since people and jq read it.
 type digestsJSON struct {
-	MD5    string `json:"md5"`
-	SHA1   string `json:"sha1"`
-	SHA256 string `json:"sha256"`
-	SHA512 string `json:"sha512"`
+	MD5    hexDigest `json:"md5"`
+	SHA1   hexDigest `json:"sha1"`
+	SHA256 hexDigest `json:"sha256"`
+	SHA512 hexDigest `json:"sha512"`
 }
 
-// MarshalJSON writes an object with a member for each algorithm, in lower-case
-// hex.
-func (d Digests) MarshalJSON() ([]byte, error) {
-	return json.Marshal(digestsJSON{
-		MD5:    d.Hex(MD5),
-		SHA1:   d.Hex(SHA1),
-		SHA256: d.Hex(SHA256),
-		SHA512: d.Hex(SHA512),
-	})
+// hexDigest is a digest that is written in hex, and read into the space that it has.
+type hexDigest struct {
+	sum  []byte
+	read bool
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and refuses digests of the wrong
-// length.
-func (d *Digests) UnmarshalJSON(data []byte) error {
-	var j digestsJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return fmt.Errorf("digests: %w", err)
-	}
+func (d *Digests) members() digestsJSON {
+	return digestsJSON{hexDigest{sum: d.MD5[:]}, hexDigest{sum: d.SHA1[:]}, hexDigest{sum: d.SHA256[:]}, hexDigest{sum: d.SHA512[:]}}
+}
+
+// MarshalJSONTo writes an object with a member for each algorithm, in lower-case hex.
+func (d *Digests) MarshalJSONTo(e *jsontext.Encoder) error { return json.MarshalEncode(e, d.members()) }
+
+// UnmarshalJSONFrom reads what MarshalJSONTo writes, and refuses digests of the wrong length.
+func (d *Digests) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	var out Digests
-	for _, one := range []struct {
-		to   []byte
-		from string
-	}{
-		{out.MD5[:], j.MD5},
-		{out.SHA1[:], j.SHA1},
-		{out.SHA256[:], j.SHA256},
-		{out.SHA512[:], j.SHA512},
-	} {
-		raw, err := hex.DecodeString(one.from)
-		if err != nil {
-			return fmt.Errorf("digests: %w", err)
-		}
-		if len(raw) != len(one.to) {
-			return fmt.Errorf("digest of %d bytes, want %d", len(raw), len(one.to))
-		}
-		copy(one.to, raw)
+	m := out.members()
+	if err := json.UnmarshalDecode(from, &m); err != nil {
+		return err
+	}
+	if !m.MD5.read || !m.SHA1.read || !m.SHA256.read || !m.SHA512.read {
+		return errors.New("a digest is missing")
 	}
 	*d = out
+	return nil
+}
+
+// MarshalJSONTo writes a string.
+func (h hexDigest) MarshalJSONTo(e *jsontext.Encoder) error {
+	b := append(e.AvailableBuffer(), '"')
+	return e.WriteValue(append(hex.AppendEncode(b, h.sum), '"'))
+}
+
+// UnmarshalJSONFrom reads a string.
+func (h *hexDigest) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	v, err := from.ReadValue()
+	if err != nil {
+		return err
+	}
+	if v.Kind() != '"' || len(v) != len(`""`)+hex.EncodedLen(len(h.sum)) {
+		return fmt.Errorf("digest of %d bytes, want %d", max(0, len(v)-2)/2, len(h.sum))
+	}
+	if _, err := hex.Decode(h.sum, v[1:len(v)-1]); err != nil {
+		return fmt.Errorf("digest: %w", err)
+	}
+	h.read = true
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 // Expected is the digest that one manifest has for a file, in lower-case hex.
 type Expected struct {
 	Algorithm   Algorithm `json:"algorithm"`
-	TagManifest bool      `json:"tag_manifest,omitempty"`
+	TagManifest bool      `json:"tag_manifest,omitzero"`
 	Digest      string    `json:"digest"`
 }
 
@@ -79,8 +79,9 @@ func (f *File) said(a Algorithm, tag bool) (digest string, ok bool) {
 // expect adds what a manifest says that has said nothing of the file so far. Of a file that is
 // missing, or has not come yet, what the first manifests say stands for its digests.
 func (f *File) expect(e Expected) {
-	if f.Missing && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 {
-		_, _ = hex.Decode(f.Digests.sum(e.Algorithm), []byte(e.Digest)) // of which the parser has made sure
+	sum := f.Digests.sum(e.Algorithm)
+	if f.Missing && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 && len(e.Digest) == hex.EncodedLen(len(sum)) {
+		_, _ = hex.Decode(sum, []byte(e.Digest)) // if it is not hex, it does not agree
 	}
 	if f.Digests.agrees(e) {
 		f.Agreed |= bitOf(e.Algorithm, e.TagManifest)

@@ -178,10 +178,10 @@ func (d *digester) feed(ctx context.Context, r io.Reader, total int64, p pass) (
 // A hashState is how far the digests of one content are, in the binary forms of
 // the standard library's hashes. Another version of it may refuse them.
 type hashState struct {
-	Done   int64     `json:"done"`           // bytes
-	Hashes [5][]byte `json:"hashes"`         // of the content, and of the part that has begun
-	Part   int64     `json:"part,omitempty"` // size of a part
-	Left   int64     `json:"left,omitempty"` // bytes of that one to come
+	Done   int64     `json:"done"`          // bytes
+	Hashes [5][]byte `json:"hashes"`        // of the content, and of the part that has begun
+	Part   int64     `json:"part,omitzero"` // size of a part
+	Left   int64     `json:"left,omitzero"` // bytes of that one to come
 	Parts  []byte    `json:"parts,omitempty"`
 
 	PartMD5  []byte `json:"part_md5,omitempty"` // state of the part that has begun

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/farol-preservation/farol/bag"
@@ -171,7 +172,7 @@ func (s *receive) keep(ctx context.Context, w *work, checkpoint any, write func(
 		return err
 	}
 	var line strings.Builder
-	if err := bag.Compress(&line, func(w io.Writer) error { return json.NewEncoder(w).Encode(checkpoint) }); err != nil {
+	if err := bag.Compress(&line, func(w io.Writer) error { return json.MarshalWrite(w, checkpoint, jsontext.AllowInvalidUTF8(true)) }); err != nil {
 		return fmt.Errorf("encode a checkpoint: %w", err)
 	}
 	err := write(line.String())

@@ -1,8 +1,7 @@
 package lists
 
 import (
-	"encoding/json"
-
+	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
 )
 

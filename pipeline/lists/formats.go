@@ -21,7 +21,7 @@ type Format struct {
 	Method  string `json:"method,omitempty"`  // container, signature or extension
 	Version string `json:"version,omitempty"` // of the identifier and its signatures
 	Reason  string `json:"reason,omitempty"`  // why By is not Siegfried
-	At      int64  `json:"at,omitempty"`      // Unix time
+	At      int64  `json:"at,omitzero"`       // Unix time
 
 	Scanner   string `json:"scanner,omitempty"` // that looked for viruses; "": none did
 	Infection string `json:"infection,omitempty"`

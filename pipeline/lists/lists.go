@@ -5,16 +5,17 @@
 package lists
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/fault"
@@ -23,16 +24,16 @@ import (
 )
 
 type listHeader struct {
-	Inventory string          `json:"inventory"` // digest of the inventory it goes with
-	Count     int             `json:"count"`
-	About     json.RawMessage `json:"about,omitempty"`
+	Inventory string         `json:"inventory"` // digest of the inventory it goes with
+	Count     int            `json:"count"`
+	About     jsontext.Value `json:"about"`
 }
 
 // Read reads a list and returns its rows by their index. about gets what the list says of
 // itself. If two reads find the list missing, damaged or of another inventory, the item goes
 // back to the stage that makes it.
 func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about any, index func(T) int) (map[int]T, error) {
-	var said json.RawMessage // a damaged list must leave nothing in about
+	var said jsontext.Value // a damaged list must leave nothing in about
 	rows, err := readListOnce(ctx, a, name, inventoryID, &said, index)
 	if Unreadable(ctx, err) {
 		a.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
@@ -46,7 +47,7 @@ func Read[T any](ctx context.Context, a *Area, name, inventoryID string, about a
 	return rows, a.Remade(ctx, err)
 }
 
-func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string, about *json.RawMessage, index func(T) int) (map[int]T, error) {
+func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string, about *jsontext.Value, index func(T) int) (map[int]T, error) {
 	body, err := a.open(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, a.Gone(name)
@@ -135,7 +136,7 @@ func decodeList[T any](r io.Reader, name, inventoryID string, about any, index f
 type listReader[T any] struct {
 	name        string
 	z           io.ReadCloser
-	lines       *json.Decoder
+	lines       *jsontext.Decoder
 	read, count int
 	ended       bool
 }
@@ -145,9 +146,9 @@ func openList[T any](r io.Reader, name, inventoryID string, about any) (*listRea
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	l := &listReader[T]{name: name, z: z, lines: json.NewDecoder(bufio.NewReader(z))}
+	l := &listReader[T]{name: name, z: z, lines: jsontext.NewDecoder(z)}
 	var header listHeader
-	err = l.lines.Decode(&header)
+	err = json.UnmarshalDecode(l.lines, &header)
 	switch {
 	case err != nil:
 	case header.Inventory != inventoryID:
@@ -175,14 +176,14 @@ func (l *listReader[T]) close() {
 func (l *listReader[T]) next() (row T, ok bool, err error) {
 	if l.read == l.count {
 		if !l.ended {
-			if err := l.lines.Decode(new(json.RawMessage)); !errors.Is(err, io.EOF) {
+			if _, err := l.lines.ReadValue(); !errors.Is(err, io.EOF) {
 				return row, false, &UselessError{l.name, fmt.Errorf("after row %d, its last: %w", l.count, cmp.Or(err, errMore))}
 			}
 			l.ended = true
 		}
 		return row, false, nil
 	}
-	if err := l.lines.Decode(&row); err != nil {
+	if err := json.UnmarshalDecode(l.lines, &row); err != nil {
 		return row, false, &UselessError{l.name, fmt.Errorf("row %d of %d: %w", l.read, l.count, err)}
 	}
 	l.read++
@@ -232,18 +233,18 @@ func ByIndex[T any](rows map[int]T) iter.Seq[T] {
 // Write puts a list, whose rows are in the order of the inventory, beside the
 // inventory that it goes with.
 func Write[T any](ctx context.Context, a *Area, name, inventoryID string, about any, count int, rows iter.Seq[T]) error {
-	aboutJSON, err := json.Marshal(about)
+	aboutJSON, err := json.Marshal(about, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return a.Put(ctx, name, func(out io.Writer) error {
 		return bag.Compress(out, func(out io.Writer) error {
-			lines := json.NewEncoder(out)
-			if err := lines.Encode(listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
+			lines := jsontext.NewEncoder(out, jsontext.AllowInvalidUTF8(true))
+			if err := json.MarshalEncode(lines, listHeader{Inventory: inventoryID, Count: count, About: aboutJSON}); err != nil {
 				return err
 			}
 			for row := range rows {
-				if err := lines.Encode(row); err != nil {
+				if err := json.MarshalEncode(lines, row); err != nil {
 					return err
 				}
 			}

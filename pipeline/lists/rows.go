@@ -15,8 +15,8 @@ import (
 // Plan is what the registry already holds of the bag, as Reingest Check found it.
 type Plan struct {
 	StorageOption string        `json:"storage_option"` // where the object is or will be stored
-	ObjectID      int64         `json:"object_id,omitempty"`
-	Deletions     int64         `json:"deletions,omitempty"` // of the object or its files, so far
+	ObjectID      int64         `json:"object_id,omitzero"`
+	Deletions     int64         `json:"deletions,omitzero"` // of the object or its files, so far
 	Known         map[int]Known `json:"-"`
 }
 
@@ -33,8 +33,8 @@ type Verdict struct {
 type Known struct {
 	Index     int       `json:"i"`
 	UUID      uuid.UUID `json:"uuid"`
-	Unchanged bool      `json:"unchanged,omitempty"` // active, and its content is the same
-	Deleted   bool      `json:"deleted,omitempty"`
+	Unchanged bool      `json:"unchanged,omitzero"` // active, and its content is the same
+	Deleted   bool      `json:"deleted,omitzero"`
 	Key       string    `json:"key,omitempty"` // under which content that is on record is stored again, because a copy of it is bad; "": as its content says
 }
 
