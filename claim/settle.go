@@ -122,17 +122,27 @@ func (s *settler) moveOf(ctx context.Context, known *settings, end Ending) (move
 	return m, nil
 }
 
-// settleBatch makes a batch of moves, those that follow each other and are alike by one
-// statement, and returns what became of each.
+// settleBatch makes a batch of moves, those that are alike by one statement, and returns what
+// became of each.
 func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, error) {
-	landings := make([]landing, 0, len(moves))
-	for len(moves) > 0 {
-		alike := 1
-		for alike < len(moves) && moves[alike].alike(moves[0]) {
-			alike++
+	landings := make([]landing, len(moves))
+	left := make([]int, len(moves))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		var alike, others []int
+		for _, i := range left {
+			if moves[i].alike(moves[left[0]]) {
+				alike = append(alike, i)
+			} else {
+				others = append(others, i)
+			}
 		}
-		landings = append(landings, s.settleAlike(ctx, moves[:alike])...)
-		moves = moves[alike:]
+		for j, l := range s.settleAlike(ctx, column(alike, func(i *int) move { return moves[*i] })) {
+			landings[alike[j]] = l
+		}
+		left = others
 	}
 	return landings, nil
 }

@@ -62,3 +62,50 @@ func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 		t.Errorf("the item was settled, and its work ended as %v", cause)
 	}
 }
+
+// statements counts what the ends of claims cost, and refuses the moves of item 4.
+type statements struct {
+	store
+
+	of [][]move
+}
+
+func (s *statements) rules(context.Context) (rules, error) {
+	return rules{bands: []sizeBand{{}}}, nil
+}
+
+func (s *statements) settle(_ context.Context, moves []move, _ identity, _ leaseTimes) ([]landing, error) {
+	s.of = append(s.of, moves)
+	return column(moves, func(m *move) landing {
+		if m.ID == 4 {
+			return landing{err: ErrLost}
+		}
+		return landing{}
+	}), nil
+}
+
+// Ends of two kinds that come mixed cost two statements, and each caller has its own answer.
+func TestMixedEndsAreFewStatements(t *testing.T) {
+	t.Parallel()
+	s := &statements{}
+	e, err := newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []Ending
+	for id := range int64(20) {
+		end := Ending{Item: Item{ID: id, Token: 1, Action: "Ingest", Stage: "Store"}, Done: Done{Next: "Storage Validation"}}
+		if id%3 == 0 {
+			end.Done = Done{}
+		}
+		ends = append(ends, end)
+	}
+	for id, err := range e.Settle(t.Context(), ends) {
+		if lost := errors.Is(err, ErrLost); lost != (id == 4) || err != nil && !lost {
+			t.Errorf("item %d: %v", id, err)
+		}
+	}
+	if len(s.of) != 2 || len(s.of[0]) != 7 || len(s.of[1]) != 13 {
+		t.Errorf("%d statements: %v", len(s.of), s.of)
+	}
+}

@@ -14,7 +14,7 @@ func TestSystemsAreChosenByNameOrFamily(t *testing.T) {
 		want  []string
 	}{
 		{"river", []string{"river", "river-next"}},
-		{"river-next,farol", []string{"farol", "farol-intake", "river-next"}},
+		{"river-next,farol", []string{"farol", "farol-carried", "farol-intake", "river-next"}},
 		{"rive", nil},
 	} {
 		var got []string

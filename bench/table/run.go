@@ -122,7 +122,7 @@ func (r *result) add(one result) {
 
 // queued has the program queue measure transitions.
 func queued(ctx context.Context, l limits) (r result, err error) {
-	queue := exec.CommandContext(ctx, "go", "run", "./queue", "-only", "farol", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
+	queue := exec.CommandContext(ctx, "go", "run", "./queue", "-only", "farol-carried", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
 	queue.Stderr = os.Stderr
 	out, err := queue.Output()
 	if err != nil {
@@ -136,8 +136,7 @@ func queued(ctx context.Context, l limits) (r result, err error) {
 	return r, nil
 }
 
-// readQueue reads what the program queue came to. It measures farol also with new items that
-// come as uploads do, which is another workload.
+// readQueue reads what the program queue came to, as workers use the queue.
 func readQueue(out []byte) (r result, err error) {
 	var measured struct {
 		Results []struct {
@@ -155,7 +154,7 @@ func readQueue(out []byte) (r result, err error) {
 	r = result{name: transitionsName, neighbours: math.NaN(), goal: goal{wall: math.NaN(), cpu: math.NaN()}}
 	var rates []float64
 	for _, of := range measured.Results {
-		if of.System != "farol" {
+		if of.System != "farol-carried" {
 			continue
 		}
 		for _, run := range of.Runs {
@@ -164,7 +163,7 @@ func readQueue(out []byte) (r result, err error) {
 		}
 	}
 	if len(rates) == 0 {
-		return r, errors.New("read what the queue came to: there is no run of farol")
+		return r, errors.New("read what the queue came to: there is no run of farol-carried")
 	}
 	slices.Sort(rates)
 	r.rate = rates[len(rates)/2]

@@ -158,10 +158,10 @@ func TestProcessorTimeIsThatOfFarol(t *testing.T) {
 func TestTransitionsAreThoseOfTheQueueAlone(t *testing.T) {
 	t.Parallel()
 	r, err := readQueue([]byte(`{"results": [
-		{"workload": "steady", "system": "farol", "runs": [
+		{"workload": "steady", "system": "farol-carried", "runs": [
 			{"hops": 100, "seconds": 2, "commits": 10, "wal_bytes": 1000}, {"hops": 300, "seconds": 2, "commits": 20, "wal_bytes": 2000},
 			{"hops": 200, "seconds": 2, "commits": 30, "wal_bytes": 3000}]},
-		{"workload": "steady", "system": "farol-intake", "runs": [{"hops": 9000, "seconds": 1, "commits": 9000, "wal_bytes": 9}]}]}`))
+		{"workload": "steady", "system": "farol", "runs": [{"hops": 9000, "seconds": 1, "commits": 9000, "wal_bytes": 9}]}]}`))
 	if err != nil || r.rate != 100 || r.Transitions != 600 || r.Commits != 60 || r.WAL != 6000 {
 		t.Errorf("the queue came to %+v, %v", r, err)
 	}
