@@ -10,7 +10,7 @@ func (rd *reader) add(f *File) {
 	if known := rd.byPath[f.Path]; known != nil {
 		// A manifest mentioned it before: that is the file which carries what
 		// is expected, and which mentioned must find to be no longer missing.
-		f.arrived(known)
+		rd.arrived(f, known)
 		f.Path = known.Path // there is one of it
 		*known = *f
 		f = known
@@ -130,13 +130,32 @@ func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string
 			m.name, number, show(f.Path), e.Digest, earlier)
 		return
 	}
-	others := len(f.Others)
-	if f.expect(e); len(f.Others) > others && !rd.takes(entryRoom+int64(len(e.Digest))) {
-		f.Others = f.Others[:others]
+	if !rd.expect(f, e) {
 		return
 	}
 	if raw != "" && rd.takes(entryRoom+int64(len(e.Digest)+len(raw))) {
 		rd.encoded = append(rd.encoded, encodedPath{raw, f, e, m.name})
+	}
+}
+
+// expect adds what a manifest says of a file, if there is room for it.
+func (rd *reader) expect(f *File, e Expected) bool {
+	others := len(f.Others)
+	if f.expect(e); len(f.Others) > others && !rd.takes(entryRoom+int64(len(e.Digest))) {
+		f.Others = f.Others[:others]
+		return false
+	}
+	return true
+}
+
+// arrived gives a file that has been read what was said of it before.
+func (rd *reader) arrived(f, before *File) {
+	for _, e := range before.Others {
+		rd.budget += entryRoom + int64(len(e.Digest))
+	}
+	f.Agreed, f.Others = 0, nil
+	for _, e := range before.Expected() {
+		rd.expect(f, e)
 	}
 }
 

@@ -90,14 +90,6 @@ func (f *File) expect(e Expected) {
 	f.Others = append(f.Others, e)
 }
 
-// arrived gives a file that has been read what was said of it before.
-func (f *File) arrived(before *File) {
-	f.Agreed, f.Others = 0, nil
-	for _, e := range before.Expected() {
-		f.expect(e)
-	}
-}
-
 // unexpect takes back what a manifest says.
 func (f *File) unexpect(a Algorithm, tag bool) {
 	f.Agreed &^= bitOf(a, tag)

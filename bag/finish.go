@@ -276,8 +276,10 @@ func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
 		if _, twice := f.said(e.Algorithm, e.TagManifest); twice {
 			continue
 		}
+		if !rd.expect(f, e) {
+			return
+		}
 		missing.unexpect(e.Algorithm, e.TagManifest)
-		f.expect(e)
 		if name := e.manifest(); !warned[name] {
 			warned[name] = true
 			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+

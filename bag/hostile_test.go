@@ -209,6 +209,17 @@ func TestTheIndexIsBounded(t *testing.T) {
 					lines(most-8, func(i int) string { return digest + fmt.Sprintf("  data/%d\n", i) }))
 			}, 8, most, most, "",
 		},
+		"manifests that come first, of files with other digests": {
+			func(i int) []byte {
+				if i >= 8 {
+					return rawEntry(fmt.Sprintf("b/data/%d", i-8), tar.TypeReg, -1, "")
+				}
+				algorithm := []string{"md5", "sha1", "sha256", "sha512"}[i%4]
+				digest := strings.Repeat("0", []int{32, 40, 64, 128}[i%4])
+				return rawEntry("b/"+strings.Repeat("tag", i/4)+"manifest-"+algorithm+".txt", tar.TypeReg, -1,
+					lines(most-8, func(i int) string { return digest + fmt.Sprintf("  data/%d\n", i) }))
+			}, most, most, most, "too many manifests",
+		},
 		"a fetch.txt of one file, again and again": {
 			func(int) []byte {
 				return rawEntry("b/fetch.txt", tar.TypeReg, -1, lines(100*most, func(int) string { return "https://example.org/ - " + long(0) + "\n" }))
