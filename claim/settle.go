@@ -132,11 +132,12 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, err
 	}
 	for len(left) > 0 {
 		var alike, others []int
+		later := map[int64]bool{} // items of others: of a claim that is ended twice, the first end lands
 		for _, i := range left {
-			if moves[i].alike(moves[left[0]]) {
+			if m := moves[i]; m.alike(moves[left[0]]) && !later[m.ID] {
 				alike = append(alike, i)
 			} else {
-				others = append(others, i)
+				others, later[m.ID] = append(others, i), true
 			}
 		}
 		for j, l := range s.settleAlike(ctx, column(alike, func(i *int) move { return moves[*i] })) {
