@@ -225,11 +225,7 @@ func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, r *
 	look, stop := e.Wakes(ctx)
 	defer stop()
 	for round := number; ctx.Err() == nil && !t.over(); round++ {
-		take := f.batch
-		if f.carried {
-			take = f.carry
-		}
-		n, err := take(ctx, e, l, t, r, wants(round, l.Batch))
+		n, err := f.batch(ctx, e, l, t, r, wants(round, l.Batch))
 		if err != nil {
 			return err
 		}
@@ -265,6 +261,9 @@ func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 		return 0, err
 	}
 	t.claimed(began)
+	if f.carried {
+		return len(items), f.carry(ctx, e, l, t, r, items)
+	}
 	ends := make([]end, len(items))
 	left := 0
 	for i, item := range items {
@@ -286,17 +285,9 @@ func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 	return len(items), nil
 }
 
-// carry claims items and takes each through all stages that are left, side by side. The engine
+// carry takes each of some items through all stages that are left, side by side. The engine
 // makes one statement of the transitions that come at the same time.
-func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, wants []claim.Want) (int, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	began := time.Now()
-	items, err := e.Claim(ctx, claim.Filter{Stages: wants}, l.Batch)
-	if err != nil || len(items) == 0 {
-		return 0, err
-	}
-	t.claimed(began)
+func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r *reader, items []claim.Item) error {
 	var left atomic.Int64
 	var group errgroup.Group
 	for _, item := range items {
@@ -319,11 +310,11 @@ func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 			return nil
 		})
 	}
-	err = group.Wait()
+	err := group.Wait()
 	if n := int(left.Load()); n > 0 && !l.Drain {
 		r.replace(n)
 	}
-	return len(items), err
+	return err
 }
 
 // end is a claim and what comes of it.
