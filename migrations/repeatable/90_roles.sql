@@ -39,18 +39,23 @@ COMMENT ON FUNCTION grant_audit IS 'Gives a role the rights that farol_auditor h
 -- Processes read which migrations were applied, and write none.
 CREATE OR REPLACE FUNCTION grant_work(to_role regrole) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	part regclass;
 BEGIN
 	EXECUTE format('GRANT USAGE ON SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON goose_db_version, schema_repeatables, administration_rights, auditor_rights FROM %s', to_role);
+	FOR part IN SELECT relid FROM pg_partition_tree('actions') LOOP -- note_action() writes there
+		EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON %s FROM %s', part, to_role);
+	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION grant_work IS 'Gives a role the rights that processes of Farol need. Only the owner of the schema can; migrations renew it.';
 
 -- grant_roles gives each role its rights to everything that exists now: farol_admin,
--- farol_auditor, farol, and roles that were given the rights of work by hand. It ends
+-- farol_auditor, farol, farol_web, and roles that were given the rights of work by hand. It ends
 -- every migration. Called by a role that does not own the schema, it changes nothing.
 CREATE OR REPLACE FUNCTION grant_roles() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -65,7 +70,7 @@ BEGIN
 		PERFORM grant_administration('farol_admin');
 	END IF;
 	FOR works IN SELECT r.oid FROM pg_roles r
-		WHERE r.oid <> owner AND NOT r.rolsuper AND (r.rolname = 'farol' OR EXISTS (SELECT FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+		WHERE r.oid <> owner AND NOT r.rolsuper AND (r.rolname IN ('farol', 'farol_web') OR EXISTS (SELECT FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
 			WHERE c.oid = 'work_items'::regclass AND a.grantee = r.oid AND a.privilege_type = 'INSERT'))
 	LOOP
 		PERFORM grant_work(works);

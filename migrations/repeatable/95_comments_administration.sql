@@ -10,6 +10,7 @@ COMMENT ON COLUMN work_item_audit.before IS 'Row before the change.';
 COMMENT ON COLUMN work_item_audit.after IS 'Row after the change.';
 COMMENT ON COLUMN work_item_audit.refused IS 'Why a request from a topic changed nothing; NULL where something was changed.';
 COMMENT ON COLUMN work_item_audit.person IS 'Person whom the program names.';
+COMMENT ON COLUMN work_item_audit.actor IS 'acting_user() of the change.';
 
 COMMENT ON TABLE stage_settings_audit IS 'Changes to stage_settings, and to the pause of fixity checks: who, when, before and after.';
 COMMENT ON COLUMN stage_settings_audit.id IS 'Number of the row.';
@@ -21,6 +22,7 @@ COMMENT ON COLUMN stage_settings_audit.application_name IS 'Program that made th
 COMMENT ON COLUMN stage_settings_audit.before IS 'Row before the change; null: the stage was added.';
 COMMENT ON COLUMN stage_settings_audit.after IS 'Row after the change; null: the stage was removed.';
 COMMENT ON COLUMN stage_settings_audit.person IS 'Person whom the program names.';
+COMMENT ON COLUMN stage_settings_audit.actor IS 'acting_user() of the change.';
 
 COMMENT ON TABLE plans IS 'Bulk changes: what is done to which items, and how far it is applied or undone.';
 COMMENT ON COLUMN plans.id IS 'Number of the row.';
@@ -43,6 +45,8 @@ COMMENT ON COLUMN plans.begun_by IS 'Who applied it last.';
 COMMENT ON COLUMN plans.applied_at IS 'When it was applied to all items.';
 COMMENT ON COLUMN plans.undone_at IS 'When it was undone for all items.';
 COMMENT ON COLUMN plans.undone_by IS 'Who undid it last.';
+COMMENT ON COLUMN plans.approved_by IS 'Second person, who approved a large plan.';
+COMMENT ON COLUMN plans.approved_at IS 'When it was approved.';
 
 COMMENT ON TABLE plan_items IS 'Items of plans: how each stood when the plan was made, and what became of it.';
 COMMENT ON COLUMN plan_items.plan_id IS 'Plan.';

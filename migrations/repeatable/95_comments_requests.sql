@@ -4,8 +4,8 @@ COMMENT ON TABLE users IS 'People of the institutions, and of the archive itself
 COMMENT ON COLUMN users.id IS 'Number of the row.';
 COMMENT ON COLUMN users.email IS 'E-mail address; unique in any case.';
 COMMENT ON COLUMN users.name IS 'Name of the person.';
-COMMENT ON COLUMN users.institution_id IS 'Institution whose records the person sees; NULL for an admin.';
-COMMENT ON COLUMN users.role IS 'What the person may do; an admin neither requests nor approves deletions.';
+COMMENT ON COLUMN users.institution_id IS 'Institution whose records the person sees; NULL for admins and operators, and for auditors of the whole archive.';
+COMMENT ON COLUMN users.role IS 'What the person may do: docs/security.md.';
 COMMENT ON COLUMN users.deactivated_at IS 'When the person lost access.';
 COMMENT ON COLUMN users.created_at IS 'When the row was written.';
 COMMENT ON COLUMN users.updated_at IS 'When the row was last changed.';
@@ -31,9 +31,11 @@ COMMENT ON COLUMN deletion_requests.id IS 'Number of the row.';
 COMMENT ON COLUMN deletion_requests.institution_id IS 'Institution whose files are to be deleted.';
 COMMENT ON COLUMN deletion_requests.requested_by IS 'Person who requested it.';
 COMMENT ON COLUMN deletion_requests.requested_at IS 'When it was requested.';
-COMMENT ON COLUMN deletion_requests.token_sha256 IS 'SHA-256 of the token that approves or cancels it.';
+COMMENT ON COLUMN deletion_requests.requested_as IS 'acting_user() of the request.';
 COMMENT ON COLUMN deletion_requests.approved_by IS 'Second person, who approved it.';
 COMMENT ON COLUMN deletion_requests.approved_at IS 'When it was approved.';
+COMMENT ON COLUMN deletion_requests.approved_as IS 'acting_user() of the approval.';
+COMMENT ON COLUMN deletion_requests.on_paper IS 'Why the approval was entered for the second person, who had not signed in; NULL: the person had.';
 COMMENT ON COLUMN deletion_requests.cancelled_by IS 'Person who cancelled it.';
 COMMENT ON COLUMN deletion_requests.cancelled_at IS 'When it was cancelled.';
 

@@ -1,0 +1,228 @@
+-- People: who acts, what is noted of it, and rules that hold whichever program writes.
+
+-- signed_in_actor is who the server for people says is signed in, for this transaction. It
+-- counts only where the role that logged in is itself a member of farol_web: a setting can
+-- be set by anyone. Superusers are members of every role by right, and are none here.
+CREATE OR REPLACE FUNCTION signed_in_actor() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN nullif(current_setting('farol.actor', true), '') IS NOT NULL AND EXISTS (
+		SELECT FROM pg_catalog.pg_auth_members m
+		JOIN pg_catalog.pg_roles g ON g.oid = m.roleid AND g.rolname = 'farol_web'
+		JOIN pg_catalog.pg_roles u ON u.oid = m.member AND u.rolname = session_user)
+	THEN current_setting('farol.actor', true) END;
+COMMENT ON FUNCTION signed_in_actor IS 'Person or token that a member of farol_web acts for, as it has proved; NULL: none.';
+
+CREATE OR REPLACE FUNCTION acting_user() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(signed_in_actor(), session_user || coalesce(' (' || acting_person() || ')', ''));
+COMMENT ON FUNCTION acting_user IS
+	'Who acts: a person or token that has signed in; otherwise the role that logged in, followed in brackets by the person that a command names.';
+
+-- note_action records what a person has done, or was refused. The actor is not a
+-- parameter: nobody can act in the name of another.
+CREATE OR REPLACE FUNCTION note_action(operation text, subject_type text, subject_id text, institution bigint, outcome text,
+	on_behalf_of text DEFAULT NULL, user_id bigint DEFAULT NULL, token_id bigint DEFAULT NULL, ip inet DEFAULT NULL, detail jsonb DEFAULT '{}') RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+	INSERT INTO actions (on_behalf_of, user_id, token_id, ip, operation, subject_type, subject_id, institution_id, outcome, detail)
+	VALUES ($6, $7, $8, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'))
+	RETURNING id;
+$$;
+
+CREATE OR REPLACE FUNCTION actions_are_kept() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'actions are kept as they were recorded' USING ERRCODE = 'check_violation', HINT = 'Record a new action.';
+END
+$$;
+CREATE OR REPLACE TRIGGER actions_are_kept BEFORE UPDATE OR DELETE ON actions
+	FOR EACH ROW EXECUTE FUNCTION actions_are_kept();
+
+-- open_action_partitions creates the partitions of this month and of the two that follow. A
+-- month that has rows in the default partition already stays there.
+CREATE OR REPLACE FUNCTION open_action_partitions() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET timezone = 'UTC' SET lock_timeout = '200ms' AS $$
+DECLARE
+	month date;
+	name  text;
+BEGIN
+	FOR month IN SELECT date_trunc('month', now())::date + n * interval '1 month' FROM generate_series(0, 2) n LOOP
+		name := 'actions_' || to_char(month, 'YYYYMM');
+		CONTINUE WHEN to_regclass(name) IS NOT NULL
+			OR EXISTS (SELECT FROM actions_rest WHERE at >= month AND at < month + interval '1 month');
+		EXECUTE format('CREATE TABLE %I PARTITION OF actions FOR VALUES FROM (%L) TO (%L)', name, month, month + interval '1 month');
+	END LOOP;
+EXCEPTION WHEN lock_not_available THEN
+	RETURN; -- the next call creates them
+END
+$$;
+SELECT open_action_partitions();
+
+-- user_changes refuses to remove the last admin, and counts the versions of what others
+-- see of a person.
+CREATE OR REPLACE FUNCTION user_changes() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	IF (NEW.email, NEW.name, NEW.role, NEW.institution_id, NEW.deactivated_at, NEW.second_factor_required, NEW.time_zone)
+		IS DISTINCT FROM (OLD.email, OLD.name, OLD.role, OLD.institution_id, OLD.deactivated_at, OLD.second_factor_required, OLD.time_zone) THEN
+		NEW.version := OLD.version + 1;
+		NEW.updated_at := now();
+	END IF;
+	IF OLD.role = 'admin' AND OLD.deactivated_at IS NULL AND (NEW.role <> 'admin' OR NEW.deactivated_at IS NOT NULL) THEN
+		PERFORM pg_advisory_xact_lock(hashtextextended('farol admins', 0)); -- or two could go at once
+		IF NOT EXISTS (SELECT FROM users u WHERE u.role = 'admin' AND u.deactivated_at IS NULL AND u.id <> OLD.id) THEN
+			RAISE EXCEPTION '% is the last active admin', OLD.email USING ERRCODE = 'check_violation',
+				HINT = 'Register another admin first.';
+		END IF;
+	END IF;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER user_changes BEFORE UPDATE ON users
+	FOR EACH ROW EXECUTE FUNCTION user_changes();
+
+-- user_changed ends what was begun by proofs, or with rights, that no longer hold.
+CREATE OR REPLACE FUNCTION user_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	DELETE FROM sessions WHERE user_id = NEW.id;
+	UPDATE links SET used_at = now() WHERE user_id = NEW.id AND used_at IS NULL;
+	IF (NEW.role, NEW.institution_id) IS DISTINCT FROM (OLD.role, OLD.institution_id) OR NEW.deactivated_at IS NOT NULL THEN
+		DELETE FROM api_tokens WHERE user_id = NEW.id;
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER user_changed AFTER UPDATE ON users
+	FOR EACH ROW WHEN ((NEW.email, NEW.role, NEW.institution_id, NEW.deactivated_at, NEW.password_hash)
+		IS DISTINCT FROM (OLD.email, OLD.role, OLD.institution_id, OLD.deactivated_at, OLD.password_hash)) EXECUTE FUNCTION user_changed();
+
+CREATE OR REPLACE FUNCTION institution_changes() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.version := OLD.version + 1;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER institution_changes BEFORE UPDATE ON institutions
+	FOR EACH ROW EXECUTE FUNCTION institution_changes();
+
+-- must_be_admin_of refuses a person who may not decide about an institution's deletions,
+-- and one who is not the person that has signed in.
+CREATE OR REPLACE FUNCTION must_be_admin_of(person bigint, institution bigint) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	u users;
+BEGIN
+	SELECT * INTO u FROM users WHERE id = person;
+	IF u.deactivated_at IS NOT NULL THEN
+		RAISE EXCEPTION 'the user % was deactivated', u.email USING ERRCODE = 'check_violation', HINT = 'Another person has to do it.';
+	ELSIF u.role <> 'institutional_admin' OR u.institution_id <> institution THEN
+		RAISE EXCEPTION '% is no institutional admin of this institution', u.email USING ERRCODE = 'check_violation',
+			HINT = 'Only its institutional admins request, approve and cancel deletions.';
+	END IF;
+	PERFORM must_be_signed_in(u.email);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION must_be_signed_in(email text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	IF lower(signed_in_actor()) <> lower(email) THEN
+		RAISE EXCEPTION '% cannot act for %', signed_in_actor(), email USING ERRCODE = 'check_violation', HINT = 'That person has to sign in.';
+	END IF;
+END
+$$;
+
+-- deletion_request_made: a request begins undecided, by a person who may make it.
+CREATE OR REPLACE FUNCTION deletion_request_made() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF NEW.approved_by IS NOT NULL OR NEW.cancelled_by IS NOT NULL THEN
+		RAISE EXCEPTION 'a new deletion request is not decided' USING ERRCODE = 'check_violation', HINT = 'Have another person approve it.';
+	END IF;
+	PERFORM must_be_admin_of(NEW.requested_by, NEW.institution_id);
+	NEW.requested_at := now(); -- also says which transaction may name what is requested
+	NEW.requested_as := acting_user();
+	NEW.approved_as := NULL;
+	NEW.on_paper := NULL;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER deletion_request_made BEFORE INSERT ON deletion_requests
+	FOR EACH ROW EXECUTE FUNCTION deletion_request_made();
+
+-- deletion_request_decided has the rule of two people: the requester never approves. Where
+-- the institution has no other active admin, the second person is an admin of the archive.
+-- A decision that no signed-in person makes is made for one, on paper, and says why.
+CREATE OR REPLACE FUNCTION deletion_request_decided() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	approver users;
+BEGIN
+	IF (NEW.id, NEW.institution_id, NEW.requested_by, NEW.requested_at, NEW.requested_as)
+		IS DISTINCT FROM (OLD.id, OLD.institution_id, OLD.requested_by, OLD.requested_at, OLD.requested_as)
+		OR OLD.approved_by IS NOT NULL OR OLD.cancelled_by IS NOT NULL THEN
+		RAISE EXCEPTION 'deletion request % is not changed afterwards', OLD.id USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
+	END IF;
+	IF NEW.cancelled_by IS NOT NULL THEN
+		PERFORM must_be_admin_of(NEW.cancelled_by, NEW.institution_id);
+		NEW.cancelled_at := now();
+	END IF;
+	IF NEW.approved_by IS NULL THEN
+		RETURN NEW;
+	END IF;
+	IF NEW.approved_by = NEW.requested_by THEN
+		RAISE EXCEPTION 'nobody approves the own request' USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people',
+			HINT = 'Another institutional admin has to approve it; without one, an admin of the archive.';
+	END IF;
+	SELECT * INTO approver FROM users WHERE id = NEW.approved_by;
+	IF approver.role = 'admin' AND approver.deactivated_at IS NULL THEN
+		IF EXISTS (SELECT FROM users u WHERE u.institution_id = NEW.institution_id AND u.role = 'institutional_admin'
+			AND u.deactivated_at IS NULL AND u.id <> NEW.requested_by) THEN
+			RAISE EXCEPTION '% is an admin of the archive, and the institution has another admin', approver.email
+				USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people', HINT = 'That institutional admin has to approve it.';
+		END IF;
+		PERFORM must_be_signed_in(approver.email);
+	ELSE
+		PERFORM must_be_admin_of(approver.id, NEW.institution_id);
+	END IF;
+	IF signed_in_actor() IS NOT NULL THEN
+		NEW.on_paper := NULL;
+	ELSIF coalesce(btrim(NEW.on_paper), '') = '' THEN
+		RAISE EXCEPTION 'nobody is signed in, and no paper is named' USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people',
+			HINT = 'The person who approves signs in, or the reason why staff acts for that person on paper is given in on_paper.';
+	END IF;
+	NEW.approved_at := now();
+	NEW.approved_as := acting_user();
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER deletion_request_decided BEFORE UPDATE ON deletion_requests
+	FOR EACH ROW EXECUTE FUNCTION deletion_request_decided();
+
+-- named_with_request: what a request names is written with the request, and not changed
+-- afterwards, so that what is approved is what was requested.
+CREATE OR REPLACE FUNCTION named_with_request() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF EXISTS (SELECT FROM (SELECT DISTINCT deletion_request_id AS id FROM named) n JOIN deletion_requests d ON d.id = n.id
+		WHERE d.requested_at <> now()) THEN
+		RAISE EXCEPTION 'what a deletion request names is not changed afterwards' USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE FUNCTION named_is_kept() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'what a deletion request names is not changed afterwards' USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
+END
+$$;
+CREATE OR REPLACE TRIGGER named_with_request AFTER INSERT ON deletion_requests_generic_files
+	REFERENCING NEW TABLE AS named FOR EACH STATEMENT EXECUTE FUNCTION named_with_request();
+CREATE OR REPLACE TRIGGER named_with_request AFTER INSERT ON deletion_requests_intellectual_objects
+	REFERENCING NEW TABLE AS named FOR EACH STATEMENT EXECUTE FUNCTION named_with_request();
+CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requests_generic_files
+	FOR EACH ROW EXECUTE FUNCTION named_is_kept();
+CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requests_intellectual_objects
+	FOR EACH ROW EXECUTE FUNCTION named_is_kept();
+
+REVOKE EXECUTE ON FUNCTION note_action, open_action_partitions, must_be_admin_of, must_be_signed_in FROM PUBLIC;
