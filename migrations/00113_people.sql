@@ -145,7 +145,7 @@ ALTER TABLE stage_settings_audit ALTER actor SET DEFAULT acting_user(), ALTER ac
 -- that a requester was to hand on made no second person of anyone.
 ALTER TABLE deletion_requests
 	DROP COLUMN token_sha256,
-	ADD requested_as text NOT NULL DEFAULT acting_user(),
+	ADD requested_as text, -- NULL, like the next one: decided before this was recorded
 	ADD approved_as  text,
 	ADD on_paper     text;
 UPDATE administration_rights SET privilege = 'SELECT' WHERE on_table = 'deletion_requests';

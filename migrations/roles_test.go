@@ -105,7 +105,7 @@ func TestAuditorReadsAndNothingElse(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		`SELECT * FROM api_tokens`, `SELECT token_sha256 FROM deletion_requests`, `SELECT content FROM alerts`, `SELECT * FROM posted_messages`,
+		`SELECT * FROM api_tokens`, `SELECT password_hash FROM users`, `SELECT * FROM sessions`, `SELECT * FROM links`, `SELECT content FROM alerts`, `SELECT * FROM posted_messages`,
 		`UPDATE premis_events SET outcome = 'Success'`, `DELETE FROM work_item_audit`, `SELECT pause_all()`, `SELECT requeue(1)`,
 		`SELECT plan_make('cancel', 'true')`,
 	} {

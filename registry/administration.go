@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // What follows calls the functions and views of docs/sql.md, where the rules
@@ -125,7 +124,7 @@ func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 
 // Collect reads the rows of a statement, and repeats it after a deadlock. The list is
 // never nil. verb says what is done, for errors.
-func Collect[T any](ctx context.Context, db *pgxpool.Pool, verb, sql string, args pgx.NamedArgs) ([]T, error) {
+func Collect[T any](ctx context.Context, db Database, verb, sql string, args pgx.NamedArgs) ([]T, error) {
 	var list []T
 	err := Again(func() (err error) {
 		rows, _ := db.Query(ctx, sql, args)

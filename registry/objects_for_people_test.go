@@ -149,9 +149,9 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	a.exec(`UPDATE generic_files SET state = 'D', deleted_by_item = 7 WHERE identifier LIKE '%/a.txt'`)
 	a.exec(`UPDATE generic_files SET deleted_by_item = 8 WHERE identifier LIKE '%/b.txt'`)
 	a.exec(`INSERT INTO users (email, name, institution_id, role) VALUES ('ann@test.edu', 'Ann', $1, 'institutional_admin')`, a.in.ID)
-	a.exec(`INSERT INTO deletion_requests (institution_id, requested_by, token_sha256) SELECT $1, id, sha256('t') FROM users, generate_series(1, 3)`, a.in.ID)
-	a.exec(`INSERT INTO deletion_requests_generic_files SELECT 1, id FROM generic_files`)
-	a.exec(`INSERT INTO deletion_requests_intellectual_objects SELECT 3, id FROM intellectual_objects`)
+	a.scene(`INSERT INTO deletion_requests (institution_id, requested_by) SELECT institution_id, id FROM users, generate_series(1, 3);
+		INSERT INTO deletion_requests_generic_files SELECT 1, id FROM generic_files;
+		INSERT INTO deletion_requests_intellectual_objects SELECT 3, id FROM intellectual_objects`)
 	d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)

@@ -34,20 +34,20 @@ var ErrLost = errors.New("claim lost")
 
 // Registry is the records in one database. It is safe for concurrent use.
 type Registry struct {
-	db     *pgxpool.Pool
+	db     Database
 	agents Agents
 }
 
 // New returns the registry in db, which package migrations has brought up to
 // date. Its events name [Farol].
-func New(db *pgxpool.Pool) *Registry { return &Registry{db, Farol("", "")} }
+func New(db *pgxpool.Pool) *Registry { return &Registry{Database{db}, Farol("", "")} }
 
 // Signed returns the same registry, whose events name other agents.
 func (r *Registry) Signed(a Agents) *Registry { return &Registry{r.db, a} }
 
 // DB is the database for the packages below this one, whose records have rules of
 // their own.
-func (r *Registry) DB() *pgxpool.Pool { return r.db }
+func (r *Registry) DB() Database { return r.db }
 
 // Ping reports whether the database answers.
 func (r *Registry) Ping(ctx context.Context) error {

@@ -52,9 +52,11 @@ func refusedFor(t *testing.T, err error, why string) {
 	}
 }
 
-// A deletion takes two people and the token, and becomes an item for each object
-// and file once.
-func TestDeletionTakesTwoPeopleAndTheToken(t *testing.T) {
+// paper is why the second person's approval is entered by a program.
+const paper = "form 7, signed on 24 November"
+
+// A deletion takes two people, and becomes an item for each object and file once.
+func TestDeletionTakesTwoPeople(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.objects(3, "Standard")
@@ -67,39 +69,43 @@ func TestDeletionTakesTwoPeopleAndTheToken(t *testing.T) {
 	for by, why := range map[string]string{
 		"nobody@test.edu": "no user", "reader@test.edu": "no institutional admin", "staff@archive.org": "no institutional admin",
 	} {
-		_, _, err := requests.In(a.Registry).RequestDeletion(ctx, by, []string{"test.edu/o1"})
+		_, err := requests.In(a.Registry).RequestDeletion(ctx, by, []string{"test.edu/o1"})
 		refusedFor(t, err, why)
 	}
 	for _, identifier := range []string{"test.edu/nothing", "test.edu/o1/data/none"} {
-		if _, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", identifier}); !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), identifier) {
+		if _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", identifier}); !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), identifier) {
 			t.Errorf("%s: %v, want it not found", identifier, err)
 		}
 	}
-	if _, _, err := requests.In(a.Registry).RequestDeletion(ctx, "admin@other.edu", []string{"test.edu/o1"}); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := requests.In(a.Registry).RequestDeletion(ctx, "admin@other.edu", []string{"test.edu/o1"}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("of another institution: %v, want it not found", err)
 	}
-	_, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o1/data/f"})
+	_, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o1/data/f"})
 	refusedFor(t, err, "its object is named too")
 
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2/data/f", "test.edu/o1"})
-	if err != nil || d.Objects != 1 || d.Files != 1 || len(token) < 20 {
-		t.Fatalf("request = %+v, %q, %v", d, token, err)
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2/data/f", "test.edu/o1"})
+	if err != nil || d.Objects != 1 || d.Files != 1 || d.RequestedAs == "" || d.ApprovedAs != "" {
+		t.Fatalf("request = %+v, %v", d, err)
 	}
 	if n := value[int](a, `SELECT count(*) FROM work_items`); n != 0 {
 		t.Fatalf("%d items before anybody approved", n)
 	}
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token+"x")
-	refusedFor(t, err, "not the token")
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, first, token)
-	refusedFor(t, err, "another institutional admin")
-	if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "admin@other.edu", token); !errors.Is(err, registry.ErrNotFound) {
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, " ")
+	refusedFor(t, err, "no paper is named")
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, strings.ToUpper(first), paper)
+	refusedFor(t, err, "nobody approves the own request")
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "staff@archive.org", paper)
+	refusedFor(t, err, "the institution has another admin")
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "reader@test.edu", paper)
+	refusedFor(t, err, "no institutional admin")
+	if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "admin@other.edu", paper); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("approved by another institution: %v, want it not found", err)
 	}
-	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
-	if err != nil || approved.Items != 2 || approved.ApprovedBy != second {
+	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
+	if err != nil || approved.Items != 2 || approved.ApprovedBy != second || approved.OnPaper != paper || approved.ApprovedAs == "" {
 		t.Fatalf("approved = %+v, %v", approved, err)
 	}
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "approved already")
 	_, err = requests.In(a.Registry).CancelDeletion(ctx, d.ID, first)
 	refusedFor(t, err, "approved already")
@@ -118,22 +124,31 @@ func TestDeletionTakesTwoPeopleAndTheToken(t *testing.T) {
 	}
 }
 
-// The sole active admin of an institution may approve what she requested.
-func TestSoleAdminApprovesHerself(t *testing.T) {
+// Where an institution has one active admin, the second person is of the archive.
+func TestStaffApprovesWhereAnInstitutionHasOneAdmin(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	a.user("staff@archive.org", registry.RoleAdmin, "")
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.SetUserActive(ctx, second, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "deactivated")
-	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, strings.ToUpper(first), token); err != nil || d.ApprovedBy != first {
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, first, paper)
+	refusedFor(t, err, "nobody approves the own request")
+	if _, err := requests.In(a.Registry).MayApproveDeletion(ctx, d.ID, "staff@archive.org", paper); err != nil {
+		t.Error(err)
+	}
+	if n := value[int](a, `SELECT count(*) FROM deletion_requests WHERE approved_at IS NOT NULL`); n != 0 {
+		t.Error("to ask has approved it")
+	}
+	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, "staff@archive.org", paper); err != nil || d.ApprovedBy != "staff@archive.org" {
 		t.Errorf("approved = %+v, %v", d, err)
 	}
 }
@@ -144,14 +159,14 @@ func TestCancelledDeletionIsOver(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, second); err != nil || d.CancelledBy != second {
 		t.Fatalf("cancelled = %+v, %v", d, err)
 	}
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "cancelled already")
 	if n := value[int](a, `SELECT count(*) FROM work_items`); n != 0 {
 		t.Errorf("%d items", n)
@@ -173,24 +188,24 @@ func TestRetentionIsKept(t *testing.T) {
 		for _, identifier := range []string{"test.edu/o1", "test.edu/o1/data/f"} {
 			if days > 0 {
 				age(days - 1)
-				_, _, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
+				_, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 				a.exec(`UPDATE intellectual_objects SET created_at = now() - interval '10 years'`)
-				_, _, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier}) // a file is younger than its object
+				_, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier}) // a file is younger than its object
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 			}
 			age(days)
-			d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
+			d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{identifier})
 			if err != nil {
 				t.Fatalf("%s after %d days: %v", option, days, err)
 			}
 			if days > 0 {
 				age(days - 1)
-				_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+				_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 				refusedFor(t, err, fmt.Sprintf("must be kept for %d days", days))
 				age(days)
 			}
-			if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil {
+			if _, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper); err != nil {
 				t.Errorf("%s after %d days: %v", option, days, err)
 			}
 			a.exec(`SELECT cancel(id) FROM work_items WHERE retry`)
@@ -205,7 +220,7 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +243,9 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 	} {
 		item := begin()
 		why := fmt.Sprintf("item %d is in the queue for the same", item)
-		_, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+		_, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 		refusedFor(t, err, why)
-		_, _, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o2"})
+		_, err = requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o2"})
 		refusedFor(t, err, why)
 		for _, q := range []requests.RestorationRequest{{Identifier: "test.edu/o2"}, {Identifier: "test.edu/o2/data/f", File: true}} {
 			_, err := requests.In(a.Registry).RequestRestoration(ctx, q)
@@ -241,7 +256,7 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 		}
 		a.exec(`SELECT cancel($1)`, item)
 	}
-	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != 2 {
+	if d, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper); err != nil || d.Items != 2 {
 		t.Errorf("approved = %+v, %v", d, err)
 	}
 }
@@ -294,7 +309,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +324,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	}
 	try("not approved", "test.edu/o1", d.ID, false)
 	try("without a request", "test.edu/o1", nil, false)
-	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token)
+	approved, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	if err != nil || approved.Items != 1 {
 		t.Fatal(approved, err)
 	}
@@ -334,11 +349,11 @@ func TestDeletionOfThousands(t *testing.T) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("test.edu/o%d", i+1))
 	}
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, names)
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil || d.Items != n {
+	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper); err != nil || d.Items != n {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if distinct := value[int](a, `SELECT count(DISTINCT object_identifier) FROM work_items WHERE action = 'Delete' AND retry`); distinct != n {
@@ -353,11 +368,11 @@ func TestDeletionWhoseItemsEndTogetherIsCompletedOnce(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(3, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2", "test.edu/o3"})
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2", "test.edu/o3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, token); err != nil {
+	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper); err != nil {
 		t.Fatal(err)
 	}
 	ended := func() int {

@@ -125,9 +125,9 @@ func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
 	a := newArchive(t)
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, token, err := requests.In(a.Registry).RequestDeletion(context.Background(), first, []string{"test.edu/o1"})
+	d, err := requests.In(a.Registry).RequestDeletion(context.Background(), first, []string{"test.edu/o1"})
 	if err == nil {
-		_, err = requests.In(a.Registry).ApproveDeletion(context.Background(), d.ID, second, token)
+		_, err = requests.In(a.Registry).ApproveDeletion(context.Background(), d.ID, second, paper)
 	}
 	if err != nil {
 		t.Fatal(err)

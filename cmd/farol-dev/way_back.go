@@ -56,7 +56,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 			return err
 		}
 	}
-	_, _, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
+	_, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
 	if !errors.Is(err, registry.ErrRefused) {
 		return fmt.Errorf("%s was stored a moment ago, and its deletion was not refused: %w", object, err)
 	}
@@ -66,11 +66,11 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 			return fmt.Errorf("make %s older: %w", object, err)
 		}
 	}
-	request, token, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
+	request, err := requests.In(d.registry).RequestDeletion(ctx, people[0], []string{object})
 	if err != nil {
 		return err
 	}
-	_, err = requests.In(d.registry).ApproveDeletion(ctx, request.ID, people[1], token)
+	_, err = requests.In(d.registry).ApproveDeletion(ctx, request.ID, people[1], "demonstration")
 	return err
 }
 

@@ -43,7 +43,7 @@ func (s *site) delete(first, second string, identifiers ...string) {
 	s.t.Helper()
 	said := s.farol(append([]string{"delete", "request", "--by", first}, identifiers...)...)
 	fields := strings.Fields(said[strings.Index(said, "farol delete approve"):])
-	s.farol("delete", "approve", fields[3], "--token", fields[5], "--by", second)
+	s.farol("delete", "approve", fields[3], "--by", second, "--on-paper", "test")
 }
 
 func (s *site) content(bucket, key string) []byte {

@@ -139,3 +139,19 @@ func onDatabase(server, name string) string {
 	u.Path = "/" + name
 	return u.String()
 }
+
+// WebURL is a URL of [DatabaseURL] for a role of this test's own that is a member of
+// farol_web, as the server for people has one.
+func WebURL(t testing.TB, direct string) string {
+	t.Helper()
+	server := stack(t, devstack.Postgres).AdminURL
+	name, password := "web_"+strings.ToLower(rand.Text()[:16]), rand.Text()
+	run(t, server, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' IN ROLE farol_web", name, password))
+	t.Cleanup(func() { run(t, server, "DROP ROLE "+name) })
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	u.User = url.UserPassword(name, password)
+	return u.String()
+}

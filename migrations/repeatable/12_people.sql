@@ -26,6 +26,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 	RETURNING id;
 $$;
 
+COMMENT ON FUNCTION note_action IS
+	'Appends to actions what was done or refused, to what, and for whom on paper; the actor is acting_user().';
+
 CREATE OR REPLACE FUNCTION actions_are_kept() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

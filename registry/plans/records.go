@@ -3,14 +3,12 @@
 package plans
 
 import (
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Records are these records in a registry. They are safe for concurrent use.
 type Records struct {
-	db       *pgxpool.Pool
+	db       registry.Database
 	registry *registry.Registry
 }
 

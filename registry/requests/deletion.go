@@ -2,9 +2,6 @@ package requests
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +21,9 @@ type DeletionRequest struct {
 	RequestedAt time.Time  `json:"requested_at"`
 	ApprovedBy  string     `json:"approved_by"` // "": nobody
 	ApprovedAt  *time.Time `json:"approved_at"`
+	RequestedAs string     `json:"requested_as"` // who acted; "": not recorded at the time
+	ApprovedAs  string     `json:"approved_as"`  // who acted; "": nobody, or not recorded at the time
+	OnPaper     string     `json:"on_paper"`     // why the approval was entered for a person who had not signed in
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
 	Objects     int64      `json:"objects"`
@@ -36,6 +36,7 @@ type DeletionRequest struct {
 
 const deletionRequestsSQL = `
 SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
+	coalesce(d.requested_as, '') AS requested_as, coalesce(d.approved_as, '') AS approved_as, coalesce(d.on_paper, '') AS on_paper,
 	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
 	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
 	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
@@ -87,29 +88,29 @@ ORDER BY n.identifier`
 
 // RequestDeletion asks for the deletion of objects and files, by their identifiers.
 // by is the e-mail of an institutional admin, and everything has to be of the same
-// institution. Nothing is deleted before someone has approved it with the token,
-// which is shown once, here. What is refused of one is refused of all, and says of
-// which.
-func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, token string, err error) {
-	token = rand.Text()
+// institution. Nothing is deleted before another person has approved it. What is refused of
+// one is refused of all, and says of which.
+func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, err error) {
 	var id int64
 	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
-			id, err = r.requestDeletion(ctx, tx, by, identifiers, token)
+			id, err = r.requestDeletion(ctx, tx, by, identifiers)
 			return err
 		})
 	})
 	if err != nil {
-		return DeletionRequest{}, "", fmt.Errorf("request a deletion: %w", registry.Refusal(err))
+		return DeletionRequest{}, fmt.Errorf("request a deletion: %w", registry.Refusal(err))
 	}
-	d, err = r.DeletionRequest(ctx, id)
-	return d, token, err
+	return r.DeletionRequest(ctx, id)
 }
 
-func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string, token string) (id int64, err error) {
-	u, err := r.deletionAdmin(ctx, tx, by)
+func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (id int64, err error) {
+	u, err := r.registry.Actor(ctx, tx, by)
 	if err != nil {
 		return 0, err
+	}
+	if u.Role != registry.RoleInstitutionalAdmin {
+		return 0, fmt.Errorf("%w: %s is no institutional admin; only they request deletions", registry.ErrRefused, u.Email)
 	}
 	if len(identifiers) == 0 {
 		return 0, fmt.Errorf("%w: name an object or files", registry.ErrRefused)
@@ -118,9 +119,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 	if err != nil {
 		return 0, err
 	}
-	sum := sha256.Sum256([]byte(token))
-	err = tx.QueryRow(ctx, `INSERT INTO deletion_requests (institution_id, requested_by, token_sha256) VALUES ($1, $2, $3) RETURNING id`,
-		u.InstitutionID, u.ID, sum[:]).Scan(&id)
+	err = tx.QueryRow(ctx, `INSERT INTO deletion_requests (institution_id, requested_by) VALUES ($1, $2) RETURNING id`, u.InstitutionID, u.ID).Scan(&id)
 	if err != nil {
 		return 0, err
 	}
@@ -139,17 +138,8 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 		return 0, err
 	}
 	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
-		"%s requests the deletion of %d objects and %d files. An institutional admin can approve it with the token that %s was given: farol delete approve %d.",
-		u.Email, len(n.objects), len(n.files), u.Email, id))
-}
-
-// deletionAdmin is who may request and approve deletions.
-func (r Records) deletionAdmin(ctx context.Context, db registry.RowQuerier, email string) (registry.User, error) {
-	u, err := r.registry.Actor(ctx, db, email)
-	if err == nil && u.Role != registry.RoleInstitutionalAdmin {
-		return u, fmt.Errorf("%w: %s is no institutional admin; only they request and approve deletions", registry.ErrRefused, u.Email)
-	}
-	return u, err
+		"%s requests the deletion of %d objects and %d files. Nothing is deleted before another person has approved it.",
+		u.Email, len(n.objects), len(n.files)))
 }
 
 func lookUp(ctx context.Context, db registry.RowQuerier, identifiers []string, institution int64) (n named, err error) {
@@ -261,17 +251,16 @@ JOIN intellectual_objects o ON o.id = n.object
 JOIN institutions i ON i.id = o.institution_id
 ORDER BY o.identifier COLLATE "C", n.file`
 
-// ApproveDeletion approves a request with its token, and puts an item into the
-// queue for each object and file that it names: all of them, or none if one cannot
-// be deleted now. Who approves is an institutional admin of the same institution
-// other than who requested it, unless there is no other.
-func (r Records) ApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
+// ApproveDeletion approves a request, and puts an item into the queue for each object and
+// file that it names: all of them, or none if one cannot be deleted now. by is the e-mail
+// of an institutional admin of the same institution other than the requester, or of an
+// admin of the archive where the institution has no other admin: the database's own rule
+// (deletion_request_decided). onPaper says why the approval is entered for a person who has
+// not signed in; it is needed then, and ignored for one who has.
+func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
 	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		requester, err := approvable(ctx, tx, id, u, token)
+		requester, err := approve(ctx, tx, id, u, onPaper)
 		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET approved_by = $2, approved_at = now() WHERE id = $1`, id, u.ID); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, createDeletionsSQL, pgx.NamedArgs{"request": id, "requester": requester, "approver": u.Email})
@@ -283,34 +272,30 @@ func (r Records) ApproveDeletion(ctx context.Context, id int64, by, token string
 	})
 }
 
+// errOnlyAsked undoes an approval that was only tried.
+var errOnlyAsked = errors.New("only asked")
+
 // MayApproveDeletion refuses what ApproveDeletion would refuse now, and changes nothing.
-func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, token string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		_, err := approvable(ctx, tx, id, u, token)
-		return err
+func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
+	d, err := r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
+		if _, err := approve(ctx, tx, id, u, onPaper); err != nil {
+			return err
+		}
+		return errOnlyAsked
 	})
+	if errors.Is(err, errOnlyAsked) {
+		return r.DeletionRequest(ctx, id)
+	}
+	return d, err
 }
 
-// approvable refuses an approval, or locks what the request names and returns who has
-// requested it.
-func approvable(ctx context.Context, tx pgx.Tx, id int64, u registry.User, token string) (requester string, err error) {
-	var sum []byte
-	var requesterID int64
-	var others bool
+// approve decides a request, and locks what it names.
+func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper string) (requester string, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT d.token_sha256, r.id, r.email, EXISTS (
-			SELECT FROM users o WHERE o.institution_id = d.institution_id AND o.role = 'institutional_admin' AND o.deactivated_at IS NULL
-				AND o.id <> d.requested_by)
-		FROM deletion_requests d JOIN users r ON r.id = d.requested_by WHERE d.id = $1`, id).Scan(&sum, &requesterID, &requester, &others)
+		UPDATE deletion_requests d SET approved_by = $2, on_paper = nullif($3, '')
+		FROM users u WHERE d.id = $1 AND u.id = d.requested_by RETURNING u.email`, id, u.ID, onPaper).Scan(&requester)
 	if err != nil {
 		return "", err
-	}
-	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	switch {
-	case subtle.ConstantTimeCompare(sum, got[:]) != 1:
-		return "", fmt.Errorf("%w: that is not the token of this request", registry.ErrRefused)
-	case u.ID == requesterID && others:
-		return "", fmt.Errorf("%w: %s has requested it; another institutional admin has to approve it", registry.ErrRefused, u.Email)
 	}
 	if _, err := tx.Exec(ctx, lockNamedSQL, id); err != nil {
 		return "", err
@@ -318,11 +303,11 @@ func approvable(ctx context.Context, tx pgx.Tx, id int64, u registry.User, token
 	return requester, deletable(ctx, tx, id)
 }
 
-// CancelDeletion ends a request that nobody has approved. Any institutional admin
-// of the institution may, also without the token.
+// CancelDeletion ends a request that nobody has approved. Any institutional admin of the
+// institution may.
 func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (DeletionRequest, error) {
 	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2, cancelled_at = now() WHERE id = $1`, id, u.ID); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2 WHERE id = $1`, id, u.ID); err != nil {
 			return err
 		}
 		return alertOfDeletion(ctx, tx, id, "Deletion Cancelled", u.Email+" has cancelled it. Nothing was deleted.")
@@ -334,12 +319,12 @@ func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (Delet
 func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User) error) (DeletionRequest, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			u, err := r.deletionAdmin(ctx, tx, by)
+			u, err := r.registry.Actor(ctx, tx, by)
 			if err != nil {
 				return err
 			}
 			var approved, cancelled *time.Time
-			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND institution_id = $2 FOR UPDATE`,
+			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND ($2 = 0 OR institution_id = $2) FOR UPDATE`,
 				id, u.InstitutionID).Scan(&approved, &cancelled)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):

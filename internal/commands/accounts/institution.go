@@ -98,7 +98,12 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 }
 
 func register(ctx context.Context, s *connect.Services, in registry.Institution) (registry.Institution, error) {
-	added, err := s.Registry.AddInstitution(ctx, in)
+	entry := registry.AuditEntry{Operation: "institutions.add", SubjectType: "institution", SubjectID: in.Identifier}
+	added, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) (registry.Institution, error) {
+		added, err := s.Registry.AddInstitution(ctx, in)
+		entry.Institution = added.ID
+		return added, err
+	})
 	if errors.Is(err, registry.ErrRefused) {
 		list, listErr := institutions(ctx, s.Registry)
 		for _, old := range list {
@@ -134,7 +139,14 @@ test. The institution gets an alert with the result, and the bag in its restore 
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				in, err := r.SetSpotRestoreDays(ctx, args[0], days)
+				entry := registry.AuditEntry{
+					Operation: "institutions.set", SubjectType: "institution", SubjectID: args[0], Detail: map[string]any{"spot_restore_days": days},
+				}
+				in, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.Institution, error) {
+					in, err := r.SetSpotRestoreDays(ctx, args[0], days)
+					entry.Institution = in.ID
+					return in, err
+				})
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,49 +16,59 @@ import (
 
 // deletionApproval is the flags of farol delete approve.
 type deletionApproval struct {
-	by, token string
-	care      cli.Caution
-	asJSON    bool
+	by, onPaper string
+	care        cli.Caution
+	asJSON      bool
 }
 
 func deleteApproveCommand() *cobra.Command {
 	var f deletionApproval
 	c := &cobra.Command{
-		Use:   "approve REQUEST --token TOKEN --by EMAIL",
-		Short: "Approve a deletion request",
-		Long: `Approve a deletion that another institutional admin of the same institution has
-requested, with the token that the request printed. The requester may approve it only if
-the institution has no other institutional admin. Retention and pending work are checked
-again: either everything that the request names goes into the queue, or nothing.
+		Use:   "approve REQUEST --by EMAIL --on-paper REASON",
+		Short: "Enter the approval of a deletion request",
+		Long: `Enter the approval of a deletion for the person who has given it on paper. That person is
+an institutional admin of the same institution, and never the requester. Where the
+institution has no other active admin, an admin of the archive approves. The approval is
+recorded with the reason and with your name. Retention and pending work are checked again:
+either everything that the request names goes into the queue, or nothing.
 
 A deletion cannot be undone. On a terminal you are asked first; --dry-run shows whether
 the approval would be refused, and changes nothing.`,
-		Example: `  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu --dry-run
-  farol delete approve 3 --token HJ4ZVL4AYJ2QPYVRN4PZVK2LBM --by second@test.edu`,
+		Example: `  farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November' --dry-run
+  farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November'`,
 		Args: cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
 				return err
 			}
-			if f.token == "" {
-				return cli.Usage(errors.New("--token is missing"), "add --token with the token that `farol delete request` printed")
+			if err := onPaper(f.onPaper); err != nil {
+				return err
 			}
 			return runDelete(cmd, f.by, func(ctx context.Context, r *registry.Registry) error {
 				return f.approve(ctx, cmd, r, id)
 			})
 		},
 	}
-	c.Flags().StringVar(&f.by, "by", "", "e-mail of the institutional admin who approves (required)")
-	c.Flags().StringVar(&f.token, "token", "", "token that farol delete request printed (required)")
+	c.Flags().StringVar(&f.by, "by", "", "e-mail of the person who approves (required)")
+	c.Flags().StringVar(&f.onPaper, "on-paper", "", "where and when that person has approved it (required)")
 	f.care.Flags(c)
 	cli.JSONFlag(c, &f.asJSON)
 	return c
 }
 
+// onPaper refuses an approval that a command enters for a person without saying why.
+func onPaper(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return cli.Usage(errors.New("--on-paper is missing"),
+			"add --on-paper with where and when that person has approved it on paper: a command does not know who runs it")
+	}
+	return nil
+}
+
 // approve finds out what would be refused before it asks, and again when it approves.
 func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64) error {
-	d, err := requests.In(r).MayApproveDeletion(ctx, id, f.by, f.token)
+	d, err := requests.In(r).MayApproveDeletion(ctx, id, f.by, f.onPaper)
 	if err != nil {
 		return err
 	}
@@ -69,7 +80,13 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 	if !does {
 		return errors.Join(cli.Printf(cmd, f.asJSON, d, "Request %d may be approved: it deletes %s, which cannot be undone.\n", d.ID, what), cli.Unchanged(cmd))
 	}
-	if d, err = requests.In(r).ApproveDeletion(ctx, id, f.by, f.token); err != nil {
+	entry := registry.AuditEntry{
+		Operation: "deletions.approve", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: f.by, Detail: map[string]any{"on_paper": f.onPaper},
+	}
+	d, err = registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
+		return requests.In(r).ApproveDeletion(ctx, id, f.by, f.onPaper)
+	})
+	if err != nil {
 		return err
 	}
 	return cli.Printf(cmd, f.asJSON, d, "Request %d is approved: %s in the queue. To see its progress: farol delete show %d\n",

@@ -35,8 +35,7 @@ func deleteRequestCommand() *cobra.Command {
 		Use:   "request IDENTIFIER... --by EMAIL",
 		Short: "Request the deletion of objects and files",
 		Long: `Request the deletion of objects and files, by their identifiers. Nothing is deleted
-before an institutional admin approves it with the token that is printed here, once: give
-it to the person who will approve.
+before another person approves the request: farol delete approve.
 
 The requester is an institutional admin, and everything named belongs to the same
 institution. If an object has not been stored for the minimum time of its storage option
@@ -57,18 +56,18 @@ institution. If an object has not been stored for the minimum time of its storag
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
 			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
-				d, token, err := requests.In(r).RequestDeletion(ctx, by, names)
+				entry := registry.AuditEntry{Operation: "deletions.request", SubjectType: "deletion", OnBehalfOf: by, Detail: map[string]any{"named": len(names)}}
+				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
+					d, err := requests.In(r).RequestDeletion(ctx, by, names)
+					entry.SubjectID = fmt.Sprint(d.ID)
+					return d, err
+				})
 				if err != nil {
 					return err
 				}
-				view := struct {
-					requests.DeletionRequest
-
-					Token string `json:"token"`
-				}{d, token}
-				return cli.Printf(cmd, asJSON, view,
-					"Request %d names %s and %s. Nothing is deleted yet.\nAnother institutional admin approves it: farol delete approve %d --token %s --by EMAIL\n",
-					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID, token)
+				return cli.Printf(cmd, asJSON, d,
+					"Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it: farol delete approve %d --by EMAIL --on-paper REASON\n",
+					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID)
 			})
 		},
 	}
@@ -141,7 +140,10 @@ func deleteCancelCommand() *cobra.Command {
 				return err
 			}
 			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
-				d, err := requests.In(r).CancelDeletion(ctx, id, by)
+				entry := registry.AuditEntry{Operation: "deletions.cancel", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: by}
+				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
+					return requests.In(r).CancelDeletion(ctx, id, by)
+				})
 				if err != nil {
 					return err
 				}
@@ -254,6 +256,9 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
 	if d.ApprovedAt != nil {
 		fmt.Fprintf(out, "Approved by %s at %s\n", human.Line(d.ApprovedBy), human.Time(*d.ApprovedAt))
+		if d.OnPaper != "" {
+			fmt.Fprintf(out, "Entered by %s, on paper: %s\n", human.Line(d.ApprovedAs), human.Line(d.OnPaper))
+		}
 	}
 	if d.CancelledAt != nil {
 		fmt.Fprintf(out, "Cancelled by %s at %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt))

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"context"
 	"errors"
 	"strconv"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -119,7 +121,13 @@ func runFixityPolicy(cmd *cobra.Command, targets []string, withDays bool, f poli
 	}
 	if f.sets(withDays) {
 		mode, days := f.apply(list[0], withDays)
-		if list[0], err = fixity.In(s.Registry).SetPolicy(ctx, list[0].Target, mode, days); err != nil {
+		entry := registry.AuditEntry{
+			Operation: "fixity.set_policy", SubjectType: "target", SubjectID: list[0].Target, Detail: map[string]any{"mode": mode, "days": days},
+		}
+		list[0], err = registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) (fixity.Policy, error) {
+			return fixity.In(s.Registry).SetPolicy(ctx, list[0].Target, mode, days)
+		})
+		if err != nil {
 			return err
 		}
 	}

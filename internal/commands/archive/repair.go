@@ -217,7 +217,10 @@ func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 
 func allowRepair(cmd *cobra.Command, f repairFlags) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		err := fixity.In(r).AllowRepair(ctx, f.release, f.by)
+		entry := registry.AuditEntry{Operation: "repair.release", SubjectType: "provider", SubjectID: f.release, OnBehalfOf: f.by}
+		err := r.Act(ctx, registry.Actor{}, &entry, func(ctx context.Context) error {
+			return fixity.In(r).AllowRepair(ctx, f.release, f.by)
+		})
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}

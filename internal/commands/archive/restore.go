@@ -109,7 +109,12 @@ func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) err
 		}
 		return cli.Print(cmd, f.asJSON, quote, func(out io.Writer, q requests.Quote) error { return writeQuote(out, identifier, q) })
 	}
-	done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
+	entry := registry.AuditEntry{Operation: "restorations.request", SubjectType: "item", OnBehalfOf: f.by, Detail: map[string]any{"identifier": identifier}}
+	done, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) (requests.Restoration, error) {
+		done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
+		entry.SubjectID = fmt.Sprint(done.Item.ID)
+		return done, err
+	})
 	if err != nil {
 		return unrestorable(what, err)
 	}
@@ -151,7 +156,7 @@ func approval(q requests.Quote) string {
 
 func writeRestoration(out io.Writer, identifier string, r requests.Restoration) error {
 	if r.Quote.NeedsApproval {
-		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin approves it: farol restore approve %d --by EMAIL\n",
+		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin approves it: farol restore approve %d --by EMAIL --on-paper REASON\n",
 			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID)
 		return err
 	}
@@ -163,14 +168,16 @@ func writeRestoration(out io.Writer, identifier string, r requests.Restoration) 
 }
 
 func restoreApproveCommand() *cobra.Command {
-	var by string
+	var by, reason string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "approve ITEM --by EMAIL",
-		Short: "Approve a restoration that exceeds the cost cap",
-		Long: `Approve a restoration from an archive class that costs more than the cap. An admin may
-approve it, or an institutional admin of the same institution other than the requester.`,
-		Example: `  farol restore approve 7 --by admin@test.edu`,
+		Use:   "approve ITEM --by EMAIL --on-paper REASON",
+		Short: "Enter the approval of a restoration that exceeds the cost cap",
+		Long: `Enter the approval of a restoration from an archive class that costs more than the cap,
+for the person who has given it on paper: an admin, or an institutional admin of the same
+institution other than the requester. The approval is recorded with the reason and with
+your name.`,
+		Example: `  farol restore approve 7 --by admin@test.edu --on-paper 'e-mail of 24 November'`,
 		Args:    cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := cli.ParseID(args[0], "an item", "`farol item list --needs-review` lists the items that wait")
@@ -178,10 +185,18 @@ approve it, or an institutional admin of the same institution other than the req
 				return err
 			}
 			if by == "" {
-				return cli.Usage(errors.New("--by is missing"), "add --by with your e-mail")
+				return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of the person who approves")
+			}
+			if err := onPaper(reason); err != nil {
+				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				item, err := requests.In(r).ApproveRetrieval(ctx, id, by)
+				entry := registry.AuditEntry{
+					Operation: "restorations.approve", SubjectType: "item", SubjectID: fmt.Sprint(id), OnBehalfOf: by, Detail: map[string]any{"on_paper": reason},
+				}
+				item, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+					return requests.In(r).ApproveRetrieval(ctx, id, by)
+				})
 				if err != nil {
 					return unrestorable("", err)
 				}
@@ -190,6 +205,7 @@ approve it, or an institutional admin of the same institution other than the req
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of the person who approves (required)")
+	c.Flags().StringVar(&reason, "on-paper", "", "where and when that person has approved it (required)")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
