@@ -31,8 +31,6 @@ ALTER TABLE users
 	ADD second_factor_required boolean  NOT NULL DEFAULT false,
 	ADD oidc_issuer            text,
 	ADD oidc_subject           text,
-	ADD failed_sign_ins        integer  NOT NULL DEFAULT 0 CHECK (failed_sign_ins >= 0),
-	ADD locked_until           timestamptz,
 	ADD signed_in_at           timestamptz,
 	ADD time_zone              text     NOT NULL DEFAULT 'UTC' CHECK (length(time_zone) BETWEEN 1 AND 64),
 	ADD version                bigint   NOT NULL DEFAULT 1,
@@ -42,6 +40,17 @@ ALTER TABLE users
 ALTER TABLE institutions
 	ADD second_factor_required boolean NOT NULL DEFAULT false,
 	ADD version                bigint  NOT NULL DEFAULT 1;
+
+-- Failures are counted for each browser that has signed in the person before, and together
+-- for all others: so strangers lock out strangers, and never the person.
+CREATE TABLE sign_in_failures (
+	user_id      bigint      NOT NULL REFERENCES users ON DELETE CASCADE,
+	device       text        NOT NULL CHECK (length(device) <= 64), -- '': one that is not known
+	failures     integer     NOT NULL CHECK (failures > 0),
+	failed_at    timestamptz NOT NULL DEFAULT now(),
+	locked_until timestamptz,
+	PRIMARY KEY (user_id, device)
+);
 
 CREATE TABLE recovery_codes (
 	user_id bigint NOT NULL REFERENCES users ON DELETE CASCADE,
@@ -82,11 +91,12 @@ CREATE INDEX links_user ON links (user_id);
 ALTER TABLE api_tokens
 	ADD user_id     bigint REFERENCES users ON DELETE CASCADE,
 	ADD permissions text[] NOT NULL DEFAULT '{}',
+	DROP CONSTRAINT api_tokens_name_key,
+	ADD CONSTRAINT api_tokens_name_key UNIQUE NULLS NOT DISTINCT (user_id, name),
 	DROP CONSTRAINT api_tokens_rights_check,
 	ADD CONSTRAINT api_tokens_rights_check CHECK (rights <@ '{post,pull,lease}'::text[]
 		AND (cardinality(rights) > 0 OR cardinality(permissions) > 0)),
 	ADD CONSTRAINT people_do_not_lease CHECK (user_id IS NULL OR rights = '{}' AND institution_id IS NULL);
-CREATE INDEX api_tokens_user ON api_tokens (user_id) WHERE user_id IS NOT NULL;
 
 -- Only note_action() writes here, so that nobody can write in the name of another.
 CREATE TABLE actions (
@@ -153,9 +163,9 @@ UPDATE auditor_rights SET columns = '' WHERE on_table = 'deletion_requests';
 
 -- Neither how people sign in, nor the secrets of it.
 UPDATE auditor_rights SET columns = 'id, email, name, institution_id, role, deactivated_at, created_at, updated_at, password_set_at,
-	second_factor_required, oidc_issuer, failed_sign_ins, locked_until, signed_in_at' WHERE on_table = 'users';
+	second_factor_required, oidc_issuer, signed_in_at' WHERE on_table = 'users';
 UPDATE administration_rights SET privilege = 'SELECT (id, email, name, institution_id, role, deactivated_at, created_at, updated_at, password_set_at,
-	second_factor_required, oidc_issuer, failed_sign_ins, locked_until, signed_in_at)' WHERE on_table = 'users';
+	second_factor_required, oidc_issuer, signed_in_at)' WHERE on_table = 'users';
 -- Who could read the whole table reads the columns that are named above, which grant_roles() gives.
 -- +goose StatementBegin
 DO $$

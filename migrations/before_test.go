@@ -88,10 +88,10 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 					OR relname = 'plans' AND attname IN ('approved_by', 'approved_at')
 					OR relname = 'institutions' AND attname IN ('second_factor_required', 'version')
 					OR relname = 'api_tokens' AND attname IN ('user_id', 'permissions')
-					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|oidc|failed|locked|signed|time_zone|version)')),
+					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|oidc|signed|time_zone|version)')),
 			oid::regclass), false, true, '')))[1]::text AS line
 	FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND (relkind IN ('r', 'p') OR relname IN ('premis_events', 'checksums'))
-		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|links|recovery_codes|idempotency_keys|alert_reads)'
+		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads)'
 		AND relname NOT IN ('goose_db_version', 'schema_repeatables', 'administration_rights', 'auditor_rights')
 	UNION ALL
 	SELECT sequencename || ' ' || coalesce(last_value, 0) FROM pg_sequences

@@ -16,16 +16,20 @@ type Institution struct {
 	State           string    `json:"state"`      // A or D
 	ReceivingBucket string    `json:"receiving_bucket"`
 	RestoreBucket   string    `json:"restore_bucket"`
-	SpotRestoreDays int       `json:"spot_restore_days"` // an object is restored at random as often, to see that it can be; 0: none
+	SpotRestoreDays int       `json:"spot_restore_days"`      // an object is restored at random as often, to see that it can be; 0: none
+	FactorRequired  bool      `json:"second_factor_required"` // of all its people
 	CreatedAt       time.Time `json:"created_at"`
+	Version         int64     `json:"version"`
 }
 
-const institutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, spot_restore_days, created_at`
+// InstitutionColumns are those of an [Institution], as a query names them.
+const InstitutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, spot_restore_days, second_factor_required AS factor_required,
+	created_at, version`
 
 const addInstitutionSQL = `
 INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
 VALUES (@name, @identifier, @receiving, @restore)
-RETURNING ` + institutionColumns
+RETURNING ` + InstitutionColumns
 
 // AddInstitution registers a depositor by its name, identifier and buckets; the
 // other fields of in are ignored. An identifier or bucket that is taken, or that
@@ -42,7 +46,7 @@ func (r *Registry) AddInstitution(ctx context.Context, in Institution) (Institut
 }
 
 const institutionsSQL = `
-SELECT ` + institutionColumns + ` FROM institutions
+SELECT ` + InstitutionColumns + ` FROM institutions
 WHERE id > @after AND (state = 'A' OR NOT @active)
 ORDER BY id
 LIMIT @n`
@@ -60,7 +64,7 @@ func (r *Registry) Institutions(ctx context.Context, after int64, n int, active 
 
 // Institution reads an institution by its identifier. One that there is not is ErrNotFound.
 func (r *Registry) Institution(ctx context.Context, identifier string) (Institution, error) {
-	rows, _ := r.db.Query(ctx, `SELECT `+institutionColumns+` FROM institutions WHERE identifier = $1`, identifier)
+	rows, _ := r.db.Query(ctx, `SELECT `+InstitutionColumns+` FROM institutions WHERE identifier = $1`, identifier)
 	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
 	if err != nil {
 		return Institution{}, fmt.Errorf("look up institution %q: %w", identifier, Refusal(err))
@@ -72,7 +76,7 @@ func (r *Registry) Institution(ctx context.Context, identifier string) (Institut
 // random; 0 is never.
 func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, days int) (Institution, error) {
 	rows, _ := r.db.Query(ctx, `
-		UPDATE institutions SET spot_restore_days = $2, updated_at = now() WHERE identifier = $1 RETURNING `+institutionColumns, identifier, days)
+		UPDATE institutions SET spot_restore_days = $2, updated_at = now() WHERE identifier = $1 RETURNING `+InstitutionColumns, identifier, days)
 	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
 	if err != nil {
 		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, Refusal(err))

@@ -28,6 +28,9 @@ var ErrNotFound = errors.New("not found")
 // item that has succeeded. The text says which rule and what to do.
 var ErrRefused = errors.New("refused")
 
+// ErrChanged says that a record has another version than the one that a change names.
+var ErrChanged = errors.New("changed in the meantime")
+
 // ErrLost says that a work item is no longer the writer's: its claim token has
 // moved on.
 var ErrLost = errors.New("claim lost")
@@ -84,11 +87,15 @@ var rules = map[string]string{
 	"institutions_name_check":       "a name has 2 to 200 characters",
 	"institutions_identifier_check": "an identifier is a domain name in lower case",
 	"api_tokens_name_key":           "there is a token of that name",
+	"users_email":                   "there is a person with that e-mail",
+	"institutions_identifier_key":   "there is an institution with that identifier",
+	"staff_have_no_institution":     "people of an institution have one, and admins and operators have none",
+	"users_role_check":              "the roles are admin, operator, auditor, institutional_admin and institutional_user",
 	"api_tokens_name_check":         "a name has 1 to 100 bytes",
 }
 
 func hinted(pg *pgconn.PgError) string {
-	if rule, ok := rules[pg.ConstraintName]; ok {
+	if rule, ok := rules[pg.ConstraintName]; ok && pg.Hint == "" {
 		return rule
 	}
 	text := pg.Message

@@ -32,14 +32,17 @@ type Token struct {
 	CreatedBy   string     `json:"created_by"` // user of the database
 	ExpiresAt   *time.Time `json:"expires_at"` // nil: never
 	UsedAt      *time.Time `json:"used_at"`    // to the minute; nil: never
+	UserID      int64      `json:"user_id"`    // whose personal token it is; 0: of a service
+	Permissions []string   `json:"permissions"`
 }
 
 const tokensSQL = ` -- without what they are known by
-SELECT t.id, t.name, coalesce(i.identifier, '') AS institution, t.rights, t.stages, t.created_at, t.created_by, t.expires_at, t.used_at
+SELECT t.id, t.name, coalesce(i.identifier, '') AS institution, t.rights, t.stages, t.created_at, t.created_by, t.expires_at, t.used_at,
+	coalesce(t.user_id, 0) AS user_id, t.permissions
 FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
 
 // AddToken makes a token and returns it with its secret, which nobody can read again.
-// The name, institution, rights, stages and end of t count. A name that is taken is
+// The name, institution, rights, stages, end, user and permissions of t count. A name that is taken is
 // ErrRefused, an institution or stage that there is not ErrNotFound.
 func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret string, err error) {
 	if err := r.knowsStages(ctx, t.Stages); err != nil {
@@ -48,10 +51,11 @@ func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret s
 	secret = "farol_" + rand.Text() + rand.Text() // 260 bits
 	var id int64
 	err = r.db.QueryRow(ctx, `
-		INSERT INTO api_tokens (name, digest, institution_id, rights, stages, expires_at)
-		SELECT $1, $2, i.id, $4, coalesce($5, '{}'::text[]), $6 FROM (VALUES (1)) one LEFT JOIN institutions i ON i.identifier = $3
+		INSERT INTO api_tokens (name, digest, institution_id, rights, stages, expires_at, user_id, permissions)
+		SELECT $1, $2, i.id, coalesce($4, '{}'::text[]), coalesce($5, '{}'::text[]), $6, nullif($7, 0::bigint), coalesce($8, '{}'::text[])
+		FROM (VALUES (1)) one LEFT JOIN institutions i ON i.identifier = $3
 		WHERE $3 = '' OR i.id IS NOT NULL
-		RETURNING id`, t.Name, tokenDigest(secret), t.Institution, t.Rights, t.Stages, t.ExpiresAt).Scan(&id)
+		RETURNING id`, t.Name, tokenDigest(secret), t.Institution, t.Rights, t.Stages, t.ExpiresAt, t.UserID, t.Permissions).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Token{}, "", fmt.Errorf("add token %q: %w: there is no institution %q", t.Name, ErrNotFound, t.Institution)
 	}
@@ -87,9 +91,9 @@ func tokenDigest(secret string) []byte {
 	return d[:]
 }
 
-// Tokens lists all.
-func (r *Registry) Tokens(ctx context.Context) ([]Token, error) {
-	rows, _ := r.db.Query(ctx, tokensSQL+` ORDER BY t.name`)
+// Tokens lists those of services, or the personal ones of a user.
+func (r *Registry) Tokens(ctx context.Context, user int64) ([]Token, error) {
+	rows, _ := r.db.Query(ctx, tokensSQL+` WHERE coalesce(t.user_id, 0) = $1 ORDER BY t.name`, user)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Token])
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
@@ -97,9 +101,10 @@ func (r *Registry) Tokens(ctx context.Context) ([]Token, error) {
 	return list, nil
 }
 
-// RemoveToken ends a token at once. One that there is not is ErrNotFound.
-func (r *Registry) RemoveToken(ctx context.Context, name string) error {
-	tag, err := r.db.Exec(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
+// RemoveToken ends a token of a service, or of a user, at once. One that there is not is
+// ErrNotFound.
+func (r *Registry) RemoveToken(ctx context.Context, user int64, name string) error {
+	tag, err := r.db.Exec(ctx, `DELETE FROM api_tokens WHERE name = $1 AND coalesce(user_id, 0) = $2`, name, user)
 	if err != nil {
 		return fmt.Errorf("remove token %q: %w", name, err)
 	}

@@ -12,6 +12,8 @@ import (
 // Roles of users.
 const (
 	RoleAdmin              = "admin"               // the archive's own staff
+	RoleOperator           = "operator"            // looks after the queue and the machinery, and sees no records
+	RoleAuditor            = "auditor"             // reads, of one institution or of all
 	RoleInstitutionalAdmin = "institutional_admin" // may request deletions, and approve those of others
 	RoleInstitutionalUser  = "institutional_user"  // may have things restored
 )

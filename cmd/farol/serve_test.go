@@ -125,7 +125,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 			t.Errorf("%s to %s with %s: %d %s, want %d", c.what, c.path, c.token, status, answer, c.status)
 		}
 	}
-	if err := reg.RemoveToken(t.Context(), "both"); err != nil {
+	if err := reg.RemoveToken(t.Context(), 0, "both"); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "a token that was removed to be refused", func() bool {

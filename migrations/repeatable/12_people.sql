@@ -94,8 +94,8 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE TRIGGER user_changed AFTER UPDATE ON users
-	FOR EACH ROW WHEN ((NEW.email, NEW.role, NEW.institution_id, NEW.deactivated_at, NEW.password_hash)
-		IS DISTINCT FROM (OLD.email, OLD.role, OLD.institution_id, OLD.deactivated_at, OLD.password_hash)) EXECUTE FUNCTION user_changed();
+	FOR EACH ROW WHEN ((NEW.email, NEW.role, NEW.institution_id, NEW.deactivated_at, NEW.password_set_at) -- a hash may be renewed
+		IS DISTINCT FROM (OLD.email, OLD.role, OLD.institution_id, OLD.deactivated_at, OLD.password_set_at)) EXECUTE FUNCTION user_changed();
 
 CREATE OR REPLACE FUNCTION institution_changes() RETURNS trigger
 LANGUAGE plpgsql AS $$

@@ -7,13 +7,18 @@ COMMENT ON COLUMN users.totp_last_step IS 'Last 30-second step whose code was us
 COMMENT ON COLUMN users.second_factor_required IS 'Whether the person needs a second factor although role and institution do not ask for one.';
 COMMENT ON COLUMN users.oidc_issuer IS 'Issuer of the OpenID Connect account that signs the person in.';
 COMMENT ON COLUMN users.oidc_subject IS 'Subject of that account.';
-COMMENT ON COLUMN users.failed_sign_ins IS 'Failed attempts since the last success.';
-COMMENT ON COLUMN users.locked_until IS 'Until when attempts to sign in are refused.';
 COMMENT ON COLUMN users.signed_in_at IS 'When the person signed in last.';
 COMMENT ON COLUMN users.time_zone IS 'Time zone in which the person reads times and gets digests.';
 COMMENT ON COLUMN users.version IS 'Grows with each change of what others see of the person.';
 COMMENT ON COLUMN institutions.second_factor_required IS 'Whether all people of the institution need a second factor.';
 COMMENT ON COLUMN institutions.version IS 'Grows with each change.';
+
+COMMENT ON TABLE sign_in_failures IS 'Attempts to sign in that failed, since the last that succeeded.';
+COMMENT ON COLUMN sign_in_failures.user_id IS 'Person whose e-mail was given.';
+COMMENT ON COLUMN sign_in_failures.device IS 'Browser that has signed in the person before; empty: all others together.';
+COMMENT ON COLUMN sign_in_failures.failures IS 'How many.';
+COMMENT ON COLUMN sign_in_failures.failed_at IS 'When the last one was.';
+COMMENT ON COLUMN sign_in_failures.locked_until IS 'Until when further attempts fail, whatever the password.';
 
 COMMENT ON TABLE recovery_codes IS 'Codes that replace the second factor, each once.';
 COMMENT ON COLUMN recovery_codes.user_id IS 'Person.';

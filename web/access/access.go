@@ -15,14 +15,43 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // Caller is who sends a request, and what they may do.
 type Caller struct {
 	Name        string           // of the token; "" without one
+	TokenID     int64            // 0: without one
 	Institution string           // identifier; "": all
 	Rights      []string         // post, pull and lease; nil: all
 	Stages      []registry.Stage // that may be leased; nil: all that are processed over HTTP
+
+	// For the REST API.
+	Person      people.Person           // who has signed in, or whose personal token it is; ID 0: none
+	Session     people.Session          // ID 0: none
+	Permissions []permission.Permission // of the person or the token
+	Scope       registry.Scope
+	IP          netip.Addr
+}
+
+// Holds reports whether the caller has a permission.
+func (c Caller) Holds(p permission.Permission) bool { return slices.Contains(c.Permissions, p) }
+
+// Full reports whether the session of the caller may do everything that the person may.
+func (c Caller) Full() bool { return c.Session.Level == people.LevelFull }
+
+// Known reports whether the REST API knows the caller: a person, or a service with
+// permissions.
+func (c Caller) Known() bool { return c.Person.ID != 0 || len(c.Permissions) > 0 }
+
+// Actor is the caller as the registry records who acts.
+func (c Caller) Actor() registry.Actor {
+	a := registry.Actor{Name: c.Person.Email, UserID: c.Person.ID, TokenID: c.TokenID, IP: c.IP}
+	if a.UserID == 0 && c.Name != "" {
+		a.Name = "token " + c.Name
+	}
+	return a
 }
 
 // Share names who shares in a limited resource: the token, or without one the address.
@@ -83,6 +112,9 @@ const (
 	callTimeout = 10 * time.Second
 )
 
+//nolint:gochecknoglobals,errname // a constant, but for Go
+var errInvalid = &Error{http.StatusUnauthorized, "the token is not valid or has expired"}
+
 // NewTokens identifies callers by the tokens in the registry. With open, a request
 // without a token may do everything if it looks as if a program of this machine sent
 // it on purpose; that is for servers that listen on loopback only.
@@ -112,13 +144,13 @@ func (a *Tokens) Caller(r *http.Request) (Caller, error) {
 	t, err := a.registry.TokenOf(ctx, secret)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return Caller{}, &Error{http.StatusUnauthorized, "the token is not valid or has expired"}
+		return Caller{}, errInvalid
 	case err != nil:
 		return Caller{}, fmt.Errorf("look up the token: %w", err)
 	}
-	c := Caller{Name: t.Name, Institution: t.Institution, Rights: t.Rights}
-	if len(t.Stages) > 0 {
-		c.Stages = t.Stages
+	c, err := a.callerOf(ctx, t)
+	if err != nil {
+		return Caller{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,6 +162,41 @@ func (a *Tokens) Caller(r *http.Request) (Caller, error) {
 		until = *t.ExpiresAt
 	}
 	a.cached[secret] = cachedCaller{c, until}
+	return c, nil
+}
+
+// callerOf is whom a token stands for. A personal token may what it names and its person
+// still may; with the person it ends.
+func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error) {
+	c := Caller{Name: t.Name, TokenID: t.ID, Institution: t.Institution, Rights: append([]string{}, t.Rights...), Scope: registry.Everything()}
+	if len(t.Stages) > 0 {
+		c.Stages = t.Stages
+	}
+	may := permission.All()
+	if t.UserID != 0 {
+		p, err := people.In(a.registry).ByID(ctx, t.UserID)
+		if err == nil && !p.Active {
+			err = registry.ErrNotFound
+		}
+		if errors.Is(err, registry.ErrNotFound) {
+			return Caller{}, errInvalid
+		}
+		if err != nil {
+			return Caller{}, err
+		}
+		c.Person, c.Scope, may = p, p.Scope(), permission.Of(p.Role, p.InstitutionID != 0)
+	} else if t.Institution != "" {
+		in, err := a.registry.Institution(ctx, t.Institution)
+		if err != nil {
+			return Caller{}, err
+		}
+		c.Scope, may = registry.Only(in), permission.Of(registry.RoleInstitutionalAdmin, true)
+	}
+	for _, p := range may {
+		if slices.Contains(t.Permissions, string(p)) {
+			c.Permissions = append(c.Permissions, p)
+		}
+	}
 	return c, nil
 }
 

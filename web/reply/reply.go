@@ -3,9 +3,11 @@
 package reply
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -22,6 +24,12 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Code   string `json:"code"`
 
+	// Errors are the parts of a request that are wrong, if there are several.
+	Errors []Wrong `json:"errors,omitempty"`
+
+	// RetryAfter is the header of that name, in seconds.
+	RetryAfter string `json:"-"`
+
 	// How a claim had been ended before, of the code ended.
 	Outcome   string `json:"outcome,omitempty"`
 	ErrorCode string `json:"error_code,omitempty"`
@@ -30,8 +38,45 @@ type Problem struct {
 	NQ string `json:"_error,omitempty"`
 }
 
+// Wrong is a part of a request that is wrong.
+type Wrong struct {
+	Pointer string `json:"pointer"` // a JSON pointer into the body, or the name of a parameter
+	Detail  string `json:"detail"`
+}
+
 // Error is the detail.
 func (p Problem) Error() string { return p.Detail }
+
+// GetStatus is the status, for huma.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is that of RFC 9457, for huma.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders are the headers of the answer, for huma.
+func (p *Problem) GetHeaders() http.Header { return p.headers() }
+
+// MarshalJSON adds what follows from the code and the status.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	type plain Problem
+	p.Type, p.Title = "urn:farol:problem:"+p.Code, http.StatusText(p.Status)
+	return json.Marshal(plain(p)) //nolint:wrapcheck // of a struct of texts
+}
+
+func (p Problem) headers() http.Header {
+	h := http.Header{}
+	switch p.Status {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		h.Set("Retry-After", cmp.Or(p.RetryAfter, "1"))
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="farol"`)
+	}
+	switch p.Code {
+	case "busy", "too-slow", "too-large":
+		h.Set("Connection", "close")
+	}
+	return h
+}
 
 // ProblemOf returns the problem that an error is in every API: that of a refused
 // caller, or of a request that is wrong, too large, too slow or comes at a bad time.
@@ -64,17 +109,7 @@ func ProblemOf(err error) (p Problem, known bool) {
 // Refuse answers with a problem. The connection of a request that was not read to its
 // end is closed.
 func Refuse(w http.ResponseWriter, p Problem) {
-	switch p.Status {
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="farol"`)
-	}
-	switch p.Code {
-	case "busy", "too-slow", "too-large":
-		w.Header().Set("Connection", "close")
-	}
-	p.Type, p.Title = "urn:farol:problem:"+p.Code, http.StatusText(p.Status)
+	maps.Copy(w.Header(), p.headers())
 	write(w, p.Status, "application/problem+json", p) //nolint:errcheck // a caller who is gone reads nothing
 }
 

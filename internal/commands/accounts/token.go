@@ -103,7 +103,7 @@ func tokenListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				list, err := r.Tokens(ctx)
+				list, err := r.Tokens(ctx, 0)
 				if err != nil {
 					return err
 				}
@@ -157,7 +157,7 @@ cannot be created again.`,
 }
 
 func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, name string, care cli.Caution, asJSON bool) error {
-	list, err := r.Tokens(ctx)
+	list, err := r.Tokens(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 		shown := cli.Print(cmd, asJSON, list[i], func(out io.Writer, t registry.Token) error { return printTokens(out, []registry.Token{t}) })
 		return errors.Join(shown, cli.Unchanged(cmd))
 	}
-	if err := r.RemoveToken(ctx, name); err != nil {
+	if err := r.RemoveToken(ctx, 0, name); err != nil {
 		return noToken(err)
 	}
 	return cli.Printf(cmd, asJSON, list[i], "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(name))

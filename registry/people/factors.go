@@ -1,0 +1,65 @@
+package people
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// SetTOTP sets a second factor, sealed, with the recovery codes that replace it, each once.
+// step is that of the code that has proved it, which is used up.
+func (r Records) SetTOTP(ctx context.Context, user int64, sealed []byte, step int64, codes []string) error {
+	digests := make([][]byte, len(codes))
+	for i, code := range codes {
+		digests[i] = digest(code)
+	}
+	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+		for _, s := range []struct {
+			sql  string
+			args []any
+		}{
+			{`UPDATE users SET totp_sealed = $2, totp_last_step = $3 WHERE id = $1`, []any{user, sealed, step}},
+			{`DELETE FROM recovery_codes WHERE user_id = $1`, []any{user}},
+			{`INSERT INTO recovery_codes (user_id, digest) SELECT $1, unnest($2::bytea[])`, []any{user, digests}},
+		} {
+			if _, err := tx.Exec(ctx, s.sql, s.args...); err != nil {
+				return fmt.Errorf("set a second factor: %w", registry.Refusal(err))
+			}
+		}
+		return nil
+	})
+}
+
+// RemoveTOTP removes the second factor of a person who has lost it, with its recovery
+// codes.
+func (r Records) RemoveTOTP(ctx context.Context, user int64) error {
+	_, err := r.db.Exec(ctx, `
+		WITH codes AS (DELETE FROM recovery_codes WHERE user_id = $1)
+		UPDATE users SET totp_sealed = NULL, totp_last_step = 0 WHERE id = $1`, user)
+	if err != nil {
+		return fmt.Errorf("remove a second factor: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// UseStep uses up a 30-second step. It is false if that step, or a later one, was used: a
+// code that was overheard is of no use.
+func (r Records) UseStep(ctx context.Context, user, step int64) (bool, error) {
+	tag, err := r.db.Exec(ctx, `UPDATE users SET totp_last_step = $2 WHERE id = $1 AND totp_last_step < $2`, user, step)
+	if err != nil {
+		return false, fmt.Errorf("use a code: %w", registry.Refusal(err))
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// UseRecoveryCode uses up a recovery code. It is false if there is none such, or it was used.
+func (r Records) UseRecoveryCode(ctx context.Context, user int64, code string) (bool, error) {
+	tag, err := r.db.Exec(ctx, `UPDATE recovery_codes SET used_at = now() WHERE user_id = $1 AND digest = $2 AND used_at IS NULL`, user, digest(code))
+	if err != nil {
+		return false, fmt.Errorf("use a recovery code: %w", registry.Refusal(err))
+	}
+	return tag.RowsAffected() == 1, nil
+}

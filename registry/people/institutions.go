@@ -1,0 +1,73 @@
+package people
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// InstitutionFilter narrows a list of institutions. Empty fields do not.
+type InstitutionFilter struct {
+	State string // A or D
+	After int64  // only institutions with a higher ID, for the next page
+	Limit int
+}
+
+const institutionSQL = `SELECT ` + registry.InstitutionColumns + ` FROM institutions WHERE (@all OR id = @institution)`
+
+// Institutions lists institutions within a scope in the order of their IDs.
+func (r Records) Institutions(ctx context.Context, s registry.Scope, f InstitutionFilter) ([]registry.Institution, error) {
+	args := scoped(s)
+	args["state"], args["after"], args["n"] = f.State, f.After, f.Limit
+	return registry.Collect[registry.Institution](ctx, r.db, "list institutions", institutionSQL+`
+		AND (@state = '' OR state = @state) AND id > @after ORDER BY id LIMIT @n`, args)
+}
+
+// Institution returns an institution within a scope, or ErrNotFound.
+func (r Records) Institution(ctx context.Context, s registry.Scope, id int64) (registry.Institution, error) {
+	args := scoped(s)
+	args["id"] = id
+	rows, _ := r.db.Query(ctx, institutionSQL+` AND id = @id`, args)
+	i, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[registry.Institution])
+	if err != nil {
+		return registry.Institution{}, fmt.Errorf("look up an institution: %w", registry.Refusal(err))
+	}
+	return i, nil
+}
+
+// InstitutionChanges are what is set of an institution; nil leaves it.
+type InstitutionChanges struct {
+	Name            *string
+	State           *string
+	SpotRestoreDays *int
+	FactorRequired  *bool
+}
+
+// ChangeInstitution changes an institution within a scope, as [Records.Change] does a
+// person. The people of one that is deactivated have no session afterwards.
+func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, version int64, c InstitutionChanges) (registry.Institution, error) {
+	args := scoped(s)
+	for k, v := range map[string]any{
+		"id": id, "version": version, "name": c.Name, "state": c.State, "days": c.SpotRestoreDays, "required": c.FactorRequired,
+	} {
+		args[k] = v
+	}
+	tag, err := r.db.Exec(ctx, `
+		UPDATE institutions SET name = coalesce(@name::text, name), state = coalesce(@state::text, state), updated_at = now(),
+			spot_restore_days = coalesce(@days::integer, spot_restore_days), second_factor_required = coalesce(@required::boolean, second_factor_required)
+		WHERE id = @id AND (@all OR id = @institution) AND (@version = 0 OR version = @version)`, args)
+	if err == nil && c.State != nil && *c.State == "D" {
+		_, err = r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id IN (SELECT id FROM users WHERE institution_id = @id AND (@all OR institution_id = @institution))`, args)
+	}
+	if err != nil {
+		return registry.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
+	}
+	i, err := r.Institution(ctx, s, id)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = fmt.Errorf("change an institution: %w", registry.ErrChanged)
+	}
+	return i, err
+}

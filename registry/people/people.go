@@ -1,0 +1,193 @@
+package people
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Person is a user with all that signing in takes.
+type Person struct {
+	ID             int64
+	Email          string
+	Name           string
+	Role           string
+	InstitutionID  int64  // 0: none
+	Institution    string // its identifier
+	Active         bool   // and so is the institution
+	PasswordHash   string // "": none was set
+	SealedTOTP     []byte `db:"sealed_totp"` // nil: no second factor
+	FactorRequired bool   // by the role, the institution or for this person
+	TimeZone       string
+	Version        int64
+	RecoveryCodes  int    // that are not used
+	OIDCIssuer     string `db:"oidc_issuer"`
+	PasswordSetAt  *time.Time
+	SignedInAt     *time.Time
+}
+
+// Strong reports whether the person has a second factor.
+func (p Person) Strong() bool { return p.SealedTOTP != nil }
+
+// Scope is whose records the person may know of.
+func (p Person) Scope() registry.Scope {
+	switch {
+	case !p.Active:
+		return registry.Scope{}
+	case p.InstitutionID != 0:
+		return registry.Only(registry.Institution{ID: p.InstitutionID, Identifier: p.Institution})
+	case p.Role == registry.RoleAdmin || p.Role == registry.RoleOperator || p.Role == registry.RoleAuditor:
+		return registry.Everything()
+	}
+	return registry.Scope{}
+}
+
+// personSQL has who needs a second factor: staff and admins always.
+const personSQL = `
+SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution,
+	u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A' AS active, coalesce(u.password_hash, '') AS password_hash, u.totp_sealed AS sealed_totp,
+	u.second_factor_required OR coalesce(i.second_factor_required, false) OR u.role IN ('admin', 'operator', 'institutional_admin') AS factor_required,
+	u.time_zone, u.version, coalesce(u.oidc_issuer, '') AS oidc_issuer, u.password_set_at, u.signed_in_at,
+	(SELECT count(*) FROM recovery_codes c WHERE c.user_id = u.id AND c.used_at IS NULL)::int AS recovery_codes
+FROM users u LEFT JOIN institutions i ON i.id = u.institution_id`
+
+// ByEmail returns a person by e-mail, in whatever case, or ErrNotFound.
+func (r Records) ByEmail(ctx context.Context, email string) (Person, error) {
+	return r.one(ctx, personSQL+` WHERE lower(u.email) = lower($1)`, email)
+}
+
+// ByID returns a person by the ID, or ErrNotFound.
+func (r Records) ByID(ctx context.Context, id int64) (Person, error) {
+	return r.one(ctx, personSQL+` WHERE u.id = $1`, id)
+}
+
+// ByAccount returns the person whom an account of OpenID Connect signs in, or ErrNotFound.
+func (r Records) ByAccount(ctx context.Context, issuer, subject string) (Person, error) {
+	return r.one(ctx, personSQL+` WHERE u.oidc_issuer = $1 AND u.oidc_subject = $2`, issuer, subject)
+}
+
+func (r Records) one(ctx context.Context, sql string, args ...any) (Person, error) {
+	rows, _ := r.db.Query(ctx, sql, args...)
+	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Person])
+	if err != nil {
+		return Person{}, fmt.Errorf("look up a person: %w", registry.Refusal(err))
+	}
+	return p, nil
+}
+
+// Locked reports whether attempts to sign in as a person fail now, whatever the password.
+// device is a browser that has signed in the person before; "" is any other. For a person
+// that there is not (0) it takes as long.
+func (r Records) Locked(ctx context.Context, user int64, device string) (locked bool, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM sign_in_failures WHERE user_id = $1 AND device = $2 AND locked_until > now())`, user, device).Scan(&locked)
+	if err != nil {
+		return false, fmt.Errorf("look up failed attempts: %w", err)
+	}
+	return locked, nil
+}
+
+// freeFailures is how many attempts may fail before each further one locks.
+const freeFailures = 5
+
+// failedSQL counts, and locks: for a minute at the fifth failure, twice as long at each
+// further one, an hour at most. Failures of a day ago no longer count.
+const failedSQL = `
+INSERT INTO sign_in_failures AS f (user_id, device, failures)
+SELECT id, $2, 1 FROM users WHERE id = $1
+ON CONFLICT (user_id, device) DO UPDATE SET failed_at = now(),
+	failures = CASE WHEN f.failed_at < now() - interval '1 day' THEN 1 ELSE least(f.failures + 1, 1000) END,
+	locked_until = CASE WHEN f.failed_at >= now() - interval '1 day' AND f.failures + 1 >= $3
+		THEN now() + least(interval '1 hour', interval '1 minute' * power(2, least(f.failures + 1 - $3, 10))) END
+RETURNING failures`
+
+// Failed counts an attempt that failed. first reports that it is the one that locks. For a
+// person that there is not (0) nothing is counted, and it takes as long.
+func (r Records) Failed(ctx context.Context, user int64, device string) (first bool, err error) {
+	var failures int
+	err = r.db.QueryRow(ctx, failedSQL, user, device, freeFailures).Scan(&failures)
+	if err != nil && user != 0 {
+		return false, fmt.Errorf("count a failed attempt: %w", registry.Refusal(err))
+	}
+	return failures == freeFailures, nil
+}
+
+// Succeeded forgets the failures of a browser, and notes that the person signed in.
+func (r Records) Succeeded(ctx context.Context, user int64, device string) error {
+	_, err := r.db.Exec(ctx, `
+		WITH forgotten AS (DELETE FROM sign_in_failures WHERE user_id = $1 AND device = $2)
+		UPDATE users SET signed_in_at = now() WHERE id = $1`, user, device)
+	if err != nil {
+		return fmt.Errorf("note that a person signed in: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// Unlock forgets all failed attempts to sign in as a person.
+func (r Records) Unlock(ctx context.Context, user int64) error {
+	if _, err := r.db.Exec(ctx, `DELETE FROM sign_in_failures WHERE user_id = $1`, user); err != nil {
+		return fmt.Errorf("unlock a person: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// SetPassword sets the hash of a password, which ends all sessions and links of the person.
+func (r Records) SetPassword(ctx context.Context, user int64, hash string) error {
+	return r.change(ctx, "set a password", `UPDATE users SET password_hash = $2, password_set_at = now() WHERE id = $1`, user, hash)
+}
+
+// Rehash replaces the hash of the same password, and ends nothing.
+func (r Records) Rehash(ctx context.Context, user int64, old, hash string) error {
+	_, err := r.db.Exec(ctx, `UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2`, user, old, hash)
+	if err != nil {
+		return fmt.Errorf("renew the hash of a password: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// LinkAccount has an account of OpenID Connect sign in a person.
+func (r Records) LinkAccount(ctx context.Context, user int64, issuer, subject string) error {
+	return r.change(ctx, "link an account", `UPDATE users SET oidc_issuer = $2, oidc_subject = $3 WHERE id = $1`, user, issuer, subject)
+}
+
+// change runs a statement that has to change one row.
+func (r Records) change(ctx context.Context, what, sql string, args ...any) error {
+	tag, err := r.db.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() != 1 {
+		err = registry.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, registry.Refusal(err))
+	}
+	return nil
+}
+
+// Alert writes an alert that is for one person only.
+func (r Records) Alert(ctx context.Context, user int64, kind, subject, content string) error {
+	_, err := r.db.Exec(ctx, `INSERT INTO alerts (user_id, type, subject, content) VALUES ($1, $2, $3, $4)`, user, kind, subject, content)
+	if err != nil {
+		return fmt.Errorf("write an alert: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// LockTokens refuses a person another token who has as many as they may, and keeps others
+// from adding one until the transaction ends.
+func (r Records) LockTokens(ctx context.Context, user int64, most int) error {
+	_, err := r.db.Exec(ctx, `SELECT FROM users WHERE id = $1 FOR UPDATE`, user)
+	var n int
+	if err == nil { // what others have committed while this waited counts
+		err = r.db.QueryRow(ctx, `SELECT count(*) FROM api_tokens WHERE user_id = $1 AND (expires_at > now()) IS NOT FALSE`, user).Scan(&n)
+	}
+	if err == nil && n >= most {
+		err = fmt.Errorf("%w: you have %d tokens, which is the most; revoke one that is not needed", registry.ErrRefused, n)
+	}
+	if err != nil {
+		return fmt.Errorf("count tokens: %w", registry.Refusal(err))
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package people
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Levels of a session.
+const (
+	LevelPassword = "password" // a second factor is still due, or has to be set up
+	LevelFull     = "full"
+)
+
+// How long a session lasts.
+const (
+	SessionTime = 12 * time.Hour   // at most
+	IdleTime    = 60 * time.Minute // unused
+)
+
+// Session is a browser in which a person has signed in.
+type Session struct {
+	ID       int64      `json:"id"`
+	UserID   int64      `json:"-"`
+	Level    string     `json:"level"`
+	BegunAt  time.Time  `json:"begun_at"`
+	SeenAt   time.Time  `json:"seen_at"` // to the minute
+	EndsAt   time.Time  `json:"ends_at"` // at the latest
+	StrongAt *time.Time `json:"strong_at"`
+	IP       string     `json:"ip" db:"ip"`
+	Agent    string     `json:"agent"`
+	Fresh    bool       `json:"fresh"` // the person has proved who they are within the last ten minutes
+}
+
+const sessionColumns = `s.id, s.user_id, s.level, s.begun_at, s.seen_at, s.ends_at, s.strong_at, coalesce(host(s.ip), '') AS ip, s.agent,
+	coalesce(s.strong_at > now() - interval '10 minutes', false) AS fresh`
+
+// BeginSession begins a session of a level and returns the secret of its cookie. strong
+// says that the person has just proved who they are with everything that is asked for.
+func (r Records) BeginSession(ctx context.Context, user int64, level string, strong bool, ip netip.Addr, agent string) (secret string, err error) {
+	secret = rand.Text() + rand.Text()
+	var from *netip.Addr
+	if ip.IsValid() {
+		from = &ip
+	}
+	err = r.change(ctx, "begin a session", `
+		INSERT INTO sessions (digest, user_id, level, ends_at, strong_at, ip, agent)
+		SELECT $1, u.id, $3, now() + $4, CASE WHEN $5 THEN now() END, $6, left($7, 200) FROM users u WHERE u.id = $2 AND u.deactivated_at IS NULL`,
+		digest(secret), user, level, SessionTime, strong, from, strings.ToValidUTF8(strings.ReplaceAll(agent, "\x00", ""), ""))
+	return secret, err
+}
+
+// sessionSQL finds a session that has neither ended nor been idle for too long, and notes
+// to the minute that it is used.
+const sessionSQL = `
+WITH used AS (
+	UPDATE sessions SET seen_at = now() WHERE digest = $1 AND seen_at < now() - interval '1 minute' AND seen_at > now() - $2::interval AND ends_at > now()
+)
+SELECT ` + sessionColumns + ` FROM sessions s WHERE s.digest = $1 AND s.ends_at > now() AND s.seen_at > now() - $2::interval`
+
+// SessionOf returns the session of a secret, and its person. One that has ended is
+// ErrNotFound, and so is one whose person was deactivated.
+func (r Records) SessionOf(ctx context.Context, secret string) (Session, Person, error) {
+	rows, _ := r.db.Query(ctx, sessionSQL, digest(secret), IdleTime)
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Session])
+	if err != nil {
+		return Session{}, Person{}, fmt.Errorf("look up a session: %w", registry.Refusal(err))
+	}
+	p, err := r.ByID(ctx, s.UserID)
+	if err == nil && !p.Active {
+		err = fmt.Errorf("look up a session: %w", registry.ErrNotFound)
+	}
+	return s, p, err
+}
+
+// Rise gives a session another level, another secret and a fresh proof: what was known of
+// the old one is worth nothing.
+func (r Records) Rise(ctx context.Context, id int64, level string) (secret string, err error) {
+	secret = rand.Text() + rand.Text()
+	return secret, r.change(ctx, "raise a session", `UPDATE sessions SET digest = $2, level = $3, strong_at = now() WHERE id = $1 AND ends_at > now()`,
+		id, digest(secret), level)
+}
+
+// Sessions lists those of a person that have not ended.
+func (r Records) Sessions(ctx context.Context, user int64) ([]Session, error) {
+	return registry.Collect[Session](ctx, r.db, "list sessions", `SELECT `+sessionColumns+` FROM sessions s
+		WHERE s.user_id = @user AND s.ends_at > now() AND s.seen_at > now() - @idle::interval ORDER BY s.id`, pgx.NamedArgs{"user": user, "idle": IdleTime})
+}
+
+// EndSession ends a session of a person, or all of them with the ID 0. A session that
+// there is not is ErrNotFound.
+func (r Records) EndSession(ctx context.Context, user, id int64) (ended int64, err error) {
+	tag, err := r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND ($2 = 0 OR id = $2)`, user, id)
+	if err == nil && id != 0 && tag.RowsAffected() == 0 {
+		err = registry.ErrNotFound
+	}
+	if err != nil {
+		return 0, fmt.Errorf("end sessions: %w", registry.Refusal(err))
+	}
+	return tag.RowsAffected(), nil
+}
+
+// Forget deletes sessions and links that ended, and answers that are kept for a day.
+func (r Records) Forget(ctx context.Context) error {
+	for _, sql := range []string{
+		`DELETE FROM sessions WHERE ends_at < now()`,
+		`DELETE FROM links WHERE ends_at < now() - interval '30 days'`,
+		`DELETE FROM idempotency_keys WHERE at < now() - interval '1 day'`,
+	} {
+		if _, err := r.db.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("delete what has ended: %w", registry.Refusal(err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// Names of the cookies. A browser sends a cookie whose name begins with __Host- only over
+// TLS, and only to the host that has set it. Over HTTP on loopback there is no such thing.
+const (
+	CookieName      = "__Host-farol"
+	plainCookieName = "farol"
+	deviceCookie    = "farol-device"
+)
+
+// Web identifies who asks a server for people: by a token, or else by the cookie of a
+// session. It is safe for concurrent use.
+type Web struct {
+	Tokens   *Tokens
+	Registry *registry.Registry
+	Secure   bool           // browsers come by TLS, here or at a proxy
+	Proxies  []netip.Prefix // whose X-Forwarded-For is believed
+}
+
+// Caller identifies who sends a request. One who is unknown is a [Caller] who may nothing;
+// one whose token is not valid gets an [*Error]. With a token the cookie does not count.
+func (w *Web) Caller(r *http.Request) (Caller, error) {
+	var c Caller
+	var err error
+	if r.Header.Get("Authorization") != "" {
+		c, err = w.Tokens.Caller(r)
+	} else if secret := w.cookie(r); secret != "" {
+		c, err = w.session(r.Context(), secret)
+	}
+	c.IP = w.IP(r)
+	return c, err
+}
+
+func (w *Web) session(ctx context.Context, secret string) (Caller, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s, p, err := people.In(w.Registry).SessionOf(ctx, secret)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Caller{}, nil // it has ended; the person signs in again
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("look up the session: %w", err)
+	}
+	c := Caller{Person: p, Session: s, Rights: []string{}}
+	if c.Full() {
+		c.Scope, c.Permissions = p.Scope(), permission.Of(p.Role, p.InstitutionID != 0)
+	}
+	return c, nil
+}
+
+func (w *Web) cookie(r *http.Request) string {
+	c, err := r.Cookie(w.cookieName())
+	if err != nil || len(c.Value) > 200 {
+		return ""
+	}
+	return c.Value
+}
+
+func (w *Web) cookieName() string {
+	if w.Secure {
+		return CookieName
+	}
+	return plainCookieName
+}
+
+// Cookie is what gives a browser its session.
+func (w *Web) Cookie(secret string) *http.Cookie {
+	return w.sealed(w.cookieName(), secret, people.SessionTime)
+}
+
+// NoCookie takes a session from a browser.
+func (w *Web) NoCookie() *http.Cookie { return w.sealed(w.cookieName(), "", -time.Second) }
+
+// DeviceCookie has a browser known that has signed in a person.
+func (w *Web) DeviceCookie(value string) *http.Cookie {
+	return w.sealed(deviceCookie, value, 180*24*time.Hour)
+}
+
+// Device is what a browser that has signed in a person shows; "": none.
+func (w *Web) Device(r *http.Request) string {
+	c, err := r.Cookie(deviceCookie)
+	if err != nil || len(c.Value) > 400 {
+		return ""
+	}
+	return c.Value
+}
+
+func (w *Web) sealed(name, value string, lasts time.Duration) *http.Cookie {
+	return &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: w.Secure, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// IP is the address of who sends a request. What a header says of it counts only where a
+// proxy that is believed has sent it: the last address that is no such proxy.
+func (w *Web) IP(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	hops := forwarded(r)
+	for i := len(hops) - 1; i >= 0 && w.trusted(ip); i-- {
+		before, err := netip.ParseAddr(hops[i])
+		if err != nil {
+			break
+		}
+		ip = before
+	}
+	return ip.Unmap().WithZone("")
+}
+
+func (w *Web) trusted(ip netip.Addr) bool {
+	return slices.ContainsFunc(w.Proxies, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// meView is the caller.
+type meView struct {
+	Email        string                  `json:"email" doc:"Empty for a token of a service"`
+	Name         string                  `json:"name"`
+	Role         string                  `json:"role"`
+	Institution  string                  `json:"institution_identifier" doc:"Whose records the caller sees; empty: of all institutions"`
+	Permissions  []permission.Permission `json:"permissions"`
+	SecondFactor bool                    `json:"second_factor" doc:"Whether a second factor is set up"`
+	Codes        int                     `json:"recovery_codes" doc:"Recovery codes that are left"`
+	TimeZone     string                  `json:"time_zone"`
+	Token        string                  `json:"token" doc:"Name of the token that asks; empty: a browser asks"`
+}
+
+// recovery is an answer with recovery codes.
+type recovery struct {
+	SetCookie []http.Cookie `header:"Set-Cookie"`
+	Body      struct {
+		Codes []string `json:"recovery_codes" doc:"Each replaces the second factor once. They cannot be shown again"`
+	}
+}
+
+type (
+	confirmBody struct {
+		Pending string `json:"pending" maxLength:"500" doc:"As it was offered"`
+		Code    string `json:"code" maxLength:"20" doc:"Six digits that the app shows"`
+	}
+	passwordBody struct {
+		Old string `json:"old" maxLength:"1024"`
+		New string `json:"new" maxLength:"1024" doc:"12 to 128 characters"`
+	}
+)
+
+// account is what people may do about themselves.
+func (a *API) account(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "me.show", Method: get, Path: "/api/v1/me", Summary: "Show who you are and what you may do", Access: ops.SignedIn},
+		func(_ context.Context, c access.Caller, _ *empty) (*body[meView], error) {
+			_, institution := c.Scope.Institution()
+			return &body[meView]{meView{
+				Email: c.Person.Email, Name: c.Person.Name, Role: c.Person.Role, Institution: institution, Permissions: append([]permission.Permission{}, c.Permissions...),
+				SecondFactor: c.Person.Strong(), Codes: c.Person.RecoveryCodes, TimeZone: c.Person.TimeZone, Token: c.Name,
+			}}, nil
+		})
+	ops.Register(t, ops.Operation{ID: "me.sessions", Method: get, Path: "/api/v1/me/sessions", Summary: "List your sessions", Access: ops.SignedIn, Session: true},
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[sessionRow]], error) {
+			found, err := a.people().Sessions(ctx, c.Person.ID)
+			rows := []sessionRow{}
+			for _, s := range found {
+				rows = append(rows, sessionRow{s, s.ID == c.Session.ID})
+			}
+			return &body[list[sessionRow]]{list[sessionRow]{Items: rows}}, err
+		})
+	ops.Register(t, ops.Operation{ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
+		Session: true, Status: http.StatusNoContent},
+		func(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+			_, err := a.people().EndSession(ctx, c.Person.ID, in.ID)
+			return &empty{}, err
+		})
+	ops.Register(t, ops.Operation{ID: "me.offer_factor", Method: post, Path: "/api/v1/me/factor", Summary: "Begin to set up a second factor", Access: ops.Half, Session: true,
+		About: "Nothing is changed before a code of the new factor is sent to /api/v1/me/factor/confirm."},
+		func(_ context.Context, c access.Caller, _ *empty) (*body[auth.SetUp], error) {
+			s, err := a.Auth.SetUpFactor(c.Person)
+			return &body[auth.SetUp]{s}, err
+		})
+	ops.Register(t, ops.Operation{ID: "me.set_factor", Method: post, Path: "/api/v1/me/factor/confirm", Summary: "Set up a second factor", Access: ops.Half, Session: true, Audit: true,
+		About: "The answer has the recovery codes, once. To replace a second factor needs a fresh proof."},
+		func(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
+			s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))
+			if err != nil {
+				return nil, err
+			}
+			out := &recovery{SetCookie: a.cookies(s)}
+			out.Body.Codes = codes
+			return out, nil
+		})
+	ops.Register(t, ops.Operation{ID: "me.set_password", Method: post, Path: "/api/v1/me/password", Summary: "Set a new password", Access: ops.SignedIn, Session: true, Audit: true,
+		About: "All other sessions end."},
+		func(ctx context.Context, c access.Caller, in *body[passwordBody]) (*signedIn, error) {
+			s, err := a.Auth.ChangePassword(ctx, c.Session, in.Body.Old, in.Body.New, a.from(ctx, c))
+			if err != nil {
+				return nil, err
+			}
+			s.Level = people.LevelFull
+			return a.signedIn(s), nil
+		})
+}

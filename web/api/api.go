@@ -1,0 +1,67 @@
+// Package api has the handlers of the REST API /api/v1.
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/ops"
+)
+
+// API are the handlers, with what they need.
+type API struct {
+	Registry *registry.Registry
+	Auth     *auth.Auth
+	Web      *access.Web
+	Version  string // of the program
+}
+
+// Register adds all operations to a table.
+func (a *API) Register(t *ops.API) {
+	a.sessions(t)
+	a.account(t)
+	a.tokens(t)
+	a.users(t)
+	a.institutions(t)
+}
+
+// body is an answer or a request that is JSON.
+type body[T any] struct{ Body T }
+
+// empty is a request or an answer without anything.
+type empty struct{}
+
+// withID is a request about one record.
+type withID struct {
+	ID int64 `path:"id" minimum:"1" doc:"Number of the record"`
+}
+
+// list is an answer with several records.
+type list[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next" doc:"URL of the next page; null: this is the last"`
+}
+
+func (a *API) people() people.Records { return people.In(a.Registry) }
+
+// from is where a request comes from.
+func (a *API) from(ctx context.Context, c access.Caller) auth.From {
+	r := ops.Request(ctx)
+	return auth.From{IP: c.IP, Agent: r.UserAgent(), Device: a.Web.Device(r)}
+}
+
+// act does something in the name of the caller, and records it.
+func act[T any](ctx context.Context, a *API, c access.Caller, entry *registry.AuditEntry, do func(context.Context) (T, error)) (T, error) {
+	return registry.Acted(ctx, a.Registry, c.Actor(), entry, do)
+}
+
+const (
+	get    = http.MethodGet
+	post   = http.MethodPost
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
+)

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+type institutionBody struct {
+	Name            string `json:"name" minLength:"2" maxLength:"200"`
+	Identifier      string `json:"identifier" maxLength:"255" doc:"Domain name in lower case"`
+	ReceivingBucket string `json:"receiving_bucket,omitempty" maxLength:"63" doc:"Without it: aptrust.receiving. and the identifier"`
+	RestoreBucket   string `json:"restore_bucket,omitempty" maxLength:"63" doc:"Without it: aptrust.restore. and the identifier"`
+}
+
+type institutionPatch struct {
+	withID
+	ifMatch
+	Body struct {
+		Name            *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
+		SpotRestoreDays *int    `json:"spot_restore_days,omitempty" minimum:"0" maximum:"3650" doc:"Days between two test restorations; 0: none"`
+		FactorRequired  *bool   `json:"second_factor_required,omitempty" doc:"Whether all people of the institution need a second factor"`
+	}
+}
+
+type institutionFilter struct {
+	State string `query:"state" enum:"A,D" doc:"Only active institutions, or only deactivated ones"`
+}
+
+// institutions are depositors.
+func (a *API) institutions(t *ops.API) {
+	type query struct {
+		institutionFilter
+		page
+	}
+	ops.Register(t, ops.Operation{ID: "institutions.list", Method: get, Path: "/api/v1/institutions", Summary: "List institutions", Access: ops.Holders, Needs: permission.InstitutionsRead},
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[registry.Institution]], error) {
+			after, err := decodeCursor[int64]("institutions", in.institutionFilter, in.After)
+			if err != nil {
+				return nil, err
+			}
+			found, err := a.people().Institutions(ctx, c.Scope, people.InstitutionFilter{State: in.State, After: after, Limit: in.Limit + 1})
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(ctx, found, in.Limit, func(i registry.Institution) string { return encodeCursor("institutions", in.institutionFilter, i.ID) }), nil
+		})
+	ops.Register(t, ops.Operation{ID: "institutions.show", Method: get, Path: "/api/v1/institutions/{id}", Summary: "Show an institution", Access: ops.Holders, Needs: permission.InstitutionsRead},
+		func(ctx context.Context, c access.Caller, in *withID) (*tagged[registry.Institution], error) {
+			i, err := a.people().Institution(ctx, c.Scope, in.ID)
+			return withTag(i, i.Version), err
+		})
+	ops.Register(t, ops.Operation{ID: "institutions.add", Method: post, Path: "/api/v1/institutions", Summary: "Register an institution", Access: ops.Holders, Needs: permission.InstitutionsWrite,
+		Fresh: true, Audit: true, Status: http.StatusCreated, About: "Its buckets are made by hand, or by `farol institution add --create-buckets`."}, a.addInstitution)
+	ops.Register(t, ops.Operation{ID: "institutions.set", Method: patch, Path: "/api/v1/institutions/{id}", Summary: "Change the settings of an institution", Access: ops.Holders,
+		Needs: permission.InstitutionsSettings, Fresh: true, Audit: true, About: "The name is changed by staff only."}, a.setInstitution)
+	for state, verb := range map[string]string{"D": "deactivate", "A": "activate"} {
+		summary := "Activate an institution again"
+		if state == "D" {
+			summary = "Deactivate an institution: nothing is read from its receiving bucket, and its people cannot sign in"
+		}
+		ops.Register(t, ops.Operation{ID: "institutions." + verb, Method: post, Path: "/api/v1/institutions/{id}/" + verb, Summary: summary, Access: ops.Holders,
+			Needs: permission.InstitutionsWrite, Fresh: true, Audit: true},
+			func(ctx context.Context, c access.Caller, in *withID) (*tagged[registry.Institution], error) {
+				return a.changeInstitution(ctx, c, "institutions."+verb, in.ID, 0, people.InstitutionChanges{State: &state}, nil)
+			})
+	}
+}
+
+func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[institutionBody]) (*tagged[registry.Institution], error) {
+	b := in.Body
+	if b.ReceivingBucket == "" {
+		b.ReceivingBucket = "aptrust.receiving." + b.Identifier
+	}
+	if b.RestoreBucket == "" {
+		b.RestoreBucket = "aptrust.restore." + b.Identifier
+	}
+	entry := registry.AuditEntry{Operation: "institutions.add", SubjectType: "institution", SubjectID: b.Identifier}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[registry.Institution], error) {
+		added, err := a.Registry.AddInstitution(ctx, registry.Institution{
+			Name: b.Name, Identifier: b.Identifier, ReceivingBucket: b.ReceivingBucket, RestoreBucket: b.RestoreBucket,
+		})
+		entry.Institution = added.ID
+		return withTag(added, added.Version), err
+	})
+}
+
+func (a *API) setInstitution(ctx context.Context, c access.Caller, in *institutionPatch) (*tagged[registry.Institution], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Name != nil && !c.Holds(permission.InstitutionsWrite) {
+		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "only staff changes the name of an institution")
+	}
+	return a.changeInstitution(ctx, c, "institutions.set", in.ID, version, people.InstitutionChanges{
+		Name: in.Body.Name, SpotRestoreDays: in.Body.SpotRestoreDays, FactorRequired: in.Body.FactorRequired,
+	}, map[string]any{"set": in.Body})
+}
+
+func (a *API) changeInstitution(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.InstitutionChanges, detail map[string]any) (*tagged[registry.Institution], error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "institution", SubjectID: fmt.Sprint(id), Detail: detail}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[registry.Institution], error) {
+		i, err := a.people().ChangeInstitution(ctx, c.Scope, id, version, changes)
+		entry.Institution = i.ID
+		return withTag(i, i.Version), err
+	})
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/farol-preservation/farol/web/ops"
+)
+
+// page is the part of a list's query that all lists have.
+type page struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many at most"`
+	After string `query:"after" maxLength:"2000" doc:"Where the page begins; only as the answer before gave it in next"`
+}
+
+// cursor is where a page begins, and which list it is of.
+type cursor[K any] struct {
+	Of  string `json:"f"` // fingerprint of the list and its filters
+	Key K      `json:"k"` // after which the page begins
+}
+
+// fingerprint is of a list with its filters, without where the page begins and how many
+// there are on it.
+func fingerprint(name string, filter any) string {
+	text, err := json.Marshal(filter)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte(name+" "), text...))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// encodeCursor is opaque to programs.
+func encodeCursor[K any](name string, filter any, key K) string {
+	text, err := json.Marshal(cursor[K]{fingerprint(name, filter), key})
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// decodeCursor returns the key after which a page begins, and the zero key for the first
+// page. A cursor of another list, or of other filters, is a problem.
+func decodeCursor[K any](name string, filter any, after string) (key K, err error) {
+	if after == "" {
+		return key, nil
+	}
+	var c cursor[K]
+	text, err := base64.RawURLEncoding.DecodeString(after)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil || c.Of != fingerprint(name, filter) {
+		return key, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "after is not of this list with these filters; follow next, and leave it out for the first page")
+	}
+	return c.Key, nil
+}
+
+// pageOf makes a page of one row more than it may have: that one says that there are more.
+func pageOf[T any](ctx context.Context, found []T, limit int, cursorOf func(T) string) *body[list[T]] {
+	out := list[T]{Items: found}
+	if len(found) > limit {
+		out.Items = found[:limit]
+		u := *ops.Request(ctx).URL
+		q := u.Query()
+		q.Set("after", cursorOf(found[limit-1]))
+		u.RawQuery = q.Encode()
+		next := u.RequestURI()
+		out.Next = &next
+	}
+	return &body[list[T]]{out}
+}
+
+// tagged is an answer with the version of the record that it shows.
+type tagged[T any] struct {
+	ETag string `header:"ETag"`
+	Body T
+}
+
+func withTag[T any](v T, version int64) *tagged[T] {
+	return &tagged[T]{`"` + strconv.FormatInt(version, 10) + `"`, v}
+}
+
+// ifMatch is the version that a change was decided on.
+type ifMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"200" doc:"ETag of the record when the change was decided; if the record has changed, nothing is done"`
+}
+
+// version is the one that If-Match names; 0: any.
+func (m ifMatch) version() (int64, error) {
+	text := strings.TrimSpace(m.IfMatch)
+	if text == "" || text == "*" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+	if err != nil || n < 1 {
+		return 0, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fmt.Sprintf("If-Match is %s; send the ETag of the record as it was given", text))
+	}
+	return n, nil
+}

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// tokenView is a token without its secret.
+type tokenView struct {
+	ID          int64      `json:"id"`
+	Name        string     `json:"name"`
+	Permissions []string   `json:"permissions"`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExpiresAt   *time.Time `json:"expires_at" doc:"null: never"`
+	UsedAt      *time.Time `json:"used_at" doc:"To the minute; null: never"`
+}
+
+// newToken is a token with its secret.
+type newToken struct {
+	tokenView
+
+	Secret string `json:"token" doc:"It cannot be shown again"`
+}
+
+type tokenBody struct {
+	Name        string   `json:"name" minLength:"1" maxLength:"100"`
+	Permissions []string `json:"permissions,omitempty" maxItems:"100" doc:"A part of your own; none: all of your own that only read"`
+	Days        int      `json:"days,omitempty" minimum:"1" maximum:"365" default:"90" doc:"For how long it is good"`
+}
+
+// mostTokens is how many personal tokens a person has at most.
+const mostTokens = 5
+
+func viewOfToken(t registry.Token) tokenView {
+	return tokenView{t.ID, t.Name, append([]string{}, t.Permissions...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
+}
+
+// tokens are the personal ones.
+func (a *API) tokens(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "me.tokens", Method: get, Path: "/api/v1/me/tokens", Summary: "List your personal tokens", Access: ops.SignedIn, Session: true},
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[tokenView]], error) {
+			found, err := a.Registry.Tokens(ctx, c.Person.ID)
+			rows := []tokenView{}
+			for _, t := range found {
+				rows = append(rows, viewOfToken(t))
+			}
+			return &body[list[tokenView]]{list[tokenView]{Items: rows}}, err
+		})
+	ops.Register(t, ops.Operation{ID: "me.add_token", Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
+		Audit: true, Status: http.StatusCreated, About: "At most five a person. It ends with the person's account, and when role or institution change."},
+		func(ctx context.Context, c access.Caller, in *body[tokenBody]) (*body[newToken], error) {
+			return a.addToken(ctx, c, in.Body)
+		})
+	ops.Register(t, ops.Operation{ID: "me.remove_token", Method: remove, Path: "/api/v1/me/tokens/{id}", Summary: "Revoke a personal token", Access: ops.SignedIn, Session: true,
+		Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds."},
+		func(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+			entry := registry.AuditEntry{Operation: "me.remove_token", SubjectType: "token", SubjectID: fmt.Sprint(in.ID), Institution: c.Person.InstitutionID}
+			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+				list, err := a.Registry.Tokens(ctx, c.Person.ID)
+				if err != nil {
+					return nil, err
+				}
+				i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == in.ID })
+				if i < 0 {
+					return nil, registry.ErrNotFound
+				}
+				return &empty{}, a.Registry.RemoveToken(ctx, c.Person.ID, list[i].Name)
+			})
+		})
+}
+
+func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*body[newToken], error) {
+	wanted, err := permissionsOf(c, in.Permissions)
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(time.Duration(in.Days) * 24 * time.Hour)
+	entry := registry.AuditEntry{
+		Operation: "me.add_token", SubjectType: "token", SubjectID: in.Name, Institution: c.Person.InstitutionID, Detail: map[string]any{"permissions": wanted, "days": in.Days},
+	}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[newToken], error) {
+		if err := a.people().LockTokens(ctx, c.Person.ID, mostTokens); err != nil {
+			return nil, err
+		}
+		added, secret, err := a.Registry.AddToken(ctx, registry.Token{Name: in.Name, UserID: c.Person.ID, Permissions: wanted, ExpiresAt: &end})
+		if err != nil {
+			return nil, err
+		}
+		return &body[newToken]{newToken{viewOfToken(added), secret}}, a.people().Alert(ctx, c.Person.ID, "Token Made", "A personal token was made for you",
+			fmt.Sprintf("The token %q was made. Programs that have it may act as you. If it was not you, set a new password and revoke it.", in.Name))
+	})
+}
+
+// permissionsOf are what a token may: what was asked for, if the caller may it.
+func permissionsOf(c access.Caller, names []string) (list []string, err error) {
+	if len(names) == 0 {
+		for _, p := range c.Permissions {
+			if p.Reads() {
+				list = append(list, string(p))
+			}
+		}
+		return list, nil
+	}
+	for _, name := range names {
+		if !c.Holds(permission.Permission(name)) {
+			return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fmt.Sprintf("you do not have the permission %q; GET /api/v1/me lists yours", name))
+		}
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list, nil
+}

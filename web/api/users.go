@@ -1,0 +1,213 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+type userFilter struct {
+	Role        string `query:"role" enum:"admin,operator,auditor,institutional_admin,institutional_user" doc:"Only people with this role"`
+	Institution string `query:"institution" maxLength:"255" doc:"Only people of this institution, by its identifier"`
+	Active      string `query:"active" enum:"true,false" doc:"Only people who are active, or deactivated"`
+}
+
+type userQuery struct {
+	userFilter
+	page
+}
+
+type userBody struct {
+	Email       string `json:"email" maxLength:"254"`
+	Name        string `json:"name" minLength:"2" maxLength:"200"`
+	Role        string `json:"role" enum:"admin,operator,auditor,institutional_admin,institutional_user"`
+	Institution string `json:"institution_identifier,omitempty" maxLength:"255"`
+}
+
+type userPatch struct {
+	withID
+	ifMatch
+	Body struct {
+		Email          *string `json:"email,omitempty" maxLength:"254"`
+		Name           *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
+		Role           *string `json:"role,omitempty" enum:"admin,operator,auditor,institutional_admin,institutional_user"`
+		Institution    *string `json:"institution_identifier,omitempty" maxLength:"255"`
+		FactorRequired *bool   `json:"second_factor_required,omitempty"`
+		TimeZone       *string `json:"time_zone,omitempty" maxLength:"64"`
+	}
+}
+
+// invitation is a link for a person. It is shown once, to hand it on.
+type invitation struct {
+	Kind string `json:"kind" enum:"invite,reset"`
+	Path string `json:"path" doc:"Path of the link at this server; hand it to the person"`
+}
+
+// users are people, as those see them who may look after them.
+func (a *API) users(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "users.list", Method: get, Path: "/api/v1/users", Summary: "List people", Access: ops.Holders, Needs: permission.UsersRead}, a.listUsers)
+	ops.Register(t, ops.Operation{ID: "users.show", Method: get, Path: "/api/v1/users/{id}", Summary: "Show a person", Access: ops.Holders, Needs: permission.UsersRead},
+		func(ctx context.Context, c access.Caller, in *withID) (*tagged[people.Profile], error) {
+			p, err := a.people().Profile(ctx, c.Scope, in.ID)
+			return withTag(p, p.Version), err
+		})
+	ops.Register(t, ops.Operation{ID: "users.add", Method: post, Path: "/api/v1/users", Summary: "Register a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
+		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution."}, a.addUser)
+	ops.Register(t, ops.Operation{ID: "users.set", Method: patch, Path: "/api/v1/users/{id}", Summary: "Change a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
+		Audit: true, About: "A change of role, institution or e-mail ends all sessions of the person; of role or institution, all tokens too."}, a.setUser)
+	for _, active := range []bool{true, false} {
+		verb, summary := "deactivate", "Deactivate a person"
+		if active {
+			verb, summary = "activate", "Activate a person again"
+		}
+		ops.Register(t, ops.Operation{ID: "users." + verb, Method: post, Path: "/api/v1/users/{id}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
+			Fresh: true, Audit: true},
+			func(ctx context.Context, c access.Caller, in *withID) (*tagged[people.Profile], error) {
+				return a.changeUser(ctx, c, "users."+verb, in.ID, 0, people.Changes{Active: &active}, nil)
+			})
+	}
+	for _, kind := range []string{people.Invite, people.Reset} {
+		summary := "Make a link with which a person sets a first password"
+		if kind == people.Reset {
+			summary = "Make a link with which a person sets a new password"
+		}
+		ops.Register(t, ops.Operation{ID: "users." + kind, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
+			Fresh: true, Audit: true, Status: http.StatusCreated},
+			func(ctx context.Context, c access.Caller, in *withID) (*body[invitation], error) {
+				return a.invite(ctx, c, in.ID, kind)
+			})
+	}
+	ops.Register(t, ops.Operation{ID: "users.reset_factor", Method: post, Path: "/api/v1/users/{id}/reset-factor", Summary: "Remove the second factor of a person who has lost it",
+		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent, About: "All sessions of the person end."}, a.resetFactor)
+}
+
+func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[people.Profile]], error) {
+	var active *bool
+	if in.Active != "" {
+		only := in.Active == "true"
+		active = &only
+	}
+	after, err := decodeCursor[int64]("users", in.userFilter, in.After)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.people().Profiles(ctx, c.Scope, people.ProfileFilter{Role: in.Role, Institution: in.Institution, Active: active, After: after, Limit: in.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(ctx, found, in.Limit, func(p people.Profile) string { return encodeCursor("users", in.userFilter, p.ID) }), nil
+}
+
+func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) (*tagged[people.Profile], error) {
+	u := registry.User{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role, Institution: in.Body.Institution}
+	if id, identifier := c.Scope.Institution(); id != 0 {
+		u.Institution = cmp.Or(u.Institution, identifier)
+		if u.Institution != identifier {
+			return nil, ops.NotFound()
+		}
+	}
+	if err := mayGive(c, u.Role); err != nil {
+		return nil, err
+	}
+	entry := registry.AuditEntry{Operation: "users.add", SubjectType: "user", Detail: map[string]any{"email": u.Email, "role": u.Role}}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[people.Profile], error) {
+		added, err := a.Registry.AddUser(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		entry.SubjectID, entry.Institution = fmt.Sprint(added.ID), added.InstitutionID
+		p, err := a.people().Profile(ctx, c.Scope, added.ID)
+		return withTag(p, p.Version), err
+	})
+}
+
+// mayGive refuses to give a role that is above the caller's own: only staff has staff.
+func mayGive(c access.Caller, role string) error {
+	if c.Scope.All() || role == registry.RoleInstitutionalAdmin || role == registry.RoleInstitutionalUser {
+		return nil
+	}
+	return ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "you can give the roles institutional_admin and institutional_user")
+}
+
+func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tagged[people.Profile], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	if b.Role != nil {
+		if err := mayGive(c, *b.Role); err != nil {
+			return nil, err
+		}
+	}
+	if _, own := c.Scope.Institution(); own != "" && b.Institution != nil && *b.Institution != own {
+		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "only staff moves people to another institution")
+	}
+	return a.changeUser(ctx, c, "users.set", in.ID, version, people.Changes{
+		Email: b.Email, Name: b.Name, Role: b.Role, Institution: b.Institution, FactorRequired: b.FactorRequired, TimeZone: b.TimeZone,
+	}, map[string]any{"set": b})
+}
+
+func (a *API) changeUser(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.Changes, detail map[string]any) (*tagged[people.Profile], error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "user", SubjectID: fmt.Sprint(id), Detail: detail}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[people.Profile], error) {
+		if err := a.mayChange(ctx, c, id); err != nil {
+			return nil, err
+		}
+		p, err := a.people().Change(ctx, c.Scope, id, version, changes)
+		entry.Institution = p.InstitutionID
+		return withTag(p, p.Version), err
+	})
+}
+
+// mayChange refuses changes of a person of the institution whose role only staff gives.
+func (a *API) mayChange(ctx context.Context, c access.Caller, id int64) error {
+	p, err := a.people().Profile(ctx, c.Scope, id)
+	if err != nil {
+		return err
+	}
+	return mayGive(c, p.Role)
+}
+
+func (a *API) invite(ctx context.Context, c access.Caller, id int64, kind string) (*body[invitation], error) {
+	entry := registry.AuditEntry{Operation: "users." + kind, SubjectType: "user", SubjectID: fmt.Sprint(id)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[invitation], error) {
+		if err := a.mayChange(ctx, c, id); err != nil {
+			return nil, err
+		}
+		secret, err := a.people().MakeLink(ctx, id, kind)
+		return &body[invitation]{invitation{kind, LinkPath(kind, secret)}}, err
+	})
+}
+
+// LinkPath is where a link leads at a server for people.
+func LinkPath(kind, secret string) string {
+	if kind == people.SignIn {
+		return "/sign-in/" + secret
+	}
+	return "/password/" + secret
+}
+
+func (a *API) resetFactor(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+	entry := registry.AuditEntry{Operation: "users.reset_factor", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+		if err := a.mayChange(ctx, c, in.ID); err != nil {
+			return nil, err
+		}
+		if err := a.people().RemoveTOTP(ctx, in.ID); err != nil {
+			return nil, err
+		}
+		if _, err := a.people().EndSession(ctx, in.ID, 0); err != nil {
+			return nil, err
+		}
+		return &empty{}, a.people().Alert(ctx, in.ID, "Second Factor Changed", "Your second factor was removed",
+			"Your second factor was removed by "+c.Actor().Name+". You set up a new one when you sign in. If you did not ask for that, tell the archive's staff at once.")
+	})
+}

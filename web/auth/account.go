@@ -1,0 +1,183 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+)
+
+// setUpPurpose seals a second factor that is being set up: the server keeps nothing of it
+// until a code has proved that the person has it.
+const setUpPurpose = "totp set-up"
+
+// SetUp is a second factor that is offered to a person.
+type SetUp struct {
+	Factor
+
+	Pending string `json:"pending"` // to be sent back with the first code
+}
+
+// SetUpFactor offers a person a new second factor. Nothing is changed yet.
+func (a *Auth) SetUpFactor(p people.Person) (SetUp, error) {
+	f := newFactor(a.options.Issuer, p.Email)
+	sealed, err := a.options.Keys.Seal(setUpPurpose, ownerOf(p.ID), []byte(f.Secret))
+	return SetUp{f, base64.RawURLEncoding.EncodeToString(sealed)}, err
+}
+
+// ConfirmFactor sets the second factor that was offered, proved by a code of it, and
+// returns its recovery codes, which are shown once. The session rises to the full level.
+// A person who has a factor already needs a fresh proof to replace it. A wrong code is
+// [ErrWrong].
+func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pending, code string, from From) (SignedIn, []string, error) {
+	p, err := a.people.ByID(ctx, session.UserID)
+	if err != nil {
+		return SignedIn{}, nil, err
+	}
+	if p.Strong() && (session.Level != people.LevelFull || !session.Fresh) {
+		return SignedIn{}, nil, ErrWrong
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(pending)
+	if err != nil {
+		return SignedIn{}, nil, ErrWrong
+	}
+	secret, err := a.options.Keys.Open(setUpPurpose, ownerOf(p.ID), sealed)
+	if err != nil {
+		return SignedIn{}, nil, ErrWrong
+	}
+	codes := newCodes()
+	s, err := a.raise(ctx, session, p, from, func() (bool, error) {
+		step, right := stepOf(string(secret), code, a.options.Now())
+		if !right {
+			return false, nil
+		}
+		sealed, err := a.options.Keys.Seal(totpPurpose, ownerOf(p.ID), secret)
+		if err != nil {
+			return false, err
+		}
+		return true, a.registry.Act(ctx, ActorOf(p, from), &registry.AuditEntry{Operation: "me.set_factor", SubjectType: "user", SubjectID: fmt.Sprint(p.ID)},
+			func(ctx context.Context) error {
+				return errors.Join(a.people.SetTOTP(ctx, p.ID, sealed, step, codes),
+					a.people.Alert(ctx, p.ID, "Second Factor Changed", "Your second factor was changed",
+						"A new second factor was set up for you. If it was not you, tell the archive's staff at once."))
+			})
+	})
+	if err != nil {
+		return SignedIn{}, nil, err
+	}
+	return s, codes, nil
+}
+
+// PersonOfLink returns the person whom a link to set a password is for, and leaves the
+// link as it is: programs that look at links in mails use none up. It is [ErrLink] if the
+// link is no longer good.
+func (a *Auth) PersonOfLink(ctx context.Context, secret string) (people.Person, error) {
+	p, err := a.people.LinkOf(ctx, secret, people.Invite, people.Reset)
+	if errors.Is(err, registry.ErrNotFound) {
+		return p, ErrLink
+	}
+	return p, err
+}
+
+// SetPasswordByLink uses up an invitation or a link to set a new password, and begins a
+// session, which still needs the second factor of a person who has one.
+func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, from From) (SignedIn, error) {
+	if wait := a.attempts.take(from.IP); wait > 0 {
+		return SignedIn{}, &TooMany{wait}
+	}
+	p, err := a.PersonOfLink(ctx, secret)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	hash, err := a.newHash(ctx, p, password)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	err = a.setPassword(ctx, p, hash, from, func(ctx context.Context) error {
+		_, err := a.people.UseLink(ctx, secret, people.Invite, people.Reset)
+		if errors.Is(err, registry.ErrNotFound) {
+			return ErrLink
+		}
+		return err
+	})
+	if err != nil {
+		return SignedIn{}, err
+	}
+	return a.begin(ctx, p, from)
+}
+
+// ChangePassword sets a new password for a person who knows the old one. All sessions end,
+// and a new one begins.
+func (a *Auth) ChangePassword(ctx context.Context, session people.Session, old, password string, from From) (SignedIn, error) {
+	p, err := a.people.ByID(ctx, session.UserID)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	if session.Level != people.LevelFull {
+		return SignedIn{}, ErrWrong
+	}
+	s, err := a.raise(ctx, session, p, from, func() (right bool, err error) {
+		right, _, err = a.hasher.verify(ctx, old, p.PasswordHash)
+		return right, err
+	})
+	if err != nil {
+		return SignedIn{}, err
+	}
+	hash, err := a.newHash(ctx, p, password)
+	if err != nil {
+		return s, err
+	}
+	if err := a.setPassword(ctx, p, hash, from, func(context.Context) error { return nil }); err != nil {
+		return s, err
+	}
+	s.Secret, err = a.people.BeginSession(ctx, p.ID, people.LevelFull, true, from.IP, from.Agent)
+	return s, err
+}
+
+func (a *Auth) newHash(ctx context.Context, p people.Person, password string) (string, error) {
+	if err := CheckPassword(password, p.Email); err != nil {
+		return "", err
+	}
+	return a.hasher.hash(ctx, password)
+}
+
+// setPassword sets a password and does something more in the same transaction.
+func (a *Auth) setPassword(ctx context.Context, p people.Person, hash string, from From, more func(context.Context) error) error {
+	entry := registry.AuditEntry{Operation: "me.set_password", SubjectType: "user", SubjectID: fmt.Sprint(p.ID), Institution: p.InstitutionID}
+	return a.registry.Act(ctx, ActorOf(p, from), &entry, func(ctx context.Context) error {
+		if err := more(ctx); err != nil {
+			return err
+		}
+		return errors.Join(a.people.SetPassword(ctx, p.ID, hash),
+			a.people.Unlock(ctx, p.ID),
+			a.people.Alert(ctx, p.ID, "Password Changed", "Your password was changed",
+				"A new password was set for you, and all your sessions have ended. If it was not you, tell the archive's staff at once."))
+	})
+}
+
+// SignInByLink begins a full session by a link that a program of this machine has printed.
+func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (SignedIn, error) {
+	if wait := a.attempts.take(from.IP); wait > 0 {
+		return SignedIn{}, &TooMany{wait}
+	}
+	p, err := a.people.UseLink(ctx, secret, people.SignIn)
+	if errors.Is(err, registry.ErrNotFound) {
+		return SignedIn{}, ErrLink
+	}
+	if err != nil {
+		return SignedIn{}, err
+	}
+	s := SignedIn{Person: p, Level: people.LevelFull}
+	if s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, true, from.IP, from.Agent); err != nil {
+		return SignedIn{}, err
+	}
+	return s, a.entered(ctx, &s, from)
+}
+
+// ActorOf is a person as the registry records who acts.
+func ActorOf(p people.Person, from From) registry.Actor {
+	return registry.Actor{Name: p.Email, UserID: p.ID, IP: from.IP}
+}

@@ -1,0 +1,246 @@
+// Package auth signs people in: passwords, second factors, links, sessions and lock-out.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+)
+
+// ErrWrong is the answer to every attempt that fails, whatever was wrong: nobody learns
+// whether an e-mail address is registered, locked or deactivated.
+var ErrWrong = errors.New("the e-mail address, the password or the code is wrong, or too many attempts have failed: wait a while and try again")
+
+// ErrLink says that a link was used, has expired or never was one.
+var ErrLink = errors.New("this link was used or has expired; ask for a new one")
+
+// TooMany says that an address sends too many attempts, and when it may send the next.
+type TooMany struct{ Wait time.Duration }
+
+// Error says when to try again.
+func (e *TooMany) Error() string {
+	return fmt.Sprintf("too many attempts; try again in %d seconds", int(e.Wait.Seconds())+1)
+}
+
+// Options of signing in.
+type Options struct {
+	Keys   *Keys
+	Issuer string           // what apps for second factors show, such as "Farol (archive.org)"
+	Now    func() time.Time // nil: time.Now
+}
+
+// Auth signs people in. It is safe for concurrent use.
+type Auth struct {
+	registry *registry.Registry
+	people   people.Records
+	options  Options
+	hasher   *hasher
+	attempts *limits
+}
+
+// New returns what signs in the people of a registry.
+func New(r *registry.Registry, o Options) *Auth {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Auth{
+		registry: r, people: people.In(r), options: o,
+		hasher:   newHasher(parameters{memory: 64 << 10, passes: 2, lanes: 1}),
+		attempts: newLimits(attemptsAMinute, time.Minute),
+	}
+}
+
+// attemptsAMinute is how many attempts an address has.
+const attemptsAMinute = 20
+
+// From is where an attempt comes from.
+type From struct {
+	IP     netip.Addr
+	Agent  string // as the browser names itself
+	Device string // what SignedIn.Device was when the person signed in there last; "": not known
+}
+
+// What is due before a session may do anything.
+const (
+	NextFactor = "second-factor"        // give a code of the second factor
+	NextSetUp  = "set-up-second-factor" // the role or the institution asks for one
+)
+
+// SignedIn is a session that has begun, or has got another secret.
+type SignedIn struct {
+	Person people.Person
+	Secret string // of the cookie; the one before is void
+	Level  string
+	Next   string // "": nothing is due
+	Device string // proof that this browser signs in the person; "": as it was
+}
+
+// SignIn begins a session for an e-mail address and a password. Any failure is [ErrWrong],
+// and takes as long whether the address is registered or not. [TooMany] and [ErrBusy] say
+// to come again.
+func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (SignedIn, error) {
+	if wait := a.attempts.take(from.IP); wait > 0 {
+		return SignedIn{}, &TooMany{wait}
+	}
+	p, err := a.people.ByEmail(ctx, strings.TrimSpace(email))
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return SignedIn{}, err
+	}
+	device := a.device(from.Device, p)
+	locked, err := a.people.Locked(ctx, p.ID, device)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	right, old, err := a.hasher.verify(ctx, password, p.PasswordHash)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	if !right || locked || !p.Active {
+		return SignedIn{}, a.failed(ctx, p, device, locked)
+	}
+	if old {
+		if hash, err := a.hasher.hash(ctx, password); err == nil {
+			if err := a.people.Rehash(ctx, p.ID, p.PasswordHash, hash); err != nil {
+				return SignedIn{}, err
+			}
+		}
+	}
+	return a.begin(ctx, p, from)
+}
+
+// failed counts an attempt that failed. While attempts are locked none counts, so that the
+// lock ends.
+func (a *Auth) failed(ctx context.Context, p people.Person, device string, locked bool) error {
+	user := p.ID
+	if locked {
+		user = 0
+	}
+	first, err := a.people.Failed(ctx, user, device)
+	if err == nil && first {
+		err = a.people.Alert(ctx, p.ID, "Account Locked", "Attempts to sign in as you have failed",
+			"Five attempts to sign in with your e-mail address have failed. Attempts from browsers that you have not used before are refused for a while. "+
+				"If that was you, wait a minute. If it was not, your password has not been found out, and there is nothing to do.")
+	}
+	if err != nil {
+		return err
+	}
+	return ErrWrong
+}
+
+// begin begins a session of the level that a password, or a link to set one, is good for.
+func (a *Auth) begin(ctx context.Context, p people.Person, from From) (SignedIn, error) {
+	s := SignedIn{Person: p, Level: people.LevelPassword}
+	switch {
+	case p.Strong():
+		s.Next = NextFactor
+	case p.FactorRequired:
+		s.Next = NextSetUp
+	default:
+		s.Level = people.LevelFull
+	}
+	var err error
+	s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, s.Level == people.LevelFull, from.IP, from.Agent)
+	if err == nil && s.Level == people.LevelFull {
+		err = a.entered(ctx, &s, from)
+	}
+	return s, err
+}
+
+// entered notes that a person is in, and has the browser known from now on.
+func (a *Auth) entered(ctx context.Context, s *SignedIn, from From) error {
+	device := a.device(from.Device, s.Person)
+	if err := a.people.Succeeded(ctx, s.Person.ID, device); err != nil {
+		return err
+	}
+	if device != "" {
+		return nil
+	}
+	var err error
+	if s.Device, err = a.newDevice(s.Person); err != nil {
+		return err
+	}
+	if s.Person.SignedInAt == nil {
+		return nil // nobody is surprised by the first time
+	}
+	return a.people.Alert(ctx, s.Person.ID, "New Sign-in", "You have signed in from a new browser",
+		fmt.Sprintf("You have signed in from the address %s with a browser that Farol had not seen before. If it was not you, set a new password at once.", from.IP))
+}
+
+// Factor raises a session from a password to everything, by a code of the second factor or
+// a recovery code. A wrong code is [ErrWrong].
+func (a *Auth) Factor(ctx context.Context, session people.Session, code string, from From) (SignedIn, error) {
+	p, err := a.people.ByID(ctx, session.UserID)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	return a.raise(ctx, session, p, from, func() (bool, error) { return a.codeIsRight(ctx, p, code) })
+}
+
+// Prove gives a session a fresh proof: a code of the second factor, or the password of a
+// person who has none. A wrong one is [ErrWrong].
+func (a *Auth) Prove(ctx context.Context, session people.Session, proof string, from From) (SignedIn, error) {
+	p, err := a.people.ByID(ctx, session.UserID)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	if session.Level != people.LevelFull {
+		return SignedIn{}, ErrWrong
+	}
+	return a.raise(ctx, session, p, from, func() (right bool, err error) {
+		if p.Strong() {
+			return a.codeIsRight(ctx, p, proof)
+		}
+		right, _, err = a.hasher.verify(ctx, proof, p.PasswordHash)
+		return right, err
+	})
+}
+
+// raise gives a session the full level and a new secret if a proof is right.
+func (a *Auth) raise(ctx context.Context, session people.Session, p people.Person, from From, proved func() (bool, error)) (SignedIn, error) {
+	if wait := a.attempts.take(from.IP); wait > 0 {
+		return SignedIn{}, &TooMany{wait}
+	}
+	device := a.device(from.Device, p)
+	locked, err := a.people.Locked(ctx, p.ID, device)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	right := false
+	if !locked {
+		if right, err = proved(); err != nil {
+			return SignedIn{}, err
+		}
+	}
+	if !right {
+		return SignedIn{}, a.failed(ctx, p, device, locked)
+	}
+	s := SignedIn{Person: p, Level: people.LevelFull}
+	if s.Secret, err = a.people.Rise(ctx, session.ID, s.Level); err != nil {
+		return SignedIn{}, err
+	}
+	return s, a.entered(ctx, &s, from)
+}
+
+// codeIsRight uses up a code of the second factor, or a recovery code.
+func (a *Auth) codeIsRight(ctx context.Context, p people.Person, code string) (bool, error) {
+	if !p.Strong() {
+		return false, nil
+	}
+	secret, err := a.options.Keys.Open(totpPurpose, ownerOf(p.ID), p.SealedTOTP)
+	if err != nil {
+		return false, err
+	}
+	if step, right := stepOf(string(secret), code, a.options.Now()); right {
+		return a.people.UseStep(ctx, p.ID, step)
+	}
+	if typed := codeAsStored(code); typed != "" {
+		return a.people.UseRecoveryCode(ctx, p.ID, typed)
+	}
+	return false, nil
+}

@@ -1,0 +1,81 @@
+package auth
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Keys seal what the database keeps and nobody may read there. Each is 32 random bytes; the
+// first seals, and all of them open, so that a key can be replaced.
+type Keys struct{ sealers []sealer }
+
+// sealer has a key for each purpose, so that what is sealed for one never opens as another.
+type sealer struct{ key []byte }
+
+const keySize = 32
+
+// ParseKeys reads one key or two from a setting: base64 of 32 bytes each, separated by a
+// comma.
+func ParseKeys(text string) (*Keys, error) {
+	var k Keys
+	for part := range strings.SplitSeq(text, ",") {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(part))
+		if err != nil || len(key) != keySize {
+			return nil, errors.New("a key is 32 random bytes in base64, such as `openssl rand -base64 32` prints")
+		}
+		k.sealers = append(k.sealers, sealer{key})
+	}
+	if len(k.sealers) > 2 {
+		return nil, errors.New("there are at most two keys: the new one and the one before")
+	}
+	return &k, nil
+}
+
+func (s sealer) aead(purpose string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, s.key, nil, "farol "+purpose, keySize)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// Seal seals a text for a purpose. It opens for the same purpose and owner only.
+func (k *Keys) Seal(purpose, owner string, text []byte) ([]byte, error) {
+	a, err := k.sealers[0].aead(purpose)
+	if err != nil {
+		return nil, fmt.Errorf("seal a %s: %w", purpose, err)
+	}
+	return a.Seal(nil, nil, text, []byte(owner)), nil
+}
+
+// Open opens what was sealed with one of the keys.
+func (k *Keys) Open(purpose, owner string, sealed []byte) ([]byte, error) {
+	for _, s := range k.sealers {
+		a, err := s.aead(purpose)
+		if err != nil {
+			return nil, fmt.Errorf("open a %s: %w", purpose, err)
+		}
+		if text, err := a.Open(nil, nil, sealed, []byte(owner)); err == nil {
+			return text, nil
+		}
+	}
+	return nil, fmt.Errorf("open a %s: it was sealed with another key; set FAROL_WEB_KEY to that key, or to both", purpose)
+}
+
+// NewKey returns a key as a setting holds it.
+func NewKey() string {
+	key := make([]byte, keySize)
+	rand.Read(key)
+	return base64.StdEncoding.EncodeToString(key)
+}

@@ -1,0 +1,226 @@
+// Package ops has the table of operations of the REST API: each with what it needs. A
+// handler cannot be reached in another way, and what is not in the table is denied.
+package ops
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/permission"
+	"github.com/farol-preservation/farol/web/reply"
+)
+
+// Access says who an operation is for at all.
+type Access int
+
+// Who an operation is for. The zero value is for nobody.
+const (
+	nobody   Access = iota
+	Anyone          // also without signing in
+	Half            // a session of whatever level, or a token
+	SignedIn        // a person or a service, for what is their own
+	Holders         // of the permission that the operation names
+)
+
+// Operation is a row of the table.
+type Operation struct {
+	ID      string // such as "items.list": also what actions records
+	Method  string
+	Path    string
+	Summary string // in the imperative
+	About   string // more, for the document
+	Status  int    // of a success; 0: 200
+
+	Access  Access
+	Needs   permission.Permission // for Holders
+	Session bool                  // no token may do it
+	Fresh   bool                  // a person must have proved who they are within ten minutes
+	Audit   bool                  // it is recorded in actions, refusals too
+	Body    int64                 // bytes that a request may have; 0: a MiB
+}
+
+// mostBody is how large a request may be that says nothing else.
+const mostBody = 1 << 20
+
+// refuses reports what keeps a caller from an operation; nil: nothing.
+func (o Operation) refuses(c access.Caller) *reply.Problem {
+	switch {
+	case o.Access == Anyone:
+		return nil
+	case o.Access == nobody:
+		return Problem(http.StatusForbidden, CodeNotAllowed, "nobody may do this")
+	case !c.Known():
+		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
+	case o.Session && c.Session.ID == 0:
+		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
+	case o.Access == Half:
+		return nil
+	case c.Session.ID != 0 && !c.Full():
+		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
+	case o.Access == Holders && !c.Holds(o.Needs):
+		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
+	case o.Fresh && c.Session.ID != 0 && !c.Session.Fresh:
+		return Problem(http.StatusForbidden, CodeFreshProof, "prove once more who you are: POST /api/v1/session/proof")
+	case o.Fresh && c.Session.ID == 0:
+		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
+	}
+	return nil
+}
+
+// API registers operations on a mux.
+type API struct {
+	huma       huma.API
+	mux        *http.ServeMux
+	registry   *registry.Registry
+	caller     func(*http.Request) (access.Caller, error)
+	log        *slog.Logger
+	operations []Operation
+}
+
+// Keys of a context.
+type (
+	callerKey  struct{} // who sends the request
+	requestKey struct{}
+)
+
+// Request is the request that a handler answers; only its headers and its address are of
+// use there.
+func Request(ctx context.Context) *http.Request {
+	r, ok := ctx.Value(requestKey{}).(*http.Request)
+	if !ok {
+		return &http.Request{}
+	}
+	return r
+}
+
+// New returns a table without operations. caller identifies who sends a request; it is no
+// error to be unknown.
+func New(mux *http.ServeMux, r *registry.Registry, version string, caller func(*http.Request) (access.Caller, error), log *slog.Logger) *API {
+	huma.NewError = newError
+	huma.NewErrorWithContext = func(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
+		return newError(status, message, errs...)
+	}
+	config := huma.DefaultConfig("Farol", version)
+	config.CreateHooks = nil // no links to schemas in every answer
+	config.DocsPath, config.SchemasPath = "", ""
+	config.OpenAPIPath = "/api/v1/openapi"
+	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	config.RejectUnknownQueryParameters = true
+	config.Info.Description = "Items, objects, files, events, requests and people of a Farol registry. Problems are answered as RFC 9457 defines them; " +
+		"their code says what is wrong and never changes."
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":   {Type: "http", Scheme: "bearer", Description: "A personal token, or one of a service."},
+		"session": {Type: "apiKey", In: "cookie", Name: access.CookieName, Description: "The cookie of a browser in which a person has signed in."},
+	}
+	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log}
+}
+
+// Operations returns the table.
+func (a *API) Operations() []Operation { return slices.Clone(a.operations) }
+
+// Register adds an operation to the table. It panics on a row that grants without naming
+// what it takes: that is a mistake of the program.
+func Register[I, O any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*O, error)) {
+	if o.Access == nobody || (o.Access == Holders) != (o.Needs != "") || o.Access == Holders && !permission.Known(string(o.Needs)) {
+		panic("operation " + o.ID + " does not say who it is for")
+	}
+	a.operations = append(a.operations, o)
+	h := huma.Operation{
+		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
+		MaxBodyBytes: o.Body, BodyReadTimeout: 30 * time.Second,
+		Middlewares: huma.Middlewares{a.guard(o)},
+		Errors:      []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable},
+		Metadata:    map[string]any{"operation": o},
+		Tags:        []string{tagOf(o.ID)},
+	}
+	if o.Body == 0 {
+		h.MaxBodyBytes = mostBody
+	}
+	if o.Access != Anyone {
+		h.Security = []map[string][]string{{"token": {}}, {"session": {}}}
+		h.Errors = append(h.Errors, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	if o.Access == Holders || o.Method != http.MethodGet {
+		h.Errors = append(h.Errors, http.StatusNotFound)
+	}
+	if o.Method != http.MethodGet {
+		h.Errors = append(h.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge)
+	}
+	if o.Needs != "" {
+		h.Description += "\n\nNeeds the permission `" + string(o.Needs) + "`."
+	}
+	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
+		c, _ := ctx.Value(callerKey{}).(access.Caller)
+		out, err := handler(ctx, c, in)
+		if err == nil {
+			return out, nil
+		}
+		p, ours := problemOf(err)
+		if ours && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "request failed; the caller was asked to try again", "operation", o.ID, "err", err)
+		}
+		return nil, p
+	})
+}
+
+func tagOf(id string) string {
+	for i, r := range id {
+		if r == '.' {
+			return id[:i]
+		}
+	}
+	return id
+}
+
+// guard identifies the caller and refuses who may not, before anything of the request is
+// read.
+func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humago.Unwrap(ctx)
+		c, err := a.caller(r)
+		if err == nil {
+			if p := o.refuses(c); p != nil {
+				err = p
+			}
+		}
+		if err != nil {
+			a.refuse(r, w, o, c, err)
+			return
+		}
+		next(huma.WithValue(huma.WithValue(ctx, callerKey{}, c), requestKey{}, r))
+	}
+}
+
+// refuse answers who may not, and has the refusals of important operations on record.
+func (a *API) refuse(r *http.Request, w http.ResponseWriter, o Operation, c access.Caller, err error) {
+	var denied *access.Error
+	p, ours := problemOf(err)
+	if errors.As(err, &denied) {
+		p, ours = Problem(denied.Status, CodeNotAllowed, denied.Reason), false
+		if denied.Status == http.StatusUnauthorized {
+			p.Code = CodeNotSignedIn
+		}
+	}
+	if ours {
+		a.log.WarnContext(r.Context(), "cannot find out who sends a request", "operation", o.ID, "err", err)
+	}
+	if o.Audit && c.Known() && !ours {
+		entry := registry.AuditEntry{Operation: o.ID, SubjectType: tagOf(o.ID), Detail: map[string]any{"path": r.URL.Path}}
+		noted := a.registry.Act(r.Context(), c.Actor(), &entry, func(context.Context) error {
+			return errors.Join(registry.ErrRefused, errors.New(p.Detail))
+		})
+		if noted != nil && !errors.Is(noted, registry.ErrRefused) {
+			a.log.ErrorContext(r.Context(), "a refusal is not on record", "operation", o.ID, "actor", c.Actor().Name, "err", noted)
+		}
+	}
+	reply.Refuse(w, *p)
+}

@@ -1,0 +1,164 @@
+// Package permission says what each role may do.
+package permission
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Permission is what an operation needs, such as "items.read". What is not granted to a
+// role is denied.
+type Permission string
+
+// All permissions there are. Which records one of them reaches is the scope of the person.
+const (
+	ItemsRead    Permission = "items.read"    // with attempts, reasons and progress
+	ItemsWorkers Permission = "items.workers" // names of hosts and processes
+	ItemsDecide  Permission = "items.decide"  // requeue, release, cancel, priority, note, review
+
+	PlansRead    Permission = "plans.read"
+	PlansMake    Permission = "plans.make"
+	PlansApply   Permission = "plans.apply"
+	PlansUndo    Permission = "plans.undo"
+	PlansApprove Permission = "plans.approve" // of another person
+
+	QueueRead      Permission = "queue.read"
+	QueuePause     Permission = "queue.pause"
+	WorkersDrain   Permission = "workers.drain"
+	StagesWrite    Permission = "stages.write"
+	SchedulesRead  Permission = "schedules.read"
+	SchedulesWrite Permission = "schedules.write"
+
+	ObjectsRead   Permission = "objects.read"
+	FilesRead     Permission = "files.read"
+	CopiesRead    Permission = "copies.read"
+	EventsRead    Permission = "events.read"
+	ChecksumsRead Permission = "checksums.read"
+
+	RestorationsRequest Permission = "restorations.request"
+	RestorationsApprove Permission = "restorations.approve" // of another person, except for staff
+	DeletionsRead       Permission = "deletions.read"
+	DeletionsRequest    Permission = "deletions.request"
+	DeletionsCancel     Permission = "deletions.cancel"
+	DeletionsApprove    Permission = "deletions.approve" // of another person; of staff where an institution has one admin
+
+	FixityRead    Permission = "fixity.read"
+	FixityCheck   Permission = "fixity.check"
+	FixityPolicy  Permission = "fixity.policy"
+	RepairRelease Permission = "repair.release"
+
+	AlertsRead      Permission = "alerts.read" // and mark as read
+	ReportsDeposits Permission = "reports.deposits"
+	ReportsCosts    Permission = "reports.costs"
+	ExportsMake     Permission = "exports.make"
+
+	InstitutionsRead     Permission = "institutions.read"
+	InstitutionsSettings Permission = "institutions.settings"
+	InstitutionsWrite    Permission = "institutions.write"
+	UsersRead            Permission = "users.read"
+	UsersWrite           Permission = "users.write" // an institutional admin: the roles of the own institution
+	TokensService        Permission = "tokens.service"
+	AuditRead            Permission = "audit.read"
+	SettingsRead         Permission = "settings.read"
+	SettingsWrite        Permission = "settings.write"
+)
+
+// The roles in the columns of the table.
+const (
+	u = 1 << iota // institutional_user
+	a             // institutional_admin
+	r             // auditor
+	o             // operator
+	s             // admin
+)
+
+// table has one line for each permission, and who has it.
+//
+//nolint:gochecknoglobals // a constant, but for Go
+var table = []struct {
+	permission Permission
+	roles      int
+}{
+	{ItemsRead, u | a | r | o | s},
+	{ItemsWorkers, r | o | s},
+	{ItemsDecide, o | s},
+	{PlansRead, o | s},
+	{PlansMake, o | s},
+	{PlansApply, o | s},
+	{PlansUndo, o | s},
+	{PlansApprove, o | s},
+	{QueueRead, u | a | r | o | s},
+	{QueuePause, o | s},
+	{WorkersDrain, o | s},
+	{StagesWrite, o | s},
+	{SchedulesRead, o | s},
+	{SchedulesWrite, o | s},
+	{ObjectsRead, u | a | r | s},
+	{FilesRead, u | a | r | s},
+	{CopiesRead, u | a | r | s},
+	{EventsRead, u | a | r | s},
+	{ChecksumsRead, u | a | r | s},
+	{RestorationsRequest, u | a | s},
+	{RestorationsApprove, a | s},
+	{DeletionsRead, u | a | r | s},
+	{DeletionsRequest, a},
+	{DeletionsCancel, a},
+	{DeletionsApprove, a | s},
+	{FixityRead, u | a | r | o | s},
+	{FixityCheck, o | s},
+	{FixityPolicy, s},
+	{RepairRelease, s},
+	{AlertsRead, u | a | r | o | s},
+	{ReportsDeposits, u | a | r | s},
+	{ReportsCosts, r | s},
+	{ExportsMake, u | a | r | s},
+	{InstitutionsRead, u | a | r | o | s},
+	{InstitutionsSettings, a | s},
+	{InstitutionsWrite, s},
+	{UsersRead, a | r | s},
+	{UsersWrite, a | s},
+	{TokensService, s},
+	{AuditRead, a | r | o | s},
+	{SettingsRead, r | o | s},
+	{SettingsWrite, s},
+}
+
+//nolint:gochecknoglobals // a constant, but for Go
+var roles = map[string]int{
+	registry.RoleInstitutionalUser: u, registry.RoleInstitutionalAdmin: a, registry.RoleAuditor: r, registry.RoleOperator: o, registry.RoleAdmin: s,
+}
+
+// Of returns what a role may do, in the order of the table. An unknown role may nothing.
+// What an auditor of one institution may is the same list with a narrower scope, but for
+// what is about the whole archive.
+func Of(role string, ofInstitution bool) (list []Permission) {
+	for _, line := range table {
+		if line.roles&roles[role] != 0 && !(ofInstitution && role == registry.RoleAuditor && archiveOnly(line.permission)) {
+			list = append(list, line.permission)
+		}
+	}
+	return list
+}
+
+// archiveOnly reports what an auditor of one institution may not do, because it shows
+// others.
+func archiveOnly(p Permission) bool { return p == ItemsWorkers || p == SettingsRead }
+
+// All returns every permission there is.
+func All() []Permission {
+	list := make([]Permission, len(table))
+	for i, line := range table {
+		list[i] = line.permission
+	}
+	return list
+}
+
+// Known reports whether a name is one of a permission.
+func Known(name string) bool { return slices.Contains(All(), Permission(name)) }
+
+// Reads reports whether a permission changes nothing.
+func (p Permission) Reads() bool {
+	return strings.HasSuffix(string(p), ".read") || p == ReportsDeposits || p == ReportsCosts || p == ItemsWorkers
+}
