@@ -144,6 +144,9 @@ BEGIN
 	IF OLD.action <> 'Ingest' THEN
 		PERFORM request_ended(NEW);
 	END IF;
+	IF NEW.status IN ('Failed', 'Suspended') THEN
+		PERFORM alert_of_parked(NEW);
+	END IF;
 	RETURN NULL;
 END
 $$;
