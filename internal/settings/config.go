@@ -305,6 +305,8 @@ func (s *Reader) read(blocks ...any) {
 			s.readRedis(b)
 		case *Storage:
 			*b = s.readStorage()
+		case *Mail:
+			s.readMail(b)
 		default:
 			s.readBlock("", b)
 		}

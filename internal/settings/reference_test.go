@@ -62,12 +62,13 @@ func settingsTables() string {
 		{&Profiles{}, "`work`, `validate`"},
 		{&Bags{}, "`work`, `validate`, `check`"},
 		{&Pools{}, "`work`"},
-		{&Fixity{}, "`work`, `fixity`"},
+		{&Fixity{}, "`work`, `fixity`; the days: `schedule`"},
 		{&Repair{}, "`repair`; `work` if it repairs by itself"},
 		{&Pull{}, "`serve`"},
 		{&HTTP{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`"},
 		{&Read{}, "`schedule`, `read-buckets`"},
 		{&Schedule{}, "`schedule`"},
+		{&Mail{}, "`schedule`, `mail test`"},
 		{&Log{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
 	} {
 		fmt.Fprintf(&b, "\nUsed by %s:\n\n| name | type | default | meaning |\n|---|---|---|---|\n", block.users)

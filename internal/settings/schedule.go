@@ -15,6 +15,7 @@ type Schedule struct {
 	TopicKeep     time.Duration `env:"FAROL_TOPIC_KEEP" envDefault:"168h" doc:"Retention of messages that every reader has consumed. A reader silent for four times this long no longer holds messages back"`
 	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"Retention of posted messages that every receiver has answered, with their results; 0 keeps them"`
 	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"Time after which an idle receiver without answers on record is forgotten; the same name then starts at the first message. 0 keeps it"`
+	AlertEvery    time.Duration `env:"FAROL_ALERT_INTERVAL" envDefault:"5m" min:"0" doc:"Time between two searches for states that people are alerted to, such as an approval that waits; 0 disables them"`
 	SpotMaxSize   Size          `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10GiB" min:"10000" doc:"Largest object that a spot restoration may choose"`
 }
 
@@ -24,6 +25,8 @@ type Scheduler struct {
 	Schedule
 	Read     Read
 	Janitor  Janitor
+	Mail     Mail
+	Fixity   Fixity
 	Database Database
 	Redis    *Redis
 	S3       *S3
@@ -38,7 +41,7 @@ type JobNeeds struct{ Redis, S3, Storage bool }
 // ReadScheduler reads what jobs with these needs read.
 func ReadScheduler(needs JobNeeds) func(*Reader) Scheduler {
 	return func(s *Reader) (c Scheduler) {
-		s.read(&c.Database, &c.Schedule, &c.Read, &c.Log, &c.HTTP)
+		s.read(&c.Database, &c.Schedule, &c.Read, &c.Mail, &c.Fixity, &c.Log, &c.HTTP)
 		if needs.Redis {
 			c.Redis = &Redis{}
 			s.read(c.Redis, &c.Janitor)
