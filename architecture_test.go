@@ -38,6 +38,7 @@ func mayImport() map[string][]string {
 
 		"registry":          nil,
 		"registry/fixity":   {"registry"},
+		"registry/outbox":   {"registry"},
 		"registry/plans":    {"registry"},
 		"registry/premis":   {"registry"},
 		"registry/requests": {"registry"},
@@ -65,6 +66,7 @@ func mayImport() map[string][]string {
 
 		"nsqcompat":   {"registry/...", "retry"},
 		"web/access":  {"registry"},
+		"web/mail":    {"registry/..."},
 		"web/request": nil,
 		"web/reply":   {"web/access", "web/request"},
 		"web/pull":    api,
@@ -82,6 +84,7 @@ func mayImport() map[string][]string {
 		"internal/commands/archive":  commands("format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
 		"internal/commands/control":  commands("internal/commands/values"),
 		"internal/commands/validate": commands("bag"),
+		"internal/commands/mails":    commands("registry/...", "web/mail"),
 
 		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
 		"internal/human":    nil,
@@ -97,22 +100,24 @@ func mayImport() map[string][]string {
 // the outside is in one place. The stack of internal is made of such libraries.
 func mayUse() map[string][]string {
 	return map[string][]string{
-		"github.com/aws/":            {"storage", "internal"},
-		"github.com/redis/":          {"progress", "cmd", "internal", "preflight"},
-		"github.com/jackc/pgx/":      {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal", "preflight"},
-		"database/sql":               {"migrations"},
-		"github.com/nsqio/":          {"nsqcompat", "internal"},
-		"github.com/cenkalti/":       {"retry"},
-		"github.com/richardlehane/":  {"format"},
-		"github.com/versity/":        {"internal"},
-		"github.com/spf13/cobra":     {"cmd", "internal/cli", "internal/commands", "internal/connect"},
-		"github.com/caarlos0/env/":   {"cmd", "internal/connect", "internal/settings"},
-		"github.com/pressly/goose/":  {"migrations"},
-		"github.com/prometheus/":     {"cmd", "internal/monitor"},
-		"github.com/compose-spec/":   nil, // tests only
-		"pgregory.net/rapid":         nil,
-		"github.com/google/go-cmp/":  nil,
-		"github.com/rogpeppe/go-int": nil,
+		"github.com/aws/":             {"storage", "internal"},
+		"github.com/redis/":           {"progress", "cmd", "internal", "preflight"},
+		"github.com/jackc/pgx/":       {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal", "preflight"},
+		"database/sql":                {"migrations"},
+		"github.com/nsqio/":           {"nsqcompat", "internal"},
+		"github.com/wneessen/go-mail": {"web"},
+		"github.com/emersion/":        {"internal"},
+		"github.com/cenkalti/":        {"retry"},
+		"github.com/richardlehane/":   {"format"},
+		"github.com/versity/":         {"internal"},
+		"github.com/spf13/cobra":      {"cmd", "internal/cli", "internal/commands", "internal/connect"},
+		"github.com/caarlos0/env/":    {"cmd", "internal/connect", "internal/settings"},
+		"github.com/pressly/goose/":   {"migrations"},
+		"github.com/prometheus/":      {"cmd", "internal/monitor"},
+		"github.com/compose-spec/":    nil, // tests only
+		"pgregory.net/rapid":          nil,
+		"github.com/google/go-cmp/":   nil,
+		"github.com/rogpeppe/go-int":  nil,
 	}
 }
 

@@ -43,6 +43,7 @@ func internalCommand() *cobra.Command {
 		"guard": "Run a server until the parent ends",
 		"s3":    "Run the S3 gateway of the one-machine stack",
 		"nsq":   "Run nsqd and nsqadmin of the one-machine stack",
+		"mail":  "Run the mail catcher of the one-machine stack",
 	} {
 		c.AddCommand(&cobra.Command{
 			Use: name, Short: short, Args: cobra.NoArgs,

@@ -62,9 +62,10 @@ func runUp(ctx context.Context, out io.Writer, dir string, readInterval time.Dur
   deposit              put a .tar into the bucket aptrust.receiving.test.edu at %s
   watch                farol item list
   dashboards           %s
+  mail to anyone       %s
   stop                 Ctrl-C
 
-`, time.Since(began).Round(10*time.Millisecond), l.dir, filepath.Join(l.dir, "env"), l.S3Endpoint, l.NSQAdminURL)
+`, time.Since(began).Round(10*time.Millisecond), l.dir, filepath.Join(l.dir, "env"), l.S3Endpoint, l.NSQAdminURL, l.MailDir)
 	return l.watch(ctx, out)
 }
 

@@ -28,7 +28,7 @@ func scheduleCommand() *cobra.Command {
 	var wait waiting
 	c := &cobra.Command{
 		Use:   "schedule",
-		Short: "Run recurring jobs: read buckets, schedule fixity checks, poll Glacier, clean up, spot-restore",
+		Short: "Run recurring jobs: read buckets, schedule fixity checks, poll Glacier, clean up, send mail",
 		Long: `Run the recurring jobs when they are due, until SIGTERM or Ctrl-C:
 
 ` + jobsHelp() + `
@@ -199,7 +199,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 		return err
 	}
 	defer figures.Close()
-	c.metrics.Registry.MustRegister(figures, monitor.Jobs{Registry: figures.Registry})
+	c.metrics.Registry.MustRegister(figures, monitor.Jobs{Registry: figures.Registry}, monitor.Outbox{Registry: figures.Registry})
 	names := make([]string, len(c.Jobs))
 	for i, j := range c.Jobs {
 		names[i] = j.Name

@@ -45,6 +45,16 @@ func jobs() []job {
 			},
 		},
 		{
+			name: upkeep.RaiseAlertsJob, does: "alert people to approvals that wait, lost workers and broken promises", setting: "FAROL_ALERT_INTERVAL",
+			make: func(c *scheduling) upkeep.Job {
+				return c.recurring().RaiseAlerts(c.config.AlertEvery, c.config.Fixity.Days)
+			},
+		},
+		{
+			name: upkeep.SendMailJob, does: "send alerts by mail", setting: "FAROL_MAIL_INTERVAL",
+			make: func(c *scheduling) upkeep.Job { return c.sendMail() },
+		},
+		{
 			name: upkeep.JanitorJob, does: "remove leftovers of ended and failed items", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
 			make: func(c *scheduling) upkeep.Job {
 				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)

@@ -7,6 +7,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/commands/control"
 	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/commands/mails"
 	"github.com/farol-preservation/farol/internal/commands/validate"
 )
 
@@ -29,7 +30,7 @@ func commandGroups() []commandGroup {
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
 			control.Stage(), control.Pause(), control.Resume(), control.Workers(), control.Drain(), control.Services(), control.Queue(),
 		}},
-		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{accounts.Institution(), accounts.User(), accounts.Token()}},
+		{"accounts", "Manage depositors, people and programs:", []*cobra.Command{accounts.Institution(), accounts.User(), accounts.Token(), mails.Mail()}},
 		{"run", "Run the services:", []*cobra.Command{
 			workCommand(), scheduleCommand(), readBucketsCommand(), mirrorCommand(), serveCommand(),
 		}},

@@ -1,9 +1,10 @@
 // Package devstack runs the servers that Farol needs, privately, on one machine:
-// PostgreSQL, Redis, an S3 gateway with storage classes, and nsqd with nsqadmin.
+// PostgreSQL, Redis, an S3 gateway with storage classes, nsqd with nsqadmin, and a server
+// that catches mail.
 //
 // Everything lives under one directory and listens on loopback ports that are
 // remembered between runs. PostgreSQL and Redis are the installed programs; the
-// gateway and nsqd are this program itself, started again as a child.
+// others are this program itself, started again as a child.
 //
 // A server that ends while the stack is up, however that comes, is started again
 // on the same address with the same data. If someone else has done so already,
@@ -33,8 +34,8 @@ import (
 // Service names one server of a stack.
 type Service string
 
-// The services of a stack; NSQ is nsqd and nsqadmin in one process. PgBouncer
-// and Clamd run only where they are asked for.
+// The services of a stack; NSQ is nsqd and nsqadmin in one process, Mail
+// catches mail. PgBouncer and Clamd run only where they are asked for.
 const (
 	Postgres  Service = "postgres"
 	Redis     Service = "redis"
@@ -42,6 +43,7 @@ const (
 	NSQ       Service = "nsq"
 	PgBouncer Service = "pgbouncer"
 	Clamd     Service = "clamd"
+	Mail      Service = "mail"
 )
 
 // Options say where a stack lives and what runs in it. Only Dir is required.
@@ -84,6 +86,8 @@ type Stack struct {
 	NSQLookupdHTTPAddr string // host:port; "" unless it was asked for
 	NSQPID             int    // of the process that was started first
 	ClamdAddr          string // host:port
+	SMTPAddr           string // host:port; mail for anyone is kept in MailDir
+	MailDir            string // a .eml file for each mail
 
 	options  Options
 	dir      string
@@ -114,7 +118,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	for service, start := range map[Service]func(context.Context) error{
 		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ, PgBouncer: s.startPgBouncer,
-		Clamd: s.startClamd,
+		Clamd: s.startClamd, Mail: s.startMail,
 	} {
 		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || service == PgBouncer || service == Clamd) {
 			continue

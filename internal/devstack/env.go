@@ -9,7 +9,7 @@ import (
 
 // Env returns the stack as KEY=value settings of Farol and of the AWS tools.
 func (s *Stack) Env() []string {
-	return []string{
+	list := []string{
 		"FAROL_DATABASE_URL=" + s.DatabaseURL,
 		"FAROL_REDIS_URL=" + s.RedisURL,
 		"FAROL_S3_ENDPOINT=" + s.S3Endpoint,
@@ -23,6 +23,10 @@ func (s *Stack) Env() []string {
 		"FAROL_NSQD_TCP_ADDR=" + s.NSQDTCPAddr,
 		"FAROL_NSQD_HTTP_ADDR=" + s.NSQDHTTPAddr,
 	}
+	if s.SMTPAddr != "" {
+		list = append(list, "FAROL_SMTP_URL=smtp://"+s.SMTPAddr, "FAROL_MAIL_FROM=Farol <farol@localhost>")
+	}
+	return list
 }
 
 // WriteEnv writes [Stack.Env] to the file env in the data directory, to be read

@@ -26,8 +26,8 @@ func exported(t *testing.T) map[string][]string {
 	t.Cleanup(figures.Close)
 	m := NewWork()
 	m.Registry.MustRegister(figures, Leases{}, Services{})
-	jobs := NewRuns([]string{"janitor"})
-	jobs.Registry.MustRegister(Jobs{})
+	jobs := NewRuns([]string{"janitor", "send-mail"})
+	jobs.Registry.MustRegister(Jobs{}, Outbox{})
 	ch := make(chan *prometheus.Desc)
 	go func() {
 		defer close(ch)

@@ -17,6 +17,7 @@ type Runs struct {
 	runs     *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	Janitor  Janitor
+	Mail     Mail
 }
 
 // NewRuns has a counter for each of the jobs.
@@ -37,6 +38,9 @@ func NewRuns(jobs []string) *Runs {
 	}
 	if slices.Contains(jobs, upkeeppkg.JanitorJob) {
 		m.Janitor = newJanitor(m.Registry)
+	}
+	if slices.Contains(jobs, upkeeppkg.SendMailJob) {
+		m.Mail = newMail(m.Registry)
 	}
 	m.Registry.MustRegister(m.runs, m.took)
 	return m

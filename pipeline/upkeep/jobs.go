@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -20,6 +21,8 @@ const (
 	FixityFeedJob  = "fixity-feed"
 	GlacierPollJob = "glacier-poll"
 	JanitorJob     = upkeep.JanitorJob
+	RaiseAlertsJob = "raise-alerts"
+	SendMailJob    = "send-mail"
 	SpotRestoreJob = "spot-restore"
 	TopicLogJob    = "topic-log"
 )
@@ -63,5 +66,14 @@ func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job 
 			return "nothing to drop", err
 		}
 		return "dropped: " + strings.Join(dropped, ", "), err
+	}}
+}
+
+// RaiseAlerts alerts people to states that time brings about. fixityDays is the time
+// between two fixity checks of a copy where its target's policy has none.
+func (d Jobs) RaiseAlerts(every time.Duration, fixityDays int) Job {
+	return Job{RaiseAlertsJob, every, func(ctx context.Context) (string, error) {
+		made, err := outbox.In(d.Registry).RaiseAlerts(ctx, fixityDays)
+		return fmt.Sprintf("alerts made: %d", made), err
 	}}
 }

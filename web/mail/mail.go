@@ -125,7 +125,7 @@ func (s *Sender) send(ctx context.Context, list []outbox.Mail, total *Result) er
 		}
 	}
 	if broken >= mostBreak || broken == len(list) {
-		return fmt.Errorf("send mail by %s: %w", s.options.address(), c.last)
+		return fmt.Errorf("send mail by %s: %w", s.options.Address(), c.last)
 	}
 	return nil
 }
@@ -215,7 +215,8 @@ func Loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-func (o Options) address() string { return net.JoinHostPort(o.Host, fmt.Sprint(o.Port)) }
+// Address is the server's host:port.
+func (o Options) Address() string { return net.JoinHostPort(o.Host, fmt.Sprint(o.Port)) }
 
 // client is what go-mail needs to know.
 func (o Options) client() (*mail.Client, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/farol-preservation/farol/internal/devstack"
 )
 
-// Run is the body of "farol-dev internal COMMAND", for the commands "s3", "nsq" and
-// "guard". The first line of in has the settings; the server runs until in ends
+// Run is the body of "farol-dev internal COMMAND", for the commands "s3", "nsq",
+// "mail" and "guard". The first line of in has the settings; the server runs until in ends
 // or ctx does. Out gets one line, "READY", when it serves. It must be called
 // from the main goroutine of a process that does nothing else.
 func Run(ctx context.Context, command string, in io.Reader, out io.Writer) error {
@@ -24,6 +24,8 @@ func Run(ctx context.Context, command string, in io.Reader, out io.Writer) error
 		return runS3(ctx, in, out)
 	case "nsq":
 		return runNSQ(ctx, in, out)
+	case "mail":
+		return runMail(ctx, in, out)
 	case "guard":
 		return devstack.Guard(ctx, in, out)
 	default:
