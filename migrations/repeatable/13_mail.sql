@@ -23,7 +23,7 @@ RETURN (SELECT NOT EXISTS (SELECT FROM users u WHERE u.institution_id = d.instit
 CREATE OR REPLACE FUNCTION gets_mail(u users, a alerts) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
 RETURN u.deactivated_at IS NULL AND CASE
 	WHEN a.user_id IS NOT NULL THEN u.id = a.user_id
-	WHEN a.institution_id IS NULL THEN u.role = 'admin' AND NOT (a.type = 'Mail Not Delivered' AND a.error_code = u.id::text)
+	WHEN a.institution_id IS NULL THEN u.role = 'admin' AND NOT (a.type = 'Mail Not Delivered' AND a.error_code IS NOT DISTINCT FROM u.id::text)
 		OR u.role = 'operator' AND a.type IN ('Item Failed', 'Item Suspended', 'Worker Lost', 'Queue Overdue', 'Service Held')
 	WHEN u.role = 'admin' THEN a.type IN ('Deletion Requested', 'Approval Waits') AND coalesce(second_person_is_staff(a.deletion_request_id), false)
 	WHEN u.institution_id IS DISTINCT FROM a.institution_id THEN false

@@ -71,7 +71,7 @@ func (b *Box) Keep(m Mail) error {
 // Handler answers a client. An error is the server's answer; a *smtp.SMTPError has its
 // own code.
 type Handler struct {
-	Rcpt func(to string) error                  // nil: each recipient is accepted
+	Rcpt func(to string) error                   // nil: each recipient is accepted
 	Keep func(m Mail, hangUp func() error) error // is given a whole mail, before it is answered
 }
 
