@@ -63,7 +63,8 @@ CREATE TABLE mail_settings (
 );
 
 -- No row here has a secret: a link is made when its mail is sent, and not kept.
-INSERT INTO administration_rights (privilege, on_table) VALUES ('SELECT', 'mail_outbox'), ('SELECT', 'mail_settings'), ('SELECT', 'alert_repeats');
+INSERT INTO administration_rights (privilege, on_table) VALUES ('SELECT', 'mail_outbox'), ('SELECT', 'alert_repeats'),
+	('SELECT, INSERT, UPDATE, DELETE', 'mail_settings');
 INSERT INTO auditor_rights (on_table) VALUES ('mail_outbox'), ('mail_settings');
 UPDATE auditor_rights SET columns = 'id, institution_id, type, subject, deletion_request_id, work_item_id, generic_file_id, created_at,
 	user_id, count, stage, error_code, last_at' WHERE on_table = 'alerts';

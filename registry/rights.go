@@ -158,7 +158,10 @@ retired_copies DELETE
 unrecorded_copies DELETE
 institutions UPDATE
 spot_restores INSERT
-alerts INSERT`, functions: "lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval"},
+alerts INSERT UPDATE
+alert_repeats UPDATE DELETE
+mail_outbox INSERT UPDATE DELETE`, functions: "lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
+			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff"},
 		"serve": {tables: queueRights + `
 api_tokens UPDATE
 queues INSERT UPDATE

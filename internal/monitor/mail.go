@@ -33,7 +33,7 @@ type Outbox struct{ Registry *registry.Registry }
 
 func (Outbox) descs() (waiting, oldest *prometheus.Desc) {
 	return prometheus.NewDesc("farol_mail_waiting", "Mails that are not sent yet, those for a later digest included.", nil, nil),
-		prometheus.NewDesc("farol_mail_oldest_seconds", "Age of the oldest mail that is due or is being retried; 0 if there is none.", nil, nil)
+		prometheus.NewDesc("farol_mail_oldest_seconds", "Age of the oldest mail that was tried and is not sent; 0 if there is none.", nil, nil)
 }
 
 // Describe is of prometheus.Collector.

@@ -126,13 +126,13 @@ func (r Records) Queue(ctx context.Context, n int, gaveUp bool) ([]Waiting, erro
 // Figures is how much waits.
 type Figures struct {
 	Waiting int64         // mails that are not sent, those for a later digest included
-	Oldest  time.Duration // how long the mail that is due for longest has been due, or has been tried
+	Oldest  time.Duration // age of the oldest mail that was tried and is not sent
 }
 
 // Figures counts what waits.
 func (r Records) Figures(ctx context.Context) (f Figures, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT count(*), coalesce(max(now() - created_at) FILTER (WHERE attempts > 0 OR due_at <= now()), interval '0')
+		SELECT count(*), coalesce(max(now() - created_at) FILTER (WHERE attempts > 0), interval '0')
 		FROM mail_outbox WHERE sent_at IS NULL AND gave_up_at IS NULL`).Scan(&f.Waiting, &f.Oldest)
 	if err != nil {
 		return f, fmt.Errorf("count the mail that waits: %w", err)
