@@ -69,6 +69,8 @@ func Refusal(err error) error {
 		return ErrNotFound
 	case !errors.As(err, &pg):
 		return err
+	case pg.Code == "22021" || pg.Code == "22P05": // no text of PostgreSQL's has it
+		return fmt.Errorf("%w: a text contains a NUL, or is not UTF-8", ErrRefused)
 	case pg.Code == "P0002": // no_data_found, raised by functions that are given an ID or a name
 		return fmt.Errorf("%w: %s", ErrNotFound, hinted(pg))
 	case pg.Code[:2] == "23" || pg.Code == "22P02" || pg.Code == "22023" || pg.Code == "54000": // constraints, bad input, bounds

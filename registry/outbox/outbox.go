@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Records are these records in a registry. They are safe for concurrent use.
-type Records struct{ db *pgxpool.Pool }
+type Records struct{ db registry.Database }
 
 // In returns those of r.
 func In(r *registry.Registry) Records { return Records{r.DB()} }

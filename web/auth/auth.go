@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -87,6 +88,9 @@ type SignedIn struct {
 func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (SignedIn, error) {
 	if wait := a.attempts.take(from.IP); wait > 0 {
 		return SignedIn{}, &TooMany{wait}
+	}
+	if !utf8.ValidString(email) || strings.ContainsRune(email, 0) {
+		email = "" // as a database cannot store it, nobody has it
 	}
 	p, err := a.people.ByEmail(ctx, strings.TrimSpace(email))
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
