@@ -130,6 +130,7 @@ CREATE TABLE idempotency_keys (
 	request_sha256 bytea       NOT NULL CHECK (length(request_sha256) = 32),
 	status         integer,    -- NULL: in work
 	body           bytea,
+	done           boolean     NOT NULL DEFAULT false, -- written by the transaction that did it
 	at             timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (caller, key)
 );

@@ -72,6 +72,11 @@ func (r *Registry) As(ctx context.Context, who Actor, do func(context.Context) e
 		if _, err := tx.Exec(ctx, `SELECT set_config('farol.actor', $1, true)`, who.Name); err != nil {
 			return fmt.Errorf("say who acts: %w", err)
 		}
+		if k, ok := ctx.Value(keyOf{}).(Key); ok {
+			if err := k.done(ctx, tx); err != nil {
+				return err
+			}
+		}
 		return do(context.WithValue(ctx, transaction{}, tx))
 	})
 }
@@ -166,3 +171,15 @@ func (d Database) Acquire(ctx context.Context) (*pgxpool.Conn, error) { return d
 
 // Ping reports whether the database answers.
 func (d Database) Ping(ctx context.Context) error { return d.pool.Ping(ctx) }
+
+// ActsForPeople reports as which role this process has logged in, and whether the database
+// believes what it says of people who have signed in.
+func (r *Registry) ActsForPeople(ctx context.Context) (role string, member bool, err error) {
+	err = r.As(ctx, Actor{Name: "test"}, func(ctx context.Context) error {
+		return r.db.QueryRow(ctx, `SELECT session_user, signed_in_actor() IS NOT NULL`).Scan(&role, &member)
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("ask the database for the role: %w", Refusal(err))
+	}
+	return role, member, nil
+}

@@ -24,35 +24,49 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/lease"
 	"github.com/farol-preservation/farol/web/pull"
+	"github.com/farol-preservation/farol/web/reply"
 )
 
+// served are the APIs that a server has.
+type served struct{ pull, lease, web bool }
+
 func serveCommand() *cobra.Command {
-	var all bool
+	var apis served
 	var wait waiting
 	c := &cobra.Command{
-		Use:   "serve --pull",
-		Short: "Serve the HTTP APIs for programs in any language",
-		Long: `Serve two HTTP APIs until SIGTERM or Ctrl-C. With POST /post and POST /pull, programs
-post messages to queues, and pull them and the pipeline's topics (docs/pull.md). With
-POST /v1/claim and its siblings, they process stages that farol stage has added
-(docs/workers.md). Any number of servers may run. On a loopback address, programs on
-this machine need no token; on other addresses, every program does: see farol token.`,
-		Example: `  farol serve --pull`,
-		Args:    cobra.NoArgs,
+		Use:   "serve",
+		Short: "Serve the HTTP APIs for people and for programs in any language",
+		Long: `Serve three HTTP APIs until SIGTERM or Ctrl-C; the flags choose some of them.
+
+  --web    the REST API /api/v1, for people who sign in and for their tokens, at
+           FAROL_WEB_ADDR (docs/api.md). It needs FAROL_WEB_KEY.
+  --pull   POST /post and POST /pull, with which programs post messages to queues, and
+           pull them and the pipeline's topics, at FAROL_PULL_ADDR (docs/pull.md)
+  --lease  POST /v1/claim and its siblings, with which programs process stages that
+           farol stage has added, at FAROL_PULL_ADDR (docs/workers.md)
+
+Any number of servers may run. On a loopback address, programs on this machine need no
+token for --pull and --lease; on other addresses, every program does: see farol token.`,
+		Example: `  farol serve
+  farol serve --web
+  farol serve --pull --lease`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !all {
-				return cli.Usage(errors.New("--pull is missing"), "add --pull")
+			if apis == (served{}) {
+				apis = served{pull: true, lease: true, web: true}
 			}
-			return orderly(cmd.Context(), runServe(cmd.Context(), wait))
+			return orderly(cmd.Context(), runServe(cmd.Context(), apis, wait))
 		},
 	}
-	c.Flags().BoolVar(&all, "pull", false, "serve the pull API at FAROL_PULL_ADDR")
+	c.Flags().BoolVar(&apis.web, "web", false, "serve the REST API at FAROL_WEB_ADDR")
+	c.Flags().BoolVar(&apis.pull, "pull", false, "serve the queues at FAROL_PULL_ADDR")
+	c.Flags().BoolVar(&apis.lease, "lease", false, "serve stages in other languages at FAROL_PULL_ADDR")
 	wait.flag(c, startWait)
 	return c
 }
 
-func runServe(ctx context.Context, wait waiting) error {
-	config, err := connect.Load(settings.ReadServer)
+func runServe(ctx context.Context, apis served, wait waiting) error {
+	config, err := connect.Load(settings.ReadServer(apis.web))
 	if err != nil {
 		return err
 	}
@@ -66,52 +80,89 @@ func runServe(ctx context.Context, wait waiting) error {
 		return err
 	}
 	defer s.Close()
-	direct, err := connect.Session(config.Database, "farol-serve")
-	if err != nil {
-		return err
-	}
-	listener, open, err := listenPull(ctx, config.Pull.Addr, log)
-	if err != nil {
-		return err
-	}
-	engine, err := serveEngine(ctx, s, direct, log)
-	if err != nil {
-		return err
-	}
-	defer engine.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	tokens := access.NewTokens(s.Registry, open)
-	queues := pull.New(s.DB, pull.Options{
-		MaxBody: int64(config.Pull.MaxBody), Defaults: defaultsOf(config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
-		Direct: direct, NoListen: config.Database.Pooler != "" && direct == nil, Log: log,
-	})
-	metrics := monitor.NewRequests(queues)
-	mux := http.NewServeMux()
-	queues.Routes(mux)
-	lease.New(s.DB, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: log}).Routes(mux)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(metrics.Collectors(), monitor.NewPull(s.Registry, log))...)
-	})
-	group.Go(func() error { return queues.Run(ctx) })
-	group.Go(func() error { return engine.Run(ctx) })
-	group.Go(func() error {
-		select {
-		case <-engine.Draining():
-			log.InfoContext(ctx, "asked to drain")
-			stop()
-		case <-ctx.Done():
+	v := &server{Services: s, config: config, log: log, stop: stop, group: group, requests: monitor.NewRequests()}
+	if apis.web {
+		if err := v.serveWeb(ctx); err != nil {
+			return err
 		}
-		return nil
+	}
+	if apis.pull || apis.lease {
+		if err := v.servePrograms(ctx, apis); err != nil {
+			return err
+		}
+	}
+	group.Go(func() error {
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(v.requests.Collectors(), v.figures...)...)
 	})
-	group.Go(func() error { return servePull(ctx, metrics.Observed(mux), listener, log) })
 	return group.Wait()
 }
 
-// servePull serves the APIs until ctx is done. Calls may wait for long, and set their own
+// server is a process that serves.
+type server struct {
+	*connect.Services
+
+	config   settings.Server
+	log      *slog.Logger
+	stop     context.CancelFunc
+	group    *errgroup.Group
+	requests monitor.Requests
+	figures  []prometheus.Collector
+}
+
+// servePrograms serves queues, and stages in other languages.
+func (v *server) servePrograms(ctx context.Context, apis served) error {
+	direct, err := connect.Session(v.config.Database, "farol-serve")
+	if err != nil {
+		return err
+	}
+	listener, open, err := listen(ctx, "the pull API", "FAROL_PULL_ADDR", v.config.Pull.Addr, v.log)
+	if err != nil {
+		return err
+	}
+	tokens := access.NewTokens(v.Registry, open)
+	mux := http.NewServeMux()
+	if apis.pull {
+		queues := pull.New(v.DB, pull.Options{
+			MaxBody: int64(v.config.Pull.MaxBody), Defaults: defaultsOf(v.config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
+			Direct: direct, NoListen: v.config.Database.Pooler != "" && direct == nil, Log: v.log,
+		})
+		queues.Routes(mux)
+		v.figures = append(v.figures, monitor.NewWaiting(queues), monitor.NewPull(v.Registry, v.log))
+		v.group.Go(func() error { return queues.Run(ctx) })
+	}
+	if apis.lease {
+		engine, err := serveEngine(ctx, v.Services, direct, v.log)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		lease.New(v.DB, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: v.log}).Routes(mux)
+		v.group.Go(func() error {
+			defer engine.Close()
+			return engine.Run(ctx)
+		})
+		v.group.Go(func() error {
+			select {
+			case <-engine.Draining():
+				v.log.InfoContext(ctx, "asked to drain")
+				v.stop()
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
+	// Programs reach an address of the network under names that nobody has listed. They have
+	// tokens, which no page of another origin has.
+	handler := reply.Guarded(access.Guard{AnyHost: !open}, v.requests.Observed(mux))
+	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
+	return nil
+}
+
+// serveUntil serves until ctx is done. Calls may wait for long, and set their own
 // deadlines for answers.
-func servePull(ctx context.Context, handler http.Handler, listener net.Listener, log *slog.Logger) error {
+func serveUntil(ctx context.Context, handler http.Handler, listener net.Listener, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -120,7 +171,7 @@ func servePull(ctx context.Context, handler http.Handler, listener net.Listener,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	if err := monitor.ServeUntil(ctx, server, listener); err != nil {
-		return fmt.Errorf("serve the pull API: %w", err)
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
 	return nil
 }
@@ -137,17 +188,17 @@ func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfi
 	return engine, nil
 }
 
-// listenPull opens the address of the pull API. open says that it can be reached from
-// this machine only.
-func listenPull(ctx context.Context, addr string, log *slog.Logger) (listener net.Listener, open bool, err error) {
+// listen opens the address of a setting. open says that it can be reached from this
+// machine only.
+func listen(ctx context.Context, what, setting, addr string, log *slog.Logger) (listener net.Listener, open bool, err error) {
 	var lc net.ListenConfig
 	listener, err = lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, false, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("serve the pull API: %w", err), Next: "set FAROL_PULL_ADDR to a free host:port"}
+		return nil, false, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("serve %s: %w", what, err), Next: "set " + setting + " to a free host:port"}
 	}
 	tcp, ok := listener.Addr().(*net.TCPAddr)
 	open = ok && tcp.IP.IsLoopback()
-	log.InfoContext(ctx, "serving the pull API", "addr", listener.Addr().String(), "tokens_needed", !open)
+	log.InfoContext(ctx, "serving "+what, "addr", listener.Addr().String(), "loopback", open)
 	return listener, open, nil
 }
 

@@ -38,7 +38,7 @@ func otherAddress(t *testing.T) string {
 func startServe(t *testing.T, binary, addr string, settings map[string]string) (p *process, at string) {
 	t.Helper()
 	settings["FAROL_PULL_ADDR"] = addr + ":0"
-	p = startProcess(t, binary, t.TempDir(), settings, "serve", "--pull")
+	p = startProcess(t, binary, t.TempDir(), settings, "serve", "--pull", "--lease")
 	where := regexp.MustCompile(`serving the pull API" addr=(\S+)`)
 	p.eventually("the address", func() bool { return where.MatchString(p.said()) })
 	at = where.FindStringSubmatch(p.said())[1]
@@ -200,8 +200,8 @@ func metricsAreServed(t *testing.T, binary string, settings map[string]string) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`farol_pull_requests_total{code="204",method="post",path="POST /pull"} 1`, `farol_pull_requests_total{code="404",method="post",path=""} 1`,
-		"farol_pull_waiting 0", "farol_pull_request_seconds_count", "farol_queue_items",
+		`farol_http_requests_total{code="204",method="post",path="POST /pull"} 1`, `farol_http_requests_total{code="404",method="post",path=""} 1`,
+		"farol_pull_waiting 0", "farol_http_request_seconds_count", "farol_queue_items",
 		`farol_pull_queue_depth{queue="q"} 1`, `farol_pull_queue_failed{queue="q"} 0`, `farol_pull_queue_oldest_seconds{queue="q"}`,
 		`farol_pull_receiver_lag{queue="q",receiver="waits"} 0`, `farol_pull_receiver_processing{queue="q",receiver="r"} 1`,
 	} {

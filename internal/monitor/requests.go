@@ -14,28 +14,31 @@ import (
 type Requests struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
-	waiting  prometheus.GaugeFunc
 }
 
-// NewRequests counts requests, and calls that wait for messages in queues.
-func NewRequests(queues *pull.API) Requests {
+// NewRequests counts requests.
+func NewRequests() Requests {
 	return Requests{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_pull_requests_total", Help: "Requests to the pull API, by path, method and status.",
+			Name: "farol_http_requests_total", Help: "Requests to the HTTP APIs, by route, method and status.",
 		}, []string{"path", "method", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_pull_request_seconds", Help: "Duration of requests to the pull API; those to /pull and /v1/claim include the time that they waited.",
+			Name: "farol_http_request_seconds", Help: "Duration of requests to the HTTP APIs; those to /pull and /v1/claim include the time that they waited.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 		}, []string{"path"}),
-		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "farol_pull_waiting", Help: "Requests that wait for messages in this process.",
-		}, func() float64 { return float64(queues.Waiting()) }),
 	}
+}
+
+// NewWaiting counts the calls that wait for messages in queues.
+func NewWaiting(queues *pull.API) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "farol_pull_waiting", Help: "Requests that wait for messages in this process.",
+	}, func() float64 { return float64(queues.Waiting()) })
 }
 
 // Collectors are all metrics.
 func (m Requests) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.took, m.waiting}
+	return []prometheus.Collector{m.requests, m.took}
 }
 
 // Observed counts requests by route, so that paths without a route make no figures of

@@ -221,13 +221,32 @@ func ReadMirror(s *Reader) (c Mirror) {
 type Server struct {
 	Database Database
 	Pull     Pull
+	Web      Web
 	Log      Log
 	HTTP     HTTP
 }
 
-// ReadServer reads [Server].
-func ReadServer(s *Reader) (c Server) {
-	s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
+// ReadServer reads [Server]. web says that the server is for people, too.
+func ReadServer(web bool) func(*Reader) Server {
+	return func(s *Reader) (c Server) {
+		s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
+		if web {
+			s.readWeb(&c.Web, true)
+		}
+		return c
+	}
+}
+
+// Links is what a command reads that makes links for people.
+type Links struct {
+	Database Database
+	Web      Web
+}
+
+// ReadLinks reads [Links].
+func ReadLinks(s *Reader) (c Links) {
+	s.read(&c.Database)
+	s.readWeb(&c.Web, false)
 	return c
 }
 

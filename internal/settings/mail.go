@@ -16,11 +16,14 @@ type Mail struct {
 	SMTP     string         `env:"FAROL_SMTP_URL" is:"a URL such as smtps://user@host:465, or smtp://user@host:587 for STARTTLS" doc:"Mail server, and the user that signs in there. TLS is required unless the host is this machine. Without it no mail is sent; alerts stay visible"`
 	Password storage.Secret `env:"FAROL_SMTP_PASSWORD" is:"a password" doc:"Password of that user"`
 	From     string         `env:"FAROL_MAIL_FROM" is:"an e-mail address such as 'Farol <farol@example.org>'" doc:"Sender of the mail. Required with FAROL_SMTP_URL"`
-	WebURL   string         `env:"FAROL_WEB_URL" is:"an https URL such as https://farol.example.org" doc:"Public URL of the web console, for links in mail. Without it, mail has no links"`
 	Every    time.Duration  `env:"FAROL_MAIL_INTERVAL" envDefault:"15s" min:"0" doc:"Time between two rounds that send mail; 0 disables them"`
 
+	site   Site
 	server SMTPServer
 }
+
+// WebURL is where links lead; "": mail has none.
+func (c *Mail) WebURL() string { return c.site.WebURL }
 
 // SMTPServer is a mail server.
 type SMTPServer struct {
@@ -46,11 +49,7 @@ func ReadMail(s *Reader) (c Mail) {
 // it cannot send any would be too late.
 func (s *Reader) readMail(c *Mail) {
 	s.readBlock("", c)
-	if c.WebURL != "" {
-		if why := wrongWebURL(c.WebURL); why != "" {
-			s.wrong("FAROL_WEB_URL", "is "+strconv.Quote(c.WebURL)+", "+why+"; it must be "+allowed(c, "WebURL"))
-		}
-	}
+	s.readSite(&c.site)
 	if c.From != "" {
 		if _, err := mail.ParseAddress(c.From); err != nil || strings.ContainsAny(c.From, "\r\n") {
 			s.wrong("FAROL_MAIL_FROM", "is "+strconv.Quote(c.From)+"; it must be "+allowed(c, "From"))

@@ -31,7 +31,7 @@ func SettingBlocks() []any {
 	return []any{
 		&Database{}, &Redis{}, &S3{}, &Staging{}, &Keep{}, &NSQ{}, &Work{}, &Identify{}, &Virus{},
 		&Janitor{}, &Profiles{}, &Bags{}, &Pools{}, &Fixity{}, &Repair{}, &Pull{}, &HTTP{},
-		&Read{}, &Schedule{}, &Mail{}, &Log{},
+		&Read{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Log{},
 	}
 }
 

@@ -50,6 +50,8 @@ func settingsTables() string {
 		users string
 	}{
 		{&Database{}, "all but `validate`, `version`, `dev`, `demo`"},
+		{&Web{}, "`serve`; the address and the URL: `user`, `dev`"},
+		{&Site{}, "`serve`, `schedule`, `mail`, `user`"},
 		{&Redis{}, "`work`, `schedule`, `item show`, `item files`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
 		{&S3{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`, `item files`"},
 		{&Staging{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `item files`"},

@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/limit"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -33,6 +35,17 @@ type Caller struct {
 	Permissions []permission.Permission // of the person or the token
 	Scope       registry.Scope
 	IP          netip.Addr
+}
+
+// ID names the caller among all others: the person or service, or else the address.
+func (c Caller) ID() string {
+	switch {
+	case c.TokenID != 0:
+		return "token " + strconv.FormatInt(c.TokenID, 10)
+	case c.Person.ID != 0:
+		return "user " + strconv.FormatInt(c.Person.ID, 10)
+	}
+	return limit.Address(c.IP)
 }
 
 // Holds reports whether the caller has a permission.

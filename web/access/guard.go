@@ -21,7 +21,7 @@ type Guard struct {
 func (g Guard) Refused(r *http.Request) *Error {
 	host := nameOf(r.Host)
 	if !g.AnyHost && !isLoopback(r.Host) && !slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-		return &Error{http.StatusMisdirectedRequest, "this server is not reached under the name " + quoted(host) + "; set FAROL_WEB_URL to the URL that people use"}
+		return &Error{http.StatusForbidden, "this server is not reached under the name " + quoted(host) + "; set FAROL_WEB_URL to the URL that people use"}
 	}
 	if from := r.Header.Get("Origin"); from != "" && !sameOrigin(from, r) {
 		return &Error{http.StatusForbidden, "a page of another origin may not use this server"}

@@ -3,6 +3,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/farol-preservation/farol/registry"
@@ -10,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/reply"
 )
 
 // API are the handlers, with what they need.
@@ -18,6 +20,16 @@ type API struct {
 	Auth     *auth.Auth
 	Web      *access.Web
 	Version  string // of the program
+	Log      *slog.Logger
+}
+
+// Handler serves the API to requests that a guard lets through. observed counts those for
+// the routes of a mux.
+func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
+	mux := http.NewServeMux()
+	t := ops.New(mux, a.Registry, a.Version, a.Web.Caller, a.Log)
+	a.Register(t)
+	return reply.Guarded(g, t.Handler(observed(mux))), t
 }
 
 // Register adds all operations to a table.

@@ -54,7 +54,7 @@ func (a *API) tokens(t *ops.API) {
 			}
 			return &body[list[tokenView]]{list[tokenView]{Items: rows}}, err
 		})
-	ops.Register(t, ops.Operation{ID: "me.add_token", Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
+	ops.Register(t, ops.Operation{ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
 		Audit: true, Status: http.StatusCreated, About: "At most five a person. It ends with the person's account, and when role or institution change."},
 		func(ctx context.Context, c access.Caller, in *body[tokenBody]) (*body[newToken], error) {
 			return a.addToken(ctx, c, in.Body)

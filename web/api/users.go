@@ -78,7 +78,7 @@ func (a *API) users(t *ops.API) {
 		if kind == people.Reset {
 			summary = "Make a link with which a person sets a new password"
 		}
-		ops.Register(t, ops.Operation{ID: "users." + kind, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
+		ops.Register(t, ops.Operation{ID: "users." + kind, Secret: true, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
 			Fresh: true, Audit: true, Status: http.StatusCreated},
 			func(ctx context.Context, c access.Caller, in *withID) (*body[invitation], error) {
 				return a.invite(ctx, c, in.ID, kind)

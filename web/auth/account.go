@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/limit"
 )
 
 // setUpPurpose seals a second factor that is being set up: the server keeps nothing of it
@@ -85,7 +86,7 @@ func (a *Auth) PersonOfLink(ctx context.Context, secret string) (people.Person, 
 // SetPasswordByLink uses up an invitation or a link to set a new password, and begins a
 // session, which still needs the second factor of a person who has one.
 func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, from From) (SignedIn, error) {
-	if wait := a.attempts.take(from.IP); wait > 0 {
+	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
 		return SignedIn{}, &TooMany{wait}
 	}
 	p, err := a.PersonOfLink(ctx, secret)
@@ -160,7 +161,7 @@ func (a *Auth) setPassword(ctx context.Context, p people.Person, hash string, fr
 
 // SignInByLink begins a full session by a link that a program of this machine has printed.
 func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (SignedIn, error) {
-	if wait := a.attempts.take(from.IP); wait > 0 {
+	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
 		return SignedIn{}, &TooMany{wait}
 	}
 	p, err := a.people.UseLink(ctx, secret, people.SignIn)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/limit"
 )
 
 // ErrWrong is the answer to every attempt that fails, whatever was wrong: nobody learns
@@ -42,7 +43,7 @@ type Auth struct {
 	people   people.Records
 	options  Options
 	hasher   *hasher
-	attempts *limits
+	attempts *limit.Limits
 }
 
 // New returns what signs in the people of a registry.
@@ -53,7 +54,7 @@ func New(r *registry.Registry, o Options) *Auth {
 	return &Auth{
 		registry: r, people: people.In(r), options: o,
 		hasher:   newHasher(parameters{memory: 64 << 10, passes: 2, lanes: 1}),
-		attempts: newLimits(attemptsAMinute, time.Minute),
+		attempts: limit.New(attemptsAMinute, time.Minute, attemptsAMinute),
 	}
 }
 
@@ -86,7 +87,7 @@ type SignedIn struct {
 // and takes as long whether the address is registered or not. [TooMany] and [ErrBusy] say
 // to come again.
 func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (SignedIn, error) {
-	if wait := a.attempts.take(from.IP); wait > 0 {
+	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
 		return SignedIn{}, &TooMany{wait}
 	}
 	if !utf8.ValidString(email) || strings.ContainsRune(email, 0) {
@@ -207,7 +208,7 @@ func (a *Auth) Prove(ctx context.Context, session people.Session, proof string, 
 
 // raise gives a session the full level and a new secret if a proof is right.
 func (a *Auth) raise(ctx context.Context, session people.Session, p people.Person, from From, proved func() (bool, error)) (SignedIn, error) {
-	if wait := a.attempts.take(from.IP); wait > 0 {
+	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
 		return SignedIn{}, &TooMany{wait}
 	}
 	device := a.device(from.Device, p)

@@ -3,11 +3,13 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/limit"
 	"github.com/farol-preservation/farol/web/permission"
 	"github.com/farol-preservation/farol/web/reply"
 )
@@ -45,11 +48,14 @@ type Operation struct {
 	Session bool                  // no token may do it
 	Fresh   bool                  // a person must have proved who they are within ten minutes
 	Audit   bool                  // it is recorded in actions, refusals too
+	Secret  bool                  // its answer has a secret, which is not kept with an Idempotency-Key
 	Body    int64                 // bytes that a request may have; 0: a MiB
 }
 
 // mostBody is how large a request may be that says nothing else.
 const mostBody = 1 << 20
+
+func (o Operation) body() int64 { return cmp.Or(o.Body, mostBody) }
 
 // refuses reports what keeps a caller from an operation; nil: nothing.
 func (o Operation) refuses(c access.Caller) *reply.Problem {
@@ -83,8 +89,12 @@ type API struct {
 	registry   *registry.Registry
 	caller     func(*http.Request) (access.Caller, error)
 	log        *slog.Logger
+	limits     *limit.Limits
 	operations []Operation
 }
+
+// rateLimitPolicy is what limits says, as the header RateLimit-Policy has it.
+const rateLimitPolicy = `"default";q=60;w=3`
 
 // Keys of a context.
 type (
@@ -121,7 +131,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, caller func(*
 		"token":   {Type: "http", Scheme: "bearer", Description: "A personal token, or one of a service."},
 		"session": {Type: "apiKey", In: "cookie", Name: access.CookieName, Description: "The cookie of a browser in which a person has signed in."},
 	}
-	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log}
+	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, limits: limit.New(20, time.Second, 60)}
 }
 
 // Operations returns the table.
@@ -136,14 +146,11 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 	a.operations = append(a.operations, o)
 	h := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
-		MaxBodyBytes: o.Body, BodyReadTimeout: 30 * time.Second,
+		MaxBodyBytes: o.body(), BodyReadTimeout: 30 * time.Second,
 		Middlewares: huma.Middlewares{a.guard(o)},
 		Errors:      []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		Metadata:    map[string]any{"operation": o},
 		Tags:        []string{tagOf(o.ID)},
-	}
-	if o.Body == 0 {
-		h.MaxBodyBytes = mostBody
 	}
 	if o.Access != Anyone {
 		h.Security = []map[string][]string{{"token": {}}, {"session": {}}}
@@ -154,6 +161,13 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 	}
 	if o.Method != http.MethodGet {
 		h.Errors = append(h.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge)
+	}
+	if o.Method == http.MethodPost && !o.Secret && o.Access != Anyone {
+		h.Errors = append(h.Errors, http.StatusUnprocessableEntity)
+		h.Parameters = append(h.Parameters, &huma.Param{
+			Name: keyHeader, In: "header", Description: "A name of your choice for this request. Sent again within a day, the request is answered as before and not carried out again.",
+			Schema: &huma.Schema{Type: huma.TypeString, MaxLength: ptr(mostKey)},
+		})
 	}
 	if o.Needs != "" {
 		h.Description += "\n\nNeeds the permission `" + string(o.Needs) + "`."
@@ -172,6 +186,8 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 	})
 }
 
+func ptr[T any](v T) *T { return &v }
+
 func tagOf(id string) string {
 	for i, r := range id {
 		if r == '.' {
@@ -188,6 +204,9 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
 		c, err := a.caller(r)
 		if err == nil {
+			err = a.limit(w, c)
+		}
+		if err == nil {
 			if p := o.refuses(c); p != nil {
 				err = p
 			}
@@ -196,8 +215,30 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 			a.refuse(r, w, o, c, err)
 			return
 		}
-		next(huma.WithValue(huma.WithValue(ctx, callerKey{}, c), requestKey{}, r))
+		serve := func(w http.ResponseWriter, r *http.Request) {
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+			next(humago.NewContext(ctx.Operation(), r.WithContext(context.WithValue(r.Context(), requestKey{}, r)), w))
+		}
+		switch {
+		case r.Header.Get(keyHeader) == "" || o.Method != http.MethodPost:
+			serve(w, r)
+		case o.Secret || !c.Known():
+			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "this operation takes no Idempotency-Key: its answer has a secret, which is not kept"))
+		default:
+			a.once(w, r, o, c, serve)
+		}
 	}
+}
+
+// limit refuses a caller who asks too often.
+func (a *API) limit(w http.ResponseWriter, c access.Caller) error {
+	wait, left := a.limits.Take(c.ID())
+	w.Header().Set("RateLimit-Policy", rateLimitPolicy)
+	w.Header().Set("RateLimit", `"default";r=`+strconv.Itoa(left))
+	if wait > 0 {
+		return retryAfter(Problem(http.StatusTooManyRequests, CodeRateLimited, "you ask too often: 20 requests a second, and 60 at once, are allowed"), wait)
+	}
+	return nil
 }
 
 // refuse answers who may not, and has the refusals of important operations on record.

@@ -113,9 +113,29 @@ func Refuse(w http.ResponseWriter, p Problem) {
 	write(w, p.Status, "application/problem+json", p) //nolint:errcheck // a caller who is gone reads nothing
 }
 
+// Guarded refuses what pages of other origins send, before any handler.
+func Guarded(g access.Guard, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused := g.Refused(r); refused != nil {
+			Refuse(w, Problem{Status: refused.Status, Code: "not-allowed", Detail: refused.Reason, NQ: refused.Reason})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // JSON answers a call. After an error nothing more can be sent.
 func JSON(w http.ResponseWriter, status int, answer any) error {
 	return write(w, status, "application/json", answer)
+}
+
+// Raw answers a call with what was answered before.
+func Raw(w http.ResponseWriter, status int, contentType string, body []byte) {
+	Begin(w)
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(body) //nolint:errcheck // a caller who is gone reads nothing
 }
 
 // NoContent answers that there is nothing.

@@ -29,7 +29,7 @@ func Options(c *settings.Mail, log *slog.Logger) (o mail.Options, ok bool) {
 	server, ok := c.Server()
 	return mail.Options{
 		Host: server.Host, Port: server.Port, Implicit: server.Implicit, User: server.User, Password: string(c.Password),
-		From: c.From, WebURL: c.WebURL, Log: log,
+		From: c.From, WebURL: c.WebURL(), Log: log,
 	}, ok
 }
 

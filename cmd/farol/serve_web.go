@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"github.com/farol-preservation/farol/internal/build"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/auth"
+)
+
+// serveWeb serves the REST API.
+func (v *server) serveWeb(ctx context.Context) error {
+	c := &v.config.Web
+	keys, err := auth.ParseKeys(string(c.Key))
+	if err != nil {
+		return cli.Usage(fmt.Errorf("FAROL_WEB_KEY: %w", err), "set FAROL_WEB_KEY")
+	}
+	if err := v.believed(ctx); err != nil {
+		return err
+	}
+	listener, open, err := listen(ctx, "the REST API", "FAROL_WEB_ADDR", c.Addr, v.log)
+	if err != nil {
+		return err
+	}
+	if c.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(c.Cert, c.CertKey)
+		if err != nil {
+			return errors.Join(cli.Usage(fmt.Errorf("read the certificate: %w", err), "check FAROL_WEB_TLS_CERT and FAROL_WEB_TLS_KEY"), listener.Close())
+		}
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	}
+	web := &access.Web{Tokens: access.NewTokens(v.Registry, false), Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted()}
+	handlers := &api.API{
+		Registry: v.Registry, Web: web, Version: build.This().Version, Log: v.log,
+		Auth: auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),
+	}
+	guard := access.Guard{}
+	if name := c.Host(); name != "" {
+		guard.Hosts = []string{name}
+	} else if host, _, err := net.SplitHostPort(c.Addr); err == nil {
+		guard.Hosts, guard.AnyHost = []string{host}, !open // TLS with a name that the certificate has
+	}
+	handler, _ := handlers.Handler(guard, v.requests.Observed)
+	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
+	return nil
+}
+
+// believed refuses to serve people as a role that the database does not believe: each of
+// their changes would be on record as this role's.
+func (v *server) believed(ctx context.Context) error {
+	role, member, err := v.Registry.ActsForPeople(ctx)
+	if err != nil {
+		return err
+	}
+	if !member {
+		return cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("the database role %s is no member of farol_web, so its records could not name the people who sign in", role),
+			Next: "GRANT farol_web TO " + role + ", as docs/operators.md describes",
+		}
+	}
+	return nil
+}
+
+// issuerOf is what apps for second factors show.
+func issuerOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || u.Hostname() == "" {
+		return "Farol"
+	}
+	return "Farol (" + u.Hostname() + ")"
+}
