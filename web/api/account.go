@@ -64,7 +64,7 @@ func (a *API) account(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
 		Session: true, Status: http.StatusNoContent},
-		func(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 			_, err := a.people().EndSession(ctx, c.Person.ID, in.ID)
 			return &empty{}, err
 		})

@@ -2,6 +2,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -21,13 +22,14 @@ type API struct {
 	Web      *access.Web
 	Version  string // of the program
 	Log      *slog.Logger
+	Rate     int // requests a second of each caller; 0: 20
 }
 
 // Handler serves the API to requests that a guard lets through. observed counts those for
 // the routes of a mux.
 func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
 	mux := http.NewServeMux()
-	t := ops.New(mux, a.Registry, a.Version, a.Web.Caller, a.Log)
+	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
 	a.Register(t)
 	return reply.Guarded(g, t.Handler(observed(mux))), t
 }
@@ -47,8 +49,8 @@ type body[T any] struct{ Body T }
 // empty is a request or an answer without anything.
 type empty struct{}
 
-// withID is a request about one record.
-type withID struct {
+// ByID is a request about one record.
+type ByID struct {
 	ID int64 `path:"id" minimum:"1" doc:"Number of the record"`
 }
 

@@ -20,8 +20,8 @@ type institutionBody struct {
 }
 
 type institutionPatch struct {
-	withID
-	ifMatch
+	ByID
+	Condition
 	Body struct {
 		Name            *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
 		SpotRestoreDays *int    `json:"spot_restore_days,omitempty" minimum:"0" maximum:"3650" doc:"Days between two test restorations; 0: none"`
@@ -29,19 +29,19 @@ type institutionPatch struct {
 	}
 }
 
-type institutionFilter struct {
+type InstitutionFilter struct {
 	State string `query:"state" enum:"A,D" doc:"Only active institutions, or only deactivated ones"`
 }
 
 // institutions are depositors.
 func (a *API) institutions(t *ops.API) {
 	type query struct {
-		institutionFilter
-		page
+		InstitutionFilter
+		Paging
 	}
 	ops.Register(t, ops.Operation{ID: "institutions.list", Method: get, Path: "/api/v1/institutions", Summary: "List institutions", Access: ops.Holders, Needs: permission.InstitutionsRead},
 		func(ctx context.Context, c access.Caller, in *query) (*body[list[registry.Institution]], error) {
-			after, err := decodeCursor[int64]("institutions", in.institutionFilter, in.After)
+			after, err := decodeCursor[int64]("institutions", in.InstitutionFilter, in.After)
 			if err != nil {
 				return nil, err
 			}
@@ -49,10 +49,10 @@ func (a *API) institutions(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
-			return pageOf(ctx, found, in.Limit, func(i registry.Institution) string { return encodeCursor("institutions", in.institutionFilter, i.ID) }), nil
+			return pageOf(ctx, found, in.Limit, func(i registry.Institution) string { return encodeCursor("institutions", in.InstitutionFilter, i.ID) }), nil
 		})
 	ops.Register(t, ops.Operation{ID: "institutions.show", Method: get, Path: "/api/v1/institutions/{id}", Summary: "Show an institution", Access: ops.Holders, Needs: permission.InstitutionsRead},
-		func(ctx context.Context, c access.Caller, in *withID) (*tagged[registry.Institution], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
 			i, err := a.people().Institution(ctx, c.Scope, in.ID)
 			return withTag(i, i.Version), err
 		})
@@ -67,7 +67,7 @@ func (a *API) institutions(t *ops.API) {
 		}
 		ops.Register(t, ops.Operation{ID: "institutions." + verb, Method: post, Path: "/api/v1/institutions/{id}/" + verb, Summary: summary, Access: ops.Holders,
 			Needs: permission.InstitutionsWrite, Fresh: true, Audit: true},
-			func(ctx context.Context, c access.Caller, in *withID) (*tagged[registry.Institution], error) {
+			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
 				return a.changeInstitution(ctx, c, "institutions."+verb, in.ID, 0, people.InstitutionChanges{State: &state}, nil)
 			})
 	}

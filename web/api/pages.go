@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/web/ops"
 )
 
-// page is the part of a list's query that all lists have.
-type page struct {
+// Paging is the part of a list's query that all lists have.
+type Paging struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many at most"`
 	After string `query:"after" maxLength:"2000" doc:"Where the page begins; only as the answer before gave it in next"`
 }
@@ -87,13 +87,13 @@ func withTag[T any](v T, version int64) *tagged[T] {
 	return &tagged[T]{`"` + strconv.FormatInt(version, 10) + `"`, v}
 }
 
-// ifMatch is the version that a change was decided on.
-type ifMatch struct {
+// Condition is the version that a change was decided on.
+type Condition struct {
 	IfMatch string `header:"If-Match" maxLength:"200" doc:"ETag of the record when the change was decided; if the record has changed, nothing is done"`
 }
 
 // version is the one that If-Match names; 0: any.
-func (m ifMatch) version() (int64, error) {
+func (m Condition) version() (int64, error) {
 	text := strings.TrimSpace(m.IfMatch)
 	if text == "" || text == "*" {
 		return 0, nil

@@ -61,7 +61,7 @@ func (a *API) tokens(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{ID: "me.remove_token", Method: remove, Path: "/api/v1/me/tokens/{id}", Summary: "Revoke a personal token", Access: ops.SignedIn, Session: true,
 		Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds."},
-		func(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 			entry := registry.AuditEntry{Operation: "me.remove_token", SubjectType: "token", SubjectID: fmt.Sprint(in.ID), Institution: c.Person.InstitutionID}
 			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
 				list, err := a.Registry.Tokens(ctx, c.Person.ID)

@@ -13,15 +13,15 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-type userFilter struct {
+type UserFilter struct {
 	Role        string `query:"role" enum:"admin,operator,auditor,institutional_admin,institutional_user" doc:"Only people with this role"`
 	Institution string `query:"institution" maxLength:"255" doc:"Only people of this institution, by its identifier"`
 	Active      string `query:"active" enum:"true,false" doc:"Only people who are active, or deactivated"`
 }
 
 type userQuery struct {
-	userFilter
-	page
+	UserFilter
+	Paging
 }
 
 type userBody struct {
@@ -32,8 +32,8 @@ type userBody struct {
 }
 
 type userPatch struct {
-	withID
-	ifMatch
+	ByID
+	Condition
 	Body struct {
 		Email          *string `json:"email,omitempty" maxLength:"254"`
 		Name           *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
@@ -54,7 +54,7 @@ type invitation struct {
 func (a *API) users(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "users.list", Method: get, Path: "/api/v1/users", Summary: "List people", Access: ops.Holders, Needs: permission.UsersRead}, a.listUsers)
 	ops.Register(t, ops.Operation{ID: "users.show", Method: get, Path: "/api/v1/users/{id}", Summary: "Show a person", Access: ops.Holders, Needs: permission.UsersRead},
-		func(ctx context.Context, c access.Caller, in *withID) (*tagged[people.Profile], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[people.Profile], error) {
 			p, err := a.people().Profile(ctx, c.Scope, in.ID)
 			return withTag(p, p.Version), err
 		})
@@ -69,7 +69,7 @@ func (a *API) users(t *ops.API) {
 		}
 		ops.Register(t, ops.Operation{ID: "users." + verb, Method: post, Path: "/api/v1/users/{id}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
 			Fresh: true, Audit: true},
-			func(ctx context.Context, c access.Caller, in *withID) (*tagged[people.Profile], error) {
+			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[people.Profile], error) {
 				return a.changeUser(ctx, c, "users."+verb, in.ID, 0, people.Changes{Active: &active}, nil)
 			})
 	}
@@ -80,7 +80,7 @@ func (a *API) users(t *ops.API) {
 		}
 		ops.Register(t, ops.Operation{ID: "users." + kind, Secret: true, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
 			Fresh: true, Audit: true, Status: http.StatusCreated},
-			func(ctx context.Context, c access.Caller, in *withID) (*body[invitation], error) {
+			func(ctx context.Context, c access.Caller, in *ByID) (*body[invitation], error) {
 				return a.invite(ctx, c, in.ID, kind)
 			})
 	}
@@ -94,7 +94,7 @@ func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*b
 		only := in.Active == "true"
 		active = &only
 	}
-	after, err := decodeCursor[int64]("users", in.userFilter, in.After)
+	after, err := decodeCursor[int64]("users", in.UserFilter, in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*b
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(ctx, found, in.Limit, func(p people.Profile) string { return encodeCursor("users", in.userFilter, p.ID) }), nil
+	return pageOf(ctx, found, in.Limit, func(p people.Profile) string { return encodeCursor("users", in.UserFilter, p.ID) }), nil
 }
 
 func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) (*tagged[people.Profile], error) {
@@ -195,7 +195,7 @@ func LinkPath(kind, secret string) string {
 	return "/password/" + secret
 }
 
-func (a *API) resetFactor(ctx context.Context, c access.Caller, in *withID) (*empty, error) {
+func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 	entry := registry.AuditEntry{Operation: "users.reset_factor", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
 	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
 		if err := a.mayChange(ctx, c, in.ID); err != nil {

@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -90,11 +92,9 @@ type API struct {
 	caller     func(*http.Request) (access.Caller, error)
 	log        *slog.Logger
 	limits     *limit.Limits
+	rate       int // requests a second
 	operations []Operation
 }
-
-// rateLimitPolicy is what limits says, as the header RateLimit-Policy has it.
-const rateLimitPolicy = `"default";q=60;w=3`
 
 // Keys of a context.
 type (
@@ -114,7 +114,9 @@ func Request(ctx context.Context) *http.Request {
 
 // New returns a table without operations. caller identifies who sends a request; it is no
 // error to be unknown.
-func New(mux *http.ServeMux, r *registry.Registry, version string, caller func(*http.Request) (access.Caller, error), log *slog.Logger) *API {
+//
+// rate is how many requests a second each caller may send, and three times as many at once.
+func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, caller func(*http.Request) (access.Caller, error), log *slog.Logger) *API {
 	huma.NewError = newError
 	huma.NewErrorWithContext = func(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
 		return newError(status, message, errs...)
@@ -131,7 +133,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, caller func(*
 		"token":   {Type: "http", Scheme: "bearer", Description: "A personal token, or one of a service."},
 		"session": {Type: "apiKey", In: "cookie", Name: access.CookieName, Description: "The cookie of a browser in which a person has signed in."},
 	}
-	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, limits: limit.New(20, time.Second, 60)}
+	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, rate: rate, limits: limit.New(rate, time.Second, 3*rate)}
 }
 
 // Operations returns the table.
@@ -211,6 +213,9 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 				err = p
 			}
 		}
+		if err == nil {
+			err = namedOnce(ctx.Operation(), r.URL.Query())
+		}
 		if err != nil {
 			a.refuse(r, w, o, c, err)
 			return
@@ -230,13 +235,25 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 	}
 }
 
+// namedOnce refuses a parameter with several values that takes one: which of them was meant
+// is not ours to guess.
+func namedOnce(o *huma.Operation, query url.Values) error {
+	for _, p := range o.Parameters {
+		if p.In == "query" && len(query[p.Name]) > 1 && p.Schema.Type != huma.TypeArray {
+			return Problem(http.StatusBadRequest, CodeBadRequest, p.Name+" is given more than once, and takes one value")
+		}
+	}
+	return nil
+}
+
 // limit refuses a caller who asks too often.
 func (a *API) limit(w http.ResponseWriter, c access.Caller) error {
 	wait, left := a.limits.Take(c.ID())
-	w.Header().Set("RateLimit-Policy", rateLimitPolicy)
+	w.Header().Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=3`, 3*a.rate))
 	w.Header().Set("RateLimit", `"default";r=`+strconv.Itoa(left))
 	if wait > 0 {
-		return retryAfter(Problem(http.StatusTooManyRequests, CodeRateLimited, "you ask too often: 20 requests a second, and 60 at once, are allowed"), wait)
+		return retryAfter(Problem(http.StatusTooManyRequests, CodeRateLimited,
+			fmt.Sprintf("you ask too often: %d requests a second, and %d at once, are allowed", a.rate, 3*a.rate)), wait)
 	}
 	return nil
 }

@@ -1,0 +1,253 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/ops"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const password = "correct horse battery staple"
+
+// site is a server for people with a registry of the test's own: two institutions, a person
+// of each role in them, and staff.
+type site struct {
+	t        *testing.T
+	url      string
+	db       *pgxpool.Pool // as a superuser
+	registry *registry.Registry
+	people   people.Records
+	table    *ops.API
+	test     registry.Institution
+	other    registry.Institution
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	at := testenv.DatabaseURL(t)
+	pool := func(url string) *pgxpool.Pool {
+		db, err := pgxpool.New(context.Background(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(db.Close)
+		return db
+	}
+	s := &site{t: t, db: pool(at)}
+	s.registry = registry.New(pool(testenv.WebURL(t, at)))
+	s.people = people.In(s.registry)
+	keys, err := auth.ParseKeys(auth.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &api.API{
+		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
+	}
+	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	s.url, s.table = server.URL, table
+	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
+	return s
+}
+
+func (s *site) institution(identifier string) registry.Institution {
+	s.t.Helper()
+	in, err := s.registry.AddInstitution(context.Background(), registry.Institution{
+		Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return in
+}
+
+func (s *site) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(context.Background(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func ask[T any](s *site, sql string, args ...any) (v T) {
+	s.t.Helper()
+	if err := s.db.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// caller is a browser or a program.
+type caller struct {
+	s      *site
+	person people.Person
+	client *http.Client
+	token  string
+	header http.Header
+}
+
+// answer is what a request was answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) code() string { return a.text("code") }
+
+func (a answer) text(field string) string {
+	var m map[string]any
+	if json.Unmarshal([]byte(a.body), &m) != nil {
+		return ""
+	}
+	text, ok := m[field].(string)
+	if !ok {
+		return ""
+	}
+	return text
+}
+
+func (s *site) browser() *caller {
+	s.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &caller{s: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, header: http.Header{}}
+}
+
+func (c *caller) do(method, path string, body any, headers ...string) answer {
+	c.s.t.Helper()
+	var in io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		in = strings.NewReader(b)
+	default:
+		text, err := json.Marshal(body)
+		if err != nil {
+			c.s.t.Fatal(err)
+		}
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, c.s.url+path, in)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for k, v := range c.header {
+		r.Header[k] = v
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answered, err := c.client.Do(r)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	defer answered.Body.Close() //nolint:errcheck // read below
+	text, err := io.ReadAll(answered.Body)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	return answer{answered.StatusCode, answered.Header, string(text)}
+}
+
+// wants fails the test unless the answer has a status.
+func (c *caller) wants(status int, method, path string, body any, headers ...string) answer {
+	c.s.t.Helper()
+	a := c.do(method, path, body, headers...)
+	if a.status != status {
+		c.s.t.Fatalf("%s %s: %d %s, want %d", method, path, a.status, a.body, status)
+	}
+	return a
+}
+
+// person registers a person who sets a password by an invitation.
+func (s *site) person(email, role, institution string) *caller {
+	s.t.Helper()
+	u, err := s.registry.AddUser(context.Background(), registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	secret, err := s.people.MakeLink(context.Background(), u.ID, people.Invite)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := s.browser()
+	c.wants(http.StatusOK, "POST", "/api/v1/password-links/use", map[string]any{"secret": secret, "password": password})
+	if c.person, err = s.people.ByID(context.Background(), u.ID); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// in is a person with everything that signing in takes.
+func (s *site) in(email, role, institution string) *caller {
+	s.t.Helper()
+	c := s.person(email, role, institution)
+	if c.person.FactorRequired {
+		c.setUp()
+	}
+	return c
+}
+
+// setUp sets up a second factor.
+func (c *caller) setUp() {
+	c.s.t.Helper()
+	var offer struct{ Secret, Pending string }
+	c.reads(c.wants(http.StatusOK, "POST", "/api/v1/me/factor", nil), &offer)
+	code, err := totp.GenerateCode(offer.Secret, time.Now())
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	c.wants(http.StatusOK, "POST", "/api/v1/me/factor/confirm", map[string]any{"pending": offer.Pending, "code": code})
+}
+
+func (c *caller) reads(a answer, into any) {
+	c.s.t.Helper()
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		c.s.t.Fatalf("%s: %v", a.body, err)
+	}
+}
+
+// program has a token of the person with some permissions.
+func (c *caller) program(permissions ...string) *caller {
+	c.s.t.Helper()
+	var made struct{ Token string }
+	name := fmt.Sprint("program ", time.Now().UnixNano())
+	c.reads(c.wants(http.StatusCreated, "POST", "/api/v1/me/tokens", map[string]any{"name": name, "permissions": permissions}), &made)
+	p := c.s.browser()
+	p.token, p.person = made.Token, c.person
+	return p
+}

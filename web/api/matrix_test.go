@@ -1,0 +1,121 @@
+package api_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/ops"
+)
+
+// who may carry out each operation, by the table of roles in docs/security.md: U is an
+// institutional_user, A an institutional_admin, R an auditor, O an operator, S an admin; *
+// is anyone, also without signing in, + all who have signed in, and ~ also those whose second
+// factor is due. b: in a browser only. f: with a fresh proof only.
+const mayDo = `
+session.begin             *
+session.show              ~ b
+session.end               ~ b
+session.factor            ~ b
+session.proof             + b
+link.show                 *
+link.use                  *
+link.sign_in              *
+me.show                   +
+me.sessions               + b
+me.end_session            + b
+me.offer_factor           ~ b
+me.set_factor             ~ b
+me.set_password           + b
+me.tokens                 + b
+me.add_token              + b f
+me.remove_token           + b
+users.list                A R S
+users.show                A R S
+users.add                 A S b f
+users.set                 A S b f
+users.activate            A S b f
+users.deactivate          A S b f
+users.invite              A S b f
+users.reset               A S b f
+users.reset_factor        A S b f
+institutions.list         U A R O S
+institutions.show         U A R O S
+institutions.add          S b f
+institutions.set          A S b f
+institutions.activate     S b f
+institutions.deactivate   S b f
+`
+
+var roleOf = map[string]string{ //nolint:gochecknoglobals // a constant, but for Go
+	"U": registry.RoleInstitutionalUser, "A": registry.RoleInstitutionalAdmin, "R": registry.RoleAuditor, "O": registry.RoleOperator, "S": registry.RoleAdmin,
+}
+
+// Every operation is refused to everyone who is not named above, before anything of the
+// request is read; a new operation that nobody has thought about fails.
+func TestOperationsAreForThoseInTheTable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	expected := map[string][]string{}
+	for line := range strings.Lines(mayDo) {
+		if words := strings.Fields(line); len(words) > 0 {
+			expected[words[0]] = words[1:]
+		}
+	}
+	stranger, half := s.browser(), s.person("half@archive.org", registry.RoleAdmin, "")
+	people, programs, stale := map[string]*caller{}, map[string]*caller{}, map[string]*caller{}
+	for letter, role := range roleOf {
+		institution := "test.edu"
+		if letter == "O" || letter == "S" {
+			institution = ""
+		}
+		people[letter] = s.in("in-"+letter+"@archive.org", role, institution)
+		programs[letter] = people[letter].program()
+		stale[letter] = s.in("stale-"+letter+"@archive.org", role, institution)
+	}
+	s.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes' WHERE user_id IN (SELECT id FROM users WHERE email LIKE 'stale-%')`)
+	for _, o := range s.table.Operations() {
+		who, known := expected[o.ID]
+		if !known {
+			t.Errorf("who may %s? The table above does not say", o.ID)
+			continue
+		}
+		delete(expected, o.ID)
+		has := func(w string) bool { return slices.Contains(who, w) }
+		check := func(name string, c *caller, may bool) {
+			t.Helper()
+			if got := allowed(c, o); got != may {
+				t.Errorf("%s: %s is allowed: %v, want %v", o.ID, name, got, may)
+			}
+		}
+		check("a stranger", stranger, has("*"))
+		if o.ID == "session.end" {
+			continue // it ends what is used here; TestSigningOut has it
+		}
+		check("a session without its second factor", half, has("*") || has("~"))
+		for letter := range roleOf {
+			may := has("*") || has("+") || has("~") || has(letter)
+			check(roleOf[letter], people[letter], may)
+			check(roleOf[letter]+" with a token", programs[letter], has("*") || may && !has("b"))
+			check(roleOf[letter]+" without a fresh proof", stale[letter], may && !has("f"))
+		}
+	}
+	for id := range expected {
+		t.Errorf("there is no operation %s", id)
+	}
+}
+
+// allowed reports whether a caller is let through to an operation: whatever it is answered
+// then, it is nothing about rights. The body is no JSON, so that nothing is done.
+func allowed(c *caller, o ops.Operation) bool {
+	path := strings.NewReplacer("{id}", "999999").Replace(o.Path)
+	c.s.exec(`DELETE FROM sign_in_failures`)
+	var body any
+	if o.Method != http.MethodGet && o.Method != http.MethodDelete && !strings.Contains(o.Path, "{id}/") {
+		body = "{"
+	}
+	a := c.do(o.Method, path, body)
+	return !slices.Contains([]string{"not-signed-in", "not-allowed", "second-factor-needed", "fresh-proof-needed"}, a.code())
+}
